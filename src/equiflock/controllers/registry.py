@@ -1,0 +1,83 @@
+"""Controllers by name. `@register("name")` adds one, `load("name")` makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from equiflock.types import (
+    Controller,
+    InputError,
+    Messages,
+    Neighbourhood,
+    OneHop,
+    check_choice,
+    check_count,
+    wrong_choice,
+)
+
+_factories: dict[str, Callable[..., Controller]] = {}
+Definition = TypeVar("Definition", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Law:
+    """A local controller that is a plain function of the messages."""
+
+    function: Callable[[Messages], np.ndarray[Any, Any]]
+    hops: int
+    one_hop: OneHop
+    neighbourhood: Neighbourhood
+
+    def __call__(self, messages: Messages) -> np.ndarray[Any, Any]:
+        """Accelerations (B, N, D) from messages (B, N, K, 3, D)."""
+        return self.function(messages)
+
+
+def register(
+    name: str, *, hops: int = 1, one_hop: OneHop = "mean", neighbourhood: Neighbourhood = "moving"
+) -> Callable[[Definition], Definition]:
+    """Add a controller under a name, for `load` and the command line.
+
+    On a function of messages (B, N, K, 3, D) that returns accelerations (B, N, D), the arguments say what it
+    needs to hear:
+
+        @ef.register("brake", hops=1, one_hop="mean")
+        def brake(messages):
+            return -messages[:, :, 0, 0]  # against its velocity relative to its neighbours
+
+    A class is registered as it is, and declares `hops`, `one_hop` and what else it needs itself (see
+    `LocalController` and `PrivilegedController`); `load("name", **options)` passes options to it.
+    """
+    check_count("hops", hops)
+    check_choice("one_hop", one_hop, ("sum", "mean"))
+    check_choice("neighbourhood", neighbourhood, ("moving", "frozen"))
+
+    def add(definition: Definition) -> Definition:
+        if name in _factories:
+            raise InputError(f"a controller named {name!r} is registered already")
+        if isinstance(definition, type):
+            _factories[name] = definition
+        else:
+            _factories[name] = lambda: Law(definition, hops, one_hop, neighbourhood)
+        return definition
+
+    return add
+
+
+def names() -> tuple[str, ...]:
+    """The names that `load` knows."""
+    return tuple(_factories)
+
+
+def load(name: str, **options: Any) -> Controller:
+    """The controller of that name, ready to fly: `load("tanner")`, `load("tanner", clamp=None)`."""
+    if name not in _factories:
+        wrong_choice("controller", name, names())
+    try:
+        return _factories[name](**options)
+    except TypeError as error:
+        raise InputError(f"controller {name!r} does not take these options: {error}") from None

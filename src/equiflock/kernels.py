@@ -1,0 +1,38 @@
+"""How kernels are compiled: by Numba, without Python's lock, and kept on disk between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numba import njit
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _package_stamp() -> tuple[float, int]:
+    """Newest change and total size of the package's source files."""
+    files = [path.stat() for path in Path(__file__).parent.rglob("*.py")]
+    return max(file.st_mtime for file in files), sum(file.st_size for file in files)
+
+
+_STAMP = _package_stamp()
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` at its first call; indices in it are best unsigned, as signed ones are tested.
+
+    Numba compiles a kernel anew only when its own file changes, though it may contain kernels of other files;
+    here any change in the package does it.
+    """
+    compiled = njit(nogil=True, cache=True, error_model="numpy")(function)
+    compiled._cache._cache_file._source_stamp = _STAMP
+    return compiled  # type: ignore[no-any-return]
+
+
+def inlined(function: Function) -> Function:
+    """A part of a kernel, compiled into each kernel that calls it: worth 25% in an inner loop."""
+    return njit(inline="always", nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]

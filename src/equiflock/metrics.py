@@ -1,0 +1,191 @@
+"""Numbers of a flock, a moment or a trajectory (section 5 of the paper, "Metrics", and Definition 1).
+
+Each function takes a `Flock` or `Moment` and returns one number per flock, (B,), or a `Trajectory` and returns
+(F, B), one per frame and flock. Metrics are taken over the flock: leaders included, obstacle agents not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from equiflock.graph import components, over_flocks
+from equiflock.kernels import Array, kernel
+from equiflock.trajectory import Trajectory
+from equiflock.types import Flock, InputError, Moment, Role
+
+Subject: TypeAlias = Flock | Moment | Trajectory
+Numbers: TypeAlias = Float64[np.ndarray, "*frames B"]
+
+
+def velocity_variance(subject: Subject) -> Numbers:
+    """var(v) = (1/N) sum_i |v_i - mean(v)|^2: how far the flock is from flying as one."""
+    velocities, member = _velocities(subject), _member(subject)
+    deviations = velocities - _mean_vector(velocities, member)
+    return _mean(np.square(deviations).sum(axis=-1), member)
+
+
+def mean_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
+    """(1/N) sum_i |a_i|: the effort. Of a trajectory (F - 1, B), as the last frame leads to no step."""
+    if isinstance(subject, Flock):
+        raise InputError("a Flock has no accelerations: pass a Moment or a Trajectory")
+    return _mean(np.sqrt(np.square(subject.accelerations).sum(axis=-1)), _member(subject))
+
+
+def ivv(run: Trajectory) -> Float64[np.ndarray, " B"]:
+    """IVV, the integral of the velocity variance: dt sum_{n < T} var(v(t_n)), over the T steps a flock flew."""
+    return _integral(run, "velocity_variance")
+
+
+def iman(run: Trajectory) -> Float64[np.ndarray, " B"]:
+    """IMAN, the integral of the mean acceleration norm: dt sum_{n < T} (1/N) sum_i |a_i(t_n)|."""
+    return _integral(run, "mean_acceleration_norm")
+
+
+def mean_leader_velocity_distance(subject: Subject) -> Numbers:
+    """MLVD = (1/N) sum_i |v_i - v_L| with v_L the leaders' velocity (their mean, should they differ)."""
+    leaders = _flock(subject).roles == Role.LEADER
+    if not leaders.any(axis=1).all():
+        raise InputError("mean_leader_velocity_distance needs a leader in every flock")
+    velocities = _velocities(subject)
+    distances = np.sqrt(np.square(velocities - _mean_vector(velocities, leaders)).sum(axis=-1))
+    return _mean(distances, _member(subject))
+
+
+def minimum_separation(subject: Subject) -> Numbers:
+    """min over i != j of |r_ij| (Definition 2); infinite for a single agent."""
+    return _over_frames(_minimum_separation, subject, "positions")
+
+
+def diameter(subject: Subject) -> Numbers:
+    """max over i, j of |r_ij|, whose boundedness is the cohesion of Definition 1."""
+    return _over_frames(_diameter, subject, "positions")
+
+
+def largest_velocity_difference(subject: Subject) -> Numbers:
+    """max over i, j of |v_ij|, whose limit zero is the alignment of Definition 1."""
+    return _over_frames(_diameter, subject, "velocities")
+
+
+def component_count(subject: Subject, radius: float | None = None) -> Numbers:
+    """The number of connected components of the communication graph, taken without directions.
+
+    Args:
+        subject: a moment or trajectory, or a flock.
+        radius: R; that of the flight if left out, 1 for a plain flock.
+    """
+    if radius is None:
+        radius = 1.0 if isinstance(subject, Flock) else subject.radius
+    stacked = _stacked(subject)
+    counts = components(stacked, radius).max(axis=1) + 1.0
+    return counts.reshape(_velocities(subject).shape[:-2])
+
+
+def _flock(subject: Subject) -> Flock:
+    if isinstance(subject, Moment):
+        return subject.flock
+    return subject.flock() if isinstance(subject, Trajectory) else subject
+
+
+def _velocities(subject: Subject) -> Array:
+    return subject.velocities if isinstance(subject, Trajectory) else _flock(subject).velocities
+
+
+def _member(subject: Subject) -> Bool[np.ndarray, "B N"]:
+    return np.asarray(_flock(subject).roles != Role.OBSTACLE)
+
+
+def _mean(values: Array, member: Bool[np.ndarray, "B N"]) -> Array:
+    """The mean over those agents of (.., B, N) numbers: (.., B)."""
+    return np.asarray(values.mean(axis=-1, where=np.broadcast_to(member, values.shape)))
+
+
+def _mean_vector(vectors: Array, member: Bool[np.ndarray, "B N"]) -> Array:
+    """The mean over those agents of (.., B, N, D) vectors: (.., B, 1, D)."""
+    where = np.broadcast_to(member[..., None], vectors.shape)
+    return np.asarray(vectors.mean(axis=-2, where=where, keepdims=True))
+
+
+def _integral(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
+    if name in run.series:
+        values = run.series[name][:-1]
+    elif run.every_step:
+        values = {"velocity_variance": velocity_variance, "mean_acceleration_norm": mean_acceleration_norm}[name](run)
+        values = values[: len(run.accelerations)]
+    else:
+        raise InputError(f"the run kept too few frames for this integral: simulate with record=[metrics.{name}]")
+    flown = np.arange(len(values))[:, None] < run.steps
+    return run.time_step * values.sum(axis=0, where=flown)
+
+
+def _stacked(subject: Subject) -> Flock:
+    """All frames as one batch of F * B flocks."""
+    if not isinstance(subject, Trajectory):
+        return _flock(subject)
+    frames, B, N, D = subject.positions.shape
+    roles = np.broadcast_to(subject.roles, (frames, B, N)).reshape(frames * B, N)
+    return Flock.view(subject.positions.reshape(-1, N, D), subject.velocities.reshape(-1, N, D), roles)
+
+
+def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str) -> Numbers:
+    """Apply a kernel of points to every frame and flock; (F, B) of a trajectory, else (B,)."""
+    stacked = _stacked(subject)
+    result = np.empty(len(stacked))
+    over_flocks(measure, stacked, getattr(stacked, vectors), stacked.roles != Role.OBSTACLE, result)
+    return result.reshape(_velocities(subject).shape[:-2])
+
+
+@kernel
+def _distance(points: Array, i: int, j: int) -> float:
+    square = 0.0
+    for d in range(points.shape[1]):
+        square += (points[i, d] - points[j, d]) ** 2
+    return math.sqrt(square)
+
+
+@kernel
+def _minimum_separation(vectors: Array, member: Array, result: Array, first: int, last: int) -> bool:
+    """Sweep along the axis in which the flock is longest; a pair farther apart there than the best is skipped."""
+    for b in range(first, last):
+        points = vectors[b][member[b]]
+        best = math.inf
+        if len(points) > 1:
+            axis, extent = 0, -1.0
+            for d in range(points.shape[1]):
+                if points[:, d].max() - points[:, d].min() > extent:
+                    axis, extent = d, points[:, d].max() - points[:, d].min()
+            points = points[np.argsort(points[:, axis])]
+            for i in range(len(points)):
+                for j in range(i + 1, len(points)):
+                    if points[j, axis] - points[i, axis] >= best:
+                        break
+                    best = min(best, _distance(points, i, j))
+        result[b] = best
+    return True
+
+
+@kernel
+def _diameter(vectors: Array, member: Array, result: Array, first: int, last: int) -> bool:
+    """Compare the points in order of their distance from the middle, until no pair left can be the farthest."""
+    for b in range(first, last):
+        points = vectors[b][member[b]]
+        middle = np.zeros((1, points.shape[1]))
+        for d in range(points.shape[1]):
+            middle[0, d] = 0.5 * (points[:, d].max() + points[:, d].min())
+        # A little more than the distance, so that rounding never hides a pair.
+        reach = np.sqrt(((points - middle) ** 2).sum(axis=1)) * (1.0 + 1e-12)
+        outermost = np.argsort(-reach)
+        best = 0.0
+        for i in range(1, len(points)):
+            if reach[outermost[i]] + reach[outermost[0]] <= best:
+                break
+            for j in range(i):
+                if reach[outermost[i]] + reach[outermost[j]] <= best:
+                    break
+                best = max(best, _distance(points, outermost[i], outermost[j]))
+        result[b] = best
+    return True

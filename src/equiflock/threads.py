@@ -1,0 +1,75 @@
+"""Kernels on several threads.
+
+Kernels here are compiled without Python's lock and write to disjoint parts of an array, each agent's
+result being summed in an order of its own, so the number of threads never changes a bit of a result.
+Plain threads, not a parallel runtime: any number of flights may run at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from equiflock.types import InputError, check_count
+
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+_pool_process = -1
+_count: int | None = None
+
+
+def count() -> int:
+    """How many threads kernels use: set by `use`, else by EQUIFLOCK_THREADS, else one per core."""
+    if _count is not None:
+        return _count
+    named = os.environ.get("EQUIFLOCK_THREADS", "")
+    if named:
+        if not named.isdigit() or int(named) < 1:
+            raise InputError(f"EQUIFLOCK_THREADS must be a whole number of at least 1; got {named!r}")
+        return int(named)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def use(threads: int) -> Iterator[None]:
+    """Use so many threads inside the block: `with threads.use(1): ...`."""
+    global _count
+    before, _count = _count, check_count("threads", threads)
+    try:
+        yield
+    finally:
+        _count = before
+
+
+def share(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Call `kernel(*part)` for every part at once, the first one on this thread; results in order."""
+    if len(parts) == 1:
+        return [kernel(*parts[0])]
+    others = [_workers().submit(kernel, *part) for part in parts[1:]]
+    try:
+        first = kernel(*parts[0])
+    finally:
+        # Nobody may touch the arrays before all parts are done, even if one of them failed.
+        results = [other.result() for other in others]
+    return [first, *results]
+
+
+def split(size: int, least: int) -> list[tuple[int, int]]:
+    """Cut range(size) into at most `count()` nearly equal parts of at least `least` each."""
+    parts = max(1, min(count(), size // max(least, 1)))
+    bounds = [size * part // parts for part in range(parts + 1)]
+    return list(zip(bounds[:-1], bounds[1:], strict=True))
+
+
+def _workers() -> ThreadPoolExecutor:
+    """The pool, made anew in a forked child, where the parent's threads do not exist."""
+    global _pool, _pool_process
+    with _lock:
+        if _pool is None or _pool_process != os.getpid():
+            _pool = ThreadPoolExecutor(max_workers=64, thread_name_prefix="equiflock")
+            _pool_process = os.getpid()
+        return _pool

@@ -1,0 +1,254 @@
+"""The data that flows through equiflock, and what a controller is.
+
+Axis letters, the same everywhere:
+
+    B  flocks of a batch        K  hops a message has travelled
+    N  agents of a flock        D  dimensions of space, 2 or 3
+    T  steps of a flight        F  frames that were kept
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Float64, Int8
+
+Vectors: TypeAlias = Float64[np.ndarray, "B N D"]
+"""One vector per agent: positions, velocities or accelerations."""
+
+Roles: TypeAlias = Int8[np.ndarray, "B N"]
+
+Messages: TypeAlias = Float32[np.ndarray, "B N K 3 D"]
+"""What each agent knows: for each hop k the three vectors of z^k, hop index 0 being z^1(t)."""
+
+OneHop: TypeAlias = Literal["sum", "mean"]
+Neighbourhood: TypeAlias = Literal["moving", "frozen"]
+
+
+class InputError(ValueError):
+    """Something handed to equiflock does not fit. The text says what was expected and what came."""
+
+
+class Role(enum.IntEnum):
+    """What an agent does. Only followers listen; all three are heard."""
+
+    FOLLOWER = 0
+    """Hears its neighbours and accelerates as its controller says."""
+    LEADER = 1
+    """Keeps its velocity."""
+    OBSTACLE = 2
+    """Stands still, marks the rim of an obstacle, and is not counted as part of the flock."""
+
+
+class Outcome(enum.IntEnum):
+    """How a flock's flight stands or ended; its text is the message."""
+
+    message: str
+
+    def __new__(cls, code: int, message: str) -> Outcome:
+        outcome = int.__new__(cls, code)
+        outcome._value_ = code
+        outcome.message = message
+        return outcome
+
+    FLYING = 0, "still flying"
+    TIME_UP = 1, "flew for the whole duration"
+    DISCONNECTED = 2, "the communication graph lost its connectivity"
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Flock:
+    """B flocks of N agents each, at one instant. Immutable; checked when made.
+
+    Attributes:
+        positions: (B, N, D) float64, finite.
+        velocities: (B, N, D) float64, finite; zero for obstacle agents.
+        roles: (B, N), values of `Role`; all followers if left out. Obstacle agents exist for D = 2 only.
+
+    The arrays are copied and read-only; `dataclasses.replace(flock, velocities=...)` makes a changed flock.
+    """
+
+    positions: Vectors
+    velocities: Vectors
+    roles: Roles = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        positions = _vectors("positions", self.positions)
+        velocities = _vectors("velocities", self.velocities)
+        if velocities.shape != positions.shape:
+            raise InputError(
+                f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}"
+            )
+        roles = _roles(self.roles, positions.shape[:2])
+        obstacles = roles == Role.OBSTACLE
+        if obstacles.any():
+            if positions.shape[2] != 2:
+                raise InputError(f"obstacle agents exist for D = 2 only; got D = {positions.shape[2]}")
+            if velocities[obstacles].any():
+                raise InputError("obstacle agents stand still: their velocities must be zero")
+        for name, array in (("positions", positions), ("velocities", velocities), ("roles", roles)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def view(cls, positions: Vectors, velocities: Vectors, roles: Roles) -> Flock:
+        """A flock over arrays that are known to be good: no copy, no check, read-only through the flock."""
+        flock = object.__new__(cls)
+        for name, array in (("positions", positions), ("velocities", velocities), ("roles", roles)):
+            view = array.view()
+            view.setflags(write=False)
+            object.__setattr__(flock, name, view)
+        return flock
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(B, N, D)."""
+        B, N, D = self.positions.shape
+        return B, N, D
+
+    def __len__(self) -> int:
+        """The number of flocks B."""
+        return len(self.positions)
+
+    def __getitem__(self, which: int | slice | np.ndarray[Any, Any]) -> Flock:
+        """Some of the flocks, as a batch again: `flock[3]` is a batch of one."""
+        if isinstance(which, (int, np.integer)):
+            index = range(len(self))[which]  # an IndexError like a list's
+            which = slice(index, index + 1)
+        return Flock.view(self.positions[which], self.velocities[which], self.roles[which])
+
+    def __repr__(self) -> str:
+        B, N, D = self.shape
+        counts = ((int((self.roles == role).sum()), role.name.lower()) for role in Role)
+        crew = ", ".join(f"{count:,} {name}s" for count, name in counts if count)
+        return f"Flock(B={B}, N={N:,}, D={D}: {crew})"
+
+
+def _vectors(name: str, given: object) -> Vectors:
+    try:
+        array = np.array(given, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers of shape (B, N, D): {error}") from None
+    if array.ndim != 3:
+        hint = f"; for one flock pass {name}[None]" if array.ndim == 2 else ""
+        raise InputError(f"{name} must have shape (B, N, D); got {array.shape}{hint}")
+    B, N, D = array.shape
+    if B < 1 or N < 1 or D not in (2, 3):
+        raise InputError(f"{name} must have shape (B >= 1, N >= 1, D = 2 or 3); got {array.shape}")
+    finite = np.isfinite(array)
+    if not finite.all():
+        flock, agent, _ = np.argwhere(~finite)[0]
+        raise InputError(f"{name} must be finite; agent {agent} of flock {flock} has {array[flock, agent]}")
+    return array
+
+
+def _roles(given: object, shape: tuple[int, ...]) -> Roles:
+    if given is None:
+        return np.zeros(shape, np.int8)
+    roles = np.array(given)
+    if roles.shape != shape:
+        raise InputError(f"roles must have shape (B, N) = {shape}; got {roles.shape}")
+    if not np.isin(roles, list(Role)).all():
+        allowed = ", ".join(f"{role.value} ({role.name.lower()})" for role in Role)
+        raise InputError(f"roles must be {allowed}; got {sorted(set(np.unique(roles)) - set(Role))}")
+    return roles.astype(np.int8)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Moment:
+    """One instant of a flight, before the step that its accelerations make.
+
+    The arrays are read-only views, valid until the next step; copy what must last.
+
+    Attributes:
+        step: the number of steps made so far.
+        time: step times the time step, in seconds.
+        flock: positions and velocities now.
+        messages: (B, N, K, 3, D), what every agent knows now.
+        accelerations: (B, N, D), what every agent does next; zero for leaders, obstacle agents, ended flocks.
+        flying: (B,), which flocks are still flying.
+        outcomes: (B,), values of `Outcome`.
+        radius: the communication radius R.
+    """
+
+    step: int
+    time: float
+    flock: Flock
+    messages: Messages
+    accelerations: Vectors
+    flying: Bool[np.ndarray, " B"]
+    outcomes: Int8[np.ndarray, " B"]
+    radius: float
+
+
+class LocalController(Protocol):
+    """A controller that each agent can run by itself: it sees messages, never the flock.
+
+    It declares `hops` (K >= 1) and `one_hop` ("sum" or "mean"), and may declare
+    `neighbourhood` ("moving", the default, or "frozen": whoever was near at t = 0 is heard for ever).
+    """
+
+    hops: int
+    one_hop: OneHop
+
+    def __call__(self, messages: Messages, /) -> Float[np.ndarray, "B N D"]:
+        """Accelerations (B, N, D) from messages (B, N, K, 3, D), each agent's from its own block alone."""
+        ...
+
+
+class PrivilegedController(Protocol):
+    """A controller that sees the whole flock, so no swarm could run it: an expert to learn from."""
+
+    hops: int
+    one_hop: OneHop
+    privileged: Literal[True]
+
+    def __call__(self, flock: Flock, messages: Messages, /) -> Float[np.ndarray, "B N D"]:
+        """Accelerations (B, N, D) from the flock and its messages (B, N, K, 3, D)."""
+        ...
+
+
+Controller: TypeAlias = LocalController | PrivilegedController
+
+
+class Ending(Protocol):
+    """Decides, at every instant, which flocks have ended and how."""
+
+    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"], /) -> Int8[np.ndarray, " B"]:
+        """Values of `Outcome` (B,), FLYING where the flight goes on. Flocks not flying are ignored."""
+        ...
+
+
+def check_positive(name: str, value: float) -> float:
+    """`value` if it is a finite number above zero, else a clear error."""
+    if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be a finite number above 0; got {value!r}")
+    return float(value)
+
+
+def check_count(name: str, value: int, least: int = 1) -> int:
+    """`value` if it is a whole number of at least `least`, else a clear error."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    return int(value)
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    """`value` if it is one of `choices`, else a clear error."""
+    if value not in choices:
+        wrong_choice(name, value, choices)
+    return value
+
+
+def wrong_choice(name: str, value: object, choices: tuple[str, ...]) -> NoReturn:
+    """Raise the error for a name that is not among `choices`, with the nearest one as a suggestion."""
+    near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}{hint}")
