@@ -4,7 +4,7 @@ from equiflock import metrics, threads, types
 from equiflock.controllers import load, names, register
 from equiflock.flight import Flight, flight, simulate
 from equiflock.graph import Graph, components, radius_graph
-from equiflock.initial import random_disk
+from equiflock.initial import RandomDisk, random_disk
 from equiflock.messages import DelayedAggregation, messages
 from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, InputError, LocalController, Moment, Outcome, PrivilegedController, Role
@@ -21,6 +21,7 @@ __all__ = [
     "Moment",
     "Outcome",
     "PrivilegedController",
+    "RandomDisk",
     "Role",
     "Trajectory",
     "UntilDisconnected",

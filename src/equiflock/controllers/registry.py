@@ -27,6 +27,7 @@ Definition = TypeVar("Definition", bound=Callable[..., Any])
 class Law:
     """A local controller that is a plain function of the messages."""
 
+    name: str
     function: Callable[[Messages], np.ndarray[Any, Any]]
     hops: int
     one_hop: OneHop
@@ -60,9 +61,10 @@ def register(
         if name in _factories:
             raise InputError(f"a controller named {name!r} is registered already")
         if isinstance(definition, type):
+            definition.name = name  # type: ignore[attr-defined]
             _factories[name] = definition
         else:
-            _factories[name] = lambda: Law(definition, hops, one_hop, neighbourhood)
+            _factories[name] = lambda: Law(name, definition, hops, one_hop, neighbourhood)
         return definition
 
     return add

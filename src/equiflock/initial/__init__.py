@@ -1,5 +1,5 @@
 """Where flocks begin: a seed and a few numbers become a `Flock`."""
 
-from equiflock.initial.random_disk import random_disk
+from equiflock.initial.random_disk import RandomDisk, random_disk
 
-__all__ = ["random_disk"]
+__all__ = ["RandomDisk", "random_disk"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
@@ -22,23 +23,9 @@ AGENTS_PER_FLOCK = 10_000_000
 FINE, CROWDED, SPARSE, SPLIT = range(4)
 
 
-def random_disk(
-    flocks: int = 1,
-    agents: int = 100,
-    seed: int = 0,
-    *,
-    split: str = "test",
-    dimensions: int = 2,
-    radius_rule: RadiusRule = "quarter-power",
-    disk_radius: float | None = None,
-    density: float | None = None,
-    comm_radius: float = 1.0,
-    min_separation: float = 0.1,
-    min_degree: int = 2,
-    connected: bool = True,
-    max_speed: float = 3.0,
-) -> Flock:
-    """Draw flocks whose agents lie uniformly in a disk and hear each other well enough to begin.
+@dataclass(frozen=True)
+class RandomDisk:
+    """Flocks whose agents lie uniformly in a disk and hear each other well enough to begin.
 
     Agents are placed one after the other, each uniformly in the disk at least `min_separation` from those before.
     Under "quarter-power" (disk radius N^(1/4)) a flock that does not meet the conditions on degree and
@@ -48,69 +35,100 @@ def random_disk(
     every entry of V and of the flock's one b uniform in [-max_speed, max_speed].
 
     Flock b comes from its own stream (seed, split, b): more flocks begin with the same ones.
-
-    Args:
-        flocks: B.
-        agents: N.
-        seed: any whole number from 0 on.
-        split: names a set of initial conditions, such as "train", "validation", "test"; sets are independent.
-        dimensions: D; for 3 a ball in which two agents are as likely to hear each other as in the disk, so the mean
-            degree is the same.
-        radius_rule: "quarter-power" or "constant-density".
-        disk_radius: the disk's radius itself, in place of a rule.
-        density: agents per unit area for "constant-density"; that of 100 agents, 10 / pi, if left out.
-        comm_radius: R, within which agents hear each other.
-        min_separation: R_min, the least distance between agents.
-        min_degree: how many others each agent hears at least.
-        connected: whether the communication graph must be connected.
-        max_speed: the bound on each entry, per unit of time.
-
-    Raises:
-        InputError: if an argument is out of range, or the conditions cannot be met with bounded effort; the text
-            says which one failed and what to change.
     """
-    check_count("flocks", flocks)
-    check_count("agents", agents)
-    check_count("min_degree", min_degree, least=0)
-    check_positive("comm_radius", comm_radius)
-    check_choice("radius_rule", radius_rule, get_args(RadiusRule))
-    if dimensions not in (2, 3):
-        raise InputError(f"dimensions must be 2 or 3; got {dimensions!r}")
-    for name, value in (("min_separation", min_separation), ("max_speed", max_speed)):
-        if value != 0:
-            check_positive(name, value)
-    if min_degree >= agents and min_degree > 0:
-        raise InputError(f"min_degree must be below the number of agents, {agents}; got {min_degree}")
-    if density is not None and radius_rule != "constant-density":
-        raise InputError('density goes with radius_rule="constant-density"')
-    radius = _disk_radius(agents, radius_rule, disk_radius, density)
-    if radius > 1e9 * comm_radius:
-        raise InputError(f"disk_radius must be at most 1e9 times comm_radius = {comm_radius:g}; got {radius:g}")
-    if dimensions == 3:
-        radius = ball_radius(radius, comm_radius)
 
-    anew = radius_rule == "constant-density" and disk_radius is None
-    conditions = radius, comm_radius, min_separation, min_degree, connected
-    positions = np.empty((flocks, agents, dimensions))
-    velocities = np.empty_like(positions)
-    memory = _memory(agents)
-    for b in range(flocks):
-        rng = stream(seed, "random_disk", split, b)
-        failure, number = _draw_positions(rng, positions[b], *conditions, anew, memory)
-        if failure != FINE:
-            _give_up(failure, number, agents, conditions)
-        shared = rng.uniform(-max_speed, max_speed, dimensions)
-        velocities[b] = rng.uniform(-max_speed, max_speed, (agents, dimensions)) + shared
-    return Flock(positions, velocities)
+    flocks: int = 1
+    """How many flocks, B."""
+    agents: int = 100
+    """How many agents in each, N."""
+    seed: int = 0
+    """Any whole number from 0 on."""
+    split: str = "test"
+    """Names a set of initial conditions, such as train, validation or test; sets are independent."""
+    dimensions: Literal[2, 3] = 2
+    """D; for 3 a ball in which two agents hear each other as often as in the disk: the same mean degree."""
+    radius_rule: RadiusRule = "quarter-power"
+    """How the disk grows with the flock."""
+    disk_radius: float | None = None
+    """The disk's radius itself, in place of a rule."""
+    density: float | None = None
+    """Agents per unit area for the constant-density rule; if left out 10 / pi, that of 100 agents."""
+    comm_radius: float = 1.0
+    """R, within which agents hear each other."""
+    min_separation: float = 0.1
+    """R_min, the least distance between agents."""
+    min_degree: int = 2
+    """How many others each agent hears at least."""
+    connected: bool = True
+    """Whether the communication graph must be connected."""
+    max_speed: float = 3.0
+    """The bound on each entry of a random velocity."""
+
+    def __post_init__(self) -> None:
+        check_count("flocks", self.flocks)
+        check_count("agents", self.agents)
+        check_count("seed", self.seed, least=0)
+        check_count("min_degree", self.min_degree, least=0)
+        check_positive("comm_radius", self.comm_radius)
+        check_choice("radius_rule", self.radius_rule, get_args(RadiusRule))
+        if self.dimensions not in (2, 3):
+            raise InputError(f"dimensions must be 2 or 3; got {self.dimensions!r}")
+        for name in ("min_separation", "max_speed"):
+            if getattr(self, name) != 0:
+                check_positive(name, getattr(self, name))
+        if self.min_degree >= max(self.agents, 1) and self.min_degree > 0:
+            raise InputError(f"min_degree must be below agents = {self.agents}; got {self.min_degree}")
+        if self.density is not None and self.radius_rule != "constant-density":
+            raise InputError("density goes with the constant-density rule only")
+        if self.radius > 1e9 * self.comm_radius:
+            raise InputError(f"disk_radius must be at most 1e9 comm_radius; got {self.radius:g}")
+
+    @property
+    def radius(self) -> float:
+        """The radius of the disk, or of the ball."""
+        if self.disk_radius is not None:
+            return check_positive("disk_radius", self.disk_radius)
+        if self.radius_rule == "quarter-power":
+            disk = self.agents**0.25
+        else:
+            density = 10.0 / math.pi if self.density is None else check_positive("density", self.density)
+            disk = math.sqrt(self.agents / (math.pi * density))
+        return disk if self.dimensions == 2 else ball_radius(disk, self.comm_radius)
+
+    def draw(self) -> Flock:
+        """Draw the flocks, or say after bounded effort which condition could not be met and what to change."""
+        anew = self.radius_rule == "constant-density" and self.disk_radius is None
+        conditions = self.radius, self.comm_radius, self.min_separation, self.min_degree, self.connected
+        positions = np.empty((self.flocks, self.agents, self.dimensions))
+        velocities = np.empty_like(positions)
+        memory = _memory(self.agents)
+        for b in range(self.flocks):
+            rng = stream(self.seed, "random_disk", self.split, b)
+            failure, number = _draw_positions(rng, positions[b], *conditions, anew, memory)
+            if failure != FINE:
+                self._give_up(failure, number)
+            shared = rng.uniform(-self.max_speed, self.max_speed, self.dimensions)
+            velocities[b] = rng.uniform(-self.max_speed, self.max_speed, positions.shape[1:]) + shared
+        return Flock(positions, velocities)
+
+    def _give_up(self, failure: int, number: int) -> NoReturn:
+        tried = f"after {_attempts(self.agents):,} attempts"
+        where = f"in a disk of radius {self.radius:.4g}"
+        raise InputError(
+            {
+                CROWDED: f"no room {where} for agent {number} at least min_separation = {self.min_separation:g} from "
+                "the others: lower min_separation, or raise disk_radius",
+                SPARSE: f"{number} agents {where} still hear fewer than min_degree = {self.min_degree} others {tried}: "
+                f"lower min_degree or disk_radius, or raise comm_radius = {self.comm_radius:g}",
+                SPLIT: f"the communication graph {where} still has {number} components {tried}: lower disk_radius, "
+                f"raise comm_radius = {self.comm_radius:g}, or set connected to False",
+            }[failure]
+        )
 
 
-def _disk_radius(agents: int, rule: RadiusRule, disk_radius: float | None, density: float | None) -> float:
-    if disk_radius is not None:
-        return check_positive("disk_radius", disk_radius)
-    if rule == "quarter-power":
-        return float(agents**0.25)
-    per_area = 10.0 / math.pi if density is None else check_positive("density", density)
-    return math.sqrt(agents / (math.pi * per_area))
+def random_disk(flocks: int = 1, agents: int = 100, seed: int = 0, **options: Any) -> Flock:
+    """Draw flocks of the RandomDisk set; `options` are the other fields of `RandomDisk`."""
+    return RandomDisk(flocks, agents, seed, **options).draw()
 
 
 def ball_radius(disk_radius: float, comm_radius: float) -> float:
@@ -134,23 +152,6 @@ def ball_radius(disk_radius: float, comm_radius: float) -> float:
         u = (low + high) / 2.0
         low, high = (u, high) if u**3 - 9.0 / 16.0 * u**4 + u**6 / 32.0 < chance else (low, u)
     return comm_radius / high
-
-
-def _give_up(
-    failure: int, number: int, agents: int, conditions: tuple[float, float, float, int, bool]
-) -> NoReturn:
-    radius, comm_radius, min_separation, min_degree, _ = conditions
-    tried = f"after {_attempts(agents):,} attempts"
-    raise InputError(
-        {
-            CROWDED: f"no room for agent {number} at least min_separation = {min_separation:g} from the others in a "
-            f"disk of radius {radius:.4g}: lower min_separation, or raise disk_radius",
-            SPARSE: f"{number} agents still hear fewer than min_degree = {min_degree} others {tried}: lower "
-            f"min_degree, raise comm_radius = {comm_radius:g}, or lower disk_radius = {radius:.4g}",
-            SPLIT: f"the communication graph still has {number} components {tried}: raise comm_radius = "
-            f"{comm_radius:g}, lower disk_radius = {radius:.4g}, or pass connected=False",
-        }[failure]
-    )
 
 
 @kernel

@@ -1,0 +1,60 @@
+"""The numbers of one run that a reader wants first: a median and an interquartile range over flocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from equiflock import metrics
+from equiflock.flight import Measure
+from equiflock.trajectory import Trajectory
+from equiflock.types import Role
+
+RECORDED: tuple[Measure, ...] = (
+    metrics.velocity_variance,
+    metrics.mean_acceleration_norm,
+    metrics.component_count,
+    metrics.minimum_separation,
+)
+"""What `summarize` reads from a run's series; pass it to `simulate(record=...)`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric over the flocks of a run."""
+
+    name: str
+    values: Float64[np.ndarray, " B"]
+
+    @property
+    def quartiles(self) -> tuple[float, float, float]:
+        """25%, median and 75%."""
+        low, middle, high = np.quantile(self.values, (0.25, 0.5, 0.75)).tolist()
+        return low, middle, high
+
+    @property
+    def text(self) -> str:
+        """Median and quartiles to three figures; one number if all flocks have the same."""
+        if (self.values == self.values[0]).all():
+            return f"{self.values[0]:.3g}"
+        low, middle, high = self.quartiles
+        return f"{middle:.3g} ({low:.3g}, {high:.3g})"
+
+
+def summarize(run: Trajectory) -> list[Row]:
+    """Integrals, values at the end, and extremes over the flight, of a run that recorded `RECORDED`."""
+    series = run.series
+    rows = [
+        Row("velocity variance, integral (IVV)", metrics.ivv(run)),
+        Row("acceleration norm, integral (IMAN)", metrics.iman(run)),
+        Row("velocity variance, end", series["velocity_variance"][-1]),
+        Row("largest velocity difference, end", metrics.largest_velocity_difference(run.flock())),
+        Row("smallest separation, in flight", series["minimum_separation"].min(axis=0)),
+        Row("diameter, end", metrics.diameter(run.flock())),
+        Row("components, end", series["component_count"][-1]),
+    ]
+    if (run.roles == Role.LEADER).any(axis=1).all():
+        rows.append(Row("leader velocity distance (MLVD), end", metrics.mean_leader_velocity_distance(run.flock())))
+    return rows

@@ -1,0 +1,1 @@
+"""Pictures of what flew: films, figures and self-contained pages."""

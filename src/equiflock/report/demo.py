@@ -1,0 +1,83 @@
+"""The demonstration's folder: films, runs, figure and report.html."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from equiflock.experiments.demo import Demonstration
+from equiflock.experiments.summary import summarize
+from equiflock.report.figures import curves_over_time
+from equiflock.report.film import film
+from equiflock.report.page import Page
+from equiflock.types import InputError
+
+MARK = "report.html"
+
+
+def comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
+    """The table that sets the controllers side by side: header and rows of text."""
+    columns = [summarize(run) for run in found.runs.values()]
+    rows = [[cells[0].name, *(cell.text for cell in cells)] for cells in zip(*columns, strict=True)]
+    count = len(found.start)
+    rows.append(["flocks that end in pieces", *(f"{found.splits(name).sum()} of {count}" for name in found.runs)])
+    return ["median (quartiles)", *found.runs], rows
+
+
+def write_demo(
+    found: Demonstration, folder: Path, on_frame: Callable[[str, int, int], object] | None = None
+) -> list[Path]:
+    """Write everything into `folder`, replacing an earlier demonstration; returns the files to look at."""
+    if folder.exists():
+        if not (folder / MARK).exists() and any(folder.iterdir()):
+            raise InputError(f"{folder} holds something else: choose another folder with --out")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    shown = found.telling[0] if found.telling else 0
+    films = {}
+    for name, run in found.runs.items():
+        progress = (lambda done, total, name=name: on_frame(name, done, total)) if on_frame else None
+        films[name] = film([run], folder / f"{name}.mp4", flock=shown, on_frame=progress)
+        run.save(folder / f"{name}.zarr")
+    figure = _figure(found, folder / "curves.png")
+
+    header, rows = comparison(found)
+    B, N, _ = found.start.shape
+    page = Page(
+        "Together, with and without a centre",
+        f"The same {B} flocks of {N} agents under two control laws of Tanner, Jadbabaie and Pappas.",
+    )
+    page.text(
+        "The law “tanner” knows every agent's velocity: no swarm can run it, but a controller can learn "
+        "from it. “tanner-dynamic” is its decentralized twin: each agent uses only what it hears from "
+        "neighbours within the communication radius."
+    )
+    page.heading("What happened")
+    page.table(header, rows)
+    page.text(
+        f"In {len(found.telling)} of {B} flocks the centralized law keeps the communication graph connected all the "
+        f"time while the decentralized one loses it for good. The films show flock {shown} (counted from 0), "
+        f"which begins with every agent hearing at least two others."
+        if found.telling
+        else "In none of these flocks does the decentralized law lose a connection that the centralized one keeps."
+    )
+    for name, path in films.items():
+        page.heading(name)
+        page.picture(path, f"Flock {shown} under {name}. Orange: agents; blue: velocities; light lines: who hears whom.")
+    page.heading("Over time")
+    page.picture(figure, "Median over flocks (line) and interquartile range (band).")
+    page.heading("Settings")
+    page.settings(next(iter(found.runs.values())).config | {"controller": ", ".join(found.runs), "flock shown": shown})
+    report = page.write(folder / MARK)
+    return [report, *films.values()]
+
+
+def _figure(found: Demonstration, path: Path) -> Path:
+    labels = {"velocity_variance": "velocity variance", "mean_acceleration_norm": "mean acceleration norm"}
+    some = next(iter(found.runs.values()))
+    panels = {
+        label: {name: run.series[series][: len(some.times) - 1] for name, run in found.runs.items()}
+        for series, label in labels.items()
+    }
+    return curves_over_time(some.times, panels, path)

@@ -1,0 +1,79 @@
+"""One HTML page that needs nothing else: pictures and films are inside it."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+MEDIA_TYPES = {".png": "image/png", ".gif": "image/gif", ".mp4": "video/mp4"}
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #222; --paper: #fff; --soft: #667; --line: #ddd; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8ea; --paper: #16181d; --soft: #9aa; --line: #333; } }
+body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+       max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-top: 2.4rem; }
+.lead { color: var(--soft); margin-top: 0; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .45rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+img, video { max-width: 100%; border-radius: 6px; background: #fff; }
+pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid var(--line); border-radius: 6px; font-size: .85rem; }
+"""
+
+
+class Page:
+    """A page, put together from top to bottom and written at the end."""
+
+    def __init__(self, title: str, lead: str) -> None:
+        self.title = title
+        self.parts = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(lead)}</p>']
+
+    def heading(self, text: str) -> None:
+        """A section begins."""
+        self.parts.append(f"<h2>{escape(text)}</h2>")
+
+    def text(self, text: str) -> None:
+        """A paragraph."""
+        self.parts.append(f"<p>{escape(text)}</p>")
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table, its first column naming the rows."""
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        self.parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+    def picture(self, path: Path, caption: str) -> None:
+        """A picture or film, stored inside the page."""
+        kind = MEDIA_TYPES[path.suffix]
+        source = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+        if kind.startswith("video"):
+            self.parts.append(f'<video src="{source}" controls loop muted autoplay playsinline></video>')
+        else:
+            self.parts.append(f'<img src="{source}" alt="{escape(caption, quote=True)}">')
+        self.text(caption)
+
+    def settings(self, settings: Mapping[str, object]) -> None:
+        """Names and values, as they are."""
+        self.parts.append(f"<pre>{escape(chr(10).join(f'{name}: {value}' for name, value in settings.items()))}</pre>")
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page; an existing one is replaced at once, never half."""
+        target = Path(path)
+        scratch = target.with_name(f".{target.name}.{os.getpid()}")
+        html = (
+            f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{escape(self.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+            + "\n".join(self.parts)
+            + "\n</body>\n</html>\n"
+        )
+        try:
+            scratch.write_text(html, encoding="utf-8")
+            scratch.replace(target)
+        finally:
+            scratch.unlink(missing_ok=True)
+        return target

@@ -1,0 +1,34 @@
+"""Colours and sizes, the same in every film and figure."""
+
+from __future__ import annotations
+
+from equiflock.types import Role
+
+# Agents as the paper draws them; obstacle agents in purple.
+ROLE_COLOURS = {Role.FOLLOWER: "#ee7f0e", Role.LEADER: "#1a9850", Role.OBSTACLE: "#7b3fa0"}
+ARROW_COLOUR = "#1f4e9c"
+EDGE_COLOUR = "#a9cbe8"
+INK = "#222222"
+GRID = "#ececec"
+
+# Okabe and Ito's palette, told apart by colour-blind readers and in grey.
+CONTROLLER_COLOURS = {
+    "tanner": "#000000",
+    "tanner-dynamic": "#d55e00",
+    "tanner-fixed": "#cc79a7",
+    "tdagnn": "#e69f00",
+    "tdagnn-tf": "#009e73",
+    "tdagnn-tf-mean": "#56b4e9",
+    "etdagnn": "#0072b2",
+}
+LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":"}
+
+
+def colour(controller: str) -> str:
+    """The colour of a controller; grey for one that is not of the paper."""
+    return CONTROLLER_COLOURS.get(controller, "#777777")
+
+
+def line_style(controller: str) -> str:
+    """Dashes for the classical laws, a full line for everything that learned."""
+    return LINE_STYLES.get(controller, "-")
