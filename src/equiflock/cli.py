@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import importlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -258,7 +257,7 @@ def _import_plugin(name: str | None) -> None:
     """Import a user's module, looking in the current folder too, so that its `@register` lines take effect."""
     if name is None:
         return
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -78,9 +78,7 @@ def radius_graph(flock: Flock, radius: float = 1.0) -> Graph:
     starts = np.zeros(degrees.size + 1, np.int64)
     np.cumsum(degrees.ravel(), out=starts[1:])
     senders = np.empty(starts[-1], np.int64)
-    over_flocks(
-        _list_neighbours, flock, flock.positions, flock.roles, float(radius), starts.astype(np.uintp), senders
-    )
+    over_flocks(_list_neighbours, flock, flock.positions, flock.roles, float(radius), starts.astype(np.uintp), senders)
     return Graph(starts, senders, flock.shape[:2])
 
 
@@ -151,7 +149,7 @@ def sort_into_cells(
     for d in range(D):
         smallest, largest = math.inf, -math.inf
         for i in range(N):
-            cell = math.floor(positions[i, d] * per_side)
+            cell = np.floor(positions[i, d] * per_side)  # math.floor would overflow an integer
             if not abs(cell) <= FARTHEST_CELL:
                 return 0, 0, 0
             smallest, largest = min(smallest, cell), max(largest, cell)
@@ -168,7 +166,7 @@ def sort_into_cells(
     for i in range(N):
         flat = np.int64(0)
         for d in range(D - 1, -1, -1):
-            cell = np.int64(math.floor(positions[i, d] * per_side)) - low[d]
+            cell = np.int64(np.floor(positions[i, d] * per_side)) - low[d]
             flat = flat * shape[d] + (cell if cell < shape[d] else cell % shape[d])
         bucket[i] = flat
         starts[np.uintp(flat) + np.uintp(1)] += np.uintp(1)
@@ -221,9 +219,7 @@ def runs_around(c: int, shape: Any, starts: Array, runs: Array) -> int:
 
 
 @inlined
-def select_heard(
-    s: int, place: Array, radius_squared: float, runs: Array, count: int, hits: Array, D: int = 3
-) -> int:
+def select_heard(s: int, place: Array, radius_squared: float, runs: Array, count: int, hits: Array, D: int = 3) -> int:
     """List in `hits` whom agent s hears among the first `count` runs of agents; returns how many."""
     x, y, z = place[s, 0], place[s, 1], place[s, 2]
     heard = np.uintp(0)
@@ -244,9 +240,7 @@ def _root(parent: Array, i: int) -> int:
 
 
 @kernel
-def survey_flock(
-    positions: Array, roles: Array, radius: float, degrees: Array, labels: Array, memory: Any
-) -> bool:
+def survey_flock(positions: Array, roles: Array, radius: float, degrees: Array, labels: Array, memory: Any) -> bool:
     """Degrees and component labels, each (N,), of one flock; False if its positions are out of range."""
     N = positions.shape[0]
     (order, starts, bucket), place, (runs, hits), parent = memory

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

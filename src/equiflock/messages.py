@@ -81,9 +81,7 @@ class DelayedAggregation:
     Memory is O(N). The array that `hear` returns is overwritten at the step after the next.
     """
 
-    def __init__(
-        self, *, radius: float, hops: int, one_hop: OneHop, neighbourhood: Neighbourhood = "moving"
-    ) -> None:
+    def __init__(self, *, radius: float, hops: int, one_hop: OneHop, neighbourhood: Neighbourhood = "moving") -> None:
         self.radius = check_positive("radius", radius)
         self.hops = check_count("hops", hops)
         self.one_hop = check_choice("one_hop", one_hop, ("sum", "mean"))
@@ -209,9 +207,7 @@ def _gather_records(
 
 
 @inlined
-def _tell(
-    s: int, i: int, heard: int, hits: Array, records: Any, mean: bool, D: int, later: Array, now: Array
-) -> None:
+def _tell(s: int, i: int, heard: int, hits: Array, records: Any, mean: bool, D: int, later: Array, now: Array) -> None:
     """Write into now[i] what agent i, whose record is s, learns from hits[:heard], added up in that order."""
     place, motion, past = records
     x, y, z = place[s, 0], place[s, 1], place[s, 2]
@@ -244,7 +240,15 @@ def _tell(
 
 @inlined
 def _hear_cells_of(
-    D: int, records: Any, roles: Array, cells: Any, radius: float, mean: bool, now: Array, first: int, last: int
+    D: int,
+    records: Any,
+    roles: Array,
+    cells: Any,
+    radius: float,
+    mean: bool,
+    now: Array,
+    first: int,
+    last: int,
 ) -> None:
     order, starts, shape = cells
     place, _, past = records

@@ -57,17 +57,17 @@ def mean_leader_velocity_distance(subject: Subject) -> Numbers:
 
 
 def minimum_separation(subject: Subject) -> Numbers:
-    """min over i != j of |r_ij| (Definition 2); infinite for a single agent."""
+    """Min over i != j of |r_ij| (Definition 2); infinite for a single agent."""
     return _over_frames(_minimum_separation, subject, "positions")
 
 
 def diameter(subject: Subject) -> Numbers:
-    """max over i, j of |r_ij|, whose boundedness is the cohesion of Definition 1."""
+    """Max over i, j of |r_ij|, whose boundedness is the cohesion of Definition 1."""
     return _over_frames(_diameter, subject, "positions")
 
 
 def largest_velocity_difference(subject: Subject) -> Numbers:
-    """max over i, j of |v_ij|, whose limit zero is the alignment of Definition 1."""
+    """Max over i, j of |v_ij|, whose limit zero is the alignment of Definition 1."""
     return _over_frames(_diameter, subject, "velocities")
 
 

@@ -7,6 +7,7 @@ Plain threads, not a parallel runtime: any number of flights may run at once.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,7 @@ def split(size: int, least: int) -> list[tuple[int, int]]:
     """Cut range(size) into at most `count()` nearly equal parts of at least `least` each."""
     parts = max(1, min(count(), size // max(least, 1)))
     bounds = [size * part // parts for part in range(parts + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(itertools.pairwise(bounds))
 
 
 def _workers() -> ThreadPoolExecutor:

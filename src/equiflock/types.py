@@ -12,10 +12,11 @@ from __future__ import annotations
 import difflib
 import enum
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int8
+from numpy.typing import NDArray
 
 Vectors: TypeAlias = Float64[np.ndarray, "B N D"]
 """One vector per agent: positions, velocities or accelerations."""
@@ -50,6 +51,7 @@ class Outcome(enum.IntEnum):
     message: str
 
     def __new__(cls, code: int, message: str) -> Outcome:
+        """A code that carries its message."""
         outcome = int.__new__(cls, code)
         outcome._value_ = code
         outcome.message = message
@@ -83,9 +85,7 @@ class Flock:
         positions = _vectors("positions", self.positions)
         velocities = _vectors("velocities", self.velocities)
         if velocities.shape != positions.shape:
-            raise InputError(
-                f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}"
-            )
+            raise InputError(f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}")
         roles = _roles(self.roles, positions.shape[:2])
         obstacles = roles == Role.OBSTACLE
         if obstacles.any():
@@ -117,7 +117,7 @@ class Flock:
         """The number of flocks B."""
         return len(self.positions)
 
-    def __getitem__(self, which: int | slice | np.ndarray[Any, Any]) -> Flock:
+    def __getitem__(self, which: int | slice | NDArray[Any]) -> Flock:
         """Some of the flocks, as a batch again: `flock[3]` is a batch of one."""
         if isinstance(which, (int, np.integer)):
             index = range(len(self))[which]  # an IndexError like a list's
@@ -157,7 +157,7 @@ def _roles(given: object, shape: tuple[int, ...]) -> Roles:
         raise InputError(f"roles must have shape (B, N) = {shape}; got {roles.shape}")
     if not np.isin(roles, list(Role)).all():
         allowed = ", ".join(f"{role.value} ({role.name.lower()})" for role in Role)
-        raise InputError(f"roles must be {allowed}; got {sorted(set(np.unique(roles)) - set(Role))}")
+        raise InputError(f"roles must be {allowed}; got {sorted(set(roles.ravel().tolist()) - set(Role))}")
     return roles.astype(np.int8)
 
 
@@ -188,6 +188,7 @@ class Moment:
     radius: float
 
 
+@runtime_checkable
 class LocalController(Protocol):
     """A controller that each agent can run by itself: it sees messages, never the flock.
 
@@ -203,6 +204,7 @@ class LocalController(Protocol):
         ...
 
 
+@runtime_checkable
 class PrivilegedController(Protocol):
     """A controller that sees the whole flock, so no swarm could run it: an expert to learn from."""
 
@@ -218,6 +220,7 @@ class PrivilegedController(Protocol):
 Controller: TypeAlias = LocalController | PrivilegedController
 
 
+@runtime_checkable
 class Ending(Protocol):
     """Decides, at every instant, which flocks have ended and how."""
 

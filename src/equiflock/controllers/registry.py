@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
+from numpy.typing import NDArray
 
 from equiflock.types import (
     Controller,
@@ -28,12 +28,12 @@ class Law:
     """A local controller that is a plain function of the messages."""
 
     name: str
-    function: Callable[[Messages], np.ndarray[Any, Any]]
+    function: Callable[[Messages], NDArray[Any]]
     hops: int
     one_hop: OneHop
     neighbourhood: Neighbourhood
 
-    def __call__(self, messages: Messages) -> np.ndarray[Any, Any]:
+    def __call__(self, messages: Messages) -> NDArray[Any]:
         """Accelerations (B, N, D) from messages (B, N, K, 3, D)."""
         return self.function(messages)
 

@@ -265,9 +265,7 @@ def _place(
 
 
 @kernel
-def _remove(
-    positions: Array, i: int, radius: float, side: float, across: int, heads: Array, links: Array
-) -> None:
+def _remove(positions: Array, i: int, radius: float, side: float, across: int, heads: Array, links: Array) -> None:
     """Take agent i off the grid."""
     cell = 0
     for d in range(positions.shape[1] - 1, -1, -1):

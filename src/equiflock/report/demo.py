@@ -64,7 +64,10 @@ def write_demo(
     )
     for name, path in films.items():
         page.heading(name)
-        page.picture(path, f"Flock {shown} under {name}. Orange: agents; blue: velocities; light lines: who hears whom.")
+        page.picture(
+            path,
+            f"Flock {shown} under {name}. Orange: agents; blue: velocities; light lines: who hears whom.",
+        )
     page.heading("Over time")
     page.picture(figure, "Median over flocks (line) and interquartile range (band).")
     page.heading("Settings")

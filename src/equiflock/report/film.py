@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
+from numpy.typing import NDArray
 
 from equiflock.graph import radius_graph
 from equiflock.metrics import component_count, velocity_variance
@@ -25,7 +26,11 @@ from equiflock.types import Flock, InputError, Role, check_count, check_positive
 FORMATS = (".mp4", ".gif")
 PANEL_INCHES = 4.8
 CODECS: dict[str, dict[str, Any]] = {
-    ".mp4": {"codec": "libx264", "pix_fmt_out": "yuv420p", "output_params": ["-crf", "23", "-preset", "slow"]},
+    ".mp4": {
+        "codec": "libx264",
+        "pix_fmt_out": "yuv420p",
+        "output_params": ["-crf", "23", "-preset", "slow"],
+    },
     # One palette for the whole film, made from its own colours.
     ".gif": {
         "codec": "gif",
@@ -170,7 +175,7 @@ def _plane(run: Trajectory, frame: int, flock: int) -> Float64[np.ndarray, "N 2"
     return np.asarray(run.positions[frame, flock, :, :2])
 
 
-def _pairs(flock: Flock, radius: float) -> np.ndarray[Any, Any]:
+def _pairs(flock: Flock, radius: float) -> NDArray[Any]:
     """Each edge once."""
     edges = np.sort(radius_graph(flock, radius).edges(0), axis=1)
     return np.unique(edges, axis=0)

@@ -1,0 +1,21 @@
+"""Types and shapes in annotations are enforced while tests run: this must come before equiflock is imported."""
+
+import jaxtyping
+from hypothesis import settings
+
+# Left out: modules with kernels, as Numba must see functions as they are, and types and flight, which check their
+# input themselves and are tested for it.
+jaxtyping.install_import_hook(
+    [
+        "equiflock.randomness",
+        "equiflock.trajectory",
+        "equiflock.controllers",
+        "equiflock.experiments",
+        "equiflock.report",
+    ],
+    "beartype.beartype",
+)
+
+# Kernels compile at their first call, so a single example may take seconds.
+settings.register_profile("equiflock", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("equiflock")
