@@ -6,7 +6,7 @@ import errno
 import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -222,7 +222,7 @@ class Bench:
             self.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
-COMMANDS = {"simulate": Simulate, "animate": Animate, "demo": Demo, "bench": Bench}
+COMMANDS: dict[str, Callable[..., Any]] = {"simulate": Simulate, "animate": Animate, "demo": Demo, "bench": Bench}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -268,7 +268,7 @@ def _import_plugin(name: str | None) -> None:
 def _progress() -> Iterator[Any]:
     """A progress bar on the terminal, gone when the work is done."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=err, transient=True) as bar:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         yield bar
 
 

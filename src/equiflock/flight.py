@@ -80,10 +80,10 @@ class Flight(Iterator[Moment]):
             flying = self._outcomes == Outcome.FLYING
         messages = self._senses.hear(flock, flying)
         self._decide(flock, messages, flying, time)
-        views = [array.view() for array in (messages, self._accelerations)]
-        for view in views:
+        known, decided = messages.view(), self._accelerations.view()
+        for view in (known, decided):
             view.setflags(write=False)
-        return Moment(self._step, time, flock, *views, flying, self._outcomes.copy(), self.radius)
+        return Moment(self._step, time, flock, known, decided, flying, self._outcomes.copy(), self.radius)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
         """Go on with a changed flock, between two moments.

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from equiflock import threads
-from equiflock.kernels import Array, inlined, kernel
+from equiflock.kernels import Array, Index, inlined, kernel
 from equiflock.types import Flock, InputError, Role, Roles, Vectors, check_positive
 
 FOLLOWER, OBSTACLE = int(Role.FOLLOWER), int(Role.OBSTACLE)
@@ -30,10 +30,10 @@ FARTHEST_CELL = 2.0**31
 SLACK = 1.0 + 2.0**-20
 """Cells are wider than R by this factor, so rounding never puts an agent and its neighbour two cells apart."""
 
-SMALL_FLOCK = 20_000
+SMALL_FLOCK = 3_000
 """Up to so many agents a flock is one thread's work, and a batch is shared out by flocks."""
 
-AGENTS_PER_THREAD = 2_000
+AGENTS_PER_THREAD = 1_500
 """A second thread pays off from about so many agents each."""
 
 
@@ -47,7 +47,7 @@ class Graph:
         shape: (B, N).
     """
 
-    starts: Int64[np.ndarray, " BN+1"]
+    starts: Int64[np.ndarray, " rows"]
     senders: Int64[np.ndarray, " edges"]
     shape: tuple[int, int]
 
@@ -121,13 +121,13 @@ def out_of_range() -> InputError:
 
 
 @kernel
-def cell_list(N: int) -> tuple[Array, Array, Array]:
+def cell_list(N: Index) -> tuple[Array, Array, Array]:
     """Memory for the cell list of one flock: order, starts, and each agent's bucket."""
     return np.empty(N, np.uintp), np.empty(2 * N + 65, np.uintp), np.empty(N, np.uintp)
 
 
 @kernel
-def workspace(N: int) -> tuple[Array, Array]:
+def workspace(N: Index) -> tuple[Array, Array]:
     """Memory for visiting neighbours: runs of agents in the cells around, and hits."""
     return np.empty((27, 2), np.uintp), np.empty(N, np.uintp)
 
@@ -135,7 +135,7 @@ def workspace(N: int) -> tuple[Array, Array]:
 @kernel
 def sort_into_cells(
     positions: Vectors, radius: float, order: Array, starts: Array, bucket: Array
-) -> tuple[int, int, int]:
+) -> tuple[Index, Index, Index]:
     """Counting sort of one flock, positions (N, D), into cells; returns the torus's shape.
 
     The shape is (0, 0, 0) if a position is not finite or too far away. Within a cell, agents stay in the
@@ -152,10 +152,10 @@ def sort_into_cells(
             cell = np.floor(positions[i, d] * per_side)  # math.floor would overflow an integer
             if not abs(cell) <= FARTHEST_CELL:
                 return 0, 0, 0
-            smallest, largest = min(smallest, cell), max(largest, cell)
+            smallest, largest = min(smallest, float(cell)), max(largest, float(cell))
         # An empty cell on either side, so that no range of three cells wraps around in a compact flock.
         low[d] = np.int64(smallest) - 1
-        shape[d] = min(np.int64(largest - smallest) + 3, capacity)
+        shape[d] = min(int(largest - smallest) + 3, capacity)
     while float(shape[0]) * float(shape[1]) * float(shape[2]) > capacity:
         widest = np.argmax(shape)
         shape[widest] = max(shape[widest] // 2, 3)
@@ -183,7 +183,7 @@ def sort_into_cells(
 
 
 @kernel
-def into_cell_order(vectors: Array, order: Array, padded: Array, first: int, last: int) -> None:
+def into_cell_order(vectors: Array, order: Array, padded: Array, first: Index, last: Index) -> None:
     """Copy one flock's vectors (N, D) into cell order, padded to three coordinates by zero."""
     D = vectors.shape[1]
     for s in range(np.uintp(first), np.uintp(last)):
@@ -194,13 +194,13 @@ def into_cell_order(vectors: Array, order: Array, padded: Array, first: int, las
 
 
 @inlined
-def _wrap(cell: int, cells: int) -> int:
+def _wrap(cell: Index, cells: Index) -> Index:
     """`cell` modulo `cells` for -1 <= cell <= cells, without a division."""
     return cell + cells if cell < 0 else (cell - cells if cell >= cells else cell)
 
 
 @kernel
-def runs_around(c: int, shape: Any, starts: Array, runs: Array) -> int:
+def runs_around(c: Index, shape: Any, starts: Array, runs: Array) -> Index:
     """List in runs (27, 2) the runs of agents in bucket c and around it, in the order of their cells."""
     nx, ny, nz = shape
     x, y, z = c % nx, (c // nx) % ny, c // (nx * ny)
@@ -219,7 +219,9 @@ def runs_around(c: int, shape: Any, starts: Array, runs: Array) -> int:
 
 
 @inlined
-def select_heard(s: int, place: Array, radius_squared: float, runs: Array, count: int, hits: Array, D: int = 3) -> int:
+def select_heard(
+    s: Index, place: Array, radius_squared: float, runs: Array, count: Index, hits: Array, D: Index = 3
+) -> Index:
     """List in `hits` whom agent s hears among the first `count` runs of agents; returns how many."""
     x, y, z = place[s, 0], place[s, 1], place[s, 2]
     heard = np.uintp(0)
@@ -232,7 +234,7 @@ def select_heard(s: int, place: Array, radius_squared: float, runs: Array, count
 
 
 @kernel
-def _root(parent: Array, i: int) -> int:
+def _root(parent: Array, i: Index) -> Index:
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -279,14 +281,14 @@ def survey_flock(positions: Array, roles: Array, radius: float, degrees: Array, 
 
 
 @kernel
-def survey_memory(N: int) -> Any:
+def survey_memory(N: Index) -> Any:
     """Memory for `survey_flock`."""
     return cell_list(N), np.empty((N, 3), np.float64), workspace(N), np.empty(N, np.uintp)
 
 
 @kernel
 def _survey_flocks(
-    positions: Vectors, roles: Roles, radius: float, degrees: Array, labels: Array, first: int, last: int
+    positions: Vectors, roles: Roles, radius: float, degrees: Array, labels: Array, first: Index, last: Index
 ) -> bool:
     memory = survey_memory(positions.shape[1])
     for b in range(first, last):
@@ -297,7 +299,7 @@ def _survey_flocks(
 
 @kernel
 def _list_neighbours(
-    positions: Vectors, roles: Roles, radius: float, begins: Array, senders: Array, first: int, last: int
+    positions: Vectors, roles: Roles, radius: float, begins: Array, senders: Array, first: Index, last: Index
 ) -> bool:
     N = positions.shape[1]
     (order, starts, bucket), place, (runs, hits), _ = survey_memory(N)

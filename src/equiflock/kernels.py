@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from numba import njit
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
+Index: TypeAlias = Any
+"""In a kernel: an integer, signed or not. Unsigned ones are faster to index with, as no test for a sign is needed."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -23,16 +26,16 @@ _STAMP = _package_stamp()
 
 
 def kernel(function: Function) -> Function:
-    """Compile `function` at its first call; indices in it are best unsigned, as signed ones are tested.
+    """Compile `function` at its first call.
 
     Numba compiles a kernel anew only when its own file changes, though it may contain kernels of other files;
     here any change in the package does it.
     """
-    compiled = njit(nogil=True, cache=True, error_model="numpy")(function)
+    compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
     compiled._cache._cache_file._source_stamp = _STAMP
-    return compiled  # type: ignore[no-any-return]
+    return cast(Function, compiled)
 
 
 def inlined(function: Function) -> Function:
     """A part of a kernel, compiled into each kernel that calls it: worth 25% in an inner loop."""
-    return njit(inline="always", nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+    return cast(Function, njit(inline="always", nogil=True, error_model="numpy")(function))

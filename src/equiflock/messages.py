@@ -35,7 +35,7 @@ from equiflock.graph import (
     sort_into_cells,
     workspace,
 )
-from equiflock.kernels import Array, inlined, kernel
+from equiflock.kernels import Array, Index, inlined, kernel
 from equiflock.types import (
     Flock,
     InputError,
@@ -134,7 +134,7 @@ class DelayedAggregation:
         if not all(threads.share(_hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise out_of_range()
 
-    def _hear_large(self, flock: Flock, b: int, before: Array, now: Array) -> None:
+    def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array) -> None:
         N = flock.shape[1]
         if self._memory is None or len(self._memory[1][0]) != N:
             self._memory = cell_list(N), _records(N, before.shape[1], flock.shape[2])
@@ -183,7 +183,7 @@ def _renumber(graph: Graph, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
 
 
 @kernel
-def _records(N: int, width: int, D: int) -> tuple[Array, Array, Array]:
+def _records(N: Index, width: Index, D: Index) -> tuple[Array, Array, Array]:
     """Memory for the records of N agents that know `width` = K * 3 * D numbers each."""
     past = np.empty((N, width - 3 * D), np.float32)
     return np.empty((N, 3), np.float64), np.empty((N, 3), np.float64), past
@@ -191,7 +191,7 @@ def _records(N: int, width: int, D: int) -> tuple[Array, Array, Array]:
 
 @kernel
 def _gather_records(
-    positions: Array, velocities: Array, before: Array, order: Array, records: Any, first: int, last: int
+    positions: Array, velocities: Array, before: Array, order: Array, records: Any, first: Index, last: Index
 ) -> bool:
     """Copy agents first .. last into cell order; False if a vector is not finite or absurdly large."""
     place, motion, past = records
@@ -207,7 +207,9 @@ def _gather_records(
 
 
 @inlined
-def _tell(s: int, i: int, heard: int, hits: Array, records: Any, mean: bool, D: int, later: Array, now: Array) -> None:
+def _tell(
+    s: Index, i: Index, heard: Index, hits: Array, records: Any, mean: bool, D: Index, later: Array, now: Array
+) -> None:
     """Write into now[i] what agent i, whose record is s, learns from hits[:heard], added up in that order."""
     place, motion, past = records
     x, y, z = place[s, 0], place[s, 1], place[s, 2]
@@ -227,7 +229,7 @@ def _tell(s: int, i: int, heard: int, hits: Array, records: Any, mean: bool, D: 
         b0, b1, b2 = b0 + dx * per_square, b1 + dy * per_square, b2 + dz * per_square
         for c in range(later.size):
             later[c] += past[j, c]
-    per_degree = 1.0 / max(heard, np.uintp(1))
+    per_degree = 1.0 / float(max(heard, np.uintp(1)))
     scale = per_degree if mean else 1.0
     now[i, 0], now[i, 1] = v0 * scale, v1 * scale
     now[i, D], now[i, D + 1] = a0 * scale, a1 * scale
@@ -240,15 +242,15 @@ def _tell(s: int, i: int, heard: int, hits: Array, records: Any, mean: bool, D: 
 
 @inlined
 def _hear_cells_of(
-    D: int,
+    D: Index,
     records: Any,
     roles: Array,
     cells: Any,
     radius: float,
     mean: bool,
     now: Array,
-    first: int,
-    last: int,
+    first: Index,
+    last: Index,
 ) -> None:
     order, starts, shape = cells
     place, _, past = records
@@ -269,7 +271,7 @@ def _hear_cells_of(
 
 @kernel
 def _hear_cells(
-    records: Any, roles: Array, cells: Any, radius: float, mean: bool, now: Array, first: int, last: int
+    records: Any, roles: Array, cells: Any, radius: float, mean: bool, now: Array, first: Index, last: Index
 ) -> None:
     """What the agents in buckets first .. last of one flock know, into `now` (N, K * 3 * D)."""
     # The constant lets the compiler leave the third coordinate out: 15% in the plane.

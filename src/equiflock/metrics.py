@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from equiflock.graph import components, over_flocks
-from equiflock.kernels import Array, kernel
+from equiflock.kernels import Array, Index, kernel
 from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, InputError, Moment, Role
 
@@ -81,7 +81,7 @@ def component_count(subject: Subject, radius: float | None = None) -> Numbers:
     if radius is None:
         radius = 1.0 if isinstance(subject, Flock) else subject.radius
     stacked = _stacked(subject)
-    counts = components(stacked, radius).max(axis=1) + 1.0
+    counts: Numbers = components(stacked, radius).max(axis=1) + 1.0
     return counts.reshape(_velocities(subject).shape[:-2])
 
 
@@ -119,7 +119,7 @@ def _integral(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
     else:
         raise InputError(f"the run kept too few frames for this integral: simulate with record=[metrics.{name}]")
     flown = np.arange(len(values))[:, None] < run.steps
-    return run.time_step * values.sum(axis=0, where=flown)
+    return np.asarray(run.time_step * values.sum(axis=0, where=flown))
 
 
 def _stacked(subject: Subject) -> Flock:
@@ -140,7 +140,7 @@ def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str) -
 
 
 @kernel
-def _distance(points: Array, i: int, j: int) -> float:
+def _distance(points: Array, i: Index, j: Index) -> float:
     square = 0.0
     for d in range(points.shape[1]):
         square += (points[i, d] - points[j, d]) ** 2
@@ -148,7 +148,7 @@ def _distance(points: Array, i: int, j: int) -> float:
 
 
 @kernel
-def _minimum_separation(vectors: Array, member: Array, result: Array, first: int, last: int) -> bool:
+def _minimum_separation(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
     """Sweep along the axis in which the flock is longest; a pair farther apart there than the best is skipped."""
     for b in range(first, last):
         points = vectors[b][member[b]]
@@ -169,7 +169,7 @@ def _minimum_separation(vectors: Array, member: Array, result: Array, first: int
 
 
 @kernel
-def _diameter(vectors: Array, member: Array, result: Array, first: int, last: int) -> bool:
+def _diameter(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
     """Compare the points in order of their distance from the middle, until no pair left can be the farthest."""
     for b in range(first, last):
         points = vectors[b][member[b]]

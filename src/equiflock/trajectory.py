@@ -49,7 +49,7 @@ class Trajectory:
     outcomes: Int8[np.ndarray, " B"]
     time_step: float
     radius: float
-    series: Mapping[str, Float64[np.ndarray, "T+1 B"]] = field(default_factory=dict)
+    series: Mapping[str, Float64[np.ndarray, "steps B"]] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,12 +59,12 @@ class Trajectory:
     @property
     def outcome(self) -> tuple[Outcome, ...]:
         """How each flock's flight ended."""
-        return tuple(Outcome(code) for code in self.outcomes.tolist())
+        return tuple(Outcome(code) for code in self.outcomes.tolist())  # type: ignore[call-arg]
 
     @property
     def every_step(self) -> bool:
         """Whether the frames are all the steps of the flight."""
-        return len(self.times) == round(self.times[-1] / self.time_step) + 1
+        return len(self.times) == round(float(self.times[-1]) / self.time_step) + 1
 
     def flock(self, frame: int = -1) -> Flock:
         """The flock at one of the frames, the last by default."""

@@ -196,8 +196,15 @@ class LocalController(Protocol):
     `neighbourhood` ("moving", the default, or "frozen": whoever was near at t = 0 is heard for ever).
     """
 
-    hops: int
-    one_hop: OneHop
+    @property
+    def hops(self) -> int:
+        """K, how many hops of messages it uses."""
+        ...
+
+    @property
+    def one_hop(self) -> OneHop:
+        """How it wants the messages of its neighbours put together."""
+        ...
 
     def __call__(self, messages: Messages, /) -> Float[np.ndarray, "B N D"]:
         """Accelerations (B, N, D) from messages (B, N, K, 3, D), each agent's from its own block alone."""
@@ -208,9 +215,20 @@ class LocalController(Protocol):
 class PrivilegedController(Protocol):
     """A controller that sees the whole flock, so no swarm could run it: an expert to learn from."""
 
-    hops: int
-    one_hop: OneHop
-    privileged: Literal[True]
+    @property
+    def hops(self) -> int:
+        """K, how many hops of messages it uses."""
+        ...
+
+    @property
+    def one_hop(self) -> OneHop:
+        """How it wants the messages of its neighbours put together."""
+        ...
+
+    @property
+    def privileged(self) -> Literal[True]:
+        """Says openly that it is."""
+        ...
 
     def __call__(self, flock: Flock, messages: Messages, /) -> Float[np.ndarray, "B N D"]:
         """Accelerations (B, N, D) from the flock and its messages (B, N, K, 3, D)."""

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int8, Int64
 
 from equiflock import threads
 from equiflock.graph import AGENTS_PER_THREAD, components
-from equiflock.kernels import Array, kernel
+from equiflock.kernels import Array, Index, kernel
 from equiflock.types import Flock, Outcome, Role, Roles, Vectors, check_positive
 
 FOLLOWER, LEADER = int(Role.FOLLOWER), int(Role.LEADER)
@@ -55,8 +55,8 @@ def _advance(
     accelerations: Array,
     time_step: float,
     active: Array,
-    first: int,
-    last: int,
+    first: Index,
+    last: Index,
 ) -> None:
     half_square = 0.5 * time_step * time_step
     for b in active:

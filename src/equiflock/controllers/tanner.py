@@ -107,7 +107,8 @@ def _clamped(accelerations: Vectors, clamp: float | None) -> Vectors:
     if clamp is None:
         return accelerations
     norms = np.sqrt(np.einsum("bnd,bnd->bn", accelerations, accelerations))
-    return accelerations * (clamp / np.maximum(norms, clamp))[..., None]
+    shortened: Vectors = accelerations * (clamp / np.maximum(norms, clamp))[..., None]
+    return shortened
 
 
 def _check_clamp(clamp: float | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool
@@ -49,15 +50,10 @@ def demonstrate(
 ) -> Demonstration:
     """Fly the flocks of `disk` under each controller."""
     start = disk.draw()
-    runs = {
-        name: simulate(
-            start,
-            load(name),
-            duration=duration,
-            radius=disk.comm_radius,
-            record=RECORDED,
-            on_step=(lambda moment, name=name: on_step(name, moment)) if on_step else None,
+    runs = {}
+    for name in CONTROLLERS:
+        watch = partial(on_step, name) if on_step is not None else None
+        runs[name] = simulate(
+            start, load(name), duration=duration, radius=disk.comm_radius, record=RECORDED, on_step=watch
         )
-        for name in CONTROLLERS
-    }
     return Demonstration(start, runs)

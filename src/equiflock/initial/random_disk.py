@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn, get_args
 import numpy as np
 
 from equiflock.graph import cell_list, sort_into_cells, survey_flock, survey_memory
-from equiflock.kernels import Array, kernel
+from equiflock.kernels import Array, Index, kernel
 from equiflock.randomness import stream
 from equiflock.types import Flock, InputError, check_choice, check_count, check_positive
 
@@ -155,12 +155,12 @@ def ball_radius(disk_radius: float, comm_radius: float) -> float:
 
 
 @kernel
-def _attempts(N: int) -> int:
+def _attempts(N: Index) -> Index:
     return max(200, AGENTS_PER_FLOCK // N)
 
 
 @kernel
-def _memory(N: int) -> Any:
+def _memory(N: Index) -> Any:
     """Memory for drawing flocks: degrees, component labels and sizes, the survey's own, everyone's roles."""
     counts = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
     return counts, survey_memory(N), np.zeros(N, np.int8)
@@ -173,11 +173,11 @@ def _draw_positions(
     radius: float,
     comm_radius: float,
     min_separation: float,
-    min_degree: int,
+    min_degree: Index,
     connected: bool,
     anew: bool,
     memory: Any,
-) -> tuple[int, int]:
+) -> tuple[Index, Index]:
     """Fill positions (N, D) of one flock; returns which condition failed, if any, and a number that tells how."""
     N, D = positions.shape
     (degrees, labels, sizes), survey, roles = memory
@@ -186,7 +186,7 @@ def _draw_positions(
     across = int(2.0 * radius / side) + 1
     heads = np.full(across**D, -1)
     links = np.empty(N, np.int64)
-    failure, number = SPARSE, N
+    failure, number = SPARSE, int(N)
     misplaced = np.arange(N)
     for _ in range(_attempts(N)):
         if not anew:
@@ -196,9 +196,9 @@ def _draw_positions(
                 return CROWDED, i
         survey_flock(positions, roles, comm_radius, degrees, labels, survey)
         offending = degrees < min_degree
-        failure, number = SPARSE, offending.sum()
+        failure, number = SPARSE, int(offending.sum())
         if number == 0 and connected:
-            failure, number = SPLIT, labels.max() + 1
+            failure, number = SPLIT, int(labels.max()) + 1
         if number == 0 or (failure == SPLIT and number == 1):
             if anew:
                 _number_by_cell(positions, comm_radius)
@@ -206,8 +206,8 @@ def _draw_positions(
         if anew:
             if connected:
                 sizes[:] = 0
-                for i in range(N):
-                    sizes[labels[i]] += 1
+                for label in labels:
+                    sizes[label] += 1
                 offending |= labels != np.argmax(sizes)
             misplaced = np.flatnonzero(offending)
             for i in misplaced:
@@ -216,7 +216,7 @@ def _draw_positions(
 
 
 @kernel
-def _cell(positions: Array, i: int, radius: float, side: float, across: int, d: int) -> int:
+def _cell(positions: Array, i: Index, radius: float, side: float, across: Index, d: Index) -> Index:
     return min(int((positions[i, d] + radius) / side), across - 1)
 
 
@@ -224,11 +224,11 @@ def _cell(positions: Array, i: int, radius: float, side: float, across: int, d: 
 def _place(
     rng: Any,
     positions: Array,
-    i: int,
+    i: Index,
     radius: float,
     min_separation: float,
     side: float,
-    across: int,
+    across: Index,
     heads: Array,
     links: Array,
 ) -> bool:
@@ -265,7 +265,7 @@ def _place(
 
 
 @kernel
-def _remove(positions: Array, i: int, radius: float, side: float, across: int, heads: Array, links: Array) -> None:
+def _remove(positions: Array, i: Index, radius: float, side: float, across: Index, heads: Array, links: Array) -> None:
     """Take agent i off the grid."""
     cell = 0
     for d in range(positions.shape[1] - 1, -1, -1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from equiflock.experiments.demo import Demonstration
@@ -37,12 +38,13 @@ def write_demo(
     shown = found.telling[0] if found.telling else 0
     films = {}
     for name, run in found.runs.items():
-        progress = (lambda done, total, name=name: on_frame(name, done, total)) if on_frame else None
+        progress = partial(on_frame, name) if on_frame is not None else None
         films[name] = film([run], folder / f"{name}.mp4", flock=shown, on_frame=progress)
         run.save(folder / f"{name}.zarr")
     figure = _figure(found, folder / "curves.png")
 
     header, rows = comparison(found)
+    some = next(iter(found.runs.values()))
     B, N, _ = found.start.shape
     page = Page(
         "Together, with and without a centre",
@@ -71,7 +73,7 @@ def write_demo(
     page.heading("Over time")
     page.picture(figure, "Median over flocks (line) and interquartile range (band).")
     page.heading("Settings")
-    page.settings(next(iter(found.runs.values())).config | {"controller": ", ".join(found.runs), "flock shown": shown})
+    page.settings({**some.config, "controller": ", ".join(found.runs), "flock shown": shown})
     report = page.write(folder / MARK)
     return [report, *films.values()]
 
@@ -79,8 +81,5 @@ def write_demo(
 def _figure(found: Demonstration, path: Path) -> Path:
     labels = {"velocity_variance": "velocity variance", "mean_acceleration_norm": "mean acceleration norm"}
     some = next(iter(found.runs.values()))
-    panels = {
-        label: {name: run.series[series][: len(some.times) - 1] for name, run in found.runs.items()}
-        for series, label in labels.items()
-    }
+    panels = {label: {name: run.series[series] for name, run in found.runs.items()} for series, label in labels.items()}
     return curves_over_time(some.times, panels, path)

@@ -36,8 +36,8 @@ def curves_over_time(
         for controller, values in curves.items():
             low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=1)
             style: dict[str, Any] = {"color": colour(controller), "linestyle": line_style(controller)}
-            axes.plot(times[: len(middle)], middle, label=controller, linewidth=1.8, **style)
-            axes.fill_between(times[: len(middle)], low, high, color=colour(controller), alpha=0.18, linewidth=0)
+            axes.plot(times, middle, label=controller, linewidth=1.8, **style)
+            axes.fill_between(times, low, high, color=colour(controller), alpha=0.18, linewidth=0)
         axes.set(xlabel="time (s)", ylabel=label, yscale=scale, xlim=(times[0], times[-1]))
         axes.grid(color=GRID)
         axes.spines[["top", "right"]].set_visible(False)

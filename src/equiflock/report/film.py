@@ -131,14 +131,17 @@ class _Panel:
         axes.tick_params(length=0, labelbottom=False, labelleft=False)
         for spine in axes.spines.values():
             spine.set_color("#cccccc")
-        self.edges = axes.add_collection(LineCollection([], colors=EDGE_COLOUR, linewidths=0.8, zorder=1))
+        self.edges = LineCollection([], colors=EDGE_COLOUR, linewidths=0.8, zorder=1)
+        axes.add_collection(self.edges)
         N = run.positions.shape[2]
         size = float(np.clip(2200 / N, 2, 26))
         colours = [ROLE_COLOURS[Role(role)] for role in run.roles[flock].tolist()]
-        places = _plane(run, 0, flock)
+        x, y = _plane(run, 0, flock).T
         self.arrows = axes.quiver(
-            *places.T,
-            *np.zeros_like(places).T,
+            x,
+            y,
+            np.zeros(N),
+            np.zeros(N),
             color=ARROW_COLOUR,
             angles="xy",
             scale_units="xy",
@@ -146,7 +149,7 @@ class _Panel:
             width=0.0035,
             zorder=2,
         )
-        self.dots = axes.scatter(*places.T, s=size, c=colours, zorder=3, linewidths=0)
+        self.dots = axes.scatter(x, y, s=size, c=colours, zorder=3, linewidths=0)
         # Arrows as long as a sixth of the window for the fastest agent at the start.
         speeds = np.sqrt(np.square(run.velocities[0, flock]).sum(axis=-1))
         self.arrow_length = 0.16 * window / max(float(speeds.max()), 1e-9)

@@ -1,0 +1,111 @@
+"""How fast a step of messages is, beside dense NumPy and a k-d tree in the same run.
+
+python benchmarks/messages.py            # the table: ns per agent and step, and ratios
+python benchmarks/messages.py --quick    # up to 100,000 agents
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from equiflock import threads
+from equiflock.experiments.bench import BATCHES, HOPS, best_time, draw, measure_messages
+from equiflock.messages import DelayedAggregation
+from equiflock.types import Flock
+from rivals import dense_step, tree_step
+
+DENSE_UP_TO = 2_000
+"""Beyond so many agents an N x N step takes seconds and gigabytes."""
+
+
+def time_rival(step: Callable[[Flock, NDArray[Any]], NDArray[Any]], flock: Flock) -> float:
+    """Nanoseconds per agent and step, after checking that the rival computes what we do."""
+    B, N, _ = flock.shape
+    senses = DelayedAggregation(radius=1.0, hops=HOPS, one_hop="mean")
+    before = senses.hear(flock).reshape(B, N, -1).astype(np.float64)
+    ours = senses.hear(flock).reshape(B, N, -1)
+    theirs = step(flock, before)
+    np.testing.assert_allclose(theirs, ours, rtol=1e-3, atol=1e-5 * np.abs(ours).max())
+    return best_time(lambda: step(flock, before), repeats=3) * 1e9 / (B * N)
+
+
+PEAK_MEMORY = """
+import sys
+from pathlib import Path
+from equiflock.experiments.bench import HOPS, draw
+from equiflock.messages import DelayedAggregation
+agents = int(sys.argv[1])
+def fly(agents):
+    flock = draw(1, agents)
+    senses = DelayedAggregation(radius=1.0, hops=HOPS, one_hop="mean")
+    for _ in range(3):
+        senses.hear(flock)
+fly(1000)  # compiles, or loads what was compiled
+def kilobytes(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+before = kilobytes("VmRSS")
+fly(agents)
+print((kilobytes("VmHWM") - before) * 1024 / agents)
+"""
+
+
+def peak_memory(agents: int) -> float:
+    """Bytes per agent beyond Python itself, for drawing a flock and letting it hear (read from Linux's /proc)."""
+    output = subprocess.run(
+        [sys.executable, "-c", PEAK_MEMORY, str(agents)], capture_output=True, text=True, check=True, env=os.environ
+    )
+    return float(output.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="up to 100,000 agents")
+    quick = parser.parse_args().quick
+    singles = [(1, 10**power) for power in range(2, 6 if quick else 7)]
+    console = Console()
+    table = Table(title="One step of messages (K = 3, mean, D = 2), ns per agent and step", title_justify="left")
+    columns = "flocks x agents", "one thread", f"{threads.count()} threads", "dense NumPy", "ratio", "k-d tree", "ratio"
+    for column in columns:
+        table.add_column(column, justify="right")
+    cost: dict[str, list[float]] = {"one thread": [], "all threads": []}
+    for flocks, agents in [*BATCHES, *singles]:
+        console.print(f"measuring {flocks} x {agents:,} ...", style="dim")
+        timing = measure_messages(flocks, agents)
+        ours = timing.all_threads
+        if flocks == 1 and agents >= 1_000:
+            cost["one thread"].append(timing.one_thread)
+            cost["all threads"].append(timing.all_threads)
+        flock = draw(flocks, agents)
+        dense = time_rival(dense_step, flock) if agents <= DENSE_UP_TO else None
+        tree = time_rival(tree_step, flock)
+        table.add_row(
+            f"{flocks} x {agents:,}",
+            f"{timing.one_thread:.0f}",
+            f"{ours:.0f}",
+            f"{dense:,.0f}" if dense else "-",
+            f"{dense / ours:,.0f} x" if dense else "-",
+            f"{tree:,.0f}",
+            f"{tree / ours:,.0f} x",
+        )
+    console.print(table)
+    for label, timings in cost.items():
+        console.print(
+            f"cost per agent from 1,000 to {singles[-1][1]:,} agents, {label}: "
+            f"within a factor of {max(timings) / min(timings):.2f}"
+        )
+    console.print(f"peak memory at {singles[-1][1]:,} agents: {peak_memory(singles[-1][1]):.0f} bytes per agent")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Films show what they promise: the right frames, roles in their colours, and never half a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from imageio_ffmpeg import count_frames_and_secs, read_frames
+from numpy.typing import NDArray
+
+import equiflock as ef
+from equiflock.report.film import film
+from equiflock.types import InputError, Role
+
+
+@pytest.fixture(scope="module")
+def run() -> ef.Trajectory:
+    start = ef.random_disk(1, 40, seed=3)
+    roles = start.roles.copy()
+    roles[0, :3] = Role.LEADER
+    velocities = start.velocities.copy()
+    roles[0, 3:6], velocities[0, 3:6] = Role.OBSTACLE, 0.0
+    return ef.simulate(ef.Flock(start.positions, velocities, roles), ef.load("tanner"), duration=0.4)
+
+
+def pixels(path: Path) -> NDArray[np.uint8]:
+    frames = read_frames(str(path))
+    width, height = next(frames)["size"]
+    return np.frombuffer(next(frames), np.uint8).reshape(height, width, 3)
+
+
+def near(image: NDArray[np.uint8], colour: tuple[int, int, int]) -> int:
+    return int((np.abs(image.astype(int) - colour).max(axis=-1) < 40).sum())
+
+
+def test_a_film_lasts_as_long_as_the_flight_at_its_speed(run: ef.Trajectory, tmp_path: Path) -> None:
+    drawn = []
+    path = film(
+        [run],
+        tmp_path / "film.mp4",
+        frames_per_second=20,
+        speed=0.2,
+        on_frame=lambda n, total: drawn.append((n, total)),
+    )
+    frames, seconds = count_frames_and_secs(str(path))
+    assert frames == 41
+    assert seconds == pytest.approx(2.05, abs=0.06)
+    assert drawn[-1] == (41, 41)
+    assert [p.name for p in tmp_path.iterdir()] == ["film.mp4"]
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_agents_edges_arrows_leaders_and_obstacles_have_their_colours(
+    run: ef.Trajectory, tmp_path: Path, suffix: str
+) -> None:
+    image = pixels(film([run], tmp_path / f"film{suffix}", frames_per_second=5))
+    for colour in ((238, 127, 14), (26, 152, 80), (123, 63, 160), (31, 78, 156), (169, 203, 232)):
+        assert near(image, colour) > 20, colour
+
+
+def test_several_runs_stand_side_by_side(run: ef.Trajectory, tmp_path: Path) -> None:
+    one = pixels(film([run], tmp_path / "one.mp4", frames_per_second=2, dots_per_inch=50))
+    two = pixels(film([run, run], tmp_path / "two.mp4", frames_per_second=2, dots_per_inch=50))
+    assert two.shape[1] == 2 * one.shape[1]
+
+
+def test_an_interrupted_film_leaves_the_old_one(run: ef.Trajectory, tmp_path: Path) -> None:
+    def interrupt(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "film.mp4").write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        film([run], tmp_path / "film.mp4", on_frame=interrupt)
+    assert (tmp_path / "film.mp4").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_space_is_seen_from_above(tmp_path: Path) -> None:
+    run = ef.simulate(ef.random_disk(1, 20, dimensions=3), ef.load("tanner"), duration=0.05)
+    assert film([run], tmp_path / "film.gif", frames_per_second=5, dots_per_inch=40).exists()
+
+
+def test_unknown_endings_are_refused(run: ef.Trajectory, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"must end in .mp4 or .gif; got 'film.mov'"):
+        film([run], tmp_path / "film.mov")

@@ -1,0 +1,147 @@
+"""The command line does what its help says, and bad input gets one clear line and exit code 2."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import equiflock as ef
+from equiflock import cli
+
+
+def run(*arguments: str) -> None:
+    cli.main(list(arguments))
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a failing command prints on standard error."""
+    with pytest.raises(SystemExit) as caught:
+        run(*arguments)
+    assert caught.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_simulate_prints_metrics_and_saves_the_flight(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr"
+    run("simulate", "--controller", "tanner-dynamic", "--agents", "20", "--flocks", "3", "--duration", "0.1")
+    run("simulate", "--agents", "20", "--seed", "5", "--duration", "0.1", "--save", str(path), "--keep-every", "5")
+    printed = capsys.readouterr().out
+    for word in ("IVV", "IMAN", "components", "smallest separation", "saved:"):
+        assert word in printed
+    saved = ef.Trajectory.load(path)
+    assert len(saved.times) == 3
+    assert saved.config["controller"] == "tanner"
+    assert saved.config["start"]["seed"] == 5
+    assert (saved.positions[0] == ef.random_disk(1, 20, seed=5).positions[0]).all()
+
+
+def test_animate_films_a_saved_flight_and_a_new_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run("simulate", "--agents", "20", "--duration", "0.1", "--save", str(tmp_path / "run.zarr"))
+    small = "--dots-per-inch", "40", "--frames-per-second", "10"
+    run("animate", str(tmp_path / "run.zarr"), "--out", str(tmp_path / "saved.gif"), *small)
+    run("animate", "--agents", "12", "--duration", "0.1", "--out", str(tmp_path / "new.mp4"), *small)
+    assert (tmp_path / "saved.gif").read_bytes()[:4] == b"GIF8"
+    assert b"ftyp" in (tmp_path / "new.mp4").read_bytes()[:16]
+    assert str(tmp_path / "new.mp4") in capsys.readouterr().out.replace("\n", "")
+
+
+def test_bench_prints_a_table_and_writes_its_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run("bench", "--agents", "100", "--repeats", "1", "--json", str(tmp_path / "bench.json"))
+    assert "50 x 400" in capsys.readouterr().out
+    assert "one_thread" in (tmp_path / "bench.json").read_text()
+
+
+def test_a_plugin_brings_its_controllers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    law = "import equiflock as ef\n\n@ef.register('coast')\ndef coast(messages):\n    return 0 * messages[:, :, 0, 0]\n"
+    (tmp_path / "my_laws.py").write_text(law)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    run("simulate", "--plugin", "my_laws", "--controller", "coast", "--agents", "10", "--duration", "0.05")
+    assert "coast" in capsys.readouterr().out
+    assert "expected a module name" in failure(capsys, "simulate", "--plugin", "no_such_module")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("simulate", "--controller", "taner"), "did you mean 'tanner'?"),
+        (("simulate", "--time-step", "0"), "time_step must be a finite number above 0; got 0.0"),
+        (("simulate", "--comm-radius", "-1"), "comm_radius must be a finite number above 0"),
+        (("simulate", "--agents", "0"), "agents must be a whole number of at least 1"),
+        (("simulate", "--duration", "-2"), "duration must be a finite number of at least 0"),
+        (("simulate", "--agents", "400", "--disk-radius", "20"), "lower min_degree or disk_radius"),
+        (("animate", "nowhere.zarr"), "there is no such file or folder"),
+        (("animate", "--agents", "5", "--duration", "0", "--out", "film.avi"), "must end in .mp4 or .gif"),
+        (("animate", "--agents", "5", "--duration", "0", "--flock", "1"), "flock must be from 0 to 0; got 1"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
+) -> None:
+    printed = failure(capsys, *arguments)
+    assert text in printed
+    assert printed.startswith("equiflock: ")
+    assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("fly",), ("simulate", "--agents", "many"), ("simulate", "--wings", "2")])
+def test_words_that_are_no_options_are_exit_code_two(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    failure(capsys, *arguments)
+
+
+def test_an_existing_file_is_not_overwritten_and_that_is_said_before_flying(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "run.zarr").mkdir()
+    assert "exists already" in failure(capsys, "simulate", "--agents", "10", "--save", str(tmp_path / "run.zarr"))
+
+
+def test_a_full_disk_is_said_in_plain_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "run.zarr")
+
+    monkeypatch.setattr(ef.Trajectory, "save", full)
+    printed = failure(capsys, "simulate", "--agents", "10", "--duration", "0", "--save", str(tmp_path / "run.zarr"))
+    assert printed == "equiflock: run.zarr: the disk is full\n"
+
+
+def test_ctrl_c_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
+    target = tmp_path / "run.zarr"
+    command = [sys.executable, "-m", "equiflock.cli", "simulate", "--duration", "1e6", "--save", str(target)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*command, "--keep-every", "1000000"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as process:
+        time.sleep(6)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"interrupted" in errors
+    assert b"Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_lists_every_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in (
+        (("--help",), ("simulate", "animate", "demo", "bench")),
+        (("simulate", "--help"), ("--controller", "--radius-rule", "--save", "--keep-every")),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            run(*arguments)
+        assert caught.value.code == 0
+        printed = capsys.readouterr().out
+        assert all(word in printed for word in words)
