@@ -74,36 +74,40 @@ def main() -> None:
     quick = parser.parse_args().quick
     singles = [(1, 10**power) for power in range(2, 6 if quick else 7)]
     console = Console()
-    table = Table(title="One step of messages (K = 3, mean, D = 2), ns per agent and step", title_justify="left")
-    columns = "flocks x agents", "one thread", f"{threads.count()} threads", "dense NumPy", "ratio", "k-d tree", "ratio"
+    table = Table(
+        title="Messages (K = 3, mean, D = 2), ns per agent and step; ratios to all threads", title_justify="left"
+    )
+    columns = "B x N", "one thread", f"{threads.count()} threads", "dense", "ratio", "k-d tree", "ratio"
     for column in columns:
-        table.add_column(column, justify="right")
-    cost: dict[str, list[float]] = {"one thread": [], "all threads": []}
-    for flocks, agents in [*BATCHES, *singles]:
-        console.print(f"measuring {flocks} x {agents:,} ...", style="dim")
-        timing = measure_messages(flocks, agents)
-        ours = timing.all_threads
-        if flocks == 1 and agents >= 1_000:
-            cost["one thread"].append(timing.one_thread)
-            cost["all threads"].append(timing.all_threads)
-        flock = draw(flocks, agents)
-        dense = time_rival(dense_step, flock) if agents <= DENSE_UP_TO else None
+        table.add_column(column, justify="right", no_wrap=True)
+    sizes = [*BATCHES, *singles]
+    # Ours first: the linear algebra behind dense NumPy leaves threads spinning for a while.
+    ours = {}
+    for size in sizes:
+        console.print(f"measuring {size[0]} x {size[1]:,} ...", style="dim")
+        ours[size] = measure_messages(*size)
+    for size in sizes:
+        console.print(f"measuring rivals at {size[0]} x {size[1]:,} ...", style="dim")
+        flock = draw(*size)
+        dense = time_rival(dense_step, flock) if size[1] <= DENSE_UP_TO else None
         tree = time_rival(tree_step, flock)
         table.add_row(
-            f"{flocks} x {agents:,}",
-            f"{timing.one_thread:.0f}",
-            f"{ours:.0f}",
+            f"{size[0]} x {size[1]:,}",
+            f"{ours[size].one_thread:.0f}",
+            f"{ours[size].all_threads:.0f}",
             f"{dense:,.0f}" if dense else "-",
-            f"{dense / ours:,.0f} x" if dense else "-",
+            f"{dense / ours[size].all_threads:,.0f} x" if dense else "-",
             f"{tree:,.0f}",
-            f"{tree / ours:,.0f} x",
+            f"{tree / ours[size].all_threads:,.0f} x",
         )
     console.print(table)
-    for label, timings in cost.items():
-        console.print(
-            f"cost per agent from 1,000 to {singles[-1][1]:,} agents, {label}: "
-            f"within a factor of {max(timings) / min(timings):.2f}"
-        )
+    large = [ours[size] for size in singles if size[1] >= 1_000]
+    for label, costs in (
+        ("one thread", [timing.one_thread for timing in large]),
+        ("all threads", [timing.all_threads for timing in large]),
+    ):
+        spread = max(costs) / min(costs)
+        console.print(f"cost per agent from 1,000 agents on, {label}: within a factor of {spread:.2f}")
     console.print(f"peak memory at {singles[-1][1]:,} agents: {peak_memory(singles[-1][1]):.0f} bytes per agent")
 
 

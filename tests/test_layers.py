@@ -11,7 +11,8 @@ PACKAGE = Path(__file__).parent.parent / "src" / "equiflock"
 
 LADDER: list[set[str]] = [
     {"version", "types", "kernels"},
-    {"threads", "randomness", "trajectory"},
+    {"threads", "randomness", "files"},
+    {"trajectory"},
     {"graph"},
     {"messages", "world", "initial"},
     {"controllers"},

@@ -18,9 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from equiflock.controllers import load
+from equiflock.files import refuse_existing, written_whole
 from equiflock.flight import simulate
 from equiflock.initial import RandomDisk
-from equiflock.trajectory import Trajectory, new_path
+from equiflock.trajectory import Trajectory
 from equiflock.types import InputError, Moment
 
 Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
@@ -53,7 +54,7 @@ class Simulate:
 
         _import_plugin(self.plugin)
         if self.save is not None:
-            new_path(self.save)
+            refuse_existing(self.save)
         pilot = load(self.controller)
         steps = round(self.duration / self.time_step) if self.time_step > 0 else 0
         with _progress() as bar:
@@ -84,10 +85,10 @@ class Simulate:
 
 @dataclass(frozen=True)
 class Animate:
-    """Draw a film of a saved flight, or of a new one."""
+    """Draw a film of saved flights, side by side, or of a new one."""
 
-    run_folder: Annotated[Path | None, tyro.conf.Positional] = None
-    """A flight saved by `equiflock simulate --save`; without one, a new flock is flown."""
+    flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Flights saved by `equiflock simulate --save`; without any, a new flock is flown."""
     out: Path = Path("flock.mp4")
     """The film: .mp4 or .gif."""
     flock: int = 0
@@ -97,7 +98,7 @@ class Animate:
     speed: float = 0.5
     """Simulated seconds per second of film."""
     dots_per_inch: int = 110
-    """The film is 4.8 inches wide."""
+    """Each panel of the film is 4.8 inches wide."""
     controller: str = "tanner"
     """For a new flight: the controller's name."""
     disk: Disk = field(default_factory=RandomDisk)
@@ -114,9 +115,8 @@ class Animate:
 
         _import_plugin(self.plugin)
         with _progress() as bar:
-            if self.run_folder is not None:
-                run = Trajectory.load(self.run_folder)
-            else:
+            runs = [Trajectory.load(path) for path in self.flights]
+            if not runs:
                 pilot = load(self.controller)
                 task = bar.add_task(PREPARING, total=None)
                 run = simulate(
@@ -127,10 +127,11 @@ class Animate:
                     radius=self.disk.comm_radius,
                     config={"controller": self.controller, "start": asdict(self.disk)},
                 )
+                runs = [run]
                 bar.remove_task(task)
             task = bar.add_task("drawing frames", total=None)
             path = film(
-                [run],
+                runs,
                 self.out,
                 flock=self.flock,
                 frames_per_second=self.frames_per_second,
@@ -219,7 +220,8 @@ class Bench:
                 )
         out.print(table)
         if self.json is not None:
-            self.json.write_text(json.dumps(figures, indent=2) + "\n")
+            with written_whole(self.json) as scratch:
+                scratch.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {"simulate": Simulate, "animate": Animate, "demo": Demo, "bench": Bench}

@@ -61,9 +61,9 @@ def share(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[
 
 def split(size: int, least: int) -> list[tuple[int, int]]:
     """Cut range(size) into at most `count()` nearly equal parts of at least `least` each."""
-    parts = max(1, min(count(), size // max(least, 1)))
-    bounds = [size * part // parts for part in range(parts + 1)]
-    return list(itertools.pairwise(bounds))
+    most = size // max(least, 1)
+    parts = min(count(), most) if most > 1 else 1
+    return list(itertools.pairwise(size * part // parts for part in range(parts + 1)))
 
 
 def _workers() -> ThreadPoolExecutor:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float64, Int8, Int64
 
+from equiflock.files import refuse_existing, written_whole
 from equiflock.types import Flock, InputError, Outcome, Roles
 
 if TYPE_CHECKING:
@@ -100,14 +99,10 @@ class Trajectory:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the trajectory as a zarr store; nothing stands under `path` until all is written."""
-        target = new_path(path)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            self.to_xarray().to_zarr(scratch / "store", zarr_format=2, consolidated=True)
-            (scratch / "store").rename(target)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        return target
+        refuse_existing(path)
+        with written_whole(path) as scratch:
+            self.to_xarray().to_zarr(scratch, zarr_format=2, consolidated=True)
+        return Path(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trajectory:
@@ -123,15 +118,6 @@ class Trajectory:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{source} is not a trajectory that can be read: {reason}") from None
         return _from_dataset(data, source)
-
-
-def new_path(path: str | os.PathLike[str]) -> Path:
-    """`path`, which must not exist yet, with its parent folder made."""
-    target = Path(path)
-    if target.exists():
-        raise InputError(f"{target} exists already: choose another name, or remove it first")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return target
 
 
 def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
@@ -54,6 +54,12 @@ def demonstrate(
     for name in CONTROLLERS:
         watch = partial(on_step, name) if on_step is not None else None
         runs[name] = simulate(
-            start, load(name), duration=duration, radius=disk.comm_radius, record=RECORDED, on_step=watch
+            start,
+            load(name),
+            duration=duration,
+            radius=disk.comm_radius,
+            record=RECORDED,
+            on_step=watch,
+            config={"start": asdict(disk)},
         )
     return Demonstration(start, runs)

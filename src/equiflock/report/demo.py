@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from equiflock.experiments.demo import Demonstration
 from equiflock.experiments.summary import summarize
+from equiflock.files import written_whole
 from equiflock.report.figures import curves_over_time
-from equiflock.report.film import film
+from equiflock.report.film import film, window_for
 from equiflock.report.page import Page
 from equiflock.types import InputError
 
@@ -30,19 +30,22 @@ def write_demo(
     found: Demonstration, folder: Path, on_frame: Callable[[str, int, int], object] | None = None
 ) -> list[Path]:
     """Write everything into `folder`, replacing an earlier demonstration; returns the files to look at."""
-    if folder.exists():
-        if not (folder / MARK).exists() and any(folder.iterdir()):
-            raise InputError(f"{folder} holds something else: choose another folder with --out")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
+    if folder.exists() and not (folder / MARK).exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} holds something else: choose another folder with --out")
     shown = found.telling[0] if found.telling else 0
-    films = {}
-    for name, run in found.runs.items():
-        progress = partial(on_frame, name) if on_frame is not None else None
-        films[name] = film([run], folder / f"{name}.mp4", flock=shown, on_frame=progress)
-        run.save(folder / f"{name}.zarr")
-    figure = _figure(found, folder / "curves.png")
+    window = window_for(list(found.runs.values()), shown)
+    with written_whole(folder) as scratch:
+        films = []
+        for name, run in found.runs.items():
+            progress = partial(on_frame, name) if on_frame is not None else None
+            films.append(film([run], scratch / f"{name}.mp4", flock=shown, window=window, on_frame=progress))
+            run.save(scratch / f"{name}.zarr")
+        figure = _figure(found, scratch / "curves.png")
+        _page(found, shown, films, figure).write(scratch / MARK)
+    return [folder / name for name in (MARK, *(path.name for path in films))]
 
+
+def _page(found: Demonstration, shown: int, films: list[Path], figure: Path) -> Page:
     header, rows = comparison(found)
     some = next(iter(found.runs.values()))
     B, N, _ = found.start.shape
@@ -64,18 +67,13 @@ def write_demo(
         if found.telling
         else "In none of these flocks does the decentralized law lose a connection that the centralized one keeps."
     )
-    for name, path in films.items():
-        page.heading(name)
-        page.picture(
-            path,
-            f"Flock {shown} under {name}. Orange: agents; blue: velocities; light lines: who hears whom.",
-        )
+    page.heading("Films")
+    page.pictures(films, f"Flock {shown}. Orange: agents; blue: velocities; light lines: who hears whom.")
     page.heading("Over time")
-    page.picture(figure, "Median over flocks (line) and interquartile range (band).")
+    page.pictures([figure], "Median over flocks (line) and interquartile range (band).")
     page.heading("Settings")
     page.settings({**some.config, "controller": ", ".join(found.runs), "flock shown": shown})
-    report = page.write(folder / MARK)
-    return [report, *films.values()]
+    return page
 
 
 def _figure(found: Demonstration, path: Path) -> Path:

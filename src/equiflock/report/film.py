@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 from numpy.typing import NDArray
 
+from equiflock.files import written_whole
 from equiflock.graph import radius_graph
 from equiflock.metrics import component_count, velocity_variance
 from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, GRID, INK, ROLE_COLOURS
@@ -49,6 +51,7 @@ def film(
     frames_per_second: int = 30,
     speed: float = 0.5,
     dots_per_inch: int = 110,
+    window: float | None = None,
     on_frame: Callable[[int, int], object] | None = None,
 ) -> Path:
     """Draw one flock of each run, side by side on the same scale, and write the film.
@@ -65,6 +68,7 @@ def film(
         frames_per_second: of the film.
         speed: simulated seconds per second of film.
         dots_per_inch: each panel is 4.8 inches wide.
+        window: the width of what is seen, in units of length; chosen for the runs by `window_for` if left out.
         on_frame: called with (frames drawn, frames in all), for progress.
     """
     target = Path(path)
@@ -72,11 +76,14 @@ def film(
         raise InputError(f"a film's name must end in {' or '.join(FORMATS)}; got {target.name!r}")
     check_positive("speed", speed)
     check_count("frames_per_second", frames_per_second)
+    if not runs or len({float(run.times[-1]) for run in runs}) > 1:
+        raise InputError("a film needs flights of the same duration, at least one")
     for run in runs:
         if not 0 <= flock < run.positions.shape[1]:
             raise InputError(f"flock must be from 0 to {run.positions.shape[1] - 1}; got {flock}")
     names = titles or [str(run.config.get("controller", "")) for run in runs]
-    window = max(_window(run, flock) for run in runs)
+    if window is None:
+        window = window_for(runs, flock)
     figure = Figure(figsize=(PANEL_INCHES * len(runs), PANEL_INCHES + 0.55), dpi=dots_per_inch)
     canvas = FigureCanvasAgg(figure)
     grid = figure.subplots(1, len(runs), squeeze=False)[0]
@@ -85,25 +92,16 @@ def film(
 
     seconds = float(runs[0].times[-1])
     count = max(round(seconds / speed * frames_per_second), 1) + 1
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
-    try:
-        writer = _writer(scratch, (width, height), frames_per_second)
-        try:
-            for n in range(count):
-                for panel in panels:
-                    panel.draw(min(n / frames_per_second * speed, seconds))
-                canvas.draw()
-                image = np.asarray(canvas.buffer_rgba())[:height, :width, :3]
-                writer.send(np.ascontiguousarray(image))
-                if on_frame is not None:
-                    on_frame(n + 1, count)
-        finally:
-            writer.close()
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with written_whole(target) as scratch, closing(_writer(scratch, (width, height), frames_per_second)) as writer:
+        for n in range(count):
+            for panel in panels:
+                panel.draw(min(n / frames_per_second * speed, seconds))
+            canvas.draw()
+            image = np.asarray(canvas.buffer_rgba())[:height, :width, :3]
+            writer.send(np.ascontiguousarray(image))
+            if on_frame is not None:
+                on_frame(n + 1, count)
     return target
 
 
@@ -184,8 +182,11 @@ def _pairs(flock: Flock, radius: float) -> NDArray[Any]:
     return np.unique(edges, axis=0)
 
 
-def _window(run: Trajectory, flock: int) -> float:
+def window_for(runs: Sequence[Trajectory], flock: int) -> float:
     """A width that shows the whole flock at the start, and most of it, should it burst, for most of the time."""
-    places = run.positions[:, flock, :, :2]
-    reach = np.abs(places - np.median(places, axis=1, keepdims=True)).max(axis=-1)
-    return 2.15 * float(max(reach[0].max(), np.quantile(np.quantile(reach, 0.9, axis=1), 0.7)))
+    widths = []
+    for run in runs:
+        places = run.positions[:, flock, :, :2]
+        reach = np.abs(places - np.median(places, axis=1, keepdims=True)).max(axis=-1)
+        widths.append(2.15 * max(reach[0].max(), np.quantile(np.quantile(reach, 0.9, axis=1), 0.7)))
+    return float(max(*widths, 1e-9))

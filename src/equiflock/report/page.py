@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from equiflock.files import written_whole
+
 MEDIA_TYPES = {".png": "image/png", ".gif": "image/gif", ".mp4": "video/mp4"}
 
 STYLE = """
@@ -21,6 +23,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { padding: .45rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
 img, video { max-width: 100%; border-radius: 6px; background: #fff; }
+.row { display: flex; flex-wrap: wrap; gap: 1rem; } .row > * { flex: 1 1 24rem; min-width: 0; }
 pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid var(--line); border-radius: 6px; font-size: .85rem; }
 """
 
@@ -46,14 +49,9 @@ class Page:
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         self.parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
-    def picture(self, path: Path, caption: str) -> None:
-        """A picture or film, stored inside the page."""
-        kind = MEDIA_TYPES[path.suffix]
-        source = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
-        if kind.startswith("video"):
-            self.parts.append(f'<video src="{source}" controls loop muted autoplay playsinline></video>')
-        else:
-            self.parts.append(f'<img src="{source}" alt="{escape(caption, quote=True)}">')
+    def pictures(self, paths: Sequence[Path], caption: str) -> None:
+        """Pictures or films, stored inside the page, side by side where there is room."""
+        self.parts.append('<div class="row">' + "".join(_embedded(path, caption) for path in paths) + "</div>")
         self.text(caption)
 
     def settings(self, settings: Mapping[str, object]) -> None:
@@ -62,8 +60,6 @@ class Page:
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page; an existing one is replaced at once, never half."""
-        target = Path(path)
-        scratch = target.with_name(f".{target.name}.{os.getpid()}")
         html = (
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -71,9 +67,14 @@ class Page:
             + "\n".join(self.parts)
             + "\n</body>\n</html>\n"
         )
-        try:
+        with written_whole(path) as scratch:
             scratch.write_text(html, encoding="utf-8")
-            scratch.replace(target)
-        finally:
-            scratch.unlink(missing_ok=True)
-        return target
+        return Path(path)
+
+
+def _embedded(path: Path, caption: str) -> str:
+    kind = MEDIA_TYPES[path.suffix]
+    source = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    if kind.startswith("video"):
+        return f'<video src="{source}" controls loop muted autoplay playsinline></video>'
+    return f'<img src="{source}" alt="{escape(caption, quote=True)}">'
