@@ -73,6 +73,9 @@ class Simulate:
                 ),
                 config={"controller": self.controller, "start": asdict(self.disk)},
             )
+            if self.save is not None:
+                bar.update(task, description=f"saving {self.save}", total=None)
+                run.save(self.save)
         table = Table(title=f"{self.controller}, {self.duration:g} s, {start!r}", title_justify="left")
         table.add_column("metric")
         table.add_column("median (quartiles) over flocks" if len(start) > 1 else "value", justify="right")
@@ -80,7 +83,7 @@ class Simulate:
             table.add_row(row.name, row.text)
         out.print(table)
         if self.save is not None:
-            out.print(f"saved: {run.save(self.save)}", highlight=False)
+            out.print(f"saved: {self.save}", highlight=False)
 
 
 @dataclass(frozen=True)

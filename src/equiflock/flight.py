@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Bool, Float64
+from numpy.typing import NDArray
 
 from equiflock.messages import DelayedAggregation
 from equiflock.trajectory import Trajectory
@@ -28,6 +29,9 @@ from equiflock.types import (
 )
 from equiflock.version import __version__
 from equiflock.world import advance
+
+# As plain numbers: looking an enum's member up takes microseconds, and this loop has some tens of them.
+FLYING, FOLLOWER = int(Outcome.FLYING), int(Role.FOLLOWER)
 
 Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
 """A number per flock of a moment: any function in `equiflock.metrics`, or one's own."""
@@ -61,12 +65,12 @@ class Flight(Iterator[Moment]):
             neighbourhood=getattr(pilot, "neighbourhood", "moving"),
         )
         self._step = -1
-        self._outcomes = np.full(len(start), Outcome.FLYING, np.int8)
+        self._outcomes = np.full(len(start), FLYING, np.int8)
         self._take(start)
 
     def __next__(self) -> Moment:
         """Make the step that the last moment decided on, if any, and return the moment after it."""
-        flying = self._outcomes == Outcome.FLYING
+        flying = self._outcomes == FLYING
         if not flying.any():
             raise StopIteration
         if self._step >= 0:
@@ -77,13 +81,11 @@ class Flight(Iterator[Moment]):
         flock = Flock.view(self._positions, self._velocities, self._roles)
         if self.ending is not None:
             self._outcomes = np.where(flying, self.ending(time, flock, flying), self._outcomes).astype(np.int8)
-            flying = self._outcomes == Outcome.FLYING
-        messages = self._senses.hear(flock, flying)
+            flying = self._outcomes == FLYING
+        messages = _read_only(self._senses.hear(flock, flying))
         self._decide(flock, messages, flying, time)
-        known, decided = messages.view(), self._accelerations.view()
-        for view in (known, decided):
-            view.setflags(write=False)
-        return Moment(self._step, time, flock, known, decided, flying, self._outcomes.copy(), self.radius)
+        accelerations = _read_only(self._accelerations)
+        return Moment(self._step, time, flock, messages, accelerations, flying, self._outcomes.copy(), self.radius)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
         """Go on with a changed flock, between two moments.
@@ -132,8 +134,9 @@ class Flight(Iterator[Moment]):
             )
         if not np.isfinite(answer).all():
             raise InputError(f"the controller returned NaN or infinity at t = {time:g} s")
-        follows = (flock.roles == Role.FOLLOWER)[..., None]
-        self._accelerations[slice(None) if everyone else flying] = np.where(follows, answer, 0.0)
+        if flock.roles.any():
+            answer = np.where((flock.roles == FOLLOWER)[..., None], answer, 0.0)
+        self._accelerations[... if everyone else flying] = answer
 
 
 def flight(
@@ -258,6 +261,12 @@ class _Frames:
         self.positions[self.filled] = moment.flock.positions
         self.velocities[self.filled] = moment.flock.velocities
         self.filled += 1
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 def check_controller(pilot: Controller) -> None:

@@ -68,6 +68,33 @@ def test_the_laws_do_not_see_where_the_flock_is_or_how_it_drifts(name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["tanner", "tanner-dynamic", "tanner-fixed"])
+def test_renumbering_agents_renumbers_accelerations(name: str) -> None:
+    rng = np.random.default_rng(1)
+    positions, velocities = rng.uniform(-2, 2, (2, 1, 40, 2))
+    order = rng.permutation(40)
+    shuffled = accelerations(Flock(positions[:, order], velocities[:, order]), name)
+    np.testing.assert_allclose(
+        shuffled, accelerations(Flock(positions, velocities), name)[:, order], rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", ["tanner-dynamic", "tanner-fixed"])
+def test_a_decentralized_law_uses_nothing_that_an_agent_did_not_hear(name: str) -> None:
+    """Everybody whom agent 0 does not hear goes elsewhere: not a bit of its acceleration changes."""
+    rng = np.random.default_rng(2)
+    positions, velocities = rng.uniform(-3, 3, (2, 1, 80, 2))
+    heard = twins.adjacency(positions[0], np.zeros(80), 1.0)[0] | (np.arange(80) == 0)
+    elsewhere = np.where(heard[:, None], positions[0], 50.0 + 9.0 * positions[0])[None]
+    otherwise = np.where(heard[:, None], velocities[0], -4.0 * velocities[0])[None]
+    one, other = accelerations(Flock(positions, velocities), name), accelerations(Flock(elsewhere, otherwise), name)
+    assert one[0, 0].tobytes() == other[0, 0].tobytes()
+    expert = [
+        accelerations(Flock(*state), "tanner")[0, 0] for state in ((positions, velocities), (elsewhere, otherwise))
+    ]
+    assert (expert[0] != expert[1]).any()  # the centralized one does use it
+
+
+@pytest.mark.parametrize("name", ["tanner", "tanner-dynamic", "tanner-fixed"])
 def test_the_clamp_shortens_without_turning(name: str) -> None:
     flock = Flock([[[0.0, 0.0], [0.05, 0.02], [0.3, 0.4]]], [[[1.0, 2.0], [0.0, 0.0], [0.0, 1.0]]])
     free, short = accelerations(flock, name, clamp=None)[0], accelerations(flock, name, clamp=2.0)[0]

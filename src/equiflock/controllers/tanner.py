@@ -17,6 +17,7 @@ from equiflock.controllers.registry import register
 from equiflock.types import Flock, Messages, Neighbourhood, OneHop, Role, Vectors, check_positive
 
 DEFAULT_CLAMP = 100.0
+OBSTACLE = int(Role.OBSTACLE)
 
 
 @register("tanner")
@@ -42,9 +43,9 @@ class Tanner:
 
     def __call__(self, flock: Flock, messages: Messages) -> Vectors:
         """Accelerations (B, N, D) from the flock and its one-hop sums (B, N, 1, 3, D)."""
-        member = (flock.roles != Role.OBSTACLE)[..., None]
-        count = member.sum(axis=1, keepdims=True)
-        total = np.sum(flock.velocities, axis=1, keepdims=True, where=member)
+        # Obstacle agents stand still and add nothing to the sum.
+        total = flock.velocities.sum(axis=1, keepdims=True)
+        count = (flock.roles != OBSTACLE).sum(axis=1)[:, None, None]
         return _clamped(total - count * flock.velocities - _potential_gradient(messages), self.clamp)
 
 
