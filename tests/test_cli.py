@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
 import subprocess
 import sys
@@ -119,16 +118,22 @@ def test_a_full_disk_is_said_in_plain_words(
 
 
 def test_ctrl_c_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
-    target = tmp_path / "run.zarr"
-    command = [sys.executable, "-m", "equiflock.cli", "simulate", "--duration", "1e6", "--save", str(target)]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [*command, "--keep-every", "1000000"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-    ) as process:
+    arguments = ["simulate", "--duration", "1e6", "--keep-every", "1000000", "--save", str(tmp_path / "run.zarr")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "equiflock.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Where the tests run in the background, Ctrl-C is ignored, and a child would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
         time.sleep(6)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == 130
     assert b"interrupted" in errors
     assert b"Traceback" not in errors

@@ -140,6 +140,29 @@ def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str) -
 
 
 @kernel
+def _members(vectors: Array, member: Array) -> Array:
+    """The rows of (N, D) that belong to the flock."""
+    points = np.empty(vectors.shape)
+    count = 0
+    for i in range(len(vectors)):
+        if member[i]:
+            for d in range(vectors.shape[1]):
+                points[count, d] = vectors[i, d]
+            count += 1
+    return points[:count]
+
+
+@kernel
+def _box(points: Array) -> tuple[Array, Array]:
+    """The least and the largest of each coordinate."""
+    low, high = points[0].copy(), points[0].copy()
+    for i in range(len(points)):
+        for d in range(points.shape[1]):
+            low[d], high[d] = min(low[d], points[i, d]), max(high[d], points[i, d])
+    return low, high
+
+
+@kernel
 def _distance(points: Array, i: Index, j: Index) -> float:
     square = 0.0
     for d in range(points.shape[1]):
@@ -151,20 +174,19 @@ def _distance(points: Array, i: Index, j: Index) -> float:
 def _minimum_separation(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
     """Sweep along the axis in which the flock is longest; a pair farther apart there than the best is skipped."""
     for b in range(first, last):
-        points = vectors[b][member[b]]
-        best = math.inf
-        if len(points) > 1:
-            axis, extent = 0, -1.0
-            for d in range(points.shape[1]):
-                if points[:, d].max() - points[:, d].min() > extent:
-                    axis, extent = d, points[:, d].max() - points[:, d].min()
-            points = points[np.argsort(points[:, axis])]
-            for i in range(len(points)):
-                for j in range(i + 1, len(points)):
-                    if points[j, axis] - points[i, axis] >= best:
-                        break
-                    best = min(best, _distance(points, i, j))
-        result[b] = best
+        points = _members(vectors[b], member[b])
+        result[b] = math.inf
+        if len(points) < 2:
+            continue
+        low, high = _box(points)
+        axis = np.argmax(high - low)
+        order = np.argsort(points[:, axis])
+        for n in range(len(points)):
+            for m in range(n + 1, len(points)):
+                i, j = order[n], order[m]
+                if points[j, axis] - points[i, axis] >= result[b]:
+                    break
+                result[b] = min(result[b], _distance(points, i, j))
     return True
 
 
@@ -172,20 +194,24 @@ def _minimum_separation(vectors: Array, member: Array, result: Array, first: Ind
 def _diameter(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
     """Compare the points in order of their distance from the middle, until no pair left can be the farthest."""
     for b in range(first, last):
-        points = vectors[b][member[b]]
-        middle = np.zeros((1, points.shape[1]))
-        for d in range(points.shape[1]):
-            middle[0, d] = 0.5 * (points[:, d].max() + points[:, d].min())
-        # A little more than the distance, so that rounding never hides a pair.
-        reach = np.sqrt(((points - middle) ** 2).sum(axis=1)) * (1.0 + 1e-12)
-        outermost = np.argsort(-reach)
-        best = 0.0
-        for i in range(1, len(points)):
-            if reach[outermost[i]] + reach[outermost[0]] <= best:
+        points = _members(vectors[b], member[b])
+        result[b] = 0.0
+        if len(points) < 2:
+            continue
+        low, high = _box(points)
+        inward = np.empty(len(points))
+        for i in range(len(points)):
+            square = 0.0
+            for d in range(points.shape[1]):
+                square += (points[i, d] - 0.5 * (low[d] + high[d])) ** 2
+            # A little more than the distance, so that rounding never hides a pair.
+            inward[i] = -math.sqrt(square) * (1.0 + 1e-12)
+        order = np.argsort(inward)
+        for n in range(1, len(points)):
+            if -inward[order[n]] - inward[order[0]] <= result[b]:
                 break
-            for j in range(i):
-                if reach[outermost[i]] + reach[outermost[j]] <= best:
+            for m in range(n):
+                if -inward[order[n]] - inward[order[m]] <= result[b]:
                     break
-                best = max(best, _distance(points, outermost[i], outermost[j]))
-        result[b] = best
+                result[b] = max(result[b], _distance(points, order[n], order[m]))
     return True

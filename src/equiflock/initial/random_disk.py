@@ -161,9 +161,9 @@ def _attempts(N: Index) -> Index:
 
 @kernel
 def _memory(N: Index) -> Any:
-    """Memory for drawing flocks: degrees, component labels and sizes, the survey's own, everyone's roles."""
-    counts = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
-    return counts, survey_memory(N), np.zeros(N, np.int8)
+    """Memory for drawing flocks: degrees, component labels and sizes, a list of agents, the survey's own, roles."""
+    lists = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
+    return lists, survey_memory(N), np.zeros(N, np.int8)
 
 
 @kernel
@@ -180,39 +180,57 @@ def _draw_positions(
 ) -> tuple[Index, Index]:
     """Fill positions (N, D) of one flock; returns which condition failed, if any, and a number that tells how."""
     N, D = positions.shape
-    (degrees, labels, sizes), survey, roles = memory
+    (degrees, labels, sizes, misplaced), survey, roles = memory
     # A grid of about N cells over the disk, each at least min_separation wide, with a list of its agents.
     side = max(min_separation, 2.0 * radius / math.ceil(N ** (1.0 / D)))
     across = int(2.0 * radius / side) + 1
-    heads = np.full(across**D, -1)
+    heads = np.empty(across**D, np.int64)
     links = np.empty(N, np.int64)
-    failure, number = SPARSE, int(N)
-    misplaced = np.arange(N)
+    heads[:] = -1
+    count = N
+    for i in range(N):
+        misplaced[i] = i
+    failure, number = SPARSE, 0
     for _ in range(_attempts(N)):
-        if not anew:
-            heads[:] = -1
-        for i in misplaced:
-            if not _place(rng, positions, i, radius, min_separation, side, across, heads, links):
-                return CROWDED, i
+        for m in range(count):
+            if not _place(rng, positions, misplaced[m], radius, min_separation, side, across, heads, links):
+                return CROWDED, misplaced[m]
         survey_flock(positions, roles, comm_radius, degrees, labels, survey)
-        offending = degrees < min_degree
-        failure, number = SPARSE, int(offending.sum())
-        if number == 0 and connected:
-            failure, number = SPLIT, int(labels.max()) + 1
-        if number == 0 or (failure == SPLIT and number == 1):
+        components, largest = _count_components(labels, sizes)
+        count, sparse = 0, 0
+        for i in range(N):
+            few = degrees[i] < min_degree
+            sparse += few
+            if few or (connected and labels[i] != largest):
+                misplaced[count] = i
+                count += 1
+        if count == 0:
             if anew:
                 _number_by_cell(positions, comm_radius)
             return FINE, 0
+        failure, number = (SPARSE, sparse) if sparse > 0 else (SPLIT, components)
         if anew:
-            if connected:
-                sizes[:] = 0
-                for label in labels:
-                    sizes[label] += 1
-                offending |= labels != np.argmax(sizes)
-            misplaced = np.flatnonzero(offending)
-            for i in misplaced:
-                _remove(positions, i, radius, side, across, heads, links)
+            for m in range(count):
+                _remove(positions, misplaced[m], radius, side, across, heads, links)
+        else:
+            heads[:] = -1
+            count = N
+            for i in range(N):
+                misplaced[i] = i
     return failure, number
+
+
+@kernel
+def _count_components(labels: Array, sizes: Array) -> tuple[Index, Index]:
+    """The number of components, and the label of the largest."""
+    sizes[:] = 0
+    components, largest = 0, 0
+    for label in labels:
+        sizes[label] += 1
+        components = max(components, label + 1)
+        if sizes[label] > sizes[largest]:
+            largest = label
+    return components, largest
 
 
 @kernel
@@ -284,4 +302,7 @@ def _number_by_cell(positions: Array, comm_radius: float) -> None:
     """Renumber agents cell by cell, so that those who hear each other are near each other in memory."""
     order, starts, bucket = cell_list(positions.shape[0])
     sort_into_cells(positions, comm_radius, order, starts, bucket)
-    positions[:] = positions[order]
+    before = positions.copy()
+    for s in range(positions.shape[0]):
+        for d in range(positions.shape[1]):
+            positions[s, d] = before[order[s], d]
