@@ -101,6 +101,11 @@ def main() -> None:
             f"{tree / ours[size].all_threads:,.0f} x",
         )
     console.print(table)
+    shuffled = measure_messages(*singles[-1], shuffle=True)
+    console.print(
+        f"{singles[-1][1]:,} agents in random order: {shuffled.one_thread:.0f} on one thread, "
+        f"{shuffled.all_threads:.0f} on all"
+    )
     large = [ours[size] for size in singles if size[1] >= 1_000]
     for label, costs in (
         ("one thread", [timing.one_thread for timing in large]),

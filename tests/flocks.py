@@ -72,5 +72,6 @@ def flocks(draw: st.DrawFn, max_agents: int = 30, roles: bool = True) -> Flock:
     kinds = np.zeros((B, N), np.int8)
     if roles:
         kinds = rng.choice(3 if D == 2 else 2, (B, N), p=[0.7, 0.2, 0.1] if D == 2 else [0.8, 0.2]).astype(np.int8)
+        kinds[(kinds == Role.OBSTACLE).all(axis=1), 0] = Role.FOLLOWER
         velocities[kinds == Role.OBSTACLE] = 0.0
     return Flock(positions, velocities, kinds)

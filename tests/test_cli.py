@@ -66,7 +66,10 @@ def test_a_plugin_brings_its_controllers(
     monkeypatch.setattr(sys, "path", list(sys.path))
     run("simulate", "--plugin", "my_laws", "--controller", "coast", "--agents", "10", "--duration", "0.05")
     assert "coast" in capsys.readouterr().out
-    assert "expected a module name" in failure(capsys, "simulate", "--plugin", "no_such_module")
+    run("simulate", "--plugin", str(tmp_path / "my_laws.py"), "--controller", "coast", "--agents", "10")
+    assert "could not be imported" in failure(capsys, "simulate", "--plugin", "no_such_module")
+    (tmp_path / "broken.py").write_text("def")
+    assert "broken could not be imported: SyntaxError" in failure(capsys, "simulate", "--plugin", "broken")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,15 @@ def test_a_plugin_brings_its_controllers(
         (("simulate", "--comm-radius", "-1"), "comm_radius must be a finite number above 0"),
         (("simulate", "--agents", "0"), "agents must be a whole number of at least 1"),
         (("simulate", "--duration", "-2"), "duration must be a finite number of at least 0"),
+        (("simulate", "--duration", "nan"), "duration must be a finite number of at least 0"),
+        (("simulate", "--duration", "1e300"), "duration / time_step must be at most"),
+        (("simulate", "--keep-every", "0"), "keep_every must be a whole number of at least 1"),
+        (("simulate", "--agents", "1000000000"), "flocks x agents must be at most"),
+        (("simulate", "--save", "/dev/null/run.zarr"), "/dev/null/run.zarr cannot be written"),
         (("simulate", "--agents", "400", "--disk-radius", "20"), "lower min_degree or disk_radius"),
+        (("animate", "--dots-per-inch", "0"), "dots_per_inch must be from 20 to 600; got 0"),
+        (("animate", "some.zarr", "--agents", "5"), "options of a new flight do not go with saved flights"),
+        (("bench", "--repeats", "0"), "repeats must be a whole number of at least 1"),
         (("animate", "nowhere.zarr"), "there is no such file or folder"),
         (("animate", "--agents", "5", "--duration", "0", "--out", "film.avi"), "must end in .mp4 or .gif"),
         (("animate", "--agents", "5", "--duration", "0", "--flock", "1"), "flock must be from 0 to 0; got 1"),
@@ -104,6 +115,23 @@ def test_an_existing_file_is_not_overwritten_and_that_is_said_before_flying(
 ) -> None:
     (tmp_path / "run.zarr").mkdir()
     assert "exists already" in failure(capsys, "simulate", "--agents", "10", "--save", str(tmp_path / "run.zarr"))
+
+
+def test_folders_are_not_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "precious.mp4"
+    folder.mkdir()
+    (folder / "report.html").write_text("somebody's")
+    (folder / "thesis.txt").write_text("years of work")
+    small = "--agents", "5", "--duration", "0", "--dots-per-inch", "20"
+    assert "is a folder" in failure(capsys, "animate", *small, "--out", str(folder))
+    assert "is a folder" in failure(capsys, "bench", "--agents", "100", "--repeats", "1", "--json", str(folder))
+    assert "holds something else" in failure(capsys, "demo", "--out", str(folder))
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    run("--version")
+    assert capsys.readouterr().out == f"equiflock {ef.__version__}\n"
 
 
 def test_a_full_disk_is_said_in_plain_words(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from equiflock.files import refuse_existing, written_whole
+from equiflock.files import check_new, check_writable, uninterrupted, written_whole
 from equiflock.types import InputError
 
 
@@ -15,7 +16,7 @@ def test_a_file_or_folder_appears_at_once_and_replaces_the_old(tmp_path: Path) -
         with written_whole(tmp_path / "deep" / "note.txt") as scratch:
             scratch.write_text(text)
             assert scratch.suffix == ".txt"
-        with written_whole(tmp_path / "deep" / "folder") as scratch:
+        with written_whole(tmp_path / "deep" / "folder", replace_folder=True) as scratch:
             scratch.mkdir()
             (scratch / "inside").write_text(text)
     assert (tmp_path / "deep" / "note.txt").read_text() == "second"
@@ -36,7 +37,26 @@ def test_an_interrupted_write_leaves_everything_as_it_was(tmp_path: Path, interr
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_existing_things_can_be_refused(tmp_path: Path) -> None:
-    refuse_existing(tmp_path / "new")
+def test_a_folder_is_never_replaced_by_accident(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="is a folder"), written_whole(tmp_path / "precious"):
+        pass
+    assert (tmp_path / "precious" / "thesis.txt").exists()
+
+
+def test_what_cannot_be_written_is_said_beforehand(tmp_path: Path) -> None:
+    check_new(tmp_path / "not" / "yet" / "there")
     with pytest.raises(InputError, match="exists already"):
-        refuse_existing(tmp_path)
+        check_new(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is not a folder that may be written to"):
+        check_writable(tmp_path / "file" / "below")
+
+
+def test_ctrl_c_waits_for_the_end_of_a_block_that_must_not_be_interrupted() -> None:
+    reached = False
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+        reached = True
+    assert reached

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,7 @@ def test_a_flight_whose_flocks_have_all_ended_stops(start: Flock) -> None:
     assert [moment.flying.tolist() for moment in moments] == [[True, True, False], [False, True, False], [False] * 3]
     run = ef.simulate(start, Push(), time_step=0.1, duration=0.5, ending=EndAt((1, 2, 0)), record=[flying_count])
     assert len(run.times) == 6
-    assert run.series["flying_count"][:, 0].tolist() == [2, 1, 0, 0, 0, 0]
+    assert run.series["flying_count"].tolist() == [[2, 2, 2], [1, 1, 2], [1, 0, 2], [1, 0, 2], [1, 0, 2], [1, 0, 2]]
     assert not np.isnan(run.positions).any()
 
 
@@ -205,12 +206,66 @@ def test_space_works_like_the_plane() -> None:
         ({"radius": 0.0}, "radius must be a finite number above 0"),
         ({"duration": -1.0}, "duration must be a finite number of at least 0"),
         ({"duration": float("nan")}, "duration must be a finite number"),
+        ({"duration": "long"}, "duration must be a finite number of at least 0; got 'long'"),
+        ({"duration": 1e300}, "duration / time_step must be at most 1e\\+08 steps"),
+        ({"duration": 9e5, "keep_every": 1}, "frames needs .* GiB, more than this machine has: raise keep_every"),
         ({"keep_every": 0}, "keep_every must be a whole number of at least 1"),
+        ({"config": {"a": object()}}, "config must be such as JSON can hold"),
     ],
 )
 def test_wrong_options_are_named(start: Flock, options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.simulate(start, ef.load("tanner"), **options)
+
+
+def test_ended_flocks_are_not_measured_again(start: Flock) -> None:
+    sizes = []
+
+    def variance(moment: Moment) -> NDArray[Any]:
+        sizes.append(len(moment.flock))
+        return ef.metrics.velocity_variance(moment)
+
+    options: dict[str, Any] = {"time_step": 0.1, "duration": 0.5, "ending": EndAt((2, 99, 0))}
+    run = ef.simulate(start, Push(), record={"mine": variance}, **options)
+    assert sizes == [3, 2, 2, 1, 1, 1]
+    assert (run.series["mine"] == ef.metrics.velocity_variance(run)).all()
+
+
+def test_functions_to_record_need_names_of_their_own(start: Flock) -> None:
+    two = [lambda moment: moment.time * np.ones(3), lambda moment: np.zeros(3)]
+    with pytest.raises(InputError, match="names of their own, or a mapping"):
+        ef.simulate(start, Push(), record=two)
+    run = ef.simulate(start, Push(), duration=0.02, record={"time": two[0], "zero": two[1]})
+    assert set(run.series) == {"time", "zero"}
+
+
+def test_an_ending_must_return_outcomes(start: Flock) -> None:
+    for wrong in (np.full(3, 9), np.zeros(2), 0):
+        with pytest.raises(InputError, match=r"one Outcome per flock, \(3,\)"):
+            ef.simulate(start, Push(), ending=lambda *_, wrong=wrong: wrong)
+
+
+def test_a_controller_cannot_spoil_what_agents_remember(start: Flock) -> None:
+    class Vandal(Push):
+        def __call__(self, messages: Any) -> Any:
+            messages *= 0.0
+            return super().__call__(messages)
+
+    with pytest.raises(ValueError, match="read-only"):
+        ef.simulate(start, Vandal())
+
+
+def test_numbers_of_numpy_are_as_good_as_others(start: Flock, tmp_path: Path) -> None:
+    run = ef.simulate(start, Push(), time_step=np.float64(0.01), duration=np.float32(0.05), keep_every=np.int64(2))
+    run.save(tmp_path / "run.zarr")
+
+
+def test_one_flock_of_a_run_is_a_run(start: Flock) -> None:
+    run = ef.simulate(start, ef.load("tanner"), duration=0.05, record=[ef.metrics.velocity_variance])
+    one = run[-1]
+    assert one.positions.shape == (6, 1, 30, 2)
+    assert (ef.metrics.velocity_variance(one)[:, 0] == run.series["velocity_variance"][:, 2]).all()
+    assert (one.series["velocity_variance"][:, 0] == run.series["velocity_variance"][:, 2]).all()
 
 
 @pytest.mark.parametrize(
@@ -227,6 +282,14 @@ def test_wrong_options_are_named(start: Flock, options: dict[str, Any], text: st
 def test_what_is_no_controller_is_refused(start: Flock, pilot: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.simulate(start, pilot)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((1, 2, 2)), None])
+def test_what_is_no_flock_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match="start must be a Flock of at least one flock"):
+        ef.simulate(wrong, ef.load("tanner"))
+    with pytest.raises(InputError, match="start must be a Flock of at least one flock"):
+        ef.simulate(ef.random_disk(1, 10)[0:0], ef.load("tanner"))
 
 
 def test_accelerations_of_a_wrong_shape_are_refused(start: Flock) -> None:

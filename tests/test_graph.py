@@ -73,6 +73,15 @@ def test_neighbours_come_in_the_order_of_cell_then_index() -> None:
     assert graph.neighbours(0, 0).tolist() == [4, 2, 3, 5, 1]
 
 
+def test_indices_are_like_a_lists() -> None:
+    positions = np.array([[[0.0, 0.0], [0.5, 0.0]]] * 2)
+    graph = radius_graph(Flock(positions, np.zeros_like(positions)), 1.0)
+    assert graph.neighbours(-1, -1).tolist() == [0]
+    assert graph.edges(-1).tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(IndexError):
+        graph.neighbours(0, 2)
+
+
 def test_the_number_of_threads_changes_nothing() -> None:
     flock = Flock(np.random.default_rng(1).uniform(-9, 9, (40, 300, 2)), np.zeros((40, 300, 2)))
     with threads.use(1):

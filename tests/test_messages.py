@@ -155,16 +155,16 @@ def test_one_thread_and_several_give_the_same_bits(agents: int) -> None:
     assert results[0] == results[1] == results[2]
 
 
-def test_a_large_flock_takes_the_shared_path_to_the_same_bits_as_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(3)
-    flock = Flock(rng.uniform(-20, 20, (2, 6000, 3)), rng.normal(size=(2, 6000, 3)))
-    small = DelayedAggregation(radius=1.0, hops=2, one_hop="sum")
-    small.hear(flock)
-    expected = small.hear(flock).copy()
-    monkeypatch.setattr(sys.modules["equiflock.messages"], "SMALL_FLOCK", 10)
-    large = DelayedAggregation(radius=1.0, hops=2, one_hop="sum")
-    large.hear(flock)
-    assert (large.hear(flock) == expected).all()
+@given(flocks(), ONE_HOP)
+def test_the_path_of_large_flocks_gives_the_bits_of_the_path_of_small_ones(flock: Flock, one_hop: OneHop) -> None:
+    results = []
+    for small in (10**9, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys.modules["equiflock.messages"], "SMALL_FLOCK", small)
+            patch.setattr(sys.modules["equiflock.messages"], "AGENTS_PER_THREAD", 4)
+            senses = DelayedAggregation(radius=1.0, hops=2, one_hop=one_hop)
+            results.append([senses.hear(now).tobytes() for now in wandering(flock, 3)])
+    assert results[0] == results[1]
 
 
 def test_coincident_agents_share_velocities_and_push_nowhere() -> None:
@@ -242,6 +242,26 @@ def test_a_state_off_the_scale_is_refused_and_never_becomes_nan() -> None:
         for neighbourhood in ("moving", "frozen"):
             with pytest.raises(InputError, match="off the scale"):
                 DelayedAggregation(radius=1.0, hops=1, one_hop="sum", neighbourhood=neighbourhood).hear(flock)
+
+
+def test_the_largest_numbers_that_are_accepted_do_not_overflow() -> None:
+    positions = np.zeros((1, 3000, 2))
+    velocities = np.full((1, 3000, 2), 1e20)
+    velocities[0, ::2] *= -1
+    senses = DelayedAggregation(radius=1.0, hops=3, one_hop="sum")
+    for _ in range(4):
+        assert np.isfinite(senses.hear(Flock(positions, velocities))).all()
+
+
+def test_a_frozen_follower_that_becomes_a_leader_hears_nobody() -> None:
+    flock = Flock(np.array([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]]), np.ones((1, 3, 2)))
+    senses = DelayedAggregation(radius=1.0, hops=1, one_hop="sum", neighbourhood="frozen")
+    assert senses.hear(flock)[0, 0].any()
+    led = dataclasses.replace(flock, roles=[[Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]])
+    senses.replace(led, np.ones(3, bool))
+    known = senses.hear(led)
+    assert not known[0, 0].any()
+    assert known[0, 1].any()
 
 
 def test_the_number_of_agents_must_not_change_unannounced() -> None:

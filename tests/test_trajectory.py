@@ -83,14 +83,32 @@ def damage(path: Path, how: str) -> None:
                 "_ARRAY_DIMENSIONS"
             ] = ["one", "two"]
             zarr.consolidate_metadata(path)
-        case "strange outcome":
-            zarr.open_group(path, mode="r+")["outcomes"][:] = 99  # type: ignore[index]
+        case "missing steps":
+            (path / "steps" / "0").unlink()
+        case "missing series":
+            (path / "series_velocity_variance" / "0.0").unlink()
+        case "one number":
+            zarr.open_group(path, mode="r+")["velocities"][3, 1, 4, 1] = 0.5  # type: ignore[index]
+        case "time step":
+            zarr.open_group(path, mode="r+").attrs["time_step"] = 0.0
+            zarr.consolidate_metadata(path)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "how",
-    ["truncated", "missing chunk", "missing variable", "no metadata", "foreign", "wrong shape", "strange outcome"],
+    [
+        "truncated",
+        "missing chunk",
+        "missing variable",
+        "no metadata",
+        "foreign",
+        "wrong shape",
+        "missing steps",
+        "missing series",
+        "one number",
+        "time step",
+    ],
 )
 def test_a_damaged_or_foreign_store_is_refused_in_one_line(run: ef.Trajectory, tmp_path: Path, how: str) -> None:
     path = run.save(tmp_path / "run.zarr")

@@ -66,6 +66,9 @@ def test_flocks_of_a_batch_are_picked_like_a_list() -> None:
         (ZEROS, ZEROS, [0, 0], r"roles must have shape \(B, N\)"),
         (np.zeros((1, 2, 3)), np.zeros((1, 2, 3)), [[0, 2]], "obstacle agents exist for D = 2 only; got D = 3"),
         (ZEROS, ZEROS + 1.0, [[0, 2]], "obstacle agents stand still"),
+        (ZEROS, ZEROS, [[2, 2]], "every flock needs a leader or follower"),
+        (ZEROS, ZEROS, [[0], [0, 1]], r"roles must have shape \(B, N\)"),
+        (ZEROS + 1j, ZEROS, None, "positions must be numbers of shape .*: complex numbers came"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_clear_line(positions: Any, velocities: Any, roles: Any, text: str) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from equiflock.types import Flock, Role
 
 Array = NDArray[Any]
-SHORTEST = 1e-9
+SHORTEST = 1e-8
 
 
 def adjacency(positions: Array, roles: Array, radius: float) -> Array:

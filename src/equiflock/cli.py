@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import importlib
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import tyro
 from rich.console import Console
@@ -18,14 +21,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from equiflock.controllers import load
-from equiflock.files import refuse_existing, written_whole
-from equiflock.flight import simulate
+from equiflock.files import check_new, check_writable, written_whole
+from equiflock.flight import count_steps, simulate
 from equiflock.initial import RandomDisk
 from equiflock.trajectory import Trajectory
-from equiflock.types import InputError, Moment
+from equiflock.types import InputError, Moment, check_count
+from equiflock.version import __version__
 
 Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
 PREPARING = "preparing (the first run compiles the kernels)"
+Result = TypeVar("Result")
 out = Console()
 err = Console(stderr=True)
 
@@ -46,7 +51,7 @@ class Simulate:
     keep_every: int = 1
     """With --save: keep every so many-th frame."""
     plugin: str | None = None
-    """A Python module to import first, such as one that registers your own controller."""
+    """A Python module or file to import first, such as one that registers your own controller."""
 
     def run(self) -> None:
         """Print a table of metrics, median and quartiles over flocks."""
@@ -54,12 +59,13 @@ class Simulate:
 
         _import_plugin(self.plugin)
         if self.save is not None:
-            refuse_existing(self.save)
+            check_new(self.save)
+        check_count("keep_every", self.keep_every)
+        steps = count_steps(self.duration, self.time_step)
         pilot = load(self.controller)
-        steps = round(self.duration / self.time_step) if self.time_step > 0 else 0
         with _progress() as bar:
             task = bar.add_task(PREPARING, total=steps)
-            start = self.disk.draw()
+            start = _interruptible(self.disk.draw)
             run = simulate(
                 start,
                 pilot,
@@ -76,7 +82,8 @@ class Simulate:
             if self.save is not None:
                 bar.update(task, description=f"saving {self.save}", total=None)
                 run.save(self.save)
-        table = Table(title=f"{self.controller}, {self.duration:g} s, {start!r}", title_justify="left")
+        what = f"{self.disk.flocks:,} x {self.disk.agents:,} agents under {self.controller} for {self.duration:g} s"
+        table = Table(title=what, title_justify="left")
         table.add_column("metric")
         table.add_column("median (quartiles) over flocks" if len(start) > 1 else "value", justify="right")
         for row in summarize(run):
@@ -110,20 +117,25 @@ class Animate:
     duration: float = 2.0
     """For a new flight: seconds to fly."""
     plugin: str | None = None
-    """A Python module to import first, such as one that registers your own controller."""
+    """A Python module or file to import first, such as one that registers your own controller."""
 
     def run(self) -> None:
         """Write the film and say where it is."""
-        from equiflock.report.film import film
+        from equiflock.report.film import check_film, film
 
         _import_plugin(self.plugin)
+        check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
+        fresh = Animate()
+        options = ("controller", "disk", "time_step", "duration")
+        if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in options):
+            raise InputError("options of a new flight do not go with saved flights")
         with _progress() as bar:
             runs = [Trajectory.load(path) for path in self.flights]
             if not runs:
                 pilot = load(self.controller)
                 task = bar.add_task(PREPARING, total=None)
                 run = simulate(
-                    self.disk.draw(),
+                    _interruptible(self.disk.draw),
                     pilot,
                     time_step=self.time_step,
                     duration=self.duration,
@@ -160,16 +172,18 @@ class Demo:
 
     def run(self) -> None:
         """Print the comparison and say where films and report are."""
-        from equiflock.experiments.demo import CONTROLLERS, demonstrate
-        from equiflock.report.demo import comparison, write_demo
+        from equiflock.experiments.demo import CONTROLLERS, SECONDS, demonstrate
+        from equiflock.report.demo import check_demo_folder, comparison, write_demo
 
+        check_demo_folder(self.out)
         disk = RandomDisk(self.flocks, self.agents, self.seed)
+        steps = count_steps(SECONDS, time_step=0.01)
         with _progress() as bar:
             flying = {name: bar.add_task(PREPARING, total=None) for name in CONTROLLERS}
             drawing = {name: bar.add_task(f"filming {name}", total=None, visible=False) for name in CONTROLLERS}
 
             def on_step(name: str, moment: Moment) -> None:
-                bar.update(flying[name], completed=moment.step, total=200, description=f"flying under {name}")
+                bar.update(flying[name], completed=moment.step, total=steps, description=f"flying under {name}")
 
             def on_frame(name: str, done: int, total: int) -> None:
                 bar.update(drawing[name], completed=done, total=total, visible=True)
@@ -177,7 +191,7 @@ class Demo:
             found = demonstrate(disk, on_step=on_step)
             files = write_demo(found, self.out, on_frame)
         header, rows = comparison(found)
-        table = Table(title=f"{self.flocks} flocks of {self.agents} agents, 2 s", title_justify="left")
+        table = Table(title=f"{self.flocks} x {self.agents} agents for {SECONDS:g} s", title_justify="left")
         for number, column in enumerate(header):
             table.add_column(column, justify="right" if number else "left")
         for row in rows:
@@ -206,6 +220,9 @@ class Bench:
         """Print the table."""
         from equiflock.experiments.bench import BATCHES, measure_messages
 
+        check_count("repeats", self.repeats)
+        if self.json is not None:
+            check_writable(self.json)
         table = Table(title="messages, K = 3, ns per agent and step", title_justify="left")
         for column in ("flocks x agents", "one thread", "all threads", "mean degree"):
             table.add_column(column, justify="right")
@@ -232,13 +249,18 @@ COMMANDS: dict[str, Callable[..., Any]] = {"simulate": Simulate, "animate": Anim
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command: exit code 0, 2 for bad input, 130 for Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        print(f"equiflock {__version__}")
+        return
+    # A polite request to end is an exception too, so that nothing half-written is left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         command = tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="equiflock",
             description="Swarms that fly together with no central computer: simulate, watch and measure them.",
             args=arguments,
-            config=(tyro.conf.AvoidSubcommands,),
         )
         command.run()
     except InputError as error:
@@ -250,7 +272,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail("not enough memory: fly fewer agents or flocks, or keep fewer frames")
     except KeyboardInterrupt:
         err.print("equiflock: interrupted")
-        sys.exit(130)
+        sys.stdout.flush()
+        os._exit(130)  # at once, even if a kernel is at work in another thread
 
 
 def _fail(message: str) -> None:
@@ -259,14 +282,30 @@ def _fail(message: str) -> None:
 
 
 def _import_plugin(name: str | None) -> None:
-    """Import a user's module, looking in the current folder too, so that its `@register` lines take effect."""
+    """Import a user's module, by name or as a .py file, so that its `@register` lines take effect."""
     if name is None:
         return
-    sys.path.insert(0, str(Path.cwd()))
+    path = Path(name)
+    sys.path.insert(0, str((path.parent if path.suffix == ".py" else Path()).resolve()))
     try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise InputError(f"--plugin {name}: {error} (expected a module name, such as my_laws for my_laws.py)") from None
+        importlib.import_module(path.stem if path.suffix == ".py" else name)
+    except Exception as error:  # whatever happens while somebody else's module is read
+        raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {error}") from None
+
+
+def _interruptible(work: Callable[[], Result]) -> Result:
+    """Do what may take long in one compiled call in another thread, so that Ctrl-C is heard meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        while True:
+            try:
+                return future.result(timeout=0.2)
+            except TimeoutError:
+                if future.done():
+                    raise
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False)
+                raise
 
 
 @contextmanager

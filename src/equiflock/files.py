@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,27 +14,59 @@ from equiflock.types import InputError
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+def written_whole(path: str | os.PathLike[str], *, replace_folder: bool = False) -> Iterator[Path]:
     """A scratch path beside `path` to write a file or folder to; it takes the name when the block ends well.
 
-    What stood under the name before is replaced then. If the block fails or is interrupted, the scratch is removed
-    and everything else is as it was.
+    If the block fails or is interrupted, the scratch is removed and everything else is as it was. A file under the
+    name is replaced; a folder only if `replace_folder` says so.
     """
-    target = Path(path)
+    target = Path(path).resolve()
+    if target.is_dir() and not replace_folder:
+        raise InputError(f"{path} is a folder: choose another name, or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
+    aside = target.with_name(f".{target.stem}.{os.getpid()}.old")
     try:
         yield scratch
-        if target.is_dir():
-            shutil.rmtree(target)
-        scratch.replace(target)
+        with uninterrupted():
+            if target.is_dir():
+                target.rename(aside)  # removed only when the new one is in its place
+            scratch.replace(target)
     finally:
-        if scratch.is_dir():
-            shutil.rmtree(scratch, ignore_errors=True)
-        scratch.unlink(missing_ok=True)
+        for leftover in (scratch, aside):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
 
 
-def refuse_existing(path: str | os.PathLike[str]) -> None:
-    """Raise a clear error if there is something at `path`."""
+def check_new(path: str | os.PathLike[str]) -> None:
+    """Raise a clear error, before any work is done, unless something new can be written at `path`."""
     if Path(path).exists():
         raise InputError(f"{path} exists already: choose another name, or remove it first")
+    check_writable(path)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise a clear error, before any work is done, unless the folder that `path` is in can be written to."""
+    folder = Path(path).resolve().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(f"{path} cannot be written: {folder} is not a folder that may be written to")
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let a short block end before Ctrl-C takes effect, where libraries do not clean up after themselves."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt

@@ -27,6 +27,9 @@ FOLLOWER, OBSTACLE = int(Role.FOLLOWER), int(Role.OBSTACLE)
 FARTHEST_CELL = 2.0**31
 """Beyond so many radii from the origin float64 cannot tell reliably which agents are within R."""
 
+FASTEST = 1e20
+"""Velocities beyond this could overflow a sum of sums of messages in float32."""
+
 SLACK = 1.0 + 2.0**-20
 """Cells are wider than R by this factor, so rounding never puts an agent and its neighbour two cells apart."""
 
@@ -58,12 +61,13 @@ class Graph:
 
     def neighbours(self, flock: int, agent: int) -> Int64[np.ndarray, " degree"]:
         """Whom an agent hears."""
-        row = flock * self.shape[1] + agent
+        B, N = self.shape
+        row = range(B)[flock] * N + range(N)[agent]  # indices like a list's
         return self.senders[self.starts[row] : self.starts[row + 1]]
 
     def edges(self, flock: int) -> Int64[np.ndarray, "edges 2"]:
         """The edges of one flock as rows (receiver, sender)."""
-        N = self.shape[1]
+        flock, N = range(self.shape[0])[flock], self.shape[1]
         receivers = np.repeat(np.arange(N), self.degrees[flock])
         senders = self.senders[self.starts[flock * N] : self.starts[(flock + 1) * N]]
         return np.stack([receivers, senders], axis=1)
@@ -112,7 +116,7 @@ def out_of_range() -> InputError:
     """The error for a state that kernels refuse."""
     return InputError(
         f"positions must be finite and within {FARTHEST_CELL:.0e} radii of the origin, "
-        "velocities finite and below 1e30: the flock has flown off the scale of float64"
+        f"velocities finite and below {FASTEST:.0e}: the flock has flown off the scale of float64"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
@@ -25,6 +26,14 @@ def _package_stamp() -> tuple[float, int]:
 _STAMP = _package_stamp()
 
 
+def physical_memory() -> float:
+    """Bytes of memory that the machine has; infinite where it does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
 def kernel(function: Function) -> Function:
     """Compile `function` at its first call.
 
@@ -32,7 +41,8 @@ def kernel(function: Function) -> Function:
     here any change in the package does it.
     """
     compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
-    compiled._cache._cache_file._source_stamp = _STAMP
+    if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT=1
+        compiled._cache._cache_file._source_stamp = _STAMP
     return cast(Function, compiled)
 
 

@@ -23,6 +23,7 @@ from jaxtyping import Bool
 from equiflock import threads
 from equiflock.graph import (
     AGENTS_PER_THREAD,
+    FASTEST,
     FOLLOWER,
     SMALL_FLOCK,
     Graph,
@@ -47,11 +48,8 @@ from equiflock.types import (
     check_positive,
 )
 
-SHORTEST = 1e-9
+SHORTEST = 1e-8
 """In psi, |r_ij| counts as at least this: coincident agents push each other nowhere, and nothing overflows."""
-
-FASTEST = 1e30
-"""Velocities beyond this could overflow a float32 sum."""
 
 
 def messages(flock: Flock, *, radius: float = 1.0, hops: int = 3, one_hop: OneHop = "mean") -> Messages:
@@ -64,7 +62,7 @@ def messages(flock: Flock, *, radius: float = 1.0, hops: int = 3, one_hop: OneHo
         one_hop: whether z^1 is the sum or the mean over the agents heard.
 
     Coincident agents hear each other: v_ij counts in full, the two position channels are exactly zero (psi is
-    computed with max(|r_ij|, 1e-9) in place of |r_ij|).
+    computed with max(|r_ij|, 1e-8) in place of |r_ij|).
     """
     return DelayedAggregation(radius=radius, hops=hops, one_hop=one_hop).hear(flock)
 
@@ -148,7 +146,7 @@ class DelayedAggregation:
         if not all(threads.share(_gather_records, [(*source, *part) for part in parts])):
             raise out_of_range()
         buckets = shape[0] * shape[1] * shape[2]
-        cuts = np.searchsorted(starts[: buckets + 1], [last for _, last in parts[:-1]]).tolist()
+        cuts = np.searchsorted(starts[: buckets + 1], np.array([last for _, last in parts[:-1]], np.uintp)).tolist()
         common = records, roles, (order, starts, shape), self.radius, self.one_hop == "mean", now
         bounds = zip([0, *cuts], [*cuts, buckets], strict=True)
         threads.share(_hear_cells, [(*common, *part) for part in bounds])
@@ -157,8 +155,8 @@ class DelayedAggregation:
         if self._graph is None:
             self._graph = radius_graph(flock, self.radius)
         parts = threads.split(len(active), -(-AGENTS_PER_THREAD // flock.shape[1]))
-        state = flock.positions, flock.velocities, before
-        graph = self._graph.starts, self._graph.senders.astype(np.uintp, copy=False)
+        state = flock.positions, flock.velocities, flock.roles, before
+        graph = self._graph.starts, self._graph.senders.view(np.uintp)
         rest = *graph, self.one_hop == "mean", now
         if not all(threads.share(_hear_listed, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise out_of_range()
@@ -309,6 +307,7 @@ def _hear_flocks(
 def _hear_listed(
     positions: Array,
     velocities: Array,
+    roles: Array,
     before: Array,
     begins: Array,
     senders: Array,
@@ -325,6 +324,9 @@ def _hear_listed(
         if not _gather_records(positions[b], velocities[b], before[b], order, records, 0, N):
             return False
         for i in range(np.uintp(N)):
+            if roles[b, i] != FOLLOWER:
+                now[b, i] = 0.0
+                continue
             row = np.uintp(b * N) + i
             hits = senders[begins[row] : begins[row + np.uintp(1)]]
             _tell(i, i, np.uintp(hits.size), hits, records, mean, D, later, now[b])

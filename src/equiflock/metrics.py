@@ -111,6 +111,8 @@ def _mean_vector(vectors: Array, member: Bool[np.ndarray, "B N"]) -> Array:
 
 
 def _integral(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
+    if not isinstance(run, Trajectory):
+        raise InputError(f"an integral is of a Trajectory; got a {type(run).__name__}")
     if name in run.series:
         values = run.series[name][:-1]
     elif run.every_step:
@@ -191,27 +193,84 @@ def _minimum_separation(vectors: Array, member: Array, result: Array, first: Ind
 
 
 @kernel
+def _reach(low: Array, high: Array, other_low: Array, other_high: Array) -> float:
+    """A little more than the largest distance between two boxes, so that rounding never hides a pair."""
+    square = 0.0
+    for d in range(len(low)):
+        square += max(high[d] - other_low[d], other_high[d] - low[d]) ** 2
+    return math.sqrt(square) * (1.0 + 1e-12)
+
+
+@kernel
+def _boxes(points: Array) -> tuple[Array, Array, Array, Array]:
+    """Sort points into at most some hundred boxes of a grid.
+
+    Returns:
+        starts, order: box p holds the points order[starts[p] : starts[p + 1]].
+        low, high: (boxes, D), drawn tightly around the points; empty boxes are left out.
+    """
+    N, D = points.shape
+    across = 16 if D == 2 else 7
+    low, high = _box(points)
+    cell = np.zeros(N, np.int64)
+    sizes = np.zeros(across**D + 1, np.int64)
+    for i in range(N):
+        for d in range(D):
+            extent = high[d] - low[d]
+            place = int((points[i, d] - low[d]) / extent * across) if extent > 0 else 0
+            cell[i] = cell[i] * across + min(place, across - 1)
+        sizes[cell[i] + 1] += 1
+    order = np.argsort(cell, kind="mergesort")
+    occupied = 0
+    for c in range(across**D):
+        occupied += sizes[c + 1] > 0
+    starts = np.zeros(occupied + 1, np.int64)
+    lows, highs = np.empty((occupied, D)), np.empty((occupied, D))
+    box = 0
+    for c in range(across**D):
+        if sizes[c + 1] > 0:
+            starts[box + 1] = starts[box] + sizes[c + 1]
+            for d in range(D):
+                lows[box, d], highs[box, d] = math.inf, -math.inf
+            for n in range(starts[box], starts[box + 1]):
+                for d in range(D):
+                    lows[box, d] = min(lows[box, d], points[order[n], d])
+                    highs[box, d] = max(highs[box, d], points[order[n], d])
+            box += 1
+    return starts, order, lows, highs
+
+
+@kernel
 def _diameter(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
-    """Compare the points in order of their distance from the middle, until no pair left can be the farthest."""
+    """Sort many points into some hundred boxes, and compare boxes only while they may hold a farther pair.
+
+    Time is quadratic only for points that all lie on one circle or sphere.
+    """
     for b in range(first, last):
         points = _members(vectors[b], member[b])
-        result[b] = 0.0
-        if len(points) < 2:
+        best = 0.0
+        if len(points) <= 256:
+            for i in range(len(points)):
+                for j in range(i):
+                    best = max(best, _distance(points, i, j))
+            result[b] = best
             continue
-        low, high = _box(points)
-        inward = np.empty(len(points))
-        for i in range(len(points)):
-            square = 0.0
-            for d in range(points.shape[1]):
-                square += (points[i, d] - 0.5 * (low[d] + high[d])) ** 2
-            # A little more than the distance, so that rounding never hides a pair.
-            inward[i] = -math.sqrt(square) * (1.0 + 1e-12)
-        order = np.argsort(inward)
-        for n in range(1, len(points)):
-            if -inward[order[n]] - inward[order[0]] <= result[b]:
+        starts, order, low, high = _boxes(points)
+        pairs = np.empty((len(low) * (len(low) + 1) // 2, 2), np.int64)
+        bounds = np.empty(len(pairs))
+        n = 0
+        for p in range(len(low)):
+            for q in range(p + 1):
+                pairs[n, 0], pairs[n, 1] = p, q
+                bounds[n] = -_reach(low[p], high[p], low[q], high[q])
+                n += 1
+        for n in np.argsort(bounds):
+            if -bounds[n] <= best:
                 break
-            for m in range(n):
-                if -inward[order[n]] - inward[order[m]] <= result[b]:
-                    break
-                result[b] = max(result[b], _distance(points, order[n], order[m]))
+            p, q = pairs[n, 0], pairs[n, 1]
+            for i in order[starts[p] : starts[p + 1]]:
+                if _reach(points[i], points[i], low[q], high[q]) > best:
+                    for j in order[starts[q] : starts[q + 1]]:
+                        best = max(best, _distance(points, i, j))
+        result[b] = best
     return True

@@ -11,8 +11,9 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from equiflock.types import InputError, check_count
@@ -20,13 +21,14 @@ from equiflock.types import InputError, check_count
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_process = -1
-_count: int | None = None
+_count: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 def count() -> int:
     """How many threads kernels use: set by `use`, else by EQUIFLOCK_THREADS, else one per core."""
-    if _count is not None:
-        return _count
+    chosen = _count.get()
+    if chosen is not None:
+        return chosen
     named = os.environ.get("EQUIFLOCK_THREADS", "")
     if named:
         if not named.isdigit() or int(named) < 1:
@@ -37,13 +39,12 @@ def count() -> int:
 
 @contextmanager
 def use(threads: int) -> Iterator[None]:
-    """Use so many threads inside the block: `with threads.use(1): ...`."""
-    global _count
-    before, _count = _count, check_count("threads", threads)
+    """Use so many threads inside the block, on this thread: `with threads.use(1): ...`."""
+    token = _count.set(check_count("threads", threads))
     try:
         yield
     finally:
-        _count = before
+        _count.reset(token)
 
 
 def share(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -54,9 +55,8 @@ def share(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[
     try:
         first = kernel(*parts[0])
     finally:
-        # Nobody may touch the arrays before all parts are done, even if one of them failed.
-        results = [other.result() for other in others]
-    return [first, *results]
+        wait(others)  # nobody may touch the arrays before all parts are done, even if one of them failed
+    return [first, *(other.result() for other in others)]
 
 
 def split(size: int, least: int) -> list[tuple[int, int]]:

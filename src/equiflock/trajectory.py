@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float64, Int8, Int64
+from numpy.typing import NDArray
 
-from equiflock.files import refuse_existing, written_whole
-from equiflock.types import Flock, InputError, Outcome, Roles
+from equiflock.files import check_new, uninterrupted, written_whole
+from equiflock.types import Flock, InputError, Outcome, Roles, check_positive
 
 if TYPE_CHECKING:
     import xarray
@@ -69,6 +71,21 @@ class Trajectory:
         """The flock at one of the frames, the last by default."""
         return Flock.view(self.positions[frame], self.velocities[frame], self.roles)
 
+    def __getitem__(self, flock: int) -> Trajectory:
+        """One flock of the batch, as a trajectory of its own."""
+        b = range(len(self.steps))[flock]
+        one = slice(b, b + 1)
+        return replace(
+            self,
+            positions=self.positions[:, one],
+            velocities=self.velocities[:, one],
+            accelerations=self.accelerations[:, one],
+            roles=self.roles[one],
+            steps=self.steps[one],
+            outcomes=self.outcomes[one],
+            series={name: values[:, one] for name, values in self.series.items()},
+        )
+
     def __repr__(self) -> str:
         frames, B, N, D = self.positions.shape
         return f"Trajectory({frames} frames to t = {self.times[-1]:g}, B={B}, N={N:,}, D={D})"
@@ -88,19 +105,21 @@ class Trajectory:
         }
         for name, values in self.series.items():
             variables[f"series_{name}"] = (("step", "flock"), values)
+        checksums = {name: _checksum(array) for name, (_, array) in variables.items()}
         coordinates = {"time": ("frame", self.times), "axis": list("xyz"[: self.positions.shape[-1]])}
         attributes = {
             "format": FORMAT,
             "time_step": self.time_step,
             "radius": self.radius,
             "config": json.dumps(dict(self.config)),
+            "checksums": json.dumps(checksums),
         }
         return xarray.Dataset(variables, coordinates, attributes)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the trajectory as a zarr store; nothing stands under `path` until all is written."""
-        refuse_existing(path)
-        with written_whole(path) as scratch:
+        check_new(path)
+        with uninterrupted(), written_whole(path) as scratch:
             self.to_xarray().to_zarr(scratch, zarr_format=2, consolidated=True)
         return Path(path)
 
@@ -120,6 +139,12 @@ class Trajectory:
         return _from_dataset(data, source)
 
 
+def _checksum(array: NDArray[Any]) -> int:
+    """Tells whether an array is the one that was written: zarr reads a missing piece as zeros."""
+    content: Any = np.ascontiguousarray(array)
+    return zlib.crc32(content)
+
+
 def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
     if data.attrs.get("format") != FORMAT:
         raise InputError(
@@ -127,12 +152,16 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
             f"expected {FORMAT!r}"
         )
     try:
+        for name, checksum in json.loads(data.attrs["checksums"]).items():
+            if _checksum(data[name].values) != checksum:
+                raise ValueError(f"{name} is not what was written")
         names = ("positions", "velocities", "accelerations", "roles", "steps", "outcomes")
         positions, velocities, accelerations, roles, steps, outcomes = (data[name].values for name in names)
         times = data["time"].values
-        time_step, radius = float(data.attrs["time_step"]), float(data.attrs["radius"])
-        config = json.loads(data.attrs["config"])
         series = {str(n)[7:]: data[n].values for n in data.data_vars if str(n).startswith("series_")}
+        config = dict(json.loads(data.attrs["config"]))
+        time_step = check_positive("time_step", data.attrs["time_step"])
+        radius = check_positive("radius", data.attrs["radius"])
         frames, B, N, D = positions.shape
         shapes_fit = (
             velocities.shape == positions.shape
@@ -141,12 +170,11 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
             and steps.shape == outcomes.shape == (B,)
             and times.shape == (frames,)
         )
-        finite = all(np.isfinite(a).all() for a in (times, positions, velocities, accelerations))
-        fine = shapes_fit and finite and set(np.unique(outcomes)) <= set(Outcome)
+        if not (shapes_fit and np.isfinite(times).all() and set(np.unique(outcomes)) <= set(Outcome)):
+            raise ValueError("shapes or values do not fit together")
+        Flock(positions[-1], velocities[-1], roles)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{source} is a damaged trajectory: {error!r}") from None
-    if not fine:
-        raise InputError(f"{source} is a damaged trajectory: shapes or values do not fit together")
+        raise InputError(f"{source} is a damaged trajectory: {error}") from None
     return Trajectory(
         times, positions, velocities, accelerations, roles, steps, outcomes, time_step, radius, series, config
     )

@@ -72,7 +72,8 @@ class Flock:
     Attributes:
         positions: (B, N, D) float64, finite.
         velocities: (B, N, D) float64, finite; zero for obstacle agents.
-        roles: (B, N), values of `Role`; all followers if left out. Obstacle agents exist for D = 2 only.
+        roles: (B, N), values of `Role`; all followers if left out. Obstacle agents exist for D = 2 only, and never
+            alone.
 
     The arrays are copied and read-only; `dataclasses.replace(flock, velocities=...)` makes a changed flock.
     """
@@ -93,16 +94,18 @@ class Flock:
                 raise InputError(f"obstacle agents exist for D = 2 only; got D = {positions.shape[2]}")
             if velocities[obstacles].any():
                 raise InputError("obstacle agents stand still: their velocities must be zero")
+            if obstacles.all(axis=1).any():
+                raise InputError("every flock needs a leader or follower; got one of obstacle agents only")
         for name, array in (("positions", positions), ("velocities", velocities), ("roles", roles)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
     @classmethod
     def view(cls, positions: Vectors, velocities: Vectors, roles: Roles) -> Flock:
-        """A flock over arrays that are known to be good: no copy, no check, read-only through the flock."""
+        """A flock over arrays that are known to be good: no check, no copy if contiguous, read-only through it."""
         flock = object.__new__(cls)
         for name, array in (("positions", positions), ("velocities", velocities), ("roles", roles)):
-            view = array.view()
+            view = np.ascontiguousarray(array).view()  # kernels are compiled for contiguous arrays
             view.setflags(write=False)
             object.__setattr__(flock, name, view)
         return flock
@@ -131,8 +134,10 @@ class Flock:
         return f"Flock(B={B}, N={N:,}, D={D}: {crew})"
 
 
-def _vectors(name: str, given: object) -> Vectors:
+def _vectors(name: str, given: Any) -> Vectors:
     try:
+        if np.iscomplexobj(given):
+            raise TypeError("complex numbers came")
         array = np.array(given, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers of shape (B, N, D): {error}") from None
@@ -149,10 +154,13 @@ def _vectors(name: str, given: object) -> Vectors:
     return array
 
 
-def _roles(given: object, shape: tuple[int, ...]) -> Roles:
+def _roles(given: Any, shape: tuple[int, ...]) -> Roles:
     if given is None:
         return np.zeros(shape, np.int8)
-    roles = np.array(given)
+    try:
+        roles = np.array(given)
+    except ValueError as error:
+        raise InputError(f"roles must have shape (B, N) = {shape}: {error}") from None
     if roles.shape != shape:
         raise InputError(f"roles must have shape (B, N) = {shape}; got {roles.shape}")
     if not np.isin(roles, list(Role)).all():

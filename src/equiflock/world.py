@@ -72,9 +72,13 @@ def _advance(
 
 @dataclass(frozen=True)
 class UntilDisconnected:
-    """Ends a flight as soon as its communication graph, taken without directions, is not connected."""
+    """Ends a flight as soon as its communication graph, taken without directions, is not connected.
 
-    radius: float = 1.0
+    Args:
+        radius: the communication radius R, that of the flight.
+    """
+
+    radius: float
 
     def __post_init__(self) -> None:
         check_positive("radius", self.radius)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,27 @@ def test_an_interrupted_film_leaves_the_old_one(run: ef.Trajectory, tmp_path: Pa
         film([run], tmp_path / "film.mp4", on_frame=interrupt)
     assert (tmp_path / "film.mp4").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(("said", "number"), [("No space left on device", errno.ENOSPC), ("broken", errno.EIO)])
+def test_a_film_that_ffmpeg_could_not_finish_never_takes_its_name(
+    run: ef.Trajectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, number: int
+) -> None:
+    fake = tmp_path / "ffmpeg"
+    fake.write_text(
+        f'#!/bin/sh\nfor last; do :; done\necho half > "$last"\ncat > /dev/null\necho "{said}" >&2\nexit 1\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(fake))
+    with pytest.raises(OSError, match=said) as caught:
+        film([run], tmp_path / "out" / "film.mp4", frames_per_second=2)
+    assert caught.value.errno == number
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_many_agents_are_still_seen(tmp_path: Path) -> None:
+    run = ef.simulate(ef.random_disk(1, 6000, radius_rule="constant-density"), ef.load("tanner"), duration=0.0)
+    assert near(pixels(film([run], tmp_path / "film.mp4", frames_per_second=1)), (238, 127, 14)) > 1000
 
 
 def test_space_is_seen_from_above(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class TannerDynamic:
 
 @register("tanner-fixed")
 @dataclass(frozen=True)
-class TannerFixed:
+class TannerFixed(TannerDynamic):
     """The decentralized law for a fixed graph: both sums over whoever was within R at t = 0, however far now.
 
     It is the same function of the messages as the dynamic law; only the messages come from other agents.
@@ -82,18 +82,7 @@ class TannerFixed:
         clamp: C, the largest norm of an acceleration; None for no clamp.
     """
 
-    clamp: float | None = DEFAULT_CLAMP
-
-    hops: ClassVar[int] = 1
-    one_hop: ClassVar[OneHop] = "sum"
     neighbourhood: ClassVar[Neighbourhood] = "frozen"
-
-    def __post_init__(self) -> None:
-        _check_clamp(self.clamp)
-
-    def __call__(self, messages: Messages) -> Vectors:
-        """Accelerations (B, N, D) from one-hop sums (B, N, 1, 3, D)."""
-        return TannerDynamic(self.clamp)(messages)
 
 
 def _potential_gradient(messages: Messages) -> Vectors:

@@ -10,6 +10,7 @@ from equiflock import threads
 from equiflock.graph import survey
 from equiflock.initial import random_disk
 from equiflock.messages import DelayedAggregation
+from equiflock.randomness import stream
 from equiflock.types import Flock
 
 BATCHES = ((50, 100), (50, 400))
@@ -47,9 +48,19 @@ def best_time(call: Callable[[], object], repeats: int) -> float:
     return best
 
 
-def measure_messages(flocks: int, agents: int, repeats: int = 5) -> Timing:
-    """Time a whole step of messages (sort, one-hop sums, histories), with K = 3 hops and mean aggregation."""
+def measure_messages(flocks: int, agents: int, repeats: int = 5, shuffle: bool = False) -> Timing:
+    """Time a whole step of messages (sort, one-hop sums, histories), with K = 3 hops and mean aggregation.
+
+    Args:
+        flocks: B.
+        agents: N.
+        repeats: the best of so many is taken.
+        shuffle: number the agents at random; drawn as they are, those who hear each other are near in memory.
+    """
     flock = draw(flocks, agents)
+    if shuffle:
+        order = stream(0, "shuffle").permutation(agents)
+        flock = Flock(flock.positions[:, order], flock.velocities[:, order])
     senses = DelayedAggregation(radius=1.0, hops=HOPS, one_hop="mean")
     scale = 1e9 / (flocks * agents)
     with threads.use(1):

@@ -17,6 +17,7 @@ from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, Moment
 
 CONTROLLERS = ("tanner", "tanner-dynamic")
+SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Demonstration:
 
 
 def demonstrate(
-    disk: RandomDisk, duration: float = 2.0, on_step: Callable[[str, Moment], object] | None = None
+    disk: RandomDisk, duration: float = SECONDS, on_step: Callable[[str, Moment], object] | None = None
 ) -> Demonstration:
     """Fly the flocks of `disk` under each controller."""
     start = disk.draw()

@@ -8,13 +8,15 @@ from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
-from equiflock.graph import cell_list, sort_into_cells, survey_flock, survey_memory
+from equiflock.graph import FASTEST, cell_list, sort_into_cells, survey_flock, survey_memory
 from equiflock.kernels import Array, Index, kernel
 from equiflock.randomness import stream
 from equiflock.types import Flock, InputError, check_choice, check_count, check_positive
 
 RadiusRule = Literal["quarter-power", "constant-density"]
 
+MOST_AGENTS = 100_000_000
+"""Beyond so many, memory is counted in tens of gigabytes."""
 PLACES_PER_AGENT = 10_000
 """How many places are tried for one agent."""
 AGENTS_PER_FLOCK = 10_000_000
@@ -67,6 +69,8 @@ class RandomDisk:
     def __post_init__(self) -> None:
         check_count("flocks", self.flocks)
         check_count("agents", self.agents)
+        if self.flocks * self.agents > MOST_AGENTS:
+            raise InputError(f"flocks x agents must be at most {MOST_AGENTS:,}; got {self.flocks * self.agents:,}")
         check_count("seed", self.seed, least=0)
         check_count("min_degree", self.min_degree, least=0)
         check_positive("comm_radius", self.comm_radius)
@@ -76,10 +80,12 @@ class RandomDisk:
         for name in ("min_separation", "max_speed"):
             if getattr(self, name) != 0:
                 check_positive(name, getattr(self, name))
-        if self.min_degree >= max(self.agents, 1) and self.min_degree > 0:
+        if self.max_speed > FASTEST / 2:
+            raise InputError(f"max_speed must be at most {FASTEST / 2:g}; got {self.max_speed:g}")
+        if self.min_degree >= self.agents:
             raise InputError(f"min_degree must be below agents = {self.agents}; got {self.min_degree}")
-        if self.density is not None and self.radius_rule != "constant-density":
-            raise InputError("density goes with the constant-density rule only")
+        if self.density is not None and (self.radius_rule != "constant-density" or self.disk_radius is not None):
+            raise InputError("density goes with the constant-density rule only, and not with disk_radius")
         if self.radius > 1e9 * self.comm_radius:
             raise InputError(f"disk_radius must be at most 1e9 comm_radius; got {self.radius:g}")
 
@@ -97,6 +103,9 @@ class RandomDisk:
 
     def draw(self) -> Flock:
         """Draw the flocks, or say after bounded effort which condition could not be met and what to change."""
+        half = self.min_separation / 2
+        if self.agents * half**self.dimensions > (self.radius + half) ** self.dimensions:
+            self._give_up(CROWDED, self.agents)  # there would be no room even without gaps
         anew = self.radius_rule == "constant-density" and self.disk_radius is None
         conditions = self.radius, self.comm_radius, self.min_separation, self.min_degree, self.connected
         positions = np.empty((self.flocks, self.agents, self.dimensions))
@@ -113,15 +122,17 @@ class RandomDisk:
 
     def _give_up(self, failure: int, number: int) -> NoReturn:
         tried = f"after {_attempts(self.agents):,} attempts"
+        anew = self.radius_rule == "constant-density" and self.disk_radius is None
+        large = "" if anew else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"
         raise InputError(
             {
                 CROWDED: f"no room {where} for agent {number} at least min_separation = {self.min_separation:g} from "
-                "the others: lower min_separation, or raise disk_radius",
+                f"the others: lower min_separation, raise disk_radius{large}",
                 SPARSE: f"{number} agents {where} still hear fewer than min_degree = {self.min_degree} others {tried}: "
-                f"lower min_degree or disk_radius, or raise comm_radius = {self.comm_radius:g}",
+                f"lower min_degree or disk_radius, raise comm_radius = {self.comm_radius:g}{large}",
                 SPLIT: f"the communication graph {where} still has {number} components {tried}: lower disk_radius, "
-                f"raise comm_radius = {self.comm_radius:g}, or set connected to False",
+                f"raise comm_radius = {self.comm_radius:g}, set connected to False{large}",
             }[failure]
         )
 

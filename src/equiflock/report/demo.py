@@ -6,15 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from equiflock.experiments.demo import Demonstration
+from equiflock.experiments.demo import CONTROLLERS, Demonstration
 from equiflock.experiments.summary import summarize
-from equiflock.files import written_whole
+from equiflock.files import check_writable, written_whole
 from equiflock.report.figures import curves_over_time
 from equiflock.report.film import film, window_for
 from equiflock.report.page import Page
 from equiflock.types import InputError
 
 MARK = "report.html"
+FIGURE = "curves.png"
 
 
 def comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
@@ -26,21 +27,28 @@ def comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
     return ["median (quartiles)", *found.runs], rows
 
 
+def check_demo_folder(folder: Path) -> None:
+    """Raise a clear error, before anything is flown, unless `folder` is new or holds only a demonstration."""
+    check_writable(folder)
+    ours = {MARK, FIGURE, *(f"{name}{suffix}" for name in CONTROLLERS for suffix in (".mp4", ".zarr"))}
+    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= ours):
+        raise InputError(f"{folder} holds something else: choose another folder with --out")
+
+
 def write_demo(
     found: Demonstration, folder: Path, on_frame: Callable[[str, int, int], object] | None = None
 ) -> list[Path]:
     """Write everything into `folder`, replacing an earlier demonstration; returns the files to look at."""
-    if folder.exists() and not (folder / MARK).exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} holds something else: choose another folder with --out")
+    check_demo_folder(folder)
     shown = found.telling[0] if found.telling else 0
-    window = window_for(list(found.runs.values()), shown)
-    with written_whole(folder) as scratch:
+    window = window_for([run[shown] for run in found.runs.values()])
+    with written_whole(folder, replace_folder=True) as scratch:
         films = []
         for name, run in found.runs.items():
             progress = partial(on_frame, name) if on_frame is not None else None
             films.append(film([run], scratch / f"{name}.mp4", flock=shown, window=window, on_frame=progress))
             run.save(scratch / f"{name}.zarr")
-        figure = _figure(found, scratch / "curves.png")
+        figure = _figure(found, scratch / FIGURE)
         _page(found, shown, films, figure).write(scratch / MARK)
     return [folder / name for name in (MARK, *(path.name for path in films))]
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
-from imageio_ffmpeg import write_frames
+from imageio_ffmpeg import get_ffmpeg_exe
 from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -18,28 +21,22 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 from numpy.typing import NDArray
 
-from equiflock.files import written_whole
+from equiflock.files import check_writable, written_whole
 from equiflock.graph import radius_graph
 from equiflock.metrics import component_count, velocity_variance
-from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, GRID, INK, ROLE_COLOURS
+from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, FAINT, GRID, INK, ROLE_COLOURS
 from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, InputError, Role, check_count, check_positive
 
 FORMATS = (".mp4", ".gif")
 PANEL_INCHES = 4.8
-CODECS: dict[str, dict[str, Any]] = {
-    ".mp4": {
-        "codec": "libx264",
-        "pix_fmt_out": "yuv420p",
-        "output_params": ["-crf", "23", "-preset", "slow"],
-    },
+CODECS = {
+    ".mp4": ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-preset", "slow", "-movflags", "+faststart"],
     # One palette for the whole film, made from its own colours.
-    ".gif": {
-        "codec": "gif",
-        "pix_fmt_out": "pal8",
-        "output_params": ["-vf", "split[a][b];[a]palettegen=max_colors=64[p];[b][p]paletteuse=dither=none"],
-    },
+    ".gif": ["-vf", "split[a][b];[a]palettegen=max_colors=64[p];[b][p]paletteuse=dither=none"],
 }
+MOST_EDGES_FOR = 5_000
+"""Beyond so many agents lines between them would only hide them."""
 
 
 def film(
@@ -57,8 +54,8 @@ def film(
     """Draw one flock of each run, side by side on the same scale, and write the film.
 
     Agents are orange dots with blue velocity arrows, light lines join those who hear each other; leaders are green,
-    obstacle agents purple. The camera follows the middle of the flock; the grid has the communication radius as
-    its unit. Flocks in space are seen from above.
+    obstacle agents purple. The camera follows the middle of the flock; a note tells the grid's spacing in
+    communication radii R. Flocks in space are seen from above.
 
     Args:
         runs: trajectories of the same duration.
@@ -71,70 +68,100 @@ def film(
         window: the width of what is seen, in units of length; chosen for the runs by `window_for` if left out.
         on_frame: called with (frames drawn, frames in all), for progress.
     """
-    target = Path(path)
-    if target.suffix not in FORMATS:
-        raise InputError(f"a film's name must end in {' or '.join(FORMATS)}; got {target.name!r}")
-    check_positive("speed", speed)
-    check_count("frames_per_second", frames_per_second)
+    check_film(path, speed, frames_per_second, dots_per_inch)
     if not runs or len({float(run.times[-1]) for run in runs}) > 1:
         raise InputError("a film needs flights of the same duration, at least one")
     for run in runs:
         if not 0 <= flock < run.positions.shape[1]:
             raise InputError(f"flock must be from 0 to {run.positions.shape[1] - 1}; got {flock}")
+    runs = [run[flock] for run in runs]
     names = titles or [str(run.config.get("controller", "")) for run in runs]
     if window is None:
-        window = window_for(runs, flock)
+        window = window_for(runs)
     figure = Figure(figsize=(PANEL_INCHES * len(runs), PANEL_INCHES + 0.55), dpi=dots_per_inch)
     canvas = FigureCanvasAgg(figure)
     grid = figure.subplots(1, len(runs), squeeze=False)[0]
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.88, wspace=0.02)
-    panels = [_Panel(*part, flock, window) for part in zip(grid, runs, names, strict=True)]
+    panels = [_Panel(*part, window) for part in zip(grid, runs, names, strict=True)]
 
     seconds = float(runs[0].times[-1])
     count = max(round(seconds / speed * frames_per_second), 1) + 1
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
-    with written_whole(target) as scratch, closing(_writer(scratch, (width, height), frames_per_second)) as writer:
+    with written_whole(path) as scratch, _encoder(scratch, width, height, frames_per_second) as send:
         for n in range(count):
             for panel in panels:
                 panel.draw(min(n / frames_per_second * speed, seconds))
             canvas.draw()
             image = np.asarray(canvas.buffer_rgba())[:height, :width, :3]
-            writer.send(np.ascontiguousarray(image))
+            send(np.ascontiguousarray(image).tobytes())
             if on_frame is not None:
                 on_frame(n + 1, count)
-    return target
+    return Path(path)
 
 
-def _writer(path: Path, size: tuple[int, int], frames_per_second: int) -> Generator[None, Any, None]:
-    writer: Generator[None, Any, None] = write_frames(
-        str(path), size, fps=frames_per_second, macro_block_size=2, quality=None, **CODECS[path.suffix]
-    )
-    writer.send(None)
-    return writer
+def check_film(path: str | os.PathLike[str], speed: float, frames_per_second: int, dots_per_inch: int) -> None:
+    """Raise a clear error, before anything is flown, if a film cannot be made so."""
+    if Path(path).suffix not in FORMATS:
+        raise InputError(f"a film's name must end in {' or '.join(FORMATS)}; got {Path(path).name!r}")
+    check_positive("speed", speed)
+    check_count("frames_per_second", frames_per_second)
+    if not 20 <= dots_per_inch <= 600:
+        raise InputError(f"dots_per_inch must be from 20 to 600; got {dots_per_inch}")
+    check_writable(path)
+
+
+@contextmanager
+def _encoder(path: Path, width: int, height: int, frames_per_second: int) -> Iterator[Callable[[bytes], object]]:
+    """Ffmpeg, fed frame by frame (RGB bytes); an OSError if it does not write the whole film."""
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(frames_per_second), "-i", "-"]
+    command = [get_ffmpeg_exe(), "-v", "error", "-y", *source, *CODECS[path.suffix], str(path)]
+    # Its own session: Ctrl-C is for us to handle.
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    stdin = cast(IO[bytes], process.stdin)
+    try:
+        # If ffmpeg ends early, the pipe breaks, and its exit code says why.
+        with suppress(BrokenPipeError):
+            yield lambda frame: stdin.write(frame)
+        _, said = process.communicate()
+        if process.returncode != 0:
+            full = b"No space left" in said
+            reason = said.decode(errors="replace").strip().splitlines() or ["ffmpeg failed"]
+            raise OSError(errno.ENOSPC if full else errno.EIO, f"the film could not be written: {reason[-1]}")
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stderr):
+            with suppress(OSError):
+                cast(IO[bytes], pipe).close()
 
 
 class _Panel:
     """One run's picture, updated frame by frame."""
 
-    def __init__(self, axes: Axes, run: Trajectory, title: str, flock: int, window: float) -> None:
-        self.axes, self.run, self.flock, self.window = axes, run, flock, window
-        self.variance = velocity_variance(run)[:, flock]
-        self.groups = component_count(run)[:, flock].astype(int)
+    def __init__(self, axes: Axes, run: Trajectory, title: str, window: float) -> None:
+        self.axes, self.run, self.window = axes, run, window
+        self.variance = velocity_variance(run)[:, 0]
+        self.groups = component_count(run)[:, 0].astype(int)
         self.title = title
         axes.set_aspect("equal")
-        axes.xaxis.set_major_locator(MultipleLocator(run.radius * max(1, round(window / 12))))
-        axes.yaxis.set_major_locator(MultipleLocator(run.radius * max(1, round(window / 12))))
+        spacing = max(1, round(window / run.radius / 12))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MultipleLocator(run.radius * spacing))
+        note = f"grid: {spacing if spacing > 1 else ''}R" + ("; seen from above" if run.positions.shape[3] == 3 else "")
+        axes.text(0.985, 0.012, note, transform=axes.transAxes, ha="right", fontsize=8, color=FAINT)
         axes.grid(color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.tick_params(length=0, labelbottom=False, labelleft=False)
         for spine in axes.spines.values():
             spine.set_color("#cccccc")
-        self.edges = LineCollection([], colors=EDGE_COLOUR, linewidths=0.8, zorder=1)
-        axes.add_collection(self.edges)
+        # Many agents get smaller dots, thinner lines and shorter arrows.
         N = run.positions.shape[2]
-        size = float(np.clip(2200 / N, 2, 26))
-        colours = [ROLE_COLOURS[Role(role)] for role in run.roles[flock].tolist()]
-        x, y = _plane(run, 0, flock).T
+        crowding = min(1.0, math.sqrt(100 / N))
+        self.edges = LineCollection([], colors=EDGE_COLOUR, linewidths=0.8 * crowding, zorder=1)
+        axes.add_collection(self.edges)
+        size = max(26.0 * crowding**1.5, 1.5)
+        colours = [ROLE_COLOURS[Role(role)] for role in run.roles[0].tolist()]
+        x, y = _plane(run, 0).T
         self.arrows = axes.quiver(
             x,
             y,
@@ -144,26 +171,31 @@ class _Panel:
             angles="xy",
             scale_units="xy",
             scale=1.0,
-            width=0.0035,
+            width=0.0035 * crowding,
             zorder=2,
         )
         self.dots = axes.scatter(x, y, s=size, c=colours, zorder=3, linewidths=0)
-        # Arrows as long as a sixth of the window for the fastest agent at the start.
-        speeds = np.sqrt(np.square(run.velocities[0, flock]).sum(axis=-1))
-        self.arrow_length = 0.16 * window / max(float(speeds.max()), 1e-9)
+        # Arrows as long as a sixth of the window for the fastest of a hundred agents at the start.
+        speeds = np.sqrt(np.square(run.velocities[0, 0]).sum(axis=-1))
+        self.arrow_length = 0.16 * crowding**1.2 * window / max(float(speeds.max()), 1e-9)
+        present = [role for role in Role if (run.roles[0] == role).any()]
+        if len(present) > 1:
+            marks = [axes.scatter([], [], s=26, c=ROLE_COLOURS[r], linewidths=0, label=r.name.lower()) for r in present]
+            axes.legend(handles=marks, loc="lower left", fontsize=8, frameon=False, handletextpad=0.1)
 
     def draw(self, time: float) -> None:
         frame = int(np.argmin(np.abs(self.run.times - time)))
-        places = _plane(self.run, frame, self.flock)
+        places = _plane(self.run, frame)
         middle = np.median(places, axis=0)
         half = self.window / 2
         self.axes.set_xlim(middle[0] - half, middle[0] + half)
         self.axes.set_ylim(middle[1] - half, middle[1] + half)
-        now = self.run.flock(frame)[self.flock]
+        now = self.run.flock(frame)
         self.dots.set_offsets(places)
         self.arrows.set_offsets(places)
         self.arrows.set_UVC(*(now.velocities[0, :, :2] * self.arrow_length).T)
-        self.edges.set_segments(list(places[_pairs(now, self.run.radius)]))
+        if len(places) <= MOST_EDGES_FOR:
+            self.edges.set_segments(list(places[_pairs(now, self.run.radius)]))
         self.axes.set_title(
             f"{self.title}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
             f"     {self.groups[frame]} group{'s' if self.groups[frame] > 1 else ''}",
@@ -172,8 +204,8 @@ class _Panel:
         )
 
 
-def _plane(run: Trajectory, frame: int, flock: int) -> Float64[np.ndarray, "N 2"]:
-    return np.asarray(run.positions[frame, flock, :, :2])
+def _plane(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 2"]:
+    return np.asarray(run.positions[frame, 0, :, :2])
 
 
 def _pairs(flock: Flock, radius: float) -> NDArray[Any]:
@@ -182,11 +214,16 @@ def _pairs(flock: Flock, radius: float) -> NDArray[Any]:
     return np.unique(edges, axis=0)
 
 
-def window_for(runs: Sequence[Trajectory], flock: int) -> float:
-    """A width that shows the whole flock at the start, and most of it, should it burst, for most of the time."""
-    widths = []
+def window_for(runs: Sequence[Trajectory]) -> float:
+    """A width that shows everyone all the time or, should a flock burst, most of it for most of the time.
+
+    Args:
+        runs: of a single flock each.
+    """
+    widths = [1e-9]
     for run in runs:
-        places = run.positions[:, flock, :, :2]
+        places = run.positions[:, 0, :, :2]
         reach = np.abs(places - np.median(places, axis=1, keepdims=True)).max(axis=-1)
-        widths.append(2.15 * max(reach[0].max(), np.quantile(np.quantile(reach, 0.9, axis=1), 0.7)))
-    return float(max(*widths, 1e-9))
+        everyone, most = reach.max(), np.quantile(np.quantile(reach, 0.9, axis=1), 0.7)
+        widths.append(2.15 * float(everyone if everyone < 2 * reach[0].max() else max(reach[0].max(), most)))
+    return max(widths)

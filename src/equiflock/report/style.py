@@ -10,6 +10,7 @@ ARROW_COLOUR = "#1f4e9c"
 EDGE_COLOUR = "#a9cbe8"
 INK = "#222222"
 GRID = "#ececec"
+FAINT = "#999999"
 
 # Okabe and Ito's palette, told apart by colour-blind readers and in grey.
 CONTROLLER_COLOURS = {
