@@ -8,8 +8,9 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -294,18 +295,19 @@ def _import_plugin(name: str | None) -> None:
 
 
 def _interruptible(work: Callable[[], Result]) -> Result:
-    """Do what may take long in one compiled call in another thread, so that Ctrl-C is heard meanwhile."""
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(work)
-        while True:
-            try:
-                return future.result(timeout=0.2)
-            except TimeoutError:
-                if future.done():
-                    raise
-            except KeyboardInterrupt:
-                pool.shutdown(wait=False)
-                raise
+    """Do in another thread what may take long in one compiled call, so that Ctrl-C is heard meanwhile."""
+    future: Future[Result] = Future()
+
+    def fulfil() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=fulfil, daemon=True).start()
+    while not future.done():
+        wait([future], timeout=0.2)
+    return future.result()
 
 
 @contextmanager

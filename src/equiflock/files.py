@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,11 +34,19 @@ def written_whole(path: str | os.PathLike[str], *, replace_folder: bool = False)
                 target.rename(aside)  # removed only when the new one is in its place
             scratch.replace(target)
     finally:
-        for leftover in (scratch, aside):
-            if leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
-            else:
-                leftover.unlink(missing_ok=True)
+        _remove(scratch)
+        _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder, trying again for a while: zarr may still be writing to it in the background."""
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+    for _ in range(50):
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            break
+        time.sleep(0.1)
 
 
 def check_new(path: str | os.PathLike[str]) -> None:

@@ -95,7 +95,8 @@ def test_a_film_that_ffmpeg_could_not_finish_never_takes_its_name(
 
 def test_many_agents_are_still_seen(tmp_path: Path) -> None:
     run = ef.simulate(ef.random_disk(1, 6000, radius_rule="constant-density"), ef.load("tanner"), duration=0.0)
-    assert near(pixels(film([run], tmp_path / "film.mp4", frames_per_second=1)), (238, 127, 14)) > 1000
+    image = pixels(film([run], tmp_path / "film.mp4", frames_per_second=1)).astype(int)
+    assert (image[..., 0] - image[..., 2] > 60).sum() > 1000  # orange, if pale
 
 
 def test_space_is_seen_from_above(tmp_path: Path) -> None:
