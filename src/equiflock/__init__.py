@@ -2,10 +2,11 @@
 
 from equiflock import metrics, threads, types
 from equiflock.controllers import load, names, register
-from equiflock.flight import Flight, flight, simulate
+from equiflock.flight import Flight, flight
 from equiflock.graph import Graph, components, radius_graph
 from equiflock.initial import RandomDisk, random_disk
 from equiflock.messages import DelayedAggregation, messages
+from equiflock.simulation import simulate
 from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, InputError, LocalController, Moment, Outcome, PrivilegedController, Role
 from equiflock.version import __version__

@@ -21,21 +21,17 @@ import numpy as np
 from jaxtyping import Bool
 
 from equiflock import threads
-from equiflock.graph import (
-    AGENTS_PER_THREAD,
+from equiflock.cells import (
     FASTEST,
-    FOLLOWER,
-    SMALL_FLOCK,
-    Graph,
     cell_list,
     into_cell_order,
     out_of_range,
-    radius_graph,
     runs_around,
     select_heard,
     sort_into_cells,
     workspace,
 )
+from equiflock.graph import AGENTS_PER_THREAD, FOLLOWER, SMALL_FLOCK, Graph, radius_graph
 from equiflock.kernels import Array, Index, inlined, kernel
 from equiflock.types import (
     Flock,

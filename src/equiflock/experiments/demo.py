@@ -11,8 +11,8 @@ from jaxtyping import Bool
 
 from equiflock.controllers import load
 from equiflock.experiments.summary import RECORDED
-from equiflock.flight import simulate
 from equiflock.initial import RandomDisk
+from equiflock.simulation import simulate
 from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, Moment
 

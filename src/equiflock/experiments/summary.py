@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from equiflock import metrics
-from equiflock.flight import Measure
+from equiflock.simulation import Measure
 from equiflock.trajectory import Trajectory
 from equiflock.types import Role
 

@@ -8,7 +8,8 @@ from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
-from equiflock.graph import FASTEST, cell_list, sort_into_cells, survey_flock, survey_memory
+from equiflock.cells import FASTEST, cell_list, sort_into_cells
+from equiflock.graph import survey_flock, survey_memory
 from equiflock.kernels import Array, Index, kernel
 from equiflock.randomness import stream
 from equiflock.types import Flock, InputError, check_choice, check_count, check_positive

@@ -1,0 +1,56 @@
+"""The command line: each command is a frozen dataclass whose fields are its options."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from equiflock.cli.animate import Animate
+from equiflock.cli.bench import Bench
+from equiflock.cli.demo import Demo
+from equiflock.cli.simulate import Simulate
+from equiflock.cli.terminal import err
+from equiflock.types import InputError
+from equiflock.version import __version__
+
+COMMANDS: dict[str, Callable[..., Any]] = {"simulate": Simulate, "animate": Animate, "demo": Demo, "bench": Bench}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command: exit code 0, 2 for bad input, 130 for Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        print(f"equiflock {__version__}")
+        return
+    # A polite request to end is an exception too, so that nothing half-written is left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        command = tyro.extras.subcommand_cli_from_dict(
+            COMMANDS,
+            prog="equiflock",
+            description="Swarms that fly together with no central computer: simulate, watch and measure them.",
+            args=arguments,
+        )
+        command.run()
+    except InputError as error:
+        _fail(str(error))
+    except OSError as error:
+        reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        _fail(f"{error.filename}: {reason}" if error.filename else reason)
+    except MemoryError:
+        _fail("not enough memory: fly fewer agents or flocks, or keep fewer frames")
+    except KeyboardInterrupt:
+        err.print("equiflock: interrupted")
+        sys.stdout.flush()
+        os._exit(130)  # at once, even if a kernel is at work in another thread
+
+
+def _fail(message: str) -> None:
+    err.print(f"equiflock: {message}", style="bold red", highlight=False, markup=False, soft_wrap=True)
+    sys.exit(2)

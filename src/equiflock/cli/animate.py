@@ -1,0 +1,80 @@
+"""`equiflock animate`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from equiflock.cli.terminal import PREPARING, Disk, import_plugin, interruptible, out, progress
+from equiflock.controllers import load
+from equiflock.initial import RandomDisk
+from equiflock.simulation import simulate
+from equiflock.trajectory import Trajectory
+from equiflock.types import InputError
+
+
+@dataclass(frozen=True)
+class Animate:
+    """Draw a film of saved flights, side by side, or of a new one."""
+
+    flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Flights saved by `equiflock simulate --save`; without any, a new flock is flown."""
+    out: Path = Path("flock.mp4")
+    """The film: .mp4 or .gif."""
+    flock: int = 0
+    """Which flock of the batch, counted from 0."""
+    frames_per_second: int = 30
+    """Frames per second of film."""
+    speed: float = 0.5
+    """Simulated seconds per second of film."""
+    dots_per_inch: int = 110
+    """Each panel of the film is 4.8 inches wide."""
+    controller: str = "tanner"
+    """For a new flight: the controller's name."""
+    disk: Disk = field(default_factory=RandomDisk)
+    time_step: float = 0.01
+    """For a new flight: seconds per step."""
+    duration: float = 2.0
+    """For a new flight: seconds to fly."""
+    plugin: str | None = None
+    """A Python module or file to import first, such as one that registers your own controller."""
+
+    def run(self) -> None:
+        """Write the film and say where it is."""
+        from equiflock.report.film import check_film, film
+
+        import_plugin(self.plugin)
+        check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
+        fresh = Animate()
+        options = ("controller", "disk", "time_step", "duration")
+        if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in options):
+            raise InputError("options of a new flight do not go with saved flights")
+        with progress() as bar:
+            runs = [Trajectory.load(path) for path in self.flights]
+            if not runs:
+                pilot = load(self.controller)
+                task = bar.add_task(PREPARING, total=None)
+                run = simulate(
+                    interruptible(self.disk.draw),
+                    pilot,
+                    time_step=self.time_step,
+                    duration=self.duration,
+                    radius=self.disk.comm_radius,
+                    config={"controller": self.controller, "start": asdict(self.disk)},
+                )
+                runs = [run]
+                bar.remove_task(task)
+            task = bar.add_task("drawing frames", total=None)
+            path = film(
+                runs,
+                self.out,
+                flock=self.flock,
+                frames_per_second=self.frames_per_second,
+                speed=self.speed,
+                dots_per_inch=self.dots_per_inch,
+                on_frame=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        out.print(f"film: {path}", highlight=False)

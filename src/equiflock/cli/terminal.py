@@ -1,0 +1,63 @@
+"""What the commands share: consoles, progress, plugins, and hearing Ctrl-C."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from equiflock.initial import RandomDisk
+from equiflock.types import InputError
+
+Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
+"""The options of RandomDisk, without a prefix of their own."""
+
+PREPARING = "preparing (the first run compiles the kernels)"
+Result = TypeVar("Result")
+out = Console()
+err = Console(stderr=True)
+
+
+def import_plugin(name: str | None) -> None:
+    """Import a user's module, by name or as a .py file, so that its `@register` lines take effect."""
+    if name is None:
+        return
+    path = Path(name)
+    sys.path.insert(0, str((path.parent if path.suffix == ".py" else Path()).resolve()))
+    try:
+        importlib.import_module(path.stem if path.suffix == ".py" else name)
+    except Exception as error:  # whatever happens while somebody else's module is read
+        raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {error}") from None
+
+
+def interruptible(work: Callable[[], Result]) -> Result:
+    """Do in another thread what may take long in one compiled call, so that Ctrl-C is heard meanwhile."""
+    future: Future[Result] = Future()
+
+    def fulfil() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=fulfil, daemon=True).start()
+    while not future.done():
+        wait([future], timeout=0.2)
+    return future.result()
+
+
+@contextmanager
+def progress() -> Iterator[Any]:
+    """A progress bar on the terminal, gone when the work is done."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        yield bar

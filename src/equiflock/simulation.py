@@ -1,0 +1,196 @@
+"""A flight of a given duration, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from equiflock.flight import flight
+from equiflock.kernels import physical_memory
+from equiflock.trajectory import Trajectory
+from equiflock.types import (
+    Controller,
+    Ending,
+    Flock,
+    InputError,
+    Moment,
+    Outcome,
+    Vectors,
+    check_count,
+    check_positive,
+)
+from equiflock.version import __version__
+
+MOST_STEPS = 100_000_000
+
+Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
+"""A number per flock of a moment: any function in `equiflock.metrics`, or one's own."""
+
+
+def simulate(
+    start: Flock,
+    pilot: Controller,
+    *,
+    time_step: float = 0.01,
+    duration: float = 2.0,
+    radius: float = 1.0,
+    ending: Ending | None = None,
+    keep_every: int | None = 1,
+    record: Iterable[Measure] | Mapping[str, Measure] = (),
+    on_step: Callable[[Moment], object] | None = None,
+    config: dict[str, Any] | None = None,
+) -> Trajectory:
+    """Fly for a while and keep what happened.
+
+    Args:
+        start: the flock at t = 0.
+        pilot: a controller, such as `load("tanner")`.
+        time_step: dt, in seconds.
+        duration: in seconds; T = duration / time_step, rounded, steps are made.
+        radius: the communication radius R.
+        ending: decides at every moment which flocks have ended; None lets them fly the whole time.
+        keep_every: keep every so many-th frame; None keeps none. The first and the last are always kept.
+        record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`, which are given
+            the flocks that have not ended before; their values
+            stand in `series` under the functions' names, or those of a mapping, whatever frames are kept.
+        on_step: called with every moment, for progress.
+        config: more settings to keep with the trajectory, such as JSON can hold.
+    """
+    steps = count_steps(duration, time_step)
+    time_step, radius, duration = float(time_step), check_positive("radius", radius), float(duration)
+    settings = _settings(pilot, time_step, duration, radius, keep_every, config)
+    loop = flight(start, pilot, time_step=time_step, radius=radius, ending=ending)
+    frames = _Frames(steps, keep_every, start.shape)
+    measures = _named(record)
+    series = {name: np.empty((steps + 1, len(start))) for name in measures}
+    flown = np.zeros(len(start), np.int64)
+    changed = np.ones(len(start), bool)
+
+    for moment in loop:
+        frames.add(moment)
+        for name, measure in measures.items():
+            if not changed.all():
+                series[name][moment.step] = series[name][moment.step - 1]
+            series[name][moment.step, changed] = measure(_only(moment, changed))
+        if on_step is not None:
+            on_step(moment)
+        if moment.step == steps or not moment.flying.any():
+            break
+        flown[moment.flying] = moment.step + 1
+        changed = moment.flying
+    # If all flocks ended early, what remains of the time repeats their last states.
+    frames.fill(moment)
+    for values in series.values():
+        values[moment.step + 1 :] = values[moment.step]
+
+    return Trajectory(
+        times=frames.kept * time_step,
+        positions=frames.positions,
+        velocities=frames.velocities,
+        accelerations=frames.accelerations,
+        roles=start.roles.copy(),
+        steps=flown,
+        outcomes=np.where(moment.flying, Outcome.TIME_UP, moment.outcomes).astype(np.int8),
+        time_step=time_step,
+        radius=radius,
+        series=series,
+        config=settings,
+    )
+
+
+def count_steps(duration: float, time_step: float) -> int:
+    """How many steps a duration takes, to the nearest; a clear error if that is no sensible number."""
+    check_positive("time_step", time_step)
+    if not (isinstance(duration, (int, float, np.number)) and np.isfinite(duration) and duration >= 0):
+        raise InputError(f"duration must be a finite number of at least 0; got {duration!r}")
+    steps = float(duration) / time_step
+    if steps > MOST_STEPS:
+        raise InputError(f"duration / time_step must be at most {MOST_STEPS:.0e} steps; got {steps:.3g}")
+    return round(steps)
+
+
+def _settings(
+    pilot: Controller,
+    time_step: float,
+    duration: float,
+    radius: float,
+    keep_every: int | None,
+    more: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    settings = {
+        "controller": getattr(pilot, "name", type(pilot).__name__),
+        "time_step": time_step,
+        "duration": duration,
+        "radius": radius,
+        "keep_every": None if keep_every is None else check_count("keep_every", keep_every),
+        "equiflock": __version__,
+        **(more or {}),
+    }
+    try:
+        json.dumps(settings)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"config must be such as JSON can hold: {error}") from None
+    return settings
+
+
+def _named(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measure]:
+    if isinstance(record, Mapping):
+        return dict(record)
+    measures = list(record)
+    names = [getattr(measure, "__name__", "") for measure in measures]
+    if len(set(names)) < len(names) or "" in names:
+        raise InputError(f"functions to record need names of their own, or a mapping that gives them; got {names}")
+    return dict(zip(names, measures, strict=True))
+
+
+class _Frames:
+    """The frames that are kept, filled in as the flight goes on."""
+
+    def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int]) -> None:
+        every = keep_every or max(steps, 1)
+        self.kept = np.append(np.arange(0, steps, every), steps)
+        size = 3 * 8 * len(self.kept) * math.prod(shape)
+        if size > physical_memory():
+            raise InputError(
+                f"keeping {len(self.kept):,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
+                "raise keep_every, or set it to None and record what you need"
+            )
+        self.filled = 0
+        self.positions = np.empty((len(self.kept), *shape))
+        self.velocities = np.empty_like(self.positions)
+        self.accelerations: Vectors = np.zeros((len(self.kept) - 1, *shape))
+
+    def add(self, moment: Moment) -> None:
+        if self.filled < len(self.kept) and moment.step == self.kept[self.filled]:
+            self._put(moment)
+            if self.filled < len(self.kept):
+                self.accelerations[self.filled - 1] = moment.accelerations
+
+    def fill(self, moment: Moment) -> None:
+        while self.filled < len(self.kept):
+            self._put(moment)
+
+    def _put(self, moment: Moment) -> None:
+        self.positions[self.filled] = moment.flock.positions
+        self.velocities[self.filled] = moment.flock.velocities
+        self.filled += 1
+
+
+def _only(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
+    """The moment of some of the flocks."""
+    if which.all():
+        return moment
+    return replace(
+        moment,
+        flock=moment.flock[which],
+        messages=moment.messages[which],
+        accelerations=moment.accelerations[which],
+        flying=moment.flying[which],
+        outcomes=moment.outcomes[which],
+    )
