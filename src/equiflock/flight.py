@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Bool, Int8
-from numpy.typing import NDArray
 
+from equiflock.controllers.bridge import as_numpy_function, read_only
 from equiflock.messages import DelayedAggregation
 from equiflock.types import (
     Controller,
     Ending,
     Flock,
     InputError,
-    LocalController,
     Messages,
     Moment,
     Outcome,
-    PrivilegedController,
     Role,
     check_positive,
 )
@@ -49,6 +46,7 @@ class Flight(Iterator[Moment]):
             raise InputError(f"start must be a Flock of at least one flock; got {start!r:.80}")
         check_controller(pilot)
         self.pilot = pilot
+        self._ask = as_numpy_function(pilot)
         self.time_step = check_positive("time_step", time_step)
         self.radius = check_positive("radius", radius)
         self.ending = ending
@@ -76,10 +74,11 @@ class Flight(Iterator[Moment]):
         if self.ending is not None:
             self._outcomes = np.where(flying, self._ask_ending(time, flock, flying), self._outcomes)
             flying = self._outcomes == FLYING
-        messages = _read_only(self._senses.hear(flock, flying))
+        messages = self._senses.hear(flock, flying)
         self._decide(flock, messages, flying, time)
-        accelerations, outcomes = _read_only(self._accelerations), _read_only(self._outcomes)
-        return Moment(self._step, time, flock, messages, accelerations, _read_only(flying), outcomes, self.radius)
+        known, decided = read_only(messages), read_only(self._accelerations)
+        outcomes = read_only(self._outcomes)
+        return Moment(self._step, time, flock, known, decided, read_only(flying), outcomes, self.radius)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
         """Go on with a changed flock, between two moments.
@@ -123,10 +122,7 @@ class Flight(Iterator[Moment]):
             if not flying.any():
                 return
             flock, messages = flock[flying], messages[flying]
-        if getattr(self.pilot, "privileged", False):
-            answer = cast(PrivilegedController, self.pilot)(flock, messages)
-        else:
-            answer = cast(LocalController, self.pilot)(messages)
+        answer = self._ask(flock, messages) if getattr(self.pilot, "privileged", False) else self._ask(messages)
         try:
             answer = np.asarray(answer, dtype=np.float64)
         except (TypeError, ValueError):
@@ -160,12 +156,6 @@ def flight(
         ending: decides at every moment which flocks have ended; None lets them fly for ever.
     """
     return Flight(start, pilot, time_step=time_step, radius=radius, ending=ending)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.setflags(write=False)
-    return view
 
 
 def check_controller(pilot: Controller) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from numpy.typing import NDArray
 
@@ -76,7 +76,14 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, **options: Any) -> Controller:
-    """The controller of that name, ready to fly: `load("tanner")`, `load("tanner", clamp=None)`."""
+    """The controller of that name, or from a file of weights, ready to fly.
+
+    `load("tanner")`, `load("tanner", clamp=None)`, `load("mine.safetensors")`.
+    """
+    if name.endswith(".safetensors"):
+        from equiflock.controllers.networks import load_network  # torch takes seconds to import
+
+        return cast(Controller, load_network(name))
     if name not in _factories:
         wrong_choice("controller", name, names())
     try:

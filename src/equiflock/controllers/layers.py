@@ -1,0 +1,82 @@
+"""Layers over hops and channels, for numbers and for vectors (section 3 of the paper).
+
+Numbers come as (.., F, C): F hops, C channels. Vectors come with their dimension in front, (D, .., F, C), so that every
+operation runs over contiguous channels. Nothing here depends on D.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Conv1d along the hops without padding: (.., F, C) to (.., F - k + 1, C').
+
+    Args:
+        x: (.., F, C).
+        weight: (C', C, k).
+        bias: (C',).
+
+    It is a matrix product of all windows of k hops: for networks this small, torch's own convolution takes five times
+    as long.
+    """
+    windows = x.unfold(-2, weight.shape[2], 1).flatten(-2)
+    return functional.linear(windows, weight.flatten(1), bias)
+
+
+class Conv(nn.Module):
+    """A convolution of numbers along the hops, with bias: (.., F, C) to (.., F - k + 1, C')."""
+
+    def __init__(self, channels_in: int, channels_out: int, kernel_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels_out, channels_in, kernel_size))
+        self.bias = nn.Parameter(torch.zeros(channels_out))
+        nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(.., F, C) to (.., F - k + 1, C')."""
+        return convolve(x, self.weight, self.bias)
+
+
+class EqConv(nn.Module):
+    """A convolution of vectors: EqConv(x)[o] = sum over channels c and hops f of W[o, c, f] x_{c, f}.
+
+    It mixes vectors with numbers, never looks at a component and has no bias, so it commutes with every orthogonal
+    matrix, in any dimension.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, kernel_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels_out, channels_in, kernel_size))
+        nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(D, .., F, C) to (D, .., F - k + 1, C')."""
+        return convolve(x, self.weight)
+
+
+class ScaleLog(nn.Module):
+    """Shortens long vectors: x ln(1 + |x|) / |x|, and 0 at 0, where the derivative is the identity."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(D, ..) to (D, ..)."""
+        norm, zero = _norm(x)
+        return x * torch.where(zero, 1.0, torch.log1p(norm) / norm)
+
+
+class ScaleTanh(nn.Module):
+    """Shortens short vectors: x tanh |x|, with derivative zero at 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(D, ..) to (D, ..)."""
+        norm, zero = _norm(x)
+        return x * torch.where(zero, 0.0, torch.tanh(norm))
+
+
+def _norm(x: Tensor) -> tuple[Tensor, Tensor]:
+    """|x| along the first axis, with 1 in place of 0 (whose root has no gradient), and where that is."""
+    square = (x * x).sum(0)
+    zero = square == 0
+    return torch.sqrt(torch.where(zero, 1.0, square)), zero

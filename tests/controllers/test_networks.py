@@ -1,0 +1,159 @@
+"""The paper's four networks: their sizes, their symmetries, and their weights on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from scipy.stats import ortho_group
+
+import equiflock as ef
+from equiflock.controllers.networks import ETDAGNN, NETWORKS, TDAGNN, load_network, new_network
+from equiflock.types import InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("tdagnn", 1730), ("tdagnn-tf", 1730), ("tdagnn-tf-mean", 1730), ("etdagnn", 416)]
+)
+def test_the_networks_have_the_papers_numbers_of_weights(name: str, count: int) -> None:
+    assert sum(parameter.numel() for parameter in new_network(name).parameters()) == count
+
+
+def test_the_variants_differ_as_in_the_papers_table() -> None:
+    networks: dict[str, Any] = {name: new_network(name) for name in NETWORKS}
+    assert [n.one_hop for n in networks.values()] == ["sum", "sum", "mean", "mean"]
+    assert [n.hops for n in networks.values()] == [3, 3, 3, 3]
+    # The same weights, another function: tanh after layers 1 and 2, or after 1 alone.
+    networks["tdagnn-tf"].load_state_dict(networks["tdagnn"].state_dict())
+    z = 5.0 * torch.randn(1, 4, 3, 3, 2)
+    hidden = torch.tanh(networks["tdagnn"].layers[0](z.flatten(-2)))
+    middle, last = networks["tdagnn"].layers[1:]
+    torch.testing.assert_close(networks["tdagnn"](z), last(torch.tanh(middle(hidden))).squeeze(-2))
+    torch.testing.assert_close(networks["tdagnn-tf"](z), last(middle(hidden)).squeeze(-2))
+
+
+@given(st.sampled_from([2, 3]), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_etdagnn_commutes_with_rotations_and_reflections(D: int, hops: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    turn = torch.tensor(ortho_group.rvs(D, random_state=seed))
+    z = 10.0 * torch.randn(2, 5, hops, 3, D, dtype=torch.float64, generator=generator)
+    network = new_network("etdagnn", hops=hops).double()
+    torch.testing.assert_close(network(z @ turn.T), network(z) @ turn.T)
+
+
+@pytest.mark.parametrize("name", ["tdagnn", "tdagnn-tf", "tdagnn-tf-mean"])
+def test_the_tdagnn_family_does_not(name: str) -> None:
+    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    z = torch.randn(1, 5, 3, 3, 2)
+    network = new_network(name)
+    assert not torch.allclose(network(z @ quarter.T), network(z) @ quarter.T, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_reach_every_weight_and_agree_with_finite_differences(name: str) -> None:
+    network = new_network(name, hops=2).double()
+    z = torch.randn(1, 3, 2, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    z[0, 0] = 0.0  # an agent that hears nobody
+    (network(z) ** 2).mean().backward()
+    step = 1e-6
+    for parameter in network.parameters():
+        assert parameter.grad is not None
+        flat, slope = parameter.detach().view(-1), parameter.grad.view(-1)
+        index = int(slope.abs().argmax())
+        values = []
+        for sign in (1, -1):
+            flat[index] += sign * step
+            values.append((network(z) ** 2).mean().item())
+            flat[index] -= sign * step
+        assert float(slope[index]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_flies_and_uses_nothing_but_each_agents_own_messages(name: str) -> None:
+    network = new_network(name)
+    start = ef.random_disk(2, 40)
+    moment = next(ef.flight(start, network))
+    with torch.inference_mode():
+        alone = [network(torch.tensor(moment.messages[:1, i : i + 1]))[0, 0].numpy() for i in range(40)]
+    np.testing.assert_allclose(moment.accelerations[0], np.stack(alone), rtol=1e-4, atol=1e-4)
+    run = ef.simulate(start, network, duration=0.02)
+    assert run.config["controller"] == name
+
+
+def test_a_network_is_asked_without_copies_or_gradients() -> None:
+    seen: list[Any] = []
+
+    class Nosy(torch.nn.Module):
+        hops, one_hop = 1, "mean"
+
+        def forward(self, messages: torch.Tensor) -> torch.Tensor:
+            seen.append((messages.data_ptr(), torch.is_inference_mode_enabled()))
+            return torch.zeros(messages.shape[0], messages.shape[1], messages.shape[-1])
+
+    moment = next(ef.flight(ef.random_disk(1, 20), Nosy()))
+    assert seen == [(moment.messages.ctypes.data, True)]
+
+
+def test_etdagnn_flies_in_space_with_weights_from_the_plane_and_tdagnn_says_it_cannot() -> None:
+    ball = ef.random_disk(1, 40, dimensions=3)
+    assert next(ef.flight(ball, new_network("etdagnn"))).accelerations.shape == (1, 40, 3)
+    with pytest.raises(InputError, match="tdagnn is built for D = 2; got messages of D = 3"):
+        next(ef.flight(ball, new_network("tdagnn")))
+    assert next(ef.flight(ball, new_network("tdagnn", dimensions=3))).accelerations.shape == (1, 40, 3)
+
+
+def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_own_randomness_alone() -> None:
+    state = torch.random.get_rng_state()
+    one, two, other = new_network("etdagnn", seed=1), new_network("etdagnn", seed=1), new_network("etdagnn", seed=2)
+    assert (torch.random.get_rng_state() == state).all()
+    for a, b, c in zip(one.parameters(), two.parameters(), other.parameters(), strict=True):
+        assert (a == b).all()
+        assert (a != c).any()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_weights_come_back_from_disk_bit_by_bit(name: str, tmp_path: Path) -> None:
+    options = {"hops": 2} if name == "etdagnn" else {"hops": 2, "dimensions": 3}
+    network: Any = new_network(name, seed=3, **options)
+    path = network.save(tmp_path / "mine.safetensors", {"command": "equiflock train"})
+    back: Any = ef.load(str(path))
+    assert (back.name, back.hops, back.one_hop) == (name, 2, network.one_hop)
+    z = torch.randn(1, 4, 2, 3, 3)
+    assert (back(z) == network(z)).all()
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.safetensors"]
+
+
+def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
+    path = ETDAGNN().save(tmp_path / "good.safetensors")
+    weights = load_file(path)
+    meta = {"format": "equiflock weights 1", "network": "etdagnn", "options": '{"hops": 3}'}
+    cases = {
+        "missing": (None, "there is no such file"),
+        "truncated": (path.read_bytes()[:200], "is not a safetensors file"),
+        "text": (b"hello", "is not a safetensors file"),
+        "foreign": ((weights, {}), "does not hold weights of this program"),
+        "unknown": ((weights, meta | {"network": "resnet"}), "holds weights of 'resnet'"),
+        "options": ((weights, meta | {"options": "["}), "the metadata of .* is damaged"),
+        "misfit": ((weights, meta | {"options": '{"hops": 5}'}), "do not fit etdagnn with {'hops': 5}"),
+        "other": ((TDAGNN().state_dict(), meta), "do not fit etdagnn"),
+        "nan": (({name: tensor * np.nan for name, tensor in weights.items()}, meta), "are not finite"),
+    }
+    for name, (content, text) in cases.items():
+        case = tmp_path / f"{name}.safetensors"
+        if isinstance(content, bytes):
+            case.write_bytes(content)
+        elif content is not None:
+            save_file(content[0], case, content[1])
+        with pytest.raises(InputError, match=text):
+            load_network(case)
+
+
+def test_an_unknown_network_brings_a_suggestion() -> None:
+    with pytest.raises(InputError, match="did you mean 'etdagnn'"):
+        new_network("etdagn")
