@@ -56,9 +56,9 @@ def simulate(
         radius: the communication radius R.
         ending: decides at every moment which flocks have ended; None lets them fly the whole time.
         keep_every: keep every so many-th frame; None keeps none. The first and the last are always kept.
-        record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`, which are given
-            the flocks that have not ended before; their values
-            stand in `series` under the functions' names, or those of a mapping, whatever frames are kept.
+        record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values stand
+            in `series` under the functions' names, or those of a mapping, whatever frames are kept. They are given the
+            flocks that had not ended before; the others keep their last values.
         on_step: called with every moment, for progress.
         config: more settings to keep with the trajectory, such as JSON can hold.
     """

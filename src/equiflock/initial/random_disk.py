@@ -102,19 +102,23 @@ class RandomDisk:
             disk = math.sqrt(self.agents / (math.pi * density))
         return disk if self.dimensions == 2 else ball_radius(disk, self.comm_radius)
 
+    @property
+    def places_anew(self) -> bool:
+        """Whether only offending agents are placed anew, rather than the whole flock."""
+        return self.radius_rule == "constant-density" and self.disk_radius is None
+
     def draw(self) -> Flock:
         """Draw the flocks, or say after bounded effort which condition could not be met and what to change."""
         half = self.min_separation / 2
         if self.agents * half**self.dimensions > (self.radius + half) ** self.dimensions:
             self._give_up(CROWDED, self.agents)  # there would be no room even without gaps
-        anew = self.radius_rule == "constant-density" and self.disk_radius is None
         conditions = self.radius, self.comm_radius, self.min_separation, self.min_degree, self.connected
         positions = np.empty((self.flocks, self.agents, self.dimensions))
         velocities = np.empty_like(positions)
         memory = _memory(self.agents)
         for b in range(self.flocks):
             rng = stream(self.seed, "random_disk", self.split, b)
-            failure, number = _draw_positions(rng, positions[b], *conditions, anew, memory)
+            failure, number = _draw_positions(rng, positions[b], *conditions, self.places_anew, memory)
             if failure != FINE:
                 self._give_up(failure, number)
             shared = rng.uniform(-self.max_speed, self.max_speed, self.dimensions)
@@ -123,8 +127,7 @@ class RandomDisk:
 
     def _give_up(self, failure: int, number: int) -> NoReturn:
         tried = f"after {_attempts(self.agents):,} attempts"
-        anew = self.radius_rule == "constant-density" and self.disk_radius is None
-        large = "" if anew else ", or use the constant-density rule"
+        large = "" if self.places_anew else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"
         raise InputError(
             {
