@@ -19,6 +19,7 @@ LADDER: list[set[str]] = [
     {"controllers"},
     {"flight", "metrics"},
     {"simulation"},
+    {"imitation"},
     {"experiments"},
     {"report"},
     {"cli"},

@@ -1,5 +1,7 @@
 """Train, judge, watch and deploy controllers that let a swarm fly together with no central computer."""
 
+from typing import TYPE_CHECKING, Any
+
 from equiflock import metrics, threads, types
 from equiflock.controllers import load, names, register
 from equiflock.flight import Flight, flight
@@ -12,7 +14,11 @@ from equiflock.types import Flock, InputError, LocalController, Moment, Outcome,
 from equiflock.version import __version__
 from equiflock.world import UntilDisconnected
 
+if TYPE_CHECKING:
+    from equiflock.imitation import DAgger, train
+
 __all__ = [
+    "DAgger",
     "DelayedAggregation",
     "Flight",
     "Flock",
@@ -38,5 +44,15 @@ __all__ = [
     "register",
     "simulate",
     "threads",
+    "train",
     "types",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`DAgger` and `train`, on first use: they need torch, which takes seconds to import."""
+    if name in ("DAgger", "train"):
+        from equiflock import imitation
+
+        return getattr(imitation, name)
+    raise AttributeError(f"module 'equiflock' has no attribute {name!r}")

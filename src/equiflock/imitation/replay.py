@@ -1,0 +1,45 @@
+"""What was seen and what the expert would have done: the newest tuples, in memory that is made once."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from equiflock.types import check_count
+
+
+class Replay:
+    """A ring of (messages, expert's accelerations) of whole flocks; when it is full, the oldest give way.
+
+    Args:
+        capacity: how many tuples are kept.
+        agents: N.
+        hops: K.
+        dimensions: D.
+    """
+
+    def __init__(self, capacity: int, agents: int, hops: int, dimensions: int) -> None:
+        check_count("capacity", capacity)
+        self.messages = torch.zeros(capacity, agents, hops, 3, dimensions)
+        self.targets = torch.zeros(capacity, agents, dimensions)
+        self.added = 0
+        """How many tuples were ever added; the next goes to place `added % capacity`."""
+
+    def __len__(self) -> int:
+        """How many tuples are kept now."""
+        return min(self.added, len(self.messages))
+
+    def add(self, messages: Float[np.ndarray, "N K 3 D"], target: Float[np.ndarray, "N D"]) -> None:
+        """Keep one tuple: what each agent knew, (N, K, 3, D), and what the expert would do, (N, D)."""
+        place = self.added % len(self.messages)
+        # The tensors share their memory with these arrays.
+        self.messages.numpy()[place] = messages
+        self.targets.numpy()[place] = target
+        self.added += 1
+
+    def batch(self, places: Int64[np.ndarray, " batch"]) -> tuple[Tensor, Tensor]:
+        """The tuples at these places: messages (batch, N, K, 3, D) and targets (batch, N, D)."""
+        index = torch.from_numpy(places)
+        return self.messages.index_select(0, index), self.targets.index_select(0, index)
