@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int8
@@ -72,13 +73,21 @@ class Flight(Iterator[Moment]):
         time = self._step * self.time_step
         flock = Flock.view(self._positions, self._velocities, self._roles)
         if self.ending is not None:
-            self._outcomes = np.where(flying, self._ask_ending(time, flock, flying), self._outcomes)
+            outcomes = _checked_outcomes(self.ending(time, flock, flying), len(flock))
+            self._outcomes = np.where(flying, outcomes, self._outcomes)
             flying = self._outcomes == FLYING
         messages = self._senses.hear(flock, flying)
         self._decide(flock, messages, flying, time)
-        known, decided = read_only(messages), read_only(self._accelerations)
-        outcomes = read_only(self._outcomes)
-        return Moment(self._step, time, flock, known, decided, read_only(flying), outcomes, self.radius)
+        return Moment(
+            self._step,
+            time,
+            flock,
+            read_only(messages),
+            read_only(self._accelerations),
+            read_only(flying),
+            read_only(self._outcomes),
+            self.radius,
+        )
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
         """Go on with a changed flock, between two moments.
@@ -107,12 +116,6 @@ class Flight(Iterator[Moment]):
         self._positions, self._velocities = flock.positions.copy(), flock.velocities.copy()
         self._roles = flock.roles.copy()
         self._accelerations = np.zeros_like(self._positions)
-
-    def _ask_ending(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        outcomes = np.asarray(self.ending(time, flock, flying)) if self.ending else np.array(())
-        if outcomes.shape != (len(flock),) or not np.isin(outcomes, list(Outcome)).all():
-            raise InputError(f"the ending must return one Outcome per flock, ({len(flock)},); got {outcomes!r:.80}")
-        return outcomes.astype(np.int8)
 
     def _decide(self, flock: Flock, messages: Messages, flying: Bool[np.ndarray, " B"], time: float) -> None:
         """Ask the pilot, for flocks still flying only, and check its answer."""
@@ -156,6 +159,14 @@ def flight(
         ending: decides at every moment which flocks have ended; None lets them fly for ever.
     """
     return Flight(start, pilot, time_step=time_step, radius=radius, ending=ending)
+
+
+def _checked_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
+    """What an ending returned, if it is one outcome per flock."""
+    outcomes = np.asarray(answer)
+    if outcomes.shape != (flocks,) or not np.isin(outcomes, list(Outcome)).all():
+        raise InputError(f"the ending must return one Outcome per flock, ({flocks},); got {outcomes!r:.80}")
+    return outcomes.astype(np.int8)
 
 
 def check_controller(pilot: Controller) -> None:

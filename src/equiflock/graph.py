@@ -100,10 +100,14 @@ def survey(flock: Flock, radius: float) -> tuple[Int64[np.ndarray, "B N"], Int64
 
 def over_flocks(kernel: Any, flock: Flock, *arguments: Any) -> None:
     """Run `kernel(*arguments, first, last) -> bool` over all flocks on several threads; False is bad input."""
-    B, N, _ = flock.shape
-    parts = threads.split(B, -(-AGENTS_PER_THREAD // N))
+    parts = split_flocks(*flock.shape[:2])
     if not all(threads.share(kernel, [(*arguments, *part) for part in parts])):
         raise out_of_range()
+
+
+def split_flocks(flocks: int, agents: int) -> list[tuple[int, int]]:
+    """Cut range(flocks) into parts for threads, each with enough agents to be worth one."""
+    return threads.split(flocks, -(-AGENTS_PER_THREAD // agents))
 
 
 @kernel

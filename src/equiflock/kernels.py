@@ -47,5 +47,5 @@ def kernel(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """A part of a kernel, compiled into each kernel that calls it: worth 25% in an inner loop."""
+    """A part of a kernel's inner loop, compiled into each kernel that calls it, without the cost of a call."""
     return cast(Function, njit(inline="always", nogil=True, error_model="numpy")(function))

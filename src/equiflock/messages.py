@@ -31,7 +31,7 @@ from equiflock.cells import (
     sort_into_cells,
     workspace,
 )
-from equiflock.graph import AGENTS_PER_THREAD, FOLLOWER, SMALL_FLOCK, Graph, radius_graph
+from equiflock.graph import AGENTS_PER_THREAD, FOLLOWER, SMALL_FLOCK, Graph, radius_graph, split_flocks
 from equiflock.kernels import Array, Index, inlined, kernel
 from equiflock.types import (
     Flock,
@@ -122,7 +122,7 @@ class DelayedAggregation:
             self._graph = _renumber(self._graph, keep, N)
 
     def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
-        parts = threads.split(len(active), -(-AGENTS_PER_THREAD // flock.shape[1]))
+        parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, before
         rest = self.radius, self.one_hop == "mean", now
         if not all(threads.share(_hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
@@ -150,7 +150,7 @@ class DelayedAggregation:
     def _hear_frozen(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
         if self._graph is None:
             self._graph = radius_graph(flock, self.radius)
-        parts = threads.split(len(active), -(-AGENTS_PER_THREAD // flock.shape[1]))
+        parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, before
         graph = self._graph.starts, self._graph.senders.view(np.uintp)
         rest = *graph, self.one_hop == "mean", now
@@ -268,7 +268,7 @@ def _hear_cells(
     records: Any, roles: Array, cells: Any, radius: float, mean: bool, now: Array, first: Index, last: Index
 ) -> None:
     """What the agents in buckets first .. last of one flock know, into `now` (N, K * 3 * D)."""
-    # The constant lets the compiler leave the third coordinate out: 15% in the plane.
+    # The constant lets the compiler leave the third coordinate out in the plane.
     if cells[2][2] == 1:
         _hear_cells_of(2, records, roles, cells, radius, mean, now, first, last)
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from equiflock.cli.terminal import PREPARING, out, progress
-from equiflock.experiments.demo import CONTROLLERS, SECONDS, demonstrate
+from equiflock.experiments.demo import CONTROLLERS, SECONDS, TIME_STEP, demonstrate
 from equiflock.initial import RandomDisk
 from equiflock.simulation import count_steps
 from equiflock.types import Moment
@@ -33,7 +33,7 @@ class Demo:
 
         check_demo_folder(self.out)
         disk = RandomDisk(self.flocks, self.agents, self.seed)
-        steps = count_steps(SECONDS, time_step=0.01)
+        steps = count_steps(SECONDS, TIME_STEP)
         with progress() as bar:
             flying = {name: bar.add_task(PREPARING, total=None) for name in CONTROLLERS}
             drawing = {name: bar.add_task(f"filming {name}", total=None, visible=False) for name in CONTROLLERS}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import tyro
 from rich.console import Console
@@ -55,9 +54,7 @@ def interruptible(work: Callable[[], Result]) -> Result:
     return future.result()
 
 
-@contextmanager
-def progress() -> Iterator[Any]:
-    """A progress bar on the terminal, gone when the work is done."""
+def progress() -> Progress:
+    """A progress bar on the terminal, gone when the work is done; use it in a `with`."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        yield bar
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)

@@ -17,7 +17,7 @@ from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, Moment
 
 CONTROLLERS = ("tanner", "tanner-dynamic")
-SECONDS = 2.0
+SECONDS, TIME_STEP = 2.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def demonstrate(
         runs[name] = simulate(
             start,
             load(name),
+            time_step=TIME_STEP,
             duration=duration,
             radius=disk.comm_radius,
             record=RECORDED,

@@ -28,13 +28,13 @@ from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, FAINT, GRID, INK, 
 from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, InputError, Role, check_count, check_positive
 
-FORMATS = (".mp4", ".gif")
 PANEL_INCHES = 4.8
 CODECS = {
     ".mp4": ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-preset", "slow", "-movflags", "+faststart"],
     # One palette for the whole film, made from its own colours.
     ".gif": ["-vf", "split[a][b];[a]palettegen=max_colors=64[p];[b][p]paletteuse=dither=none"],
 }
+FORMATS = tuple(CODECS)
 MOST_EDGES_FOR = 5_000
 """Beyond so many agents lines between them would only hide them."""
 
