@@ -35,8 +35,9 @@ def curves_over_time(
     for axes, (label, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         for controller, values in curves.items():
             low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=1)
-            if scale == "log":  # what is exactly zero has no place on it: the curve ends there
-                low, middle, high = (np.where(curve > 0, curve, np.nan) for curve in (low, middle, high))
+            if scale == "log":  # zero has no place on it: the curve ends there, the band reaches to the curve's least
+                middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
+                low = np.fmax(low, np.nanmin(middle, initial=np.inf))
             style: dict[str, Any] = {"color": colour(controller), "linestyle": line_style(controller)}
             axes.plot(times, middle, label=controller, linewidth=1.8, **style)
             axes.fill_between(times, low, high, color=colour(controller), alpha=0.18, linewidth=0)
