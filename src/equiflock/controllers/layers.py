@@ -21,8 +21,20 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     It is a matrix product of all windows of k hops: for networks this small, torch's own convolution takes much longer.
     """
-    windows = x.unfold(-2, weight.shape[2], 1).flatten(-2)
-    return functional.linear(windows, weight.flatten(1), bias)
+    if weight.shape[2] == 1:
+        return functional.linear(x, weight.squeeze(2), bias)
+    windows = x.unfold(-2, weight.shape[2], 1).transpose(-1, -2).flatten(-2)
+    return functional.linear(windows, weight.transpose(1, 2).flatten(1), bias)
+
+
+def composed(first: Conv | EqConv, second: Conv | EqConv) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of the one layer that two layers of kernel size 1 are when nothing comes between them.
+
+    W = W_2 W_1 and b = W_2 b_1 + b_2: the same function, without the largest matrix product of such a network.
+    """
+    outer = second.weight.squeeze(2)
+    bias = torch.addmv(second.bias, outer, first.bias) if isinstance(first, Conv) and isinstance(second, Conv) else None
+    return outer @ first.weight.squeeze(2), bias
 
 
 class Conv(nn.Module):
@@ -61,8 +73,8 @@ class ScaleLog(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(D, ..) to (D, ..)."""
-        norm, zero = _norm(x)
-        return x * torch.where(zero, 1.0, torch.log1p(norm) / norm)
+        norm = _norm(x)
+        return x * (torch.log1p(norm) / norm)
 
 
 class ScaleTanh(nn.Module):
@@ -70,12 +82,9 @@ class ScaleTanh(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(D, ..) to (D, ..)."""
-        norm, zero = _norm(x)
-        return x * torch.where(zero, 0.0, torch.tanh(norm))
+        return x * torch.tanh(_norm(x))
 
 
-def _norm(x: Tensor) -> tuple[Tensor, Tensor]:
-    """|x| along the first axis, with 1 in place of 0 (whose root has no gradient), and where that is."""
-    square = (x * x).sum(0)
-    zero = square == 0
-    return torch.sqrt(torch.where(zero, 1.0, square)), zero
+def _norm(x: Tensor) -> Tensor:
+    """|x| along the first axis; 1e-15 in place of 0, whose root has no gradient."""
+    return torch.sqrt((x * x).sum(0) + 1e-30)

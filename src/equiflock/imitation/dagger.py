@@ -14,6 +14,7 @@ from typing import Literal, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from equiflock.controllers import load
 from equiflock.controllers.networks import Network, new_network
@@ -132,7 +133,7 @@ class Trainer:
 
 def imitation_loss(accelerations: Tensor, targets: Tensor) -> Tensor:
     """The mean over agents of |a_expert - a_pupil|^2, and over the batch; both (batch, N, D)."""
-    return (accelerations - targets).square().sum(dim=-1).mean()
+    return targets.shape[-1] * functional.mse_loss(accelerations, targets)
 
 
 def train(recipe: DAgger, on_epoch: Callable[[int, float], object] | None = None) -> Network:
