@@ -6,6 +6,7 @@ from equiflock import metrics, threads, types
 from equiflock.controllers import load, names, register
 from equiflock.flight import Flight, flight
 from equiflock.graph import Graph, components, radius_graph
+from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk, random_disk
 from equiflock.messages import DelayedAggregation, messages
 from equiflock.simulation import simulate
@@ -15,7 +16,7 @@ from equiflock.version import __version__
 from equiflock.world import UntilDisconnected
 
 if TYPE_CHECKING:
-    from equiflock.imitation import DAgger, train
+    from equiflock.imitation.dagger import train
 
 __all__ = [
     "DAgger",
@@ -50,9 +51,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`DAgger` and `train`, on first use: they need torch, which takes seconds to import."""
-    if name in ("DAgger", "train"):
-        from equiflock import imitation
+    """`train`, on first use: it needs torch, which takes seconds to import."""
+    if name == "train":
+        from equiflock.imitation.dagger import train
 
-        return getattr(imitation, name)
+        return train
     raise AttributeError(f"module 'equiflock' has no attribute {name!r}")

@@ -30,7 +30,7 @@ def written_whole(path: str | os.PathLike[str], *, replace_folder: bool = False)
     try:
         yield scratch
         with uninterrupted():
-            if target.is_dir():
+            if replace_folder and target.is_dir():
                 target.rename(aside)  # removed only when the new one is in its place
             scratch.replace(target)
     finally:

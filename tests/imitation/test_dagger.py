@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others() -> None:
 def test_ten_epochs_lower_the_loss_and_beat_an_untrained_network(name: Any) -> None:
     losses: list[float] = []
     recipe = ef.DAgger(controller=name, epochs=10, learning_rate=1e-3, agents=50, flocks=20, duration=1.0, updates=60)
-    pupil = ef.train(recipe, on_epoch=lambda _, loss: losses.append(loss))
+    pupil = ef.train(recipe, on_epoch=lambda report: losses.append(report.loss))
     assert len(losses) == 10
     assert losses[-1] < 0.9 * losses[0]
     unseen = ef.random_disk(10, 50, split="validation")

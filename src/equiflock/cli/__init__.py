@@ -16,10 +16,17 @@ from equiflock.cli.bench import Bench
 from equiflock.cli.demo import Demo
 from equiflock.cli.simulate import Simulate
 from equiflock.cli.terminal import err
+from equiflock.cli.train import Train
 from equiflock.types import InputError
 from equiflock.version import __version__
 
-COMMANDS: dict[str, Callable[..., Any]] = {"simulate": Simulate, "animate": Animate, "demo": Demo, "bench": Bench}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "train": Train,
+    "simulate": Simulate,
+    "animate": Animate,
+    "demo": Demo,
+    "bench": Bench,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -34,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
         command = tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="equiflock",
-            description="Swarms that fly together with no central computer: simulate, watch and measure them.",
+            description="Swarms that fly together with no central computer: train, simulate, watch and measure them.",
             args=arguments,
         )
         command.run()

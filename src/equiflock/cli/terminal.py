@@ -12,7 +12,16 @@ from typing import Annotated, TypeVar
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from equiflock.initial import RandomDisk
 from equiflock.types import InputError
@@ -54,7 +63,24 @@ def interruptible(work: Callable[[], Result]) -> Result:
     return future.result()
 
 
-def progress() -> Progress:
-    """A progress bar on the terminal, gone when the work is done; use it in a `with`."""
+class _Value(ProgressColumn):
+    """A number that goes with a task, once it is known."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def render(self, task: Task) -> Text:
+        """Name and number."""
+        value = task.fields.get(self.name)
+        return Text("" if value is None else f"{self.name} {value}")
+
+
+def progress(*values: str) -> Progress:
+    """A progress bar on the terminal, gone when the work is done; use it in a `with`.
+
+    Args:
+        values: names of numbers to show beside it, given by `update(task, name=text)`.
+    """
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+    return Progress(*columns, *map(_Value, values), console=err, transient=True, disable=not err.is_terminal)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from equiflock.controllers.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
+from equiflock.controllers.registry import registered_modules
 from equiflock.controllers.weights import read_weights, write_weights
 from equiflock.types import InputError, OneHop, check_choice, check_count, wrong_choice
 
@@ -58,9 +59,14 @@ class TDAGNN(nn.Module):
         x = third(torch.tanh(second(x))) if self.second_tanh else functional.linear(x, *composed(second, third))
         return x.view(*messages.shape[:2], self.dimensions)
 
-    def save(self, path: str | os.PathLike[str], extra: Mapping[str, str] | None = None) -> Path:
+    @property
+    def options(self) -> dict[str, int]:
+        """What builds such a network."""
+        return {"hops": self.hops, "dimensions": self.dimensions}
+
+    def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
         """Write the weights as safetensors, with what is needed to load them; `extra` goes into their metadata."""
-        return write_weights(self, path, {"hops": self.hops, "dimensions": self.dimensions}, extra)
+        return write_weights(self, path, extra)
 
 
 class ETDAGNN(nn.Module):
@@ -90,9 +96,14 @@ class ETDAGNN(nn.Module):
         x = functional.linear(x, *composed(cast(EqConv, second), cast(EqConv, third)))
         return x.view(-1, *messages.shape[:2]).movedim(0, -1)
 
-    def save(self, path: str | os.PathLike[str], extra: Mapping[str, str] | None = None) -> Path:
+    @property
+    def options(self) -> dict[str, int]:
+        """What builds such a network."""
+        return {"hops": self.hops}
+
+    def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
         """Write the weights as safetensors, with what is needed to load them; `extra` goes into their metadata."""
-        return write_weights(self, path, {"hops": self.hops}, extra)
+        return write_weights(self, path, extra)
 
 
 Network = TDAGNN | ETDAGNN
@@ -106,21 +117,30 @@ NETWORKS: dict[str, Callable[..., Network]] = {
 """How each is built; options are `hops` and, but for ETDAGNN, `dimensions`."""
 
 
-def new_network(name: str, seed: int = 0, **options: Any) -> Network:
-    """A network of the paper with fresh weights: Xavier uniform with gain 1, biases zero."""
-    if name not in NETWORKS:
-        wrong_choice("network", name, tuple(NETWORKS))
+def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
+    """A network with fresh weights.
+
+    Args:
+        name: one of the paper's (Xavier uniform with gain 1, biases zero), or a torch module of one's own that was
+            registered, which is made without options.
+        seed: of the weights.
+        options: `hops` and, but for ETDAGNN, `dimensions`.
+    """
     check_count("seed", seed, least=0)
+    own = registered_modules()
+    if name not in NETWORKS and name not in own:
+        wrong_choice("network", name, (*NETWORKS, *own))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return NETWORKS[name](**options)
+        return NETWORKS[name](**options) if name in NETWORKS else own[name]()
 
 
-def load_network(path: str | os.PathLike[str]) -> Network:
-    """A network from the weights that its `save` wrote."""
+def load_network(path: str | os.PathLike[str]) -> nn.Module:
+    """A network from the weights that `save` or a training wrote."""
     weights, name, options = read_weights(path)
-    if name not in NETWORKS:
-        raise InputError(f"{path} holds weights of {name!r}; expected one of {', '.join(NETWORKS)}")
+    own = registered_modules()
+    if name not in NETWORKS and name not in own:
+        raise InputError(f"{path} holds weights of {name!r}; expected one of {', '.join((*NETWORKS, *own))}")
     network = new_network(name, **options)
     try:
         network.load_state_dict(weights)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from numpy.typing import NDArray
 
+from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.types import (
     Controller,
     InputError,
@@ -58,7 +61,7 @@ def register(
     check_choice("neighbourhood", neighbourhood, ("moving", "frozen"))
 
     def add(definition: Definition) -> Definition:
-        if name in _factories:
+        if name in names():
             raise InputError(f"a controller named {name!r} is registered already")
         if isinstance(definition, type):
             definition.name = name  # type: ignore[attr-defined]
@@ -72,21 +75,38 @@ def register(
 
 def names() -> tuple[str, ...]:
     """The names that `load` knows."""
-    return tuple(_factories)
+    return (*_factories, *TRAINED)
+
+
+def registered_modules() -> dict[str, Callable[..., Any]]:
+    """Those registered classes that are torch modules."""
+    torch = sys.modules.get("torch")  # a module can only come from where torch was imported
+    return {
+        name: make
+        for name, make in _factories.items()
+        if torch is not None and isinstance(make, type) and issubclass(make, torch.nn.Module)
+    }
 
 
 def load(name: str, **options: Any) -> Controller:
     """The controller of that name, or from a file of weights, ready to fly.
 
-    `load("tanner")`, `load("tanner", clamp=None)`, `load("mine.safetensors")`.
+    `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (that was trained with
+    that seed), `load("mine.safetensors")`.
     """
-    if name.endswith(".safetensors"):
-        from equiflock.controllers.networks import load_network  # torch takes seconds to import
-
-        return cast(Controller, load_network(name))
-    if name not in _factories:
+    if name not in names() and not name.endswith(".safetensors"):
         wrong_choice("controller", name, names())
     try:
-        return _factories[name](**options)
+        if name in TRAINED:
+            return _from_file(trained_weights(name, **options))
+        if name in _factories:
+            return _factories[name](**options)
+        return _from_file(name, **options)
     except TypeError as error:
         raise InputError(f"controller {name!r} does not take these options: {error}") from None
+
+
+def _from_file(path: str | os.PathLike[str]) -> Controller:
+    from equiflock.controllers.networks import load_network  # torch takes seconds to import
+
+    return cast(Controller, load_network(path))

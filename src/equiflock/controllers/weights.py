@@ -1,16 +1,18 @@
-"""Weights on disk: safetensors, in which nothing is ever executed, with a few words of metadata."""
+"""Tensors on disk: safetensors, in which nothing is ever executed, with a few words of metadata and a checksum."""
 
 from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from equiflock.files import written_whole
@@ -18,42 +20,68 @@ from equiflock.types import InputError
 from equiflock.version import __version__
 
 FORMAT = "equiflock weights 1"
+KEY = "equiflock"
+"""Of the only entry of a file's metadata, a JSON object."""
 
 
-def write_weights(
-    network: nn.Module, path: str | os.PathLike[str], options: Mapping[str, int], extra: Mapping[str, str] | None
-) -> Path:
-    """Write a network's weights, its name, and the options that build it."""
+def write_weights(network: nn.Module, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
+    """Write a network's weights, its name, and the `options` that build it; `extra` goes into the metadata."""
     metadata = {
         **(extra or {}),
-        "format": FORMAT,
-        "network": str(network.name),
-        "options": json.dumps(dict(options)),
-        "equiflock": __version__,
+        "network": str(getattr(network, "name", type(network).__name__)),
+        "options": getattr(network, "options", {}),
     }
-    state = {name: tensor.detach().contiguous() for name, tensor in network.state_dict().items()}
-    with written_whole(path) as scratch:
-        save_file(state, scratch, metadata)
-    return Path(path)
+    return write_tensors(dict(network.state_dict()), path, FORMAT, metadata)
 
 
 def read_weights(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     """The weights in a file, the network's name, and the options that build it."""
-    if not Path(path).is_file():
-        raise InputError(f"no weights at {path}: there is no such file")
+    weights, metadata = read_tensors(path, FORMAT)
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise InputError(f"{path} is not a safetensors file that can be read: {error}") from None
-    if metadata.get("format") != FORMAT:
-        raise InputError(f"{path} does not hold weights of this program: expected format {FORMAT!r} in its metadata")
-    try:
-        options = {str(name): int(value) for name, value in dict(json.loads(metadata["options"])).items()}
-        name = metadata["network"]
+        options = {str(name): int(value) for name, value in dict(metadata["options"]).items()}
+        name = str(metadata["network"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
         raise InputError(f"the weights in {path} are not finite")
     return weights, name, options
+
+
+def write_tensors(
+    tensors: Mapping[str, Tensor], path: str | os.PathLike[str], kind: str, metadata: Mapping[str, Any]
+) -> Path:
+    """Write tensors and metadata, such as JSON can hold, as a file of a kind, such as `FORMAT`."""
+    whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    marks = {"format": kind, "equiflock": __version__, "checksum": _checksum(whole)}
+    # One entry, because safetensors writes several in random order, and the same tensors shall be the same bytes.
+    content = save(whole, {KEY: json.dumps({**metadata, **marks}, indent=1)})
+    with written_whole(path) as scratch:
+        scratch.write_bytes(content)
+    return Path(path)
+
+
+def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and metadata that `write_tensors` wrote; a clear error if they are not those."""
+    if not Path(path).is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise InputError(f"{path} is not a safetensors file that can be read: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
+    if metadata.get("format") != kind:
+        raise InputError(f"{path} is not of this program: expected format {kind!r}; got {metadata.get('format')!r}")
+    if metadata.get("checksum") != _checksum(tensors):
+        raise InputError(f"{path} is damaged: its checksum does not fit")
+    return tensors, metadata
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(tensors[name].numpy().reshape(-1).view(np.uint8).data, total)
+    return f"{total:08x}"

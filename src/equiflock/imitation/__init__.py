@@ -1,5 +1,4 @@
-"""Learning to fly from an expert: DAgger (sections 2.4 and 5 of the paper, "Training")."""
+"""Learning to fly from an expert: DAgger (sections 2.4 and 5 of the paper, "Training").
 
-from equiflock.imitation.dagger import DAgger, Trainer, train
-
-__all__ = ["DAgger", "Trainer", "train"]
+`recipe` says what to do, `dagger` does it, `run` keeps it in a folder and `several` does many at once.
+"""

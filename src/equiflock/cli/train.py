@@ -1,0 +1,152 @@
+"""`equiflock train`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.progress import Progress, TaskID
+
+from equiflock.cli.terminal import PREPARING, err, import_plugin, out, progress
+from equiflock.controllers.trained import TRAINED
+from equiflock.files import check_new, written_whole
+from equiflock.imitation.recipe import DAgger
+from equiflock.imitation.run import TrainingRun
+from equiflock.imitation.several import train_several
+from equiflock.types import InputError, check_count
+
+if TYPE_CHECKING:
+    from equiflock.imitation.dagger import EpochReport
+    from equiflock.imitation.validation import Validation
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a network by DAgger; the defaults are the paper's recipe.
+
+    All of it is kept in a folder: recipe, losses, validation, TensorBoard events, checkpoints, weights. A training that
+    was interrupted, however rudely, goes on with --resume and ends with the same bits.
+    """
+
+    recipe: Annotated[DAgger, tyro.conf.arg(name="")] = field(default_factory=DAgger)
+    out: Path | None = None
+    """The folder to write, which must not exist; runs/CONTROLLER-SEED if left out."""
+    resume: Path | None = None
+    """Go on with the training in this folder, or with all those in it; no other option of the recipe goes with it."""
+    seeds: str | None = None
+    """Several trainings: seeds such as 0-4 or 0,3,7. With --controller all, of each of the paper's four networks."""
+    workers: int = 1
+    """How many trainings run at the same time, each in a process of its own."""
+    plugin: str | None = None
+    """A Python module or file to import first, such as one that registers your own network."""
+
+    def run(self) -> None:
+        """Train, with a line for every validation, and say where the weights are."""
+        check_count("workers", self.workers)
+        import_plugin(self.plugin)
+        runs = self._runs()
+        for run in runs:
+            if run.finished:
+                out.print(f"{run.folder}: all {run.recipe.epochs} epochs are done", highlight=False)
+        unfinished = [run for run in runs if not run.finished]
+        if not unfinished:
+            return
+        err.print(
+            f"stop it whenever you like; go on with: equiflock train --resume {self.resume or self._folder()}",
+            highlight=False,
+        )
+        with progress("loss", "IVV", "IMAN") as bar:
+            show = _Display(bar, unfinished)
+            if len(unfinished) == 1 and self.workers == 1:
+                run = unfinished[0]
+                run.train(partial(show.epoch, run.folder), partial(show.notice, run.folder))
+            else:
+                prepare = partial(import_plugin, self.plugin)
+                train_several([run.folder for run in unfinished], self.workers, show.epoch, show.notice, prepare)
+        for run in unfinished:
+            out.print(f"weights: {run.weights}", highlight=False)
+
+    def _folder(self) -> Path:
+        if self.out is not None:
+            return self.out
+        return Path("runs") / (self.recipe.controller if self.seeds else f"{self.recipe.controller}-{self.recipe.seed}")
+
+    def _runs(self) -> list[TrainingRun]:
+        """The trainings to do: those begun in a folder, or new ones."""
+        if self.resume is not None:
+            if (self.recipe, self.out, self.seeds) != (DAgger(), None, None):
+                raise InputError("--resume goes on with the recipe of its folder: leave out the options of a new one")
+            return _begun(self.resume)
+        names = TRAINED if self.recipe.controller == "all" else (self.recipe.controller,)
+        if len(names) == 1 and self.seeds is None:
+            self._check_trainable(self.recipe)
+            return [TrainingRun.create(self._folder(), self.recipe)]
+        seeds = _parse_seeds(self.seeds) if self.seeds is not None else [self.recipe.seed]
+        recipes = [replace(self.recipe, controller=name, seed=seed) for name in names for seed in seeds]
+        self._check_trainable(recipes[0])
+        folder = self._folder()
+        check_new(folder)
+        with written_whole(folder) as scratch:
+            for recipe in recipes:
+                TrainingRun.create(scratch / f"{recipe.controller}-{recipe.seed}", recipe)
+        return _begun(folder)
+
+    @staticmethod
+    def _check_trainable(recipe: DAgger) -> None:
+        """A clear error, before any folder is made, if there is no such network."""
+        from equiflock.controllers.networks import new_network
+
+        new_network(recipe.controller, hops=recipe.hops)
+
+
+class _Display:
+    """The bar of each training, and a line for each of its validations."""
+
+    def __init__(self, bar: Progress, runs: list[TrainingRun]) -> None:
+        self.bar = bar
+        self.label = {run.folder: f"{run.recipe.controller}, seed {run.recipe.seed}" for run in runs}
+        self.tasks: dict[Path, TaskID] = {
+            run.folder: bar.add_task(PREPARING, total=run.recipe.epochs, visible=len(runs) == 1) for run in runs
+        }
+
+    def epoch(self, folder: Path, report: EpochReport) -> None:
+        shown: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
+        if report.validation is not None:
+            shown |= _medians(report.validation)
+            out.print(f"{self.label[folder]}, epoch {report.epoch}: {report.validation}", highlight=False)
+        self.bar.update(
+            self.tasks[folder], description=self.label[folder], completed=report.epoch, visible=True, **shown
+        )
+
+    def notice(self, folder: Path, text: str) -> None:
+        out.print(f"{self.label[folder]}: {text}", highlight=False, markup=False)
+
+
+def _medians(validation: Validation) -> dict[str, str]:
+    import numpy as np
+
+    return {"IVV": f"{np.median(validation.ivv):.3g}", "IMAN": f"{np.median(validation.iman):.3g}"}
+
+
+def _begun(folder: Path) -> list[TrainingRun]:
+    """The training in a folder, or all those in the folders in it."""
+    inside = sorted(path.parent for path in folder.glob("*/config.json"))
+    if inside and not (folder / "config.json").exists():
+        return [TrainingRun(path) for path in inside]
+    return [TrainingRun(folder)]
+
+
+def _parse_seeds(text: str) -> list[int]:
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if match is None:
+            raise InputError(f"seeds must be such as 0-4 or 0,3,7; got {text!r}")
+        seeds.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"seeds must be such as 0-4 or 0,3,7, each once; got {text!r}")
+    return seeds

@@ -1,0 +1,205 @@
+"""A training that is kept in a folder and can be continued after any interruption.
+
+    config.json           the recipe, the command that repeats it, and versions
+    metrics.csv           epoch, loss, expert_share
+    validation.csv        epoch, controller, flock, ivv, iman; the expert's rows come first, as epoch 0
+    events.out.tfevents*  the same for TensorBoard
+    checkpoints/          the newest two
+    weights.safetensors   the trained network, once it is
+
+A continued run ends with the same bits as one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from equiflock.files import check_new, written_whole
+from equiflock.imitation.recipe import DAgger
+from equiflock.types import InputError
+from equiflock.version import __version__
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from equiflock.imitation.dagger import EpochReport, Trainer
+    from equiflock.imitation.validation import Validation
+
+CHECKPOINTS_KEPT = 2
+METRICS = "epoch", "loss", "expert_share"
+VALIDATION = "epoch", "controller", "flock", "ivv", "iman"
+
+
+class TrainingRun:
+    """A training in a folder, begun by `create` and continued by `train`, as often as it takes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.weights = folder / "weights.safetensors"
+        self.validation = folder / "validation.csv"
+        self.metrics = folder / "metrics.csv"
+        self.recipe = _read_config(folder / "config.json")
+
+    @classmethod
+    def create(cls, folder: Path, recipe: DAgger) -> TrainingRun:
+        """Begin a training in a new folder; an error if there is one of that name."""
+        check_new(folder)
+        with written_whole(folder) as scratch:
+            scratch.mkdir()
+            config = {"recipe": asdict(recipe), "command": recipe.command, "versions": versions()}
+            (scratch / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        return cls(folder)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done."""
+        return self.weights.exists()
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """Those that are kept, the newest first."""
+        return sorted((self.folder / "checkpoints").glob("epoch-*.safetensors"), reverse=True)
+
+    def train(
+        self,
+        on_epoch: Callable[[EpochReport], object] | None = None,
+        on_notice: Callable[[str], object] | None = None,
+    ) -> Path:
+        """Train to the end, from the newest checkpoint if there is one; returns the path of the weights.
+
+        Args:
+            on_epoch: called with what came of every epoch.
+            on_notice: called with a line of text about what a user should know, such as a damaged checkpoint.
+        """
+        from equiflock.imitation.dagger import Trainer, one_thread
+
+        with self._alone(), one_thread():
+            if self.finished:
+                return self.weights
+            trainer = Trainer(self.recipe)
+            self._restore(trainer, on_notice or (lambda text: None))
+            with self._log(trainer) as log:
+                while trainer.epoch < self.recipe.epochs:
+                    try:
+                        report = trainer.run_epoch()
+                    except InputError as error:
+                        raise InputError(f"{error}; {self._last_good()}") from None
+                    log(report)
+                    if trainer.epoch % self.recipe.checkpoint_every == 0 or trainer.epoch == self.recipe.epochs:
+                        self._keep(trainer)
+                    if on_epoch is not None:
+                        on_epoch(report)
+            return self._finish(trainer)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder; the system lets go of it even if this process is killed."""
+        try:
+            with FileLock(self.folder / ".lock", timeout=0):
+                yield
+        except Timeout:
+            raise InputError(f"another training is writing to {self.folder}") from None
+
+    def _restore(self, trainer: Trainer, notice: Callable[[str], object]) -> None:
+        from equiflock.imitation.checkpoint import read_checkpoint
+
+        found = self.checkpoints
+        for number, path in enumerate(found, start=1):
+            try:
+                read_checkpoint(path, trainer)
+                return
+            except InputError as error:
+                if number == len(found):
+                    raise
+                notice(f"{error}; going on from the one before")
+
+    def _keep(self, trainer: Trainer) -> None:
+        from equiflock.imitation.checkpoint import write_checkpoint
+
+        write_checkpoint(trainer, self.folder / "checkpoints" / f"epoch-{trainer.epoch:06d}.safetensors")
+        for old in self.checkpoints[CHECKPOINTS_KEPT:]:
+            old.unlink()
+
+    def _last_good(self) -> str:
+        found = self.checkpoints
+        return f"the last good checkpoint is {found[0]}" if found else "there was no checkpoint yet"
+
+    @contextmanager
+    def _log(self, trainer: Trainer) -> Iterator[Callable[[EpochReport], None]]:
+        """Open the tables and the events; rows of epochs that will be done again are dropped."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        expert = trainer.validate(trainer.expert)
+        done = range(1, trainer.epoch + 1)
+        _rewrite(self.metrics, [METRICS], done)
+        _rewrite(self.validation, [VALIDATION, *_rows(0, "tanner", expert)], done)
+        with (
+            self.metrics.open("a") as metrics,
+            self.validation.open("a") as validation,
+            SummaryWriter(str(self.folder), purge_step=trainer.epoch + 1) as events,
+        ):
+
+            def log(report: EpochReport) -> None:
+                metrics.write(_line((report.epoch, report.loss, report.expert_share)))
+                metrics.flush()
+                scalars = {"loss": report.loss, "expert share": report.expert_share}
+                if report.validation is not None:
+                    rows = _rows(report.epoch, self.recipe.controller, report.validation)
+                    validation.writelines(map(_line, rows))
+                    validation.flush()
+                    scalars |= _medians("pupil", report.validation) | _medians("expert", expert)
+                for name, value in scalars.items():
+                    events.add_scalar(name, value, report.epoch)
+
+            yield log
+
+    def _finish(self, trainer: Trainer) -> Path:
+        from equiflock.controllers.weights import write_weights
+
+        extra = {"command": self.recipe.command, "recipe": asdict(self.recipe), "versions": versions()}
+        return write_weights(trainer.network, self.weights, extra)
+
+
+def versions() -> dict[str, str]:
+    """Of everything that has a say in the bits of a training."""
+    parts = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "numba")}
+    return {"equiflock": __version__, "python": platform.python_version(), **parts}
+
+
+def _read_config(path: Path) -> DAgger:
+    if not path.is_file():
+        raise InputError(f"{path.parent} is not the folder of a training: there is no {path.name} in it")
+    try:
+        settings = dict(json.loads(path.read_text())["recipe"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {error!r}") from None
+    return DAgger.from_settings(settings, path)
+
+
+def _rewrite(path: Path, top: Iterable[tuple[Any, ...]], epochs: range) -> None:
+    """A table anew: the rows on top, and what it has of these epochs."""
+    before = path.read_text().splitlines(keepends=True) if path.exists() else []
+    kept = [line for line in before if line.split(",")[0] in map(str, epochs)]
+    with written_whole(path) as scratch:
+        scratch.write_text("".join([*map(_line, top), *kept]))
+
+
+def _line(row: tuple[Any, ...]) -> str:
+    return ",".join(map(str, row)) + "\n"
+
+
+def _rows(epoch: int, controller: str, validation: Validation) -> list[tuple[Any, ...]]:
+    pairs = zip(validation.ivv.tolist(), validation.iman.tolist(), strict=True)
+    return [(epoch, controller, flock, ivv, iman) for flock, (ivv, iman) in enumerate(pairs)]
+
+
+def _medians(who: str, validation: Validation) -> dict[str, float]:
+    return {f"{who}/IVV": float(np.median(validation.ivv)), f"{who}/IMAN": float(np.median(validation.iman))}

@@ -1,0 +1,51 @@
+"""How well a network flies flocks that it never learned from, beside the expert."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from equiflock import metrics
+from equiflock.imitation.recipe import DAgger
+from equiflock.initial import RandomDisk
+from equiflock.simulation import simulate
+from equiflock.types import Controller
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The integrals of velocity variance (IVV) and of the mean acceleration norm (IMAN), for every flock."""
+
+    ivv: Float64[np.ndarray, " B"]
+    iman: Float64[np.ndarray, " B"]
+
+    def __str__(self) -> str:
+        return "; ".join(
+            "{} {:.3g} ({:.3g}, {:.3g})".format(name, *np.quantile(values, (0.5, 0.25, 0.75)))
+            for name, values in (("IVV", self.ivv), ("IMAN", self.iman))
+        )
+
+
+class Validator:
+    """Flies the validation flocks of a recipe, which are the same for every seed of it."""
+
+    def __init__(self, recipe: DAgger) -> None:
+        self.recipe = recipe
+        self.start = RandomDisk(
+            recipe.validation_flocks, recipe.agents, seed=0, split="validation", comm_radius=recipe.comm_radius
+        ).draw()
+
+    def __call__(self, pilot: Controller) -> Validation:
+        """Judge a pilot."""
+        run = simulate(
+            self.start,
+            pilot,
+            time_step=self.recipe.time_step,
+            duration=self.recipe.duration,
+            radius=self.recipe.comm_radius,
+            keep_every=None,
+            record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
+        )
+        return Validation(metrics.ivv(run), metrics.iman(run))
