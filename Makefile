@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types bench clean
+.PHONY: help demo test check lint types bench weights clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $(READY)
 
-demo: $(READY)  ## fly a flock under two controllers, write films and runs/demo/report.html
+demo: $(READY)  ## train a network, test it beside others, write films and runs/demo/report.html
 	$(BIN)/equiflock demo --out runs/demo
 
 test: $(READY)  ## run the tests
@@ -30,8 +30,16 @@ types: $(READY)  ## mypy: types
 
 check: lint types test  ## everything that CI runs
 
-bench: $(READY)  ## ns per agent-step, beside dense NumPy and a k-d tree
+bench: $(READY)  ## speed: messages beside dense NumPy and a k-d tree, and where an epoch of training goes
 	$(BIN)/python benchmarks/messages.py
+	$(BIN)/python benchmarks/training.py
+
+weights: $(READY)  ## train the weights of the package again (about 20 minutes on 2 cores)
+	$(BIN)/equiflock train --controller all --seeds 0-4 --workers 2 --out runs/trained
+	for run in runs/trained/*; do \
+		cp $$run/weights.safetensors src/equiflock/controllers/trained/$$(basename $$run).safetensors; \
+		cp $$run/validation.csv src/equiflock/controllers/trained/$$(basename $$run).csv; \
+	done
 
 clean:  ## remove the virtual environment and all caches
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis

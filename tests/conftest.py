@@ -1,6 +1,7 @@
 """Types and shapes in annotations are enforced while tests run: this must come before equiflock is imported."""
 
 import jaxtyping
+import pytest
 from hypothesis import settings
 
 # Left out: modules with kernels, as Numba must see functions as they are, and types and flight, which check their
@@ -19,3 +20,11 @@ jaxtyping.install_import_hook(
 # Kernels compile at their first call, so a single example may take seconds.
 settings.register_profile("equiflock", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("equiflock")
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry of the test's own: what it registers is forgotten."""
+    from equiflock.controllers import registry
+
+    monkeypatch.setattr(registry, "_factories", dict(registry._factories))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import equiflock as ef
 from equiflock import cli
+from equiflock.controllers.trained import TRAINED
 
 
 def run(*arguments: str) -> None:
@@ -72,9 +74,85 @@ def test_a_plugin_brings_its_controllers(
     assert "broken could not be imported: SyntaxError" in failure(capsys, "simulate", "--plugin", "broken")
 
 
+SMALL_TRAINING = (
+    *("--agents", "20", "--flocks", "5", "--duration", "0.2", "--updates", "5", "--epochs", "4"),
+    *("--validation-flocks", "3", "--validate-every", "2", "--checkpoint-every", "2"),
+)
+
+
+def test_train_keeps_a_run_and_its_weights_fly(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("train", "--controller", "tdagnn", "--seed", "7", *SMALL_TRAINING)
+    printed = capsys.readouterr().out
+    assert "tdagnn, seed 7, epoch 2: IVV" in printed
+    assert "weights: runs/tdagnn-7/weights.safetensors" in printed
+    run("simulate", "--controller", "runs/tdagnn-7/weights.safetensors", "--agents", "20", "--duration", "0.05")
+    assert "exists already" in failure(capsys, "train", "--controller", "tdagnn", "--seed", "7")
+    run("train", "--resume", "runs/tdagnn-7")
+    assert "all 4 epochs are done" in capsys.readouterr().out
+
+
+def test_train_does_several_controllers_and_seeds_and_resumes_them_all(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "several"
+    run("train", "--controller", "all", "--seeds", "3", "--workers", "2", "--out", str(folder), *SMALL_TRAINING)
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [f"{name}-3" for name in sorted(TRAINED)]
+    before = (folder / "tdagnn-3" / "weights.safetensors").read_bytes()
+    (folder / "tdagnn-3" / "weights.safetensors").unlink()
+    capsys.readouterr()
+    run("train", "--resume", str(folder))
+    printed = capsys.readouterr().out.replace("\n", "")
+    assert printed.count("all 4 epochs are done") == 3
+    assert printed.count("weights: ") == 1
+    assert (folder / "tdagnn-3" / "weights.safetensors").read_bytes() == before
+
+
+def test_train_takes_a_network_of_ones_own_from_a_plugin(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None
+) -> None:
+    (tmp_path / "my_network.py").write_text(
+        "import torch, equiflock as ef\n\n"
+        "@ef.register('mixer')\nclass Mixer(torch.nn.Module):\n    hops, one_hop = 1, 'mean'\n\n"
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.mix = torch.nn.Linear(3, 1, bias=False)\n\n"
+        "    def forward(self, messages):\n"
+        "        return self.mix(messages[:, :, 0].transpose(2, 3)).squeeze(-1)\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    plugin = "--plugin", str(tmp_path / "my_network.py")
+    run("train", *plugin, "--controller", "mixer", *SMALL_TRAINING, "--out", str(tmp_path / "one"))
+    several = "--seeds", "0-1", "--workers", "2", "--out", str(tmp_path / "two")
+    run("train", *plugin, "--controller", "mixer", *SMALL_TRAINING, *several)
+    weights = tmp_path / "two" / "mixer-0" / "weights.safetensors"
+    assert weights.read_bytes() == (tmp_path / "one" / "weights.safetensors").read_bytes()
+    run("simulate", *plugin, "--controller", str(weights), "--agents", "20", "--duration", "0.05")
+
+
+def test_reproduce_prints_verdicts_and_writes_the_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run("reproduce", "--out", str(tmp_path / "paper"), "--checks")
+    assert "T7" in capsys.readouterr().out
+    ledger = json.loads((tmp_path / "paper" / "ledger.json").read_text())
+    assert [entry["id"] for entry in ledger] == [f"T{n}" for n in range(1, 8)]
+    assert all(entry["verdict"] in ("holds", "partly", "does not") for entry in ledger)
+    assert (tmp_path / "paper" / "training.png").read_bytes()[:4] == b"\x89PNG"
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (("train", "--controller", "etdagn"), "did you mean 'etdagnn'?"),
+        (("train", "--controller", "tanner"), "network must be one of"),
+        (("train", "--seeds", "4-"), "seeds must be such as 0-4 or 0,3,7; got '4-'"),
+        (("train", "--seeds", "1,1"), "each once; got '1,1'"),
+        (("train", "--workers", "0"), "workers must be a whole number of at least 1"),
+        (("train", "--epochs", "-3"), "epochs must be a whole number of at least 1; got -3"),
+        (("train", "--resume", "nowhere"), "nowhere is not the folder of a training"),
+        (("train", "--resume", "nowhere", "--epochs", "3"), "--resume goes on with the recipe of its folder"),
+        (("demo", "--epochs", "0"), "epochs must be a whole number of at least 1; got 0"),
         (("simulate", "--controller", "taner"), "did you mean 'tanner'?"),
         (("simulate", "--time-step", "0"), "time_step must be a finite number above 0; got 0.0"),
         (("simulate", "--comm-radius", "-1"), "comm_radius must be a finite number above 0"),
@@ -170,7 +248,8 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
 
 def test_help_lists_every_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in (
-        (("--help",), ("simulate", "animate", "demo", "bench")),
+        (("--help",), ("train", "simulate", "animate", "reproduce", "demo", "bench")),
+        (("train", "--help"), ("--controller", "--learning-rate", "--resume", "--seeds", "--workers")),
         (("simulate", "--help"), ("--controller", "--radius-rule", "--save", "--keep-every")),
     ):
         with pytest.raises(SystemExit) as caught:

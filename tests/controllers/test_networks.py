@@ -10,11 +10,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from scipy.stats import ortho_group
 
 import equiflock as ef
 from equiflock.controllers.networks import ETDAGNN, NETWORKS, TDAGNN, load_network, new_network
+from equiflock.controllers.weights import write_tensors, write_weights
 from equiflock.types import InputError
 
 
@@ -36,6 +37,38 @@ def test_the_variants_differ_as_in_the_papers_table() -> None:
     middle, last = networks["tdagnn"].layers[1:]
     torch.testing.assert_close(networks["tdagnn"](z), last(torch.tanh(middle(hidden))).squeeze(-2))
     torch.testing.assert_close(networks["tdagnn-tf"](z), last(middle(hidden)).squeeze(-2))
+
+
+@given(st.sampled_from([2, 3]), st.integers(1, 4))
+def test_etdagnn_is_the_function_of_its_layers_one_after_the_other(D: int, hops: int) -> None:
+    network: Any = new_network("etdagnn", hops=hops)
+    z = 5.0 * torch.randn(2, 6, hops, 3, D, generator=torch.Generator().manual_seed(hops))
+    slow = network.layers(z.movedim(-1, 0))[..., 0, 0].movedim(0, -1)
+    torch.testing.assert_close(network(z), slow)
+
+
+def test_the_same_weights_are_the_same_bytes_on_disk(tmp_path: Path) -> None:
+    extra = {"command": "equiflock train", "seed": 1, "note": "one", "more": "two"}
+    files = [write_weights(new_network("etdagnn", seed=1), tmp_path / f"{n}.safetensors", extra) for n in range(4)]
+    assert len({path.read_bytes() for path in files}) == 1
+
+
+def test_a_registered_module_of_ones_own_is_made_saved_and_loaded_like_ours(tmp_path: Path, own_registry: None) -> None:
+    @ef.register("mixer")
+    class Mixer(torch.nn.Module):
+        hops, one_hop = 2, "mean"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = torch.nn.Linear(6, 1, bias=False)
+
+        def forward(self, messages: torch.Tensor) -> torch.Tensor:
+            return self.mix(messages.flatten(2, 3).transpose(2, 3)).squeeze(-1)
+
+    network: Any = new_network("mixer", seed=3)
+    back: Any = ef.load(str(write_weights(network, tmp_path / "mixer.safetensors")))
+    assert (back.mix.weight == network.mix.weight).all()
+    assert next(ef.flight(ef.random_disk(1, 20), back)).accelerations.shape == (1, 20, 2)
 
 
 @given(st.sampled_from([2, 3]), st.integers(1, 4), st.integers(0, 2**32 - 1))
@@ -132,24 +165,31 @@ def test_weights_come_back_from_disk_bit_by_bit(name: str, tmp_path: Path) -> No
 def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
     path = ETDAGNN().save(tmp_path / "good.safetensors")
     weights = load_file(path)
-    meta = {"format": "equiflock weights 1", "network": "etdagnn", "options": '{"hops": 3}'}
+    meta = {"network": "etdagnn", "options": {"hops": 3}}
+
+    def written(tensors: dict[str, Any], metadata: dict[str, Any], kind: str = "equiflock weights 1") -> bytes:
+        return write_tensors(tensors, tmp_path / "case.safetensors", kind, metadata).read_bytes()
+
+    flipped = bytearray(path.read_bytes())
+    flipped[-1] ^= 1
     cases = {
         "missing": (None, "there is no such file"),
         "truncated": (path.read_bytes()[:200], "is not a safetensors file"),
         "text": (b"hello", "is not a safetensors file"),
-        "foreign": ((weights, {}), "does not hold weights of this program"),
-        "unknown": ((weights, meta | {"network": "resnet"}), "holds weights of 'resnet'"),
-        "options": ((weights, meta | {"options": "["}), "the metadata of .* is damaged"),
-        "misfit": ((weights, meta | {"options": '{"hops": 5}'}), "do not fit etdagnn with {'hops': 5}"),
-        "other": ((TDAGNN().state_dict(), meta), "do not fit etdagnn"),
-        "nan": (({name: tensor * np.nan for name, tensor in weights.items()}, meta), "are not finite"),
+        "foreign": (save(weights), "is not of this program: expected format 'equiflock weights 1'"),
+        "version": (written(weights, meta, "equiflock weights 2"), "got 'equiflock weights 2'"),
+        "flipped": (bytes(flipped), "is damaged: its checksum does not fit"),
+        "metadata": (save(weights, {"equiflock": "["}), "the metadata of .* is damaged"),
+        "unknown": (written(weights, meta | {"network": "resnet"}), "holds weights of 'resnet'"),
+        "options": (written(weights, meta | {"options": "["}), "the metadata of .* is damaged"),
+        "misfit": (written(weights, meta | {"options": {"hops": 5}}), "do not fit etdagnn with {'hops': 5}"),
+        "other": (written(dict(TDAGNN().state_dict()), meta), "do not fit etdagnn"),
+        "nan": (written({name: tensor * np.nan for name, tensor in weights.items()}, meta), "are not finite"),
     }
     for name, (content, text) in cases.items():
         case = tmp_path / f"{name}.safetensors"
-        if isinstance(content, bytes):
+        if content is not None:
             case.write_bytes(content)
-        elif content is not None:
-            save_file(content[0], case, content[1])
         with pytest.raises(InputError, match=text):
             load_network(case)
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.controllers import registry
 from equiflock.types import InputError
 
-
-@pytest.fixture(autouse=True)
-def clean_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
-    yield
+pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 def test_a_function_becomes_a_controller_that_flies() -> None:

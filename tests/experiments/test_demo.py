@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from equiflock.experiments.demo import demonstrate
+from equiflock.experiments.demo import CONTROLLERS, RECIPE, demonstrate
 from equiflock.experiments.summary import Row, summarize
 from equiflock.initial import RandomDisk
 
 
-def test_the_decentralized_law_splits_flocks_that_the_expert_keeps_whole() -> None:
-    found = demonstrate(RandomDisk(flocks=5, seed=1))
-    assert found.telling
+def test_the_demonstration_trains_and_flies_everyone_from_the_same_start() -> None:
+    recipe = replace(RECIPE, epochs=4, validate_every=2, flocks=10, validation_flocks=4)
+    found = demonstrate(RandomDisk(flocks=4, seed=1), recipe)
+    assert [report.epoch for report in found.epochs] == [1, 2, 3, 4]
+    assert tuple(found.runs) == CONTROLLERS
+    for run in found.runs.values():
+        assert (run.positions[0] == found.runs["tanner"].positions[0]).all()
+    assert found.splits("tanner-dynamic").all()
+    assert not found.splits("tdagnn").any()
     for flock in found.telling:
-        assert (found.runs["tanner"].series["component_count"][:, flock] == 1).all()
-        assert found.runs["tanner-dynamic"].series["component_count"][-1, flock] > 1
-    assert (found.runs["tanner"].positions[0] == found.runs["tanner-dynamic"].positions[0]).all()
+        assert (found.runs["etdagnn"].series["component_count"][:, flock] == 1).all()
 
 
 def test_a_summary_gives_medians_and_quartiles() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,11 @@ import torch
 
 import equiflock as ef
 from equiflock.controllers.networks import new_network
-from equiflock.imitation.dagger import Trainer, imitation_loss, train
+from equiflock.imitation.dagger import EpochReport, Trainer, imitation_loss, train
 from equiflock.imitation.mixture import Mixture
 from equiflock.randomness import stream
 from equiflock.types import InputError
-
-SMALL: dict[str, Any] = {"agents": 30, "flocks": 5, "duration": 0.3, "updates": 20, "capacity": 100}
-
-
-def test_the_defaults_are_the_papers_recipe() -> None:
-    recipe = ef.DAgger()
-    assert (recipe.epochs, recipe.capacity, recipe.updates, recipe.batch) == (400, 10_000, 200, 20)
-    assert (recipe.learning_rate, recipe.time_step, recipe.duration, recipe.hops) == (5e-5, 1e-2, 2.0, 3)
-
-
-def test_the_share_of_the_expert_falls_to_one_half() -> None:
-    recipe = ef.DAgger()
-    assert recipe.beta(0) == 0.993
-    assert recipe.beta(1) == pytest.approx(0.993 * 0.993)
-    assert recipe.beta(97) > 0.5
-    assert recipe.beta(98) == recipe.beta(399) == 0.5
+from tests.imitation.small import small
 
 
 def test_the_loss_is_the_mean_squared_length_of_the_error() -> None:
@@ -72,11 +58,11 @@ def test_the_mixture_asks_each_about_as_often_as_it_should() -> None:
 
 
 def test_an_epoch_keeps_every_step_with_the_experts_answer() -> None:
-    trainer = Trainer(ef.DAgger(**SMALL))
+    trainer = Trainer(small(duration=0.3))
     trainer.run_epoch()
     assert len(trainer.replay) == 30
     drawn = int(stream(0, "collect", 0).integers(5))
-    first = next(ef.flight(ef.random_disk(5, 30, split="train")[drawn], ef.load("tanner")))
+    first = next(ef.flight(ef.random_disk(5, 20, split="train")[drawn], ef.load("tanner")))
     np.testing.assert_allclose(trainer.replay.targets[0], first.accelerations[0], rtol=1e-6)
     one_hop = ef.messages(first.flock, one_hop="mean")[0]
     np.testing.assert_array_equal(trainer.replay.messages[0], one_hop)
@@ -86,11 +72,60 @@ def test_an_epoch_keeps_every_step_with_the_experts_answer() -> None:
     assert trainer.replay.added == 120
 
 
+def test_an_epoch_says_what_came_of_it_and_validates_when_it_is_time() -> None:
+    reports: list[EpochReport] = []
+    pupil: Any = train(small(epochs=6, validate_every=4), on_epoch=reports.append)
+    assert [report.epoch for report in reports] == [1, 2, 3, 4, 5, 6]
+    assert [report.epoch for report in reports if report.validation is not None] == [4, 6]
+    assert reports[1].expert_share == pytest.approx(0.993**2)
+    assert reports[-1].validation is not None
+    start = ef.random_disk(3, 20, seed=0, split="validation")
+    np.testing.assert_array_equal(reports[-1].validation.ivv, ef.metrics.ivv(ef.simulate(start, pupil, duration=0.2)))
+
+
+def test_nothing_is_kept_from_epoch_to_epoch_but_what_was_made_at_first() -> None:
+    trainer = Trainer(small(capacity=30))
+
+    def tensors() -> int:
+        gc.collect()
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    places = trainer.replay.messages.data_ptr(), trainer.replay.targets.data_ptr()
+    for _ in range(2):
+        trainer.run_epoch()
+    before = tensors()
+    for _ in range(5):
+        trainer.run_epoch()
+    assert tensors() == before
+    assert (trainer.replay.messages.data_ptr(), trainer.replay.targets.data_ptr()) == places
+
+
+def test_a_module_of_ones_own_learns(own_registry: None) -> None:
+    class Linear(torch.nn.Module):
+        hops, one_hop = 1, "mean"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = torch.nn.Linear(3, 1, bias=False)
+
+        def forward(self, messages: torch.Tensor) -> torch.Tensor:
+            return self.mix(messages[:, :, 0].transpose(2, 3)).squeeze(-1)
+
+    mine = Linear()
+    before = mine.mix.weight.detach().clone()
+    assert train(small(epochs=1), mine) is mine
+    assert (mine.mix.weight != before).any()
+    ef.register("linear")(Linear)
+    assert isinstance(train(small(epochs=1, controller="linear")), Linear)
+
+
+def test_only_torch_modules_can_be_trained() -> None:
+    with pytest.raises(InputError, match=r"network must be one of 'tdagnn', .*; got 'tanner'"):
+        train(small(controller="tanner"))
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others() -> None:
-    weights = [
-        torch.cat([p.flatten() for p in train(ef.DAgger(epochs=3, seed=seed, **SMALL)).parameters()])
-        for seed in (0, 0, 1)
-    ]
+    weights = [torch.cat([p.flatten() for p in train(small(epochs=3, seed=seed)).parameters()]) for seed in (0, 0, 1)]
     assert (weights[0] == weights[1]).all()
     assert (weights[0] != weights[2]).any()
 
@@ -112,18 +147,4 @@ def test_ten_epochs_lower_the_loss_and_beat_an_untrained_network(name: Any) -> N
 
 def test_a_loss_that_is_no_number_stops_the_training_and_says_when() -> None:
     with pytest.raises(InputError, match=r"the loss turned .* in epoch 1: lower learning_rate"):
-        train(ef.DAgger(learning_rate=1e30, **SMALL))
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"epochs": 0}, "epochs must be a whole number of at least 1"),
-        ({"expert_share": 1.5}, "expert_share must be from 0 to 1; got 1.5"),
-        ({"duration": 0.001}, "duration / time_step must be a whole number of at least 1; got 0"),
-        ({"learning_rate": 0.0}, "learning_rate must be a finite number above 0"),
-    ],
-)
-def test_recipes_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        ef.DAgger(**options)
+        train(small(learning_rate=1e30))

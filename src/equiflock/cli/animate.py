@@ -33,7 +33,7 @@ class Animate:
     dots_per_inch: int = 110
     """Each panel of the film is 4.8 inches wide."""
     controller: str = "tanner"
-    """For a new flight: the controller's name."""
+    """For a new flight: a controller, as for `equiflock simulate`."""
     disk: Disk = field(default_factory=RandomDisk)
     time_step: float = 0.01
     """For a new flight: seconds per step."""

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import numpy as np
 import tyro
 from rich.console import Console
 from rich.progress import (
@@ -23,8 +24,12 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk
 from equiflock.types import InputError
+
+if TYPE_CHECKING:
+    from equiflock.imitation.dagger import EpochReport
 
 Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
 """The options of RandomDisk, without a prefix of their own."""
@@ -84,3 +89,25 @@ def progress(*values: str) -> Progress:
     """
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, *map(_Value, values), console=err, transient=True, disable=not err.is_terminal)
+
+
+class Training:
+    """The bar of a training, and a line for each of its validations."""
+
+    def __init__(self, bar: Progress, recipe: DAgger, visible: bool = True) -> None:
+        self.bar = bar
+        self.label = f"{recipe.controller}, seed {recipe.seed}"
+        self.task = bar.add_task(PREPARING, total=recipe.epochs, visible=visible)
+
+    def epoch(self, report: EpochReport) -> None:
+        """Show what came of an epoch."""
+        shown: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
+        if report.validation is not None:
+            for name, values in (("IVV", report.validation.ivv), ("IMAN", report.validation.iman)):
+                shown[name] = f"{np.median(values):.3g}"
+            out.print(f"{self.label}, epoch {report.epoch}: {report.validation}", highlight=False)
+        self.bar.update(self.task, description=f"training {self.label}", completed=report.epoch, visible=True, **shown)
+
+    def notice(self, text: str) -> None:
+        """Show a line that the user should know."""
+        out.print(f"{self.label}: {text}", highlight=False, markup=False)

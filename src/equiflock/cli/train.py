@@ -6,22 +6,17 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import tyro
-from rich.progress import Progress, TaskID
 
-from equiflock.cli.terminal import PREPARING, err, import_plugin, out, progress
+from equiflock.cli.terminal import Training, err, import_plugin, out, progress
 from equiflock.controllers.trained import TRAINED
 from equiflock.files import check_new, written_whole
 from equiflock.imitation.recipe import DAgger
 from equiflock.imitation.run import TrainingRun
 from equiflock.imitation.several import train_several
 from equiflock.types import InputError, check_count
-
-if TYPE_CHECKING:
-    from equiflock.imitation.dagger import EpochReport
-    from equiflock.imitation.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -60,13 +55,18 @@ class Train:
             highlight=False,
         )
         with progress("loss", "IVV", "IMAN") as bar:
-            show = _Display(bar, unfinished)
+            shown = {run.folder: Training(bar, run.recipe, visible=len(unfinished) == 1) for run in unfinished}
             if len(unfinished) == 1 and self.workers == 1:
                 run = unfinished[0]
-                run.train(partial(show.epoch, run.folder), partial(show.notice, run.folder))
+                run.train(shown[run.folder].epoch, shown[run.folder].notice)
             else:
-                prepare = partial(import_plugin, self.plugin)
-                train_several([run.folder for run in unfinished], self.workers, show.epoch, show.notice, prepare)
+                train_several(
+                    list(shown),
+                    self.workers,
+                    on_epoch=lambda folder, report: shown[folder].epoch(report),
+                    on_notice=lambda folder, text: shown[folder].notice(text),
+                    prepare=partial(import_plugin, self.plugin),
+                )
         for run in unfinished:
             out.print(f"weights: {run.weights}", highlight=False)
 
@@ -101,35 +101,6 @@ class Train:
         from equiflock.controllers.networks import new_network
 
         new_network(recipe.controller, hops=recipe.hops)
-
-
-class _Display:
-    """The bar of each training, and a line for each of its validations."""
-
-    def __init__(self, bar: Progress, runs: list[TrainingRun]) -> None:
-        self.bar = bar
-        self.label = {run.folder: f"{run.recipe.controller}, seed {run.recipe.seed}" for run in runs}
-        self.tasks: dict[Path, TaskID] = {
-            run.folder: bar.add_task(PREPARING, total=run.recipe.epochs, visible=len(runs) == 1) for run in runs
-        }
-
-    def epoch(self, folder: Path, report: EpochReport) -> None:
-        shown: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
-        if report.validation is not None:
-            shown |= _medians(report.validation)
-            out.print(f"{self.label[folder]}, epoch {report.epoch}: {report.validation}", highlight=False)
-        self.bar.update(
-            self.tasks[folder], description=self.label[folder], completed=report.epoch, visible=True, **shown
-        )
-
-    def notice(self, folder: Path, text: str) -> None:
-        out.print(f"{self.label[folder]}: {text}", highlight=False, markup=False)
-
-
-def _medians(validation: Validation) -> dict[str, str]:
-    import numpy as np
-
-    return {"IVV": f"{np.median(validation.ivv):.3g}", "IMAN": f"{np.median(validation.iman):.3g}"}
 
 
 def _begun(folder: Path) -> list[TrainingRun]:

@@ -1,22 +1,38 @@
-"""The demonstration: the same flocks under the centralized expert and under the law that agents can run alone."""
+"""The demonstration: train a network from nothing, and fly it on flocks it never saw beside those it should beat."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from jaxtyping import Bool
 
 from equiflock.controllers import load
 from equiflock.experiments.summary import RECORDED
+from equiflock.imitation.recipe import DAgger
+from equiflock.imitation.validation import Validation, Validator
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
 from equiflock.trajectory import Trajectory
-from equiflock.types import Flock, Moment
+from equiflock.types import Controller, Flock, Moment
 
-CONTROLLERS = ("tanner", "tanner-dynamic")
+if TYPE_CHECKING:  # torch takes seconds to import
+    from torch import nn
+
+    from equiflock.imitation.dagger import EpochReport
+
+PUPIL = "etdagnn"
+CONTROLLERS = ("tanner", PUPIL, "tdagnn", "tanner-dynamic")
+LABELS = {
+    "tanner": "tanner (the expert)",
+    PUPIL: f"{PUPIL} (just trained)",
+    "tdagnn": "tdagnn (bundled)",
+    "tanner-dynamic": "tanner-dynamic",
+}
+RECIPE = DAgger(controller=PUPIL, epochs=120, validate_every=20)
 SECONDS, TIME_STEP = 2.0, 0.01
 
 
@@ -25,10 +41,18 @@ class Demonstration:
     """What the demonstration found.
 
     Attributes:
-        start: the initial conditions, the same for all controllers.
+        recipe: of the training.
+        network: what was trained.
+        epochs: what came of each epoch.
+        expert: what the expert does on the validation flocks.
+        start: the initial conditions of the test, the same for all controllers.
         runs: controller -> its flight.
     """
 
+    recipe: DAgger
+    network: nn.Module
+    epochs: tuple[EpochReport, ...]
+    expert: Validation
     start: Flock
     runs: Mapping[str, Trajectory]
 
@@ -42,26 +66,40 @@ class Demonstration:
 
     @property
     def telling(self) -> list[int]:
-        """The flocks that `tanner` keeps together all the time while `tanner-dynamic` loses agents for good."""
-        return np.flatnonzero(self.stays_whole("tanner") & self.splits("tanner-dynamic")).tolist()
+        """The flocks that the pupil keeps together all the time while `tanner-dynamic` loses agents for good."""
+        return np.flatnonzero(self.stays_whole(PUPIL) & self.splits("tanner-dynamic")).tolist()
 
 
 def demonstrate(
-    disk: RandomDisk, duration: float = SECONDS, on_step: Callable[[str, Moment], object] | None = None
+    disk: RandomDisk,
+    recipe: DAgger = RECIPE,
+    duration: float = SECONDS,
+    on_epoch: Callable[[EpochReport], object] | None = None,
+    on_step: Callable[[str, Moment], object] | None = None,
 ) -> Demonstration:
-    """Fly the flocks of `disk` under each controller."""
+    """Train, then fly the flocks of `disk` under each controller."""
+    from equiflock.imitation.dagger import train
+
+    epochs: list[EpochReport] = []
+
+    def watch(report: EpochReport) -> None:
+        epochs.append(report)
+        if on_epoch is not None:
+            on_epoch(report)
+
+    network = train(recipe, on_epoch=watch)
+    expert = Validator(recipe)(load("tanner", clamp=recipe.clamp))
     start = disk.draw()
     runs = {}
     for name in CONTROLLERS:
-        watch = partial(on_step, name) if on_step is not None else None
         runs[name] = simulate(
             start,
-            load(name),
+            cast(Controller, network) if name == PUPIL else load(name),
             time_step=TIME_STEP,
             duration=duration,
             radius=disk.comm_radius,
             record=RECORDED,
-            on_step=watch,
-            config={"start": asdict(disk)},
+            on_step=partial(on_step, name) if on_step is not None else None,
+            config={"controller": LABELS[name], "start": asdict(disk)},
         )
-    return Demonstration(start, runs)
+    return Demonstration(recipe, network, tuple(epochs), expert, start, runs)

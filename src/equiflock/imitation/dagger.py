@@ -77,8 +77,11 @@ class Trainer:
         self.collect()
         loss = self.update()
         self.epoch += 1
+        # The last update of an epoch may spoil the weights after a loss that was still a number.
+        if not all(weight.isfinite().all() for weight in self.network.parameters()):
+            loss = math.nan
         if not math.isfinite(loss):
-            raise InputError(f"the loss turned {loss} in epoch {self.epoch}: lower learning_rate")
+            raise InputError(f"the loss turned {loss:g} in epoch {self.epoch}: lower learning_rate")
         due = self.epoch % self.recipe.validate_every == 0 or self.epoch == self.recipe.epochs
         validation = self.validate(cast(Controller, self.network)) if due else None
         return EpochReport(self.epoch, loss, expert_share, validation)

@@ -1,21 +1,25 @@
-"""The demonstration's folder: films, runs, figure and report.html."""
+"""The demonstration's folder: weights, runs, films, figures and report.html."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from equiflock.experiments.demo import CONTROLLERS, Demonstration
+import numpy as np
+
+from equiflock.experiments.demo import CONTROLLERS, LABELS, PUPIL, Demonstration
 from equiflock.experiments.summary import summarize
 from equiflock.files import check_writable, written_whole
-from equiflock.report.figures import curves_over_time
+from equiflock.report.figures import Panel, draw_panels
 from equiflock.report.film import film, window_for
 from equiflock.report.page import Page
 from equiflock.types import InputError
 
 MARK = "report.html"
-FIGURE = "curves.png"
+WEIGHTS = f"{PUPIL}.safetensors"
+TRAINING, CURVES = "training.png", "curves.png"
 
 
 def comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
@@ -24,13 +28,23 @@ def comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
     rows = [[cells[0].name, *(cell.text for cell in cells)] for cells in zip(*columns, strict=True)]
     count = len(found.start)
     rows.append(["flocks that end in pieces", *(f"{found.splits(name).sum()} of {count}" for name in found.runs)])
-    return ["median (quartiles)", *found.runs], rows
+    return ["median (quartiles)", *(LABELS[name] for name in found.runs)], rows
+
+
+def short_comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
+    """What a terminal has room for: a row for each controller."""
+    count = len(found.start)
+    rows = []
+    for name, run in found.runs.items():
+        ivv, iman, variance, *_ = summarize(run)
+        rows.append([LABELS[name], ivv.text, iman.text, variance.text, f"{found.splits(name).sum()} of {count}"])
+    return ["", "IVV", "IMAN", "variance, end", "in pieces"], rows
 
 
 def check_demo_folder(folder: Path) -> None:
     """Raise a clear error, before anything is flown, unless `folder` is new or holds only a demonstration."""
     check_writable(folder)
-    ours = {MARK, FIGURE, *(f"{name}{suffix}" for name in CONTROLLERS for suffix in (".mp4", ".zarr"))}
+    ours = {MARK, WEIGHTS, TRAINING, CURVES, *(f"{name}{kind}" for name in CONTROLLERS for kind in (".mp4", ".zarr"))}
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= ours):
         raise InputError(f"{folder} holds something else: choose another folder with --out")
 
@@ -39,53 +53,82 @@ def write_demo(
     found: Demonstration, folder: Path, on_frame: Callable[[str, int, int], object] | None = None
 ) -> list[Path]:
     """Write everything into `folder`, replacing an earlier demonstration; returns the files to look at."""
+    from equiflock.controllers.weights import write_weights
+
     check_demo_folder(folder)
     shown = found.telling[0] if found.telling else 0
     window = window_for([run[shown] for run in found.runs.values()])
     with written_whole(folder, replace_folder=True) as scratch:
+        scratch.mkdir()
+        write_weights(found.network, scratch / WEIGHTS, {"command": found.recipe.command})
         films = []
         for name, run in found.runs.items():
             progress = partial(on_frame, name) if on_frame is not None else None
             films.append(film([run], scratch / f"{name}.mp4", flock=shown, window=window, on_frame=progress))
             run.save(scratch / f"{name}.zarr")
-        figure = _figure(found, scratch / FIGURE)
-        _page(found, shown, films, figure).write(scratch / MARK)
-    return [folder / name for name in (MARK, *(path.name for path in films))]
+        training = _draw_training(found, scratch / TRAINING)
+        curves = _draw_flights(found, scratch / CURVES)
+        _page(found, shown, films, training, curves).write(scratch / MARK)
+    return [folder / name for name in (MARK, WEIGHTS, *(path.name for path in films))]
 
 
-def _page(found: Demonstration, shown: int, films: list[Path], figure: Path) -> Page:
+def _page(found: Demonstration, shown: int, films: list[Path], training: Path, curves: Path) -> Page:
     header, rows = comparison(found)
-    some = next(iter(found.runs.values()))
     B, N, _ = found.start.shape
     page = Page(
-        "Together, with and without a centre",
-        f"The same {B} flocks of {N} agents under two control laws of Tanner, Jadbabaie and Pappas.",
+        "Learned from an expert, flown without one",
+        f"An ETDAGNN of 416 weights, trained from nothing for {found.recipe.epochs} epochs, and {B} flocks of {N} "
+        "agents that it never saw.",
     )
     page.text(
-        "The law “tanner” knows every agent's velocity: no swarm can run it, but a controller can learn "
-        "from it. “tanner-dynamic” is its decentralized twin: each agent uses only what it hears from "
-        "neighbours within the communication radius."
+        "“tanner” knows every agent's velocity: no swarm can run it, but a controller can learn from it. The others "
+        "are decentralized: each agent uses only what it hears from neighbours within the communication radius. "
+        "“etdagnn” was just trained, “tdagnn” came with the package, and “tanner-dynamic” is the classical law."
     )
-    page.heading("What happened")
+    page.heading("The training")
+    page.pictures(
+        [training], "Loss of every epoch; IVV and IMAN of the validation flocks, median and interquartile range."
+    )
+    page.heading("The test")
     page.table(header, rows)
     page.text(
-        f"In {len(found.telling)} of {B} flocks the centralized law keeps the communication graph connected all the "
-        f"time while the decentralized one loses it for good. The films show flock {shown} (counted from 0), "
-        f"which begins with every agent hearing at least two others."
+        f"In {len(found.telling)} of {B} flocks the network that was just trained keeps the communication graph "
+        f"connected all the time while the classical law loses agents for good. The films show flock {shown} "
+        "(counted from 0), which begins with every agent hearing at least two others."
         if found.telling
-        else "In none of these flocks does the decentralized law lose a connection that the centralized one keeps."
+        else "In none of these flocks does the trained network keep a connection that the classical law loses."
     )
     page.heading("Films")
     page.pictures(films, f"Flock {shown}. Orange: agents; blue: velocities; light lines: who hears whom.")
     page.heading("Over time")
-    page.pictures([figure], "Median over flocks (line) and interquartile range (band).")
+    page.pictures([curves], "Median over flocks (line) and interquartile range (band).")
     page.heading("Settings")
-    page.settings({**some.config, "controller": ", ".join(found.runs), "flock shown": shown})
+    page.settings({"training": found.recipe.command, "recipe": asdict(found.recipe), **_flown(found)})
     return page
 
 
-def _figure(found: Demonstration, path: Path) -> Path:
+def _flown(found: Demonstration) -> dict[str, object]:
+    some = next(iter(found.runs.values()))
+    return {**some.config, "controller": ", ".join(found.runs)}
+
+
+def _draw_training(found: Demonstration, path: Path) -> Path:
+    epochs = np.array([report.epoch for report in found.epochs])
+    judged = [(report.epoch, report.validation) for report in found.epochs if report.validation is not None]
+    at = np.array([epoch for epoch, _ in judged])
+    panels = [Panel(epochs, "epoch", "loss", {PUPIL: np.array([[report.loss] for report in found.epochs])})]
+    for name, label in (("ivv", "IVV (validation)"), ("iman", "IMAN (validation)")):
+        values = np.stack([getattr(validation, name) for _, validation in judged])
+        expert = np.repeat(getattr(found.expert, name)[None], len(at), axis=0)
+        panels.append(Panel(at, "epoch", label, {"tanner": expert, PUPIL: values}))
+    return draw_panels(panels, path)
+
+
+def _draw_flights(found: Demonstration, path: Path) -> Path:
     labels = {"velocity_variance": "velocity variance", "mean_acceleration_norm": "mean acceleration norm"}
     some = next(iter(found.runs.values()))
-    panels = {label: {name: run.series[series] for name, run in found.runs.items()} for series, label in labels.items()}
-    return curves_over_time(some.times, panels, path)
+    panels = [
+        Panel(some.times, "time (s)", label, {name: run.series[series] for name, run in found.runs.items()})
+        for series, label in labels.items()
+    ]
+    return draw_panels(panels, path)

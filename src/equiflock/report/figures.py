@@ -3,45 +3,51 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float, Float64, Int
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from equiflock.report.style import GRID, INK, colour, line_style
 
 
-def curves_over_time(
-    times: Float64[np.ndarray, " F"],
-    panels: Mapping[str, Mapping[str, Float64[np.ndarray, "F B"]]],
-    path: str | os.PathLike[str],
-    *,
-    scale: Literal["linear", "log"] = "log",
-) -> Path:
-    """Draw one panel per quantity, in it one curve per controller: the median over flocks, and the IQR.
+@dataclass(frozen=True)
+class Panel:
+    """One quantity over time or epochs: controller -> values (X, S), of which median and quartiles over S are drawn."""
 
-    Args:
-        times: of the frames, in seconds.
-        panels: label of the vertical axis -> controller -> values (F, B).
-        path: of the PNG file.
-        scale: of the vertical axis.
-    """
+    x: Float[np.ndarray, " X"] | Int[np.ndarray, " X"]
+    x_label: str
+    y_label: str
+    curves: Mapping[str, Float64[np.ndarray, "X S"]]
+    scale: Literal["linear", "log"] = "log"
+
+
+def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
+    """Draw panels side by side and write them as a PNG file."""
     figure = Figure(figsize=(5.2 * len(panels), 3.6), dpi=130, layout="constrained")
     canvas = FigureCanvasAgg(figure)
-    for axes, (label, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        for controller, values in curves.items():
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for controller, values in panel.curves.items():
             low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=1)
-            if scale == "log":  # zero has no place on it: the curve ends there, the band reaches to the curve's least
+            if panel.scale == "log":  # no place for zero: the curve ends there, the band reaches to the curve's least
                 middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
                 low = np.fmax(low, np.nanmin(middle, initial=np.inf))
             style: dict[str, Any] = {"color": colour(controller), "linestyle": line_style(controller)}
-            axes.plot(times, middle, label=controller, linewidth=1.8, **style)
-            axes.fill_between(times, low, high, color=colour(controller), alpha=0.18, linewidth=0)
-        axes.set(xlabel="time (s)", ylabel=label, yscale=scale, xlim=(times[0], times[-1]))
+            axes.plot(panel.x, middle, label=controller, linewidth=1.8, **style)
+            axes.fill_between(panel.x, low, high, color=colour(controller), alpha=0.18, linewidth=0)
+        axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.scale, xlim=(panel.x[0], panel.x[-1]))
+        if panel.scale == "log":
+            least, most = axes.get_ylim()
+            steps = (1.0,) if most > 1000 * least else (1.0, 2.0, 5.0)
+            axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=20))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
         axes.grid(color=GRID)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(colors=INK)

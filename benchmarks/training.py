@@ -1,0 +1,102 @@
+"""Where the time of a training epoch goes: one flight, and 200 updates of 20 tuples of 100 agents, on one thread.
+
+"alone" is the same network on one batch that lies ready: torch's forward, backward and fused Adam and nothing else.
+"Conv1d" is the same with the network written plainly in torch's own layers.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import equiflock as ef
+from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.bench import best_time
+from equiflock.imitation.dagger import Trainer, imitation_loss, one_thread
+
+
+class PlainTDAGNN(nn.Module):
+    """The TDAGNN family in torch's own convolutions."""
+
+    def __init__(self, second_tanh: bool) -> None:
+        super().__init__()
+        second = [nn.Tanh()] if second_tanh else []
+        self.layers = nn.Sequential(nn.Conv1d(6, 32, 3), nn.Tanh(), nn.Conv1d(32, 32, 1), *second, nn.Conv1d(32, 2, 1))
+
+    def forward(self, messages: Tensor) -> Tensor:
+        B, N = messages.shape[:2]
+        channels = messages.view(B * N, 3, 6).transpose(1, 2)
+        result: Tensor = self.layers(channels).view(B, N, 2)
+        return result
+
+
+class PlainETDAGNN(nn.Module):
+    """ETDAGNN in torch's own convolutions, which run over x and y by turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(3, 16, 3, bias=False)
+        self.rest = nn.Sequential(nn.Conv1d(16, 16, 1, bias=False), nn.Conv1d(16, 1, 1, bias=False))
+
+    def forward(self, messages: Tensor) -> Tensor:
+        B, N = messages.shape[:2]
+        x = messages.view(B * N, 3, 3, 2).permute(0, 3, 2, 1)  # agent, component, channel, hop
+        norm = x.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        x = (x * torch.log1p(norm) / norm).reshape(B * N * 2, 3, 3)
+        x = self.first(x).view(B * N, 2, 16, 1)
+        x = x * torch.tanh(x.norm(dim=1, keepdim=True))
+        result: Tensor = self.rest(x.reshape(B * N * 2, 16, 1)).view(B, N, 2)
+        return result
+
+
+def update_alone(network: nn.Module, messages: Tensor, targets: Tensor) -> Callable[[], object]:
+    """One update of a network on a batch that lies ready."""
+    optimizer = torch.optim.Adam(network.parameters(), lr=5e-5, fused=True)
+
+    def update() -> None:
+        optimizer.zero_grad()
+        imitation_loss(network(messages), targets).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return update
+
+
+def main() -> None:
+    print("one epoch of the paper's recipe, one thread (ms; best of several)\n")
+    print(
+        f"{'':16}{'flight':>8}{'update':>8}{'alone':>8}{'ratio':>7}{'Conv1d':>8}{'ratio':>7}{'epoch':>8}{'flight':>8}"
+    )
+    for name in TRAINED:
+        trainer = Trainer(ef.DAgger(controller=name, flocks=10))
+        recipe = trainer.recipe
+        trainer.run_epoch()
+        flight = best_time(trainer.collect, repeats=5) * 1e3
+        update = best_time(trainer.update, repeats=5) * 1e3 / recipe.updates
+        batch = trainer.replay.batch(np.arange(recipe.batch))
+        alone = best_time(update_alone(trainer.network, *batch), repeats=15) * 1e3
+        plain = PlainETDAGNN() if name == "etdagnn" else PlainTDAGNN(second_tanh=name == "tdagnn")
+        usual = best_time(update_alone(plain, *batch), repeats=15) * 1e3
+        epoch = flight + update * recipe.updates
+        print(
+            f"{name:16}{flight:8.1f}{update:8.3f}{alone:8.3f}{update / alone:7.2f}{usual:8.3f}{usual / update:6.1f}x"
+            f"{epoch:8.0f}{flight / epoch:8.0%}"
+        )
+    before = peak()
+    start = time.perf_counter()
+    for _ in range(20):
+        trainer.run_epoch()
+    print(f"\npeak memory grew by {peak() - before:.1f} MB in 20 more epochs ({time.perf_counter() - start:.1f} s)")
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    with one_thread():
+        main()

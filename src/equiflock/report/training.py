@@ -1,0 +1,66 @@
+"""Trainings in a figure and in tables: validation metrics by epoch, and what comes of the paper's statements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from equiflock.experiments.ledger import Statement
+from equiflock.experiments.training import EXPERT, Curves
+from equiflock.files import written_whole
+from equiflock.report.figures import Panel, draw_panels
+
+
+def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
+    """Draw IVV and IMAN by epoch: median and interquartile range over all flocks and seeds, and the expert's median.
+
+    Args:
+        table: epoch, controller, flock, ivv, iman, seed; the expert's rows as those of `equiflock train`.
+        path: of the PNG file.
+    """
+    pupils = table[table.controller != EXPERT]
+    epochs = np.sort(pupils.epoch.unique())
+    expert = table[table.controller == EXPERT]
+    panels = []
+    for metric in ("ivv", "iman"):
+        curves = {EXPERT: np.full((len(epochs), 1), expert[metric].median())}
+        for name in pupils.controller.unique():
+            rows = pupils[pupils.controller == name]
+            curves[name] = np.stack([rows[rows.epoch == epoch][metric].to_numpy() for epoch in epochs])
+        panels.append(Panel(epochs, "epoch", f"{metric.upper()} (validation)", curves))
+    with written_whole(path) as scratch:
+        draw_panels(panels, scratch)
+    return Path(path)
+
+
+def metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200, 400)) -> str:
+    """IVV / IMAN by epoch in Markdown: the median over seeds of the median over flocks; at the end with the range."""
+    expert, pupils = table[table.controller == EXPERT], table[table.controller != EXPERT]
+    curves = Curves(pupils)
+    lines = [
+        "| IVV / IMAN at epoch | " + " | ".join(map(str, epochs)) + f" | range of IVV at {epochs[-1]} |",
+        "|---|" + "--:|" * (len(epochs) + 1),
+    ]
+    for name in pupils.controller.unique():
+        cells = [
+            f"{curves.median('ivv', name, epoch):.3f} / {curves.median('iman', name, epoch):.2f}" for epoch in epochs
+        ]
+        last = curves.at("ivv", name, epochs[-1])
+        lines.append(f"| `{name}` | " + " | ".join(cells) + f" | {last.min():.3f} to {last.max():.3f} |")
+    lines.append(
+        f"| the expert, `{EXPERT}` |"
+        + " |" * (len(epochs) - 1)
+        + f" {expert.ivv.median():.3f} / {expert.iman.median():.2f} | |"
+    )
+    return "\n".join(lines)
+
+
+def ledger_table(statements: Sequence[Statement]) -> str:
+    """The statements and what came of them, in Markdown."""
+    lines = ["| | the paper's statement | our rule | verdict | checks that hold |", "|---|---|---|---|---|"]
+    lines += [f"| {s.id} | {s.words} | {s.rule} | **{s.verdict}** | {s.count} |" for s in statements]
+    return "\n".join(lines)

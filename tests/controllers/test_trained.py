@@ -1,0 +1,66 @@
+"""The weights that come with the package load, fly, and are what their metadata says."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.controllers.networks import NETWORKS
+from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation, trained_weights
+from equiflock.controllers.weights import FORMAT, read_tensors
+from equiflock.types import InputError
+
+
+def test_there_are_five_seeds_of_each_of_the_papers_networks() -> None:
+    assert tuple(NETWORKS) == TRAINED
+    assert list(SEEDS) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_file_was_made_by_the_default_recipe_and_loads(name: str, seed: int) -> None:
+    _, metadata = read_tensors(trained_weights(name, seed), FORMAT)
+    recipe = ef.DAgger.from_settings(metadata["recipe"], "metadata")
+    assert recipe == ef.DAgger(controller=name, seed=seed)
+    assert metadata["command"] == recipe.command == f"equiflock train --controller {name} --seed {seed}"
+    assert metadata["versions"]["torch"]
+    pilot: Any = ef.load(name, seed=seed)
+    assert (pilot.name, pilot.hops) == (name, 3)
+    assert sum(weight.numel() for weight in pilot.parameters()) == (416 if name == "etdagnn" else 1730)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_last_rows_of_its_table_are_what_the_weights_do(name: str) -> None:
+    with trained_validation(name, seed=1).open() as file:
+        rows = [row for row in csv.DictReader(file) if row["epoch"] == "400"]
+    assert len(rows) == 50
+    start = ef.random_disk(5, 100, seed=0, split="validation")
+    run = ef.simulate(start, ef.load(name, seed=1))
+    np.testing.assert_allclose(ef.metrics.ivv(run), [float(row["ivv"]) for row in rows[:5]], rtol=0.02)
+    np.testing.assert_allclose(ef.metrics.iman(run), [float(row["iman"]) for row in rows[:5]], rtol=0.02)
+
+
+def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() -> None:
+    one: Any = ef.load("etdagnn")
+    two: Any = ef.load("etdagnn", seed=0)
+    assert all((a == b).all() for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    with pytest.raises(InputError, match="weights come for seeds 0 to 4; got 5"):
+        ef.load("etdagnn", seed=5)
+    with pytest.raises(InputError, match="does not take these options"):
+        ef.load("etdagnn", clamp=3)
+
+
+def test_etdagnn_flies_in_space_and_keeps_the_flock_together() -> None:
+    start = ef.random_disk(2, 60, dimensions=3)
+    run = ef.simulate(start, ef.load("etdagnn"))
+    variance = ef.metrics.velocity_variance(run)
+    assert (variance[-1] < 0.1 * variance[0]).all()
+
+
+def test_their_names_cannot_be_registered_anew(own_registry: None) -> None:
+    with pytest.raises(InputError, match="'etdagnn' is registered already"):
+        ef.register("etdagnn")(lambda messages: messages[:, :, 0, 0])
