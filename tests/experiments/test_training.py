@@ -45,10 +45,15 @@ def test_what_the_paper_describes_holds() -> None:
 
 
 def test_the_opposite_does_not() -> None:
-    opposite = table(lambda name, epoch: 1 / as_the_paper_says_ivv(name, epoch), lambda name, epoch: 1.0)
-    found = {statement.id: statement.verdict for statement in training_statements(opposite)}
-    assert found["T2"] == found["T3"] == found["T4"] == found["T7"] == "does not"
-    assert found["T1"] == found["T5"] == "does not" or "partly" in (found["T1"], found["T5"])
+    ivv = {"tdagnn": 1.0, "tdagnn-tf": 2.0, "tdagnn-tf-mean": 8.0, "etdagnn": 9.0}
+
+    def iman(name: str, epoch: int) -> float:
+        return {"tdagnn": 1.0, "tdagnn-tf": 0.5 if epoch <= 240 else 2.0}.get(name, 9.0)
+
+    found = training_statements(table(lambda name, epoch: ivv[name], iman))
+    assert {s.id: s.verdict for s in found if s.id != "T6"} == {f"T{n}": "does not" for n in (1, 2, 3, 4, 5, 7)}
+    # Smaller is not larger "only by a few hundredths", but it is not much larger either.
+    assert found[5].verdict == "partly"
 
 
 def test_the_bundled_tables_are_whole() -> None:
