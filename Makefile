@@ -35,8 +35,9 @@ bench: $(READY)  ## speed: messages beside dense NumPy and a k-d tree, and where
 	$(BIN)/python benchmarks/training.py
 
 weights: $(READY)  ## train the weights of the package again (about 20 minutes on 2 cores)
-	$(BIN)/equiflock train --controller all --seeds 0-4 --workers 2 --out runs/trained
-	for run in runs/trained/*; do \
+	test -d runs/trained && $(BIN)/equiflock train --resume runs/trained --workers 2 || \
+		$(BIN)/equiflock train --controller all --seeds 0-4 --workers 2 --out runs/trained
+	set -e; for run in runs/trained/*; do \
 		cp $$run/weights.safetensors src/equiflock/controllers/trained/$$(basename $$run).safetensors; \
 		cp $$run/validation.csv src/equiflock/controllers/trained/$$(basename $$run).csv; \
 	done

@@ -86,7 +86,7 @@ def test_train_keeps_a_run_and_its_weights_fly(
     monkeypatch.chdir(tmp_path)
     run("train", "--controller", "tdagnn", "--seed", "7", *SMALL_TRAINING)
     printed = capsys.readouterr().out
-    assert "tdagnn, seed 7, epoch 2: IVV" in printed
+    assert "tdagnn, seed 7: epoch 2: IVV" in printed
     assert "weights: runs/tdagnn-7/weights.safetensors" in printed
     run("simulate", "--controller", "runs/tdagnn-7/weights.safetensors", "--agents", "20", "--duration", "0.05")
     assert "exists already" in failure(capsys, "train", "--controller", "tdagnn", "--seed", "7")
@@ -148,9 +148,14 @@ def test_reproduce_prints_verdicts_and_writes_the_ledger(capsys: pytest.CaptureF
         (("train", "--controller", "tanner"), "network must be one of"),
         (("train", "--seeds", "4-"), "seeds must be such as 0-4 or 0,3,7; got '4-'"),
         (("train", "--seeds", "1,1"), "each once; got '1,1'"),
+        (("train", "--seed", "3", "--seeds", "0-1"), "--seed and --seeds do not go together"),
+        (("train", "--agents", "1"), "min_degree must be below agents = 1"),
+        (("train", "--plugin", "nowhere.py"), "--plugin nowhere.py: there is no such file"),
+        (("simulate", "--controller", "."), ". is a folder: name the file of weights in it"),
+        (("simulate", "--controller", "etdagnn:7"), "weights come for seeds 0 to 4; got 7"),
         (("train", "--workers", "0"), "workers must be a whole number of at least 1"),
         (("train", "--epochs", "-3"), "epochs must be a whole number of at least 1; got -3"),
-        (("train", "--resume", "nowhere"), "nowhere is not the folder of a training"),
+        (("train", "--resume", "nowhere"), "nowhere is not the folder of a training: there is no such folder"),
         (("train", "--resume", "nowhere", "--epochs", "3"), "--resume goes on with the recipe of its folder"),
         (("demo", "--epochs", "0"), "epochs must be a whole number of at least 1; got 0"),
         (("simulate", "--controller", "taner"), "did you mean 'tanner'?"),

@@ -1,4 +1,4 @@
-"""README and guide are true: every block of Python runs, and every command that is printed does."""
+"""The pages are true: every block of Python runs, and so does every command of the README."""
 
 from __future__ import annotations
 

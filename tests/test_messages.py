@@ -15,12 +15,14 @@ from scipy.stats import ortho_group
 
 from equiflock import threads
 from equiflock.graph import SMALL_FLOCK
-from equiflock.messages import DelayedAggregation, messages
+from equiflock.messages import DelayedAggregation, Obstacles, messages
+from equiflock.orbit import Orbit
 from equiflock.types import Flock, InputError, OneHop, Role
 from tests import twins
 from tests.flocks import flocks
 
 ONE_HOP = st.sampled_from(["sum", "mean"])
+ORBIT = st.sampled_from([None, Orbit(), Orbit(gravity_break=0.2, dodge_angle=0.7, near=0.5, slow=2.0)])
 
 
 def wandering(flock: Flock, steps: int) -> list[Flock]:
@@ -28,9 +30,11 @@ def wandering(flock: Flock, steps: int) -> list[Flock]:
     return [dataclasses.replace(flock, positions=flock.positions + 0.1 * n * flock.velocities) for n in range(steps)]
 
 
-@given(flocks(), st.integers(1, 4), ONE_HOP)
-def test_every_flock_at_every_step_gives_the_dense_result(flock: Flock, hops: int, one_hop: OneHop) -> None:
-    senses = DelayedAggregation(radius=1.0, hops=hops, one_hop=one_hop)
+@given(flocks(), st.integers(1, 4), ONE_HOP, ORBIT, st.sampled_from(["nearest", "all"]))
+def test_every_flock_at_every_step_gives_the_dense_result(
+    flock: Flock, hops: int, one_hop: OneHop, orbit: Orbit | None, obstacles: Obstacles
+) -> None:
+    senses = DelayedAggregation(radius=1.0, hops=hops, one_hop=one_hop, orbit=orbit, obstacles=obstacles)
     B, N, D = flock.shape
     expected = np.zeros((B, N, hops, 3, D))
     for now in wandering(flock, 4):
@@ -38,20 +42,20 @@ def test_every_flock_at_every_step_gives_the_dense_result(flock: Flock, hops: in
         assert np.isfinite(known).all()
         for b in range(B):
             heard = twins.adjacency(now.positions[b], now.roles[b], 1.0)
-            expected[b] = twins.aggregate(now, b, expected[b], heard, one_hop)
+            expected[b] = twins.aggregate(now, b, expected[b], heard, one_hop, orbit, obstacles)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 
 
-@given(flocks(), ONE_HOP)
-def test_a_frozen_neighbourhood_is_heard_at_any_distance(flock: Flock, one_hop: OneHop) -> None:
-    senses = DelayedAggregation(radius=1.0, hops=2, one_hop=one_hop, neighbourhood="frozen")
+@given(flocks(), ONE_HOP, ORBIT)
+def test_a_frozen_neighbourhood_is_heard_at_any_distance(flock: Flock, one_hop: OneHop, orbit: Orbit | None) -> None:
+    senses = DelayedAggregation(radius=1.0, hops=2, one_hop=one_hop, neighbourhood="frozen", orbit=orbit)
     heard = [twins.adjacency(flock.positions[b], flock.roles[b], 1.0) for b in range(len(flock))]
     expected = np.zeros((*flock.shape[:2], 2, 3, flock.shape[2]))
     for now in (flock, dataclasses.replace(flock, positions=3.0 * flock.positions)):
         known = senses.hear(now)
         for b in range(len(flock)):
-            expected[b] = twins.aggregate(now, b, expected[b], heard[b], one_hop)
+            expected[b] = twins.aggregate(now, b, expected[b], heard[b], one_hop, orbit)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 
@@ -114,8 +118,10 @@ def test_renumbering_agents_renumbers_messages(flock: Flock, random: Any) -> Non
     order = list(range(flock.shape[1]))
     random.shuffle(order)
     shuffled = Flock(flock.positions[:, order], flock.velocities[:, order], flock.roles[:, order])
-    expected = messages(flock)[:, order]
-    np.testing.assert_allclose(messages(shuffled), expected, rtol=1e-4, atol=1e-5 * (1 + np.abs(expected).max()))
+    # Of obstacle agents equally near the first by number is heard, so all of them must be here.
+    senses, others = (DelayedAggregation(radius=1.0, hops=3, one_hop="mean", obstacles="all") for _ in range(2))
+    expected = senses.hear(flock)[:, order]
+    np.testing.assert_allclose(others.hear(shuffled), expected, rtol=1e-4, atol=1e-5 * (1 + np.abs(expected).max()))
 
 
 def reach(flock: Flock, agent: int, hops: int) -> NDArray[Any]:

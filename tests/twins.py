@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equiflock.orbit import Orbit
 from equiflock.types import Flock, Role
 
 Array = NDArray[Any]
@@ -31,15 +32,52 @@ def psi(offset: Array, relative_velocity: Array) -> Array:
     return np.stack([relative_velocity, offset / distance**4, offset / distance**2])
 
 
-def aggregate(flock: Flock, b: int, before: Array, heard: Array, one_hop: str) -> Array:
+def orbit_velocity(way: Array, mean_velocity: Array, orbit: Orbit) -> Array:
+    """v_ij that a follower takes an obstacle agent to have, in the words of the paper."""
+    distance, speed = np.linalg.norm(way), np.linalg.norm(mean_velocity)
+    if distance == 0:
+        return np.zeros(2)
+
+    def turn(angle: float) -> Array:
+        return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+
+    def discriminant(angle: float) -> float:
+        return float(way / distance @ turn(angle) @ mean_velocity / speed) if speed > 0 else 0.0
+
+    size = orbit.near * np.exp(-distance) + orbit.slow * np.exp(-speed)
+    if -orbit.gravity_break <= discriminant(0.0) <= 0:
+        return -size * way / distance
+    side = 1.0 if discriminant(np.pi / 2) >= 0 else -1.0
+    return side * size * turn(orbit.dodge_angle) @ way / distance
+
+
+def aggregate(
+    flock: Flock,
+    b: int,
+    before: Array,
+    heard: Array,
+    one_hop: str,
+    orbit: Orbit | None = None,
+    obstacles: str = "nearest",
+) -> Array:
     """Z of one flock, (N, K, 3, D), from what was known a step before and who hears whom now."""
-    positions, velocities = flock.positions[b], flock.velocities[b]
+    positions, velocities, roles = flock.positions[b], flock.velocities[b], flock.roles[b]
     now = np.zeros_like(before)
     for i in range(len(positions)):
         senders = np.flatnonzero(heard[i])
         if len(senders) == 0:
             continue
-        said = sum(psi(positions[i] - positions[j], velocities[i] - velocities[j]) for j in senders)
+        relative = {j: velocities[i] - velocities[j] for j in senders}
+        rims = [j for j in senders if roles[j] == Role.OBSTACLE]
+        mates = [j for j in senders if roles[j] != Role.OBSTACLE]
+        if rims:
+            offsets = [sum(c * c for c in (positions[j] - positions[i]).tolist()) for j in rims]
+            nearest = rims[int(np.argmin(offsets))]
+            senders = np.array([*mates, nearest]) if obstacles == "nearest" else senders
+            if orbit is not None:
+                mean_velocity = np.mean([velocities[j] for j in (*mates, i)], axis=0)
+                relative[nearest] = orbit_velocity(positions[nearest] - positions[i], mean_velocity, orbit)
+        said = sum(psi(positions[i] - positions[j], relative[j]) for j in senders)
         now[i, 0] = said / (len(senders) if one_hop == "mean" else 1)
         for k in range(1, before.shape[1]):
             now[i, k] = np.mean([before[j, k - 1] for j in senders], axis=0)

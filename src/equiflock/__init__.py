@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from equiflock import metrics, threads, types
 from equiflock.controllers import load, names, register
+from equiflock.course import UntilPassed
 from equiflock.flight import Flight, flight
 from equiflock.graph import Graph, components, radius_graph
 from equiflock.imitation.recipe import DAgger
-from equiflock.initial import RandomDisk, random_disk
+from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk, random_disk
 from equiflock.messages import DelayedAggregation, messages
+from equiflock.orbit import Orbit
 from equiflock.simulation import simulate
 from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, InputError, LocalController, Moment, Outcome, PrivilegedController, Role
@@ -25,14 +27,18 @@ __all__ = [
     "Flock",
     "Graph",
     "InputError",
+    "LeaderFollowing",
     "LocalController",
     "Moment",
+    "ObstacleCourse",
+    "Orbit",
     "Outcome",
     "PrivilegedController",
     "RandomDisk",
     "Role",
     "Trajectory",
     "UntilDisconnected",
+    "UntilPassed",
     "__version__",
     "components",
     "flight",

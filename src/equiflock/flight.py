@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Int8
 
 from equiflock.controllers.bridge import as_numpy_function, read_only
-from equiflock.messages import DelayedAggregation
+from equiflock.messages import DelayedAggregation, Obstacles
+from equiflock.orbit import Orbit
 from equiflock.types import (
     Controller,
     Ending,
@@ -42,6 +43,8 @@ class Flight(Iterator[Moment]):
         time_step: float = 0.01,
         radius: float = 1.0,
         ending: Ending | None = None,
+        orbit: Orbit | None = None,
+        obstacles: Obstacles = "nearest",
     ) -> None:
         if not isinstance(start, Flock) or len(start) == 0:
             raise InputError(f"start must be a Flock of at least one flock; got {start!r:.80}")
@@ -56,6 +59,8 @@ class Flight(Iterator[Moment]):
             hops=pilot.hops,
             one_hop=pilot.one_hop,
             neighbourhood=getattr(pilot, "neighbourhood", "moving"),
+            orbit=orbit,
+            obstacles=obstacles,
         )
         self._step = -1
         self._outcomes = np.full(len(start), FLYING, np.int8)
@@ -148,6 +153,8 @@ def flight(
     time_step: float = 0.01,
     radius: float = 1.0,
     ending: Ending | None = None,
+    orbit: Orbit | None = None,
+    obstacles: Obstacles = "nearest",
 ) -> Flight:
     """Fly a flock: `for moment in flight(start, pilot): ...`, endless unless the ending ends every flock.
 
@@ -157,8 +164,10 @@ def flight(
         time_step: dt, in seconds.
         radius: the communication radius R.
         ending: decides at every moment which flocks have ended; None lets them fly for ever.
+        orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
+        obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
     """
-    return Flight(start, pilot, time_step=time_step, radius=radius, ending=ending)
+    return Flight(start, pilot, time_step=time_step, radius=radius, ending=ending, orbit=orbit, obstacles=obstacles)
 
 
 def _checked_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:

@@ -111,7 +111,8 @@ def split_flocks(flocks: int, agents: int) -> list[tuple[int, int]]:
 
 
 @kernel
-def _root(parent: Array, i: Index) -> Index:
+def root_of(parent: Array, i: Index) -> Index:
+    """The representative of i's set in a union-find forest."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -142,11 +143,11 @@ def survey_flock(positions: Array, roles: Array, radius: float, degrees: Array, 
             for h in range(heard):
                 j = order[hits[h]]
                 if roles[j] != OBSTACLE:
-                    a, b = _root(parent, i), _root(parent, j)
+                    a, b = root_of(parent, i), root_of(parent, j)
                     parent[max(a, b)] = min(a, b)  # the smallest index is the root
     following = 0
     for i in range(np.uintp(N)):
-        root = _root(parent, i)
+        root = root_of(parent, i)
         if roles[i] == OBSTACLE:
             labels[i] = -1
         elif root == i:

@@ -9,13 +9,15 @@ and with N_i(t) the agents that i hears at time t, each agent knows Z_i(t) = [z_
     z_i^1(t) = sum or mean over j in N_i(t) of psi(r_ij(t), v_ij(t))
     z_i^k(t) = mean over j in N_i(t) of z_j^(k-1)(t - dt),    k = 2 .. K
 
-Before t = 0 everything is zero, and so are the sums of an agent that hears nobody. Relative vectors and the
-one-hop sums are taken in float64, so a flock far from the origin loses nothing; messages are float32.
+Of several obstacle agents within R only the nearest is heard, and it stands still unless the `Orbit` technique says
+what else a follower takes it to do. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody.
+Relative vectors and the one-hop sums are taken in float64, so a flock far from the origin loses nothing; messages are
+float32.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool
@@ -31,8 +33,9 @@ from equiflock.cells import (
     sort_into_cells,
     workspace,
 )
-from equiflock.graph import AGENTS_PER_THREAD, FOLLOWER, SMALL_FLOCK, Graph, radius_graph, split_flocks
+from equiflock.graph import AGENTS_PER_THREAD, FOLLOWER, OBSTACLE, SMALL_FLOCK, Graph, radius_graph, split_flocks
 from equiflock.kernels import Array, Index, inlined, kernel
+from equiflock.orbit import STAND_STILL, Orbit, hear_obstacles
 from equiflock.types import (
     Flock,
     InputError,
@@ -43,6 +46,8 @@ from equiflock.types import (
     check_count,
     check_positive,
 )
+
+Obstacles = Literal["nearest", "all"]
 
 SHORTEST = 1e-8
 """In psi, |r_ij| counts as at least this: coincident agents push each other nowhere, and nothing overflows."""
@@ -71,15 +76,29 @@ class DelayedAggregation:
         hops: K >= 1.
         one_hop: whether z^1 is the sum or the mean over the agents heard.
         neighbourhood: "moving" for whoever is within R now, "frozen" for whoever was at the first step.
+        orbit: what a follower makes of the nearest obstacle agent's position; None if that just stands still.
+        obstacles: which obstacle agents within R are heard and counted in |N_i|, "nearest" or "all".
 
     Memory is O(N). The array that `hear` returns is overwritten at the step after the next.
     """
 
-    def __init__(self, *, radius: float, hops: int, one_hop: OneHop, neighbourhood: Neighbourhood = "moving") -> None:
+    def __init__(
+        self,
+        *,
+        radius: float,
+        hops: int,
+        one_hop: OneHop,
+        neighbourhood: Neighbourhood = "moving",
+        orbit: Orbit | None = None,
+        obstacles: Obstacles = "nearest",
+    ) -> None:
         self.radius = check_positive("radius", radius)
         self.hops = check_count("hops", hops)
         self.one_hop = check_choice("one_hop", one_hop, ("sum", "mean"))
         self.neighbourhood = check_choice("neighbourhood", neighbourhood, ("moving", "frozen"))
+        self.orbit = orbit
+        self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
+        self._rules = obstacles == "nearest", orbit is not None, STAND_STILL if orbit is None else orbit.numbers
         self._now: Messages | None = None
         self._before: Messages | None = None
         self._graph: Graph | None = None
@@ -124,7 +143,7 @@ class DelayedAggregation:
     def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
         parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, before
-        rest = self.radius, self.one_hop == "mean", now
+        rest = self._rules, self.radius, self.one_hop == "mean", now
         if not all(threads.share(_hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise out_of_range()
 
@@ -143,7 +162,7 @@ class DelayedAggregation:
             raise out_of_range()
         buckets = shape[0] * shape[1] * shape[2]
         cuts = np.searchsorted(starts[: buckets + 1], np.array([last for _, last in parts[:-1]], np.uintp)).tolist()
-        common = records, roles, (order, starts, shape), self.radius, self.one_hop == "mean", now
+        common = records, roles, (order, starts, shape), self._rules, self.radius, self.one_hop == "mean", now
         bounds = zip([0, *cuts], [*cuts, buckets], strict=True)
         threads.share(_hear_cells, [(*common, *part) for part in bounds])
 
@@ -153,7 +172,7 @@ class DelayedAggregation:
         parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, before
         graph = self._graph.starts, self._graph.senders.view(np.uintp)
-        rest = *graph, self.one_hop == "mean", now
+        rest = *graph, self._rules, self.one_hop == "mean", now
         if not all(threads.share(_hear_listed, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise out_of_range()
 
@@ -202,13 +221,26 @@ def _gather_records(
 
 @inlined
 def _tell(
-    s: Index, i: Index, heard: Index, hits: Array, records: Any, mean: bool, D: Index, later: Array, now: Array
+    s: Index,
+    i: Index,
+    heard: Index,
+    hits: Array,
+    records: Any,
+    mean: bool,
+    D: Index,
+    later: Array,
+    now: Array,
+    more_x: float,
+    more_y: float,
 ) -> None:
-    """Write into now[i] what agent i, whose record is s, learns from hits[:heard], added up in that order."""
+    """Write into now[i] what agent i, whose record is s, learns from hits[:heard], added up in that order.
+
+    (more_x, more_y) is added to the sum of v_ij.
+    """
     place, motion, past = records
     x, y, z = place[s, 0], place[s, 1], place[s, 2]
     u, v, w = motion[s, 0], motion[s, 1], motion[s, 2]
-    v0, v1, v2 = 0.0, 0.0, 0.0  # the sum of v_ij
+    v0, v1, v2 = more_x, more_y, 0.0  # the sum of v_ij
     a0, a1, a2 = 0.0, 0.0, 0.0  # the sum of r_ij / |r_ij|^4
     b0, b1, b2 = 0.0, 0.0, 0.0  # the sum of r_ij / |r_ij|^2
     for c in range(later.size):
@@ -240,6 +272,7 @@ def _hear_cells_of(
     records: Any,
     roles: Array,
     cells: Any,
+    rules: Any,
     radius: float,
     mean: bool,
     now: Array,
@@ -247,9 +280,10 @@ def _hear_cells_of(
     last: Index,
 ) -> None:
     order, starts, shape = cells
-    place, _, past = records
+    place, motion, past = records
     runs, hits = workspace(place.shape[0])
     later = np.empty(past.shape[1], np.float32)
+    obstacles = D == 2 and (roles == OBSTACLE).any()
     for c in range(first, last):
         if starts[c] == starts[c + 1]:
             continue
@@ -260,19 +294,22 @@ def _hear_cells_of(
                 now[i] = 0.0
                 continue
             heard = select_heard(s, place, radius * radius, runs, count, hits, D)
-            _tell(s, i, heard, hits, records, mean, D, later, now)
+            more_x, more_y = 0.0, 0.0
+            if obstacles:
+                heard, more_x, more_y = hear_obstacles(s, heard, hits, place, motion, roles, order, rules)
+            _tell(s, i, heard, hits, records, mean, D, later, now, more_x, more_y)
 
 
 @kernel
 def _hear_cells(
-    records: Any, roles: Array, cells: Any, radius: float, mean: bool, now: Array, first: Index, last: Index
+    records: Any, roles: Array, cells: Any, rules: Any, radius: float, mean: bool, now: Array, first: Index, last: Index
 ) -> None:
     """What the agents in buckets first .. last of one flock know, into `now` (N, K * 3 * D)."""
     # The constant lets the compiler leave the third coordinate out in the plane.
     if cells[2][2] == 1:
-        _hear_cells_of(2, records, roles, cells, radius, mean, now, first, last)
+        _hear_cells_of(2, records, roles, cells, rules, radius, mean, now, first, last)
     else:
-        _hear_cells_of(3, records, roles, cells, radius, mean, now, first, last)
+        _hear_cells_of(3, records, roles, cells, rules, radius, mean, now, first, last)
 
 
 @kernel
@@ -281,6 +318,7 @@ def _hear_flocks(
     velocities: Array,
     roles: Array,
     before: Array,
+    rules: Any,
     radius: float,
     mean: bool,
     now: Array,
@@ -295,7 +333,7 @@ def _hear_flocks(
         if shape[0] == 0 or not _gather_records(positions[b], velocities[b], before[b], order, records, 0, N):
             return False
         buckets = shape[0] * shape[1] * shape[2]
-        _hear_cells(records, roles[b], (order, starts, shape), radius, mean, now[b], 0, buckets)
+        _hear_cells(records, roles[b], (order, starts, shape), rules, radius, mean, now[b], 0, buckets)
     return True
 
 
@@ -307,6 +345,7 @@ def _hear_listed(
     before: Array,
     begins: Array,
     senders: Array,
+    rules: Any,
     mean: bool,
     now: Array,
     active: Array,
@@ -315,7 +354,8 @@ def _hear_listed(
     _, N, D = positions.shape
     order = np.arange(N).astype(np.uintp)
     records = _records(N, before.shape[2], D)
-    later = np.empty(before.shape[2] - 3 * D, np.float32)
+    place, motion, past = records
+    later = np.empty(past.shape[1], np.float32)
     for b in active:
         if not _gather_records(positions[b], velocities[b], before[b], order, records, 0, N):
             return False
@@ -324,6 +364,9 @@ def _hear_listed(
                 now[b, i] = 0.0
                 continue
             row = np.uintp(b * N) + i
-            hits = senders[begins[row] : begins[row + np.uintp(1)]]
-            _tell(i, i, np.uintp(hits.size), hits, records, mean, D, later, now[b])
+            hits = senders[begins[row] : begins[row + np.uintp(1)]].copy()
+            heard, more_x, more_y = np.uintp(hits.size), 0.0, 0.0
+            if D == 2:
+                heard, more_x, more_y = hear_obstacles(i, heard, hits, place, motion, roles[b], order, rules)
+            _tell(i, i, heard, hits, records, mean, D, later, now[b], more_x, more_y)
     return True

@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float64
 
 from equiflock.flight import flight
 from equiflock.kernels import physical_memory
+from equiflock.messages import Obstacles
+from equiflock.orbit import Orbit
 from equiflock.trajectory import Trajectory
 from equiflock.types import (
     Controller,
@@ -41,6 +43,8 @@ def simulate(
     duration: float = 2.0,
     radius: float = 1.0,
     ending: Ending | None = None,
+    orbit: Orbit | None = None,
+    obstacles: Obstacles = "nearest",
     keep_every: int | None = 1,
     record: Iterable[Measure] | Mapping[str, Measure] = (),
     on_step: Callable[[Moment], object] | None = None,
@@ -55,6 +59,8 @@ def simulate(
         duration: in seconds; T = duration / time_step, rounded, steps are made.
         radius: the communication radius R.
         ending: decides at every moment which flocks have ended; None lets them fly the whole time.
+        orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
+        obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
         keep_every: keep every so many-th frame; None keeps none. The first and the last are always kept.
         record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values stand
             in `series` under the functions' names, or those of a mapping, whatever frames are kept. They are given the
@@ -65,7 +71,7 @@ def simulate(
     steps = count_steps(duration, time_step)
     time_step, radius, duration = float(time_step), check_positive("radius", radius), float(duration)
     settings = _settings(pilot, time_step, duration, radius, keep_every, config)
-    loop = flight(start, pilot, time_step=time_step, radius=radius, ending=ending)
+    loop = flight(start, pilot, time_step=time_step, radius=radius, ending=ending, orbit=orbit, obstacles=obstacles)
     frames = _Frames(steps, keep_every, start.shape)
     measures = _named(record)
     series = {name: np.empty((steps + 1, len(start))) for name in measures}

@@ -60,6 +60,9 @@ class Outcome(enum.IntEnum):
     FLYING = 0, "still flying"
     TIME_UP = 1, "flew for the whole duration"
     DISCONNECTED = 2, "the communication graph lost its connectivity"
+    COLLIDED = 3, "two agents came too near each other"
+    HIT_OBSTACLE = 4, "an agent came too near the obstacle"
+    PASSED = 5, "the flock passed the obstacle"
 
     def __str__(self) -> str:
         return self.message

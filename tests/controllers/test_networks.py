@@ -58,15 +58,19 @@ def test_a_registered_module_of_ones_own_is_made_saved_and_loaded_like_ours(tmp_
     class Mixer(torch.nn.Module):
         hops, one_hop = 2, "mean"
 
-        def __init__(self) -> None:
+        def __init__(self, spare: int = 1) -> None:
             super().__init__()
+            self.options = {"spare": spare}
             self.mix = torch.nn.Linear(6, 1, bias=False)
+            self.spare = torch.nn.Linear(spare, spare)
+            self.tied = self.spare
 
         def forward(self, messages: torch.Tensor) -> torch.Tensor:
             return self.mix(messages.flatten(2, 3).transpose(2, 3)).squeeze(-1)
 
-    network: Any = new_network("mixer", seed=3)
-    back: Any = ef.load(str(write_weights(network, tmp_path / "mixer.safetensors")))
+    network: Any = new_network("mixer", seed=3, spare=4)
+    back: Any = ef.load(write_weights(network, tmp_path / "mixer.safetensors"))
+    assert back.spare.weight.shape == (4, 4)
     assert (back.mix.weight == network.mix.weight).all()
     assert next(ef.flight(ef.random_disk(1, 20), back)).accelerations.shape == (1, 20, 2)
 
@@ -176,7 +180,7 @@ def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
         "missing": (None, "there is no such file"),
         "truncated": (path.read_bytes()[:200], "is not a safetensors file"),
         "text": (b"hello", "is not a safetensors file"),
-        "foreign": (save(weights), "is not of this program: expected format 'equiflock weights 1'"),
+        "foreign": (save(weights), "is of another kind: expected format 'equiflock weights 1'"),
         "version": (written(weights, meta, "equiflock weights 2"), "got 'equiflock weights 2'"),
         "flipped": (bytes(flipped), "is damaged: its checksum does not fit"),
         "metadata": (save(weights, {"equiflock": "["}), "the metadata of .* is damaged"),

@@ -36,7 +36,7 @@ def by_the_book(flock: Flock, b: int, everyone: bool, clamp: float) -> NDArray[A
 
 
 def accelerations(flock: Flock, name: str, **options: Any) -> NDArray[Any]:
-    return next(flight(flock, load(name, **options))).accelerations
+    return next(flight(flock, load(name, **options), obstacles="all")).accelerations
 
 
 @given(flocks(max_agents=15), st.sampled_from(["tanner", "tanner-dynamic", "tanner-fixed"]))

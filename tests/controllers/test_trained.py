@@ -48,8 +48,14 @@ def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() 
     one: Any = ef.load("etdagnn")
     two: Any = ef.load("etdagnn", seed=0)
     assert all((a == b).all() for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    three: Any = ef.load("etdagnn", seed=3)
+    also_three: Any = ef.load("etdagnn:3")
+    assert all((a == b).all() for a, b in zip(three.parameters(), also_three.parameters(), strict=True))
+    assert any((a != b).any() for a, b in zip(one.parameters(), three.parameters(), strict=True))
     with pytest.raises(InputError, match="weights come for seeds 0 to 4; got 5"):
         ef.load("etdagnn", seed=5)
+    with pytest.raises(InputError, match="seed must be a whole number"):
+        ef.load("etdagnn", seed=True)
     with pytest.raises(InputError, match="does not take these options"):
         ef.load("etdagnn", clamp=3)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
-from equiflock.experiments.demo import CONTROLLERS, RECIPE, demonstrate
+from equiflock.experiments.demo import CONTROLLERS, RECIPE, Demonstration, demonstrate
 from equiflock.experiments.summary import Row, summarize
 from equiflock.initial import RandomDisk
 
@@ -20,8 +22,16 @@ def test_the_demonstration_trains_and_flies_everyone_from_the_same_start() -> No
         assert (run.positions[0] == found.runs["tanner"].positions[0]).all()
     assert found.splits("tanner-dynamic").all()
     assert not found.splits("tdagnn").any()
-    for flock in found.telling:
-        assert (found.runs["etdagnn"].series["component_count"][:, flock] == 1).all()
+
+
+def test_telling_flocks_stay_whole_with_the_pupil_and_end_in_pieces_without() -> None:
+    def run(*counts: list[int]) -> Any:
+        return SimpleNamespace(series={"component_count": np.array(counts)})
+
+    runs = {"etdagnn": run([1, 1, 1], [1, 2, 1], [1, 1, 1]), "tanner-dynamic": run([1, 1, 1], [2, 3, 2], [5, 7, 1])}
+    found = object.__new__(Demonstration)
+    object.__setattr__(found, "runs", runs)
+    assert found.telling == [0]  # 1 falls apart in between, and 2 finds together again without it
 
 
 def test_a_summary_gives_medians_and_quartiles() -> None:

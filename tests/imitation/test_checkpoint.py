@@ -57,6 +57,15 @@ def test_a_checkpoint_that_does_not_fit_is_refused(trainer: Trainer, tmp_path: P
         read_checkpoint(path, Trainer(small()))
 
 
+def test_a_changed_number_in_the_metadata_is_damage_too(trainer: Trainer, tmp_path: Path) -> None:
+    path = write_checkpoint(trainer, tmp_path / "checkpoint.safetensors")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'\\"epoch\\": 6', b'\\"epoch\\": 2'))
+    assert path.read_bytes() != content
+    with pytest.raises(InputError, match="is damaged: its checksum does not fit"):
+        read_checkpoint(path, Trainer(small()))
+
+
 def test_weights_are_no_checkpoint_and_half_a_file_is_none_either(trainer: Trainer, tmp_path: Path) -> None:
     network: Any = trainer.network
     with pytest.raises(InputError, match="expected format 'equiflock checkpoint 1'; got 'equiflock weights 1'"):

@@ -119,6 +119,45 @@ def test_a_module_of_ones_own_learns(own_registry: None) -> None:
     assert isinstance(train(small(epochs=1, controller="linear")), Linear)
 
 
+def test_a_module_that_draws_numbers_itself_gives_the_same_bits_and_flies_without_dropout() -> None:
+    class Dropping(torch.nn.Module):
+        hops, one_hop = 1, "mean"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = torch.nn.Linear(3, 1, bias=False)
+            torch.nn.init.constant_(self.mix.weight, 0.1)
+            self.drop = torch.nn.Dropout(0.5)
+            self.modes: list[bool] = []
+
+        def forward(self, messages: torch.Tensor) -> torch.Tensor:
+            self.modes.append(self.training and not torch.is_inference_mode_enabled())
+            assert self.training != torch.is_inference_mode_enabled()
+            return self.mix(self.drop(messages[:, :, 0].transpose(2, 3))).squeeze(-1)
+
+    one, two = Dropping(), Dropping()
+    for network in (one, two):
+        train(small(epochs=2), network)
+    assert (one.mix.weight == two.mix.weight).all()
+    assert any(one.modes)
+    assert not one.training
+
+
+@pytest.mark.parametrize(
+    ("recipe", "network", "text"),
+    [
+        ("etdagnn", None, "recipe must be an equiflock.DAgger; got 'etdagnn'"),
+        (small(), "etdagnn", "network must be a torch module with weights to train"),
+        (small(), torch.nn.Tanh(), "network must be a torch module with weights to train"),
+        (small(), torch.nn.Linear(2, 2), "pilot must be callable and declare hops and one_hop"),
+        (small(agents=2), None, "min_degree must be below agents = 2"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(recipe: Any, network: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        train(recipe, network)
+
+
 def test_only_torch_modules_can_be_trained() -> None:
     with pytest.raises(InputError, match=r"network must be one of 'tdagnn', .*; got 'tanner'"):
         train(small(controller="tanner"))

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import equiflock as ef
-from equiflock.controllers.weights import write_tensors
+from equiflock.controllers.weights import read_tensors, write_tensors
 from equiflock.imitation import checkpoint
 from equiflock.imitation.dagger import EpochReport, train
 from equiflock.imitation.run import TrainingRun
@@ -84,13 +84,15 @@ def test_the_experts_rows_are_what_the_expert_does(undisturbed: Path) -> None:
     np.testing.assert_array_equal(table.iman, ef.metrics.iman(run))
 
 
-@pytest.mark.parametrize("epoch", [1, 3, 4, 5])
-def test_a_training_that_was_stopped_goes_on_to_the_same_bits(undisturbed: Path, tmp_path: Path, epoch: int) -> None:
+@pytest.mark.parametrize(("epoch", "torn"), [(1, "1"), (3, "1,17"), (4, "3"), (5, "5,0.1")])
+def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
+    undisturbed: Path, tmp_path: Path, epoch: int, torn: str
+) -> None:
     run = TrainingRun.create(tmp_path / "run", small())
     with pytest.raises(Stop):
         run.train(stop_after(epoch))
     with run.metrics.open("a") as table:
-        table.write("9")  # a row that was being written
+        table.write(torn)  # a row that was being written
     TrainingRun(tmp_path / "run").train()
     assert_same_results(tmp_path / "run", undisturbed)
 
@@ -104,7 +106,8 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(undisturbed: Path, 
     while not list(folder.glob("checkpoints/*.safetensors")) and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    assert process.wait() == -signal.SIGKILL
+    (folder / "checkpoints" / ".epoch-000004.1234.safetensors").write_bytes(b"half a checkpoint")
     TrainingRun(folder).train()
     assert_same_results(folder, undisturbed)
     assert not list(folder.glob("checkpoints/.*"))
@@ -123,6 +126,33 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(undisturbed: Path, tmp
     assert len(said) == 1
     assert "is damaged: its checksum does not fit; going on from the one before" in said[0]
     assert before.name == "epoch-000002.safetensors"
+
+
+def test_without_any_whole_checkpoint_it_says_so(tmp_path: Path) -> None:
+    run = TrainingRun.create(tmp_path / "run", small())
+    with pytest.raises(Stop):
+        run.train(stop_after(4))
+    for path in run.checkpoints:
+        path.write_bytes(b"")
+    with pytest.raises(InputError, match="there is no other checkpoint: begin anew in another folder"):
+        run.train()
+
+
+def test_other_versions_and_a_table_with_holes_are_noticed(tmp_path: Path) -> None:
+    run = TrainingRun.create(tmp_path / "run", small())
+    with pytest.raises(Stop):
+        run.train(stop_after(2))
+    run.metrics.unlink()
+    path = tmp_path / "run" / "config.json"
+    path.write_text(path.read_text().replace('"torch": "', '"torch": "0.'))
+    said: list[str] = []
+    TrainingRun(tmp_path / "run").train(on_notice=said.append)
+    assert len(said) == 2
+    assert "torch 0." in said[0]
+    assert "bits may differ" in said[0]
+    assert "metrics.csv was changed: rows of epochs that are done already are missing" in said[1]
+    _, metadata = read_tensors(run.weights, "equiflock weights 1")
+    assert metadata["begun_with"]["torch"].startswith("0.")
 
 
 def test_a_finished_training_is_left_alone(undisturbed: Path) -> None:
@@ -192,7 +222,11 @@ def test_a_config_that_does_not_fit_its_checkpoint_is_refused(
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [(None, "is not the folder of a training"), ("{", "config.json is damaged"), ("[]", "config.json is damaged")],
+    [
+        (None, "is not the folder of a training: there is no config.json in it"),
+        ("{", "config.json is damaged: expected JSON with a recipe"),
+        ("[]", "config.json is damaged: expected JSON with a recipe"),
+    ],
 )
 def test_a_folder_that_is_no_training_is_refused(tmp_path: Path, content: str | None, text: str) -> None:
     if content is not None:

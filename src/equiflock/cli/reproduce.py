@@ -15,7 +15,7 @@ from equiflock.files import check_writable
 class Reproduce:
     """Judge the paper's statements about training, by the validation tables of the weights in the package.
 
-    Writes ledger.json (every statement with its rule, its checks and their numbers) and training.png.
+    Writes ledger.json (every statement with its rule, its checks and their numbers), tables.md and training.png.
     """
 
     out: Path = Path("runs/paper")
@@ -27,7 +27,7 @@ class Reproduce:
         """Print the verdicts and say where the ledger is."""
         from equiflock.experiments.ledger import write_ledger
         from equiflock.experiments.training import trained_tables, training_statements
-        from equiflock.report.training import draw_training
+        from equiflock.report.training import draw_training, write_tables
 
         check_writable(self.out / "ledger.json")
         table = trained_tables()
@@ -42,6 +42,7 @@ class Reproduce:
         out.print(grid)
         for path in (
             write_ledger(statements, self.out / "ledger.json"),
+            write_tables(table, statements, self.out / "tables.md"),
             draw_training(table, self.out / "training.png"),
         ):
             out.print(f"  {path}", highlight=False)

@@ -21,8 +21,8 @@ class Simulate:
     """Fly random flocks under a controller and print what came of it."""
 
     controller: str = "tanner"
-    """A law (tanner, tanner-dynamic, tanner-fixed), a trained network (tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn), a
-    file of weights (.safetensors), or one of your own (see --plugin)."""
+    """A law (tanner, tanner-dynamic, tanner-fixed), a trained network (tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn;
+    etdagnn:3 for training seed 3), a file of weights (.safetensors), or one of your own (see --plugin)."""
     disk: Disk = field(default_factory=RandomDisk)
     time_step: float = 0.01
     """Seconds per step."""

@@ -45,6 +45,8 @@ def import_plugin(name: str | None) -> None:
     if name is None:
         return
     path = Path(name)
+    if path.suffix == ".py" and not path.is_file():
+        raise InputError(f"--plugin {name}: there is no such file")
     sys.path.insert(0, str((path.parent if path.suffix == ".py" else Path()).resolve()))
     try:
         importlib.import_module(path.stem if path.suffix == ".py" else name)
@@ -105,9 +107,11 @@ class Training:
         if report.validation is not None:
             for name, values in (("IVV", report.validation.ivv), ("IMAN", report.validation.iman)):
                 shown[name] = f"{np.median(values):.3g}"
-            out.print(f"{self.label}, epoch {report.epoch}: {report.validation}", highlight=False)
+            self.notice(f"epoch {report.epoch}: {report.validation}")
         self.bar.update(self.task, description=f"training {self.label}", completed=report.epoch, visible=True, **shown)
 
     def notice(self, text: str) -> None:
         """Show a line that the user should know."""
-        out.print(f"{self.label}: {text}", highlight=False, markup=False)
+        # Above the bar where there is one.
+        console = self.bar.console if self.bar.console.is_terminal else out
+        console.print(f"{self.label}: {text}", highlight=False, markup=False, soft_wrap=True)

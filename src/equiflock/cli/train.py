@@ -29,11 +29,11 @@ class Train:
 
     recipe: Annotated[DAgger, tyro.conf.arg(name="")] = field(default_factory=DAgger)
     out: Path | None = None
-    """The folder to write, which must not exist; runs/CONTROLLER-SEED if left out."""
+    """The folder to write, which must not exist; if left out, runs/CONTROLLER-SEED, or runs/CONTROLLER for several."""
     resume: Path | None = None
     """Go on with the training in this folder, or with all those in it; no other option of the recipe goes with it."""
     seeds: str | None = None
-    """Several trainings: seeds such as 0-4 or 0,3,7. With --controller all, of each of the paper's four networks."""
+    """Several trainings: seeds such as 0-4 or 0,3,7. With `--controller all`, of each of the paper's four networks."""
     workers: int = 1
     """How many trainings run at the same time, each in a process of its own."""
     plugin: str | None = None
@@ -50,10 +50,10 @@ class Train:
         unfinished = [run for run in runs if not run.finished]
         if not unfinished:
             return
-        err.print(
-            f"stop it whenever you like; go on with: equiflock train --resume {self.resume or self._folder()}",
-            highlight=False,
-        )
+        again = f"equiflock train --resume {self.resume or self._folder()}"
+        again += f" --workers {self.workers}" if self.workers > 1 else ""
+        again += f" --plugin {self.plugin}" if self.plugin else ""
+        err.print(f"stop it whenever you like; go on with: {again}", highlight=False, soft_wrap=True)
         with progress("loss", "IVV", "IMAN") as bar:
             shown = {run.folder: Training(bar, run.recipe, visible=len(unfinished) == 1) for run in unfinished}
             if len(unfinished) == 1 and self.workers == 1:
@@ -85,6 +85,8 @@ class Train:
         if len(names) == 1 and self.seeds is None:
             self._check_trainable(self.recipe)
             return [TrainingRun.create(self._folder(), self.recipe)]
+        if self.seeds is not None and self.recipe.seed != DAgger.seed:
+            raise InputError("--seed and --seeds do not go together")
         seeds = _parse_seeds(self.seeds) if self.seeds is not None else [self.recipe.seed]
         recipes = [replace(self.recipe, controller=name, seed=seed) for name in names for seed in seeds]
         self._check_trainable(recipes[0])
@@ -98,14 +100,14 @@ class Train:
     @staticmethod
     def _check_trainable(recipe: DAgger) -> None:
         """A clear error, before any folder is made, if there is no such network."""
-        from equiflock.controllers.networks import new_network
+        from equiflock.imitation.dagger import prepare
 
-        new_network(recipe.controller, hops=recipe.hops)
+        prepare(recipe)
 
 
 def _begun(folder: Path) -> list[TrainingRun]:
     """The training in a folder, or all those in the folders in it."""
-    inside = sorted(path.parent for path in folder.glob("*/config.json"))
+    inside = sorted(path.parent for path in folder.glob("[!.]*/config.json"))
     if inside and not (folder / "config.json").exists():
         return [TrainingRun(path) for path in inside]
     return [TrainingRun(folder)]

@@ -122,9 +122,9 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
 
     Args:
         name: one of the paper's (Xavier uniform with gain 1, biases zero), or a torch module of one's own that was
-            registered, which is made without options.
+            registered.
         seed: of the weights.
-        options: `hops` and, but for ETDAGNN, `dimensions`.
+        options: of the paper's, `hops` and, but for ETDAGNN, `dimensions`.
     """
     check_count("seed", seed, least=0)
     own = registered_modules()
@@ -132,7 +132,8 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
         wrong_choice("network", name, (*NETWORKS, *own))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return NETWORKS[name](**options) if name in NETWORKS else own[name]()
+        network: nn.Module = (NETWORKS | own)[name](**options)
+    return network
 
 
 def load_network(path: str | os.PathLike[str]) -> nn.Module:
@@ -141,10 +142,10 @@ def load_network(path: str | os.PathLike[str]) -> nn.Module:
     own = registered_modules()
     if name not in NETWORKS and name not in own:
         raise InputError(f"{path} holds weights of {name!r}; expected one of {', '.join((*NETWORKS, *own))}")
-    network = new_network(name, **options)
     try:
+        network = new_network(name, **options)
         network.load_state_dict(weights)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         reason = str(error).splitlines()[-1].strip()
         raise InputError(f"the weights in {path} do not fit {name} with {options}: {reason}") from None
     return network.eval()

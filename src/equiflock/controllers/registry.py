@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numpy.typing import NDArray
@@ -88,13 +89,19 @@ def registered_modules() -> dict[str, Callable[..., Any]]:
     }
 
 
-def load(name: str, **options: Any) -> Controller:
+def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     """The controller of that name, or from a file of weights, ready to fly.
 
     `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (that was trained with
-    that seed), `load("mine.safetensors")`.
+    that seed; on the command line `etdagnn:3`), `load("mine.safetensors")`.
     """
+    name = os.fspath(name)
+    network, colon, seed = name.partition(":")
+    if network in TRAINED and colon and seed.isdecimal() and not options:
+        name, options = network, {"seed": int(seed)}
     if name not in names() and not name.endswith(".safetensors"):
+        if Path(name).is_dir():
+            raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
         wrong_choice("controller", name, names())
     try:
         if name in TRAINED:

@@ -25,21 +25,23 @@ KEY = "equiflock"
 
 
 def write_weights(network: nn.Module, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
-    """Write a network's weights, its name, and the `options` that build it; `extra` goes into the metadata."""
+    """Write a network's weights, its name, and the `options` that build it; `extra` goes into the metadata.
+
+    A module of one's own has the options of an attribute `options`, such as JSON can hold, or none.
+    """
     metadata = {
         **(extra or {}),
         "network": str(getattr(network, "name", type(network).__name__)),
         "options": getattr(network, "options", {}),
     }
-    return write_tensors(dict(network.state_dict()), path, FORMAT, metadata)
+    return write_tensors(network.state_dict(), path, FORMAT, metadata)
 
 
 def read_weights(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     """The weights in a file, the network's name, and the options that build it."""
     weights, metadata = read_tensors(path, FORMAT)
     try:
-        options = {str(name): int(value) for name, value in dict(metadata["options"]).items()}
-        name = str(metadata["network"])
+        options, name = dict(metadata["options"]), str(metadata["network"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
@@ -52,9 +54,11 @@ def write_tensors(
 ) -> Path:
     """Write tensors and metadata, such as JSON can hold, as a file of a kind, such as `FORMAT`."""
     whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    marks = {"format": kind, "equiflock": __version__, "checksum": _checksum(whole)}
+    if len({tensor.data_ptr() for tensor in whole.values() if tensor.numel()}) < len(whole):
+        whole = {name: tensor.clone() for name, tensor in whole.items()}  # weights that are tied
+    told = {**metadata, "format": kind, "equiflock": __version__}
     # One entry, because safetensors writes several in random order, and the same tensors shall be the same bytes.
-    content = save(whole, {KEY: json.dumps({**metadata, **marks}, indent=1)})
+    content = save(whole, {KEY: json.dumps({**told, "checksum": _checksum(whole, told)}, indent=1)})
     with written_whole(path) as scratch:
         scratch.write_bytes(content)
     return Path(path)
@@ -73,15 +77,15 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Ten
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     if metadata.get("format") != kind:
-        raise InputError(f"{path} is not of this program: expected format {kind!r}; got {metadata.get('format')!r}")
-    if metadata.get("checksum") != _checksum(tensors):
+        raise InputError(f"{path} is of another kind: expected format {kind!r}; got {metadata.get('format')!r}")
+    if metadata.pop("checksum", None) != _checksum(tensors, metadata):
         raise InputError(f"{path} is damaged: its checksum does not fit")
     return tensors, metadata
 
 
-def _checksum(tensors: Mapping[str, Tensor]) -> str:
-    total = 0
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
+    total = zlib.crc32(json.dumps(metadata, sort_keys=True).encode())
     for name in sorted(tensors):
-        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode(), total)
         total = zlib.crc32(tensors[name].numpy().reshape(-1).view(np.uint8).data, total)
     return f"{total:08x}"

@@ -36,11 +36,11 @@ class Row:
 
     @property
     def text(self) -> str:
-        """Median and quartiles to three figures; one number if all flocks have the same."""
-        if (self.values == self.values[0]).all():
+        """Median and quartiles to three figures; one number where they are the same."""
+        if (self.values == self.values[0]).all():  # infinity too, of which there are no quantiles
             return f"{self.values[0]:.3g}"
-        low, middle, high = self.quartiles
-        return f"{middle:.3g} ({low:.3g}, {high:.3g})"
+        low, middle, high = (f"{value:.3g}" for value in self.quartiles)
+        return middle if low == high else f"{middle} ({low}, {high})"
 
 
 def summarize(run: Trajectory) -> list[Row]:

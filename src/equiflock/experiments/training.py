@@ -14,12 +14,12 @@ from jaxtyping import Float64
 
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation
 from equiflock.experiments.ledger import Check, Statement
+from equiflock.imitation.recipe import EXPERT
+from equiflock.imitation.run import VALIDATION_COLUMNS
 from equiflock.types import InputError
 
 SUM, MEAN = ("tdagnn", "tdagnn-tf"), ("tdagnn-tf-mean", "etdagnn")
 EPOCHS = range(40, 401, 40)
-COLUMNS = ("epoch", "controller", "flock", "ivv", "iman")
-EXPERT = "tanner"
 
 
 def read_validation(path: Path, seed: int) -> pd.DataFrame:
@@ -28,16 +28,18 @@ def read_validation(path: Path, seed: int) -> pd.DataFrame:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not a validation table that can be read: {error}") from None
-    if tuple(table.columns) != COLUMNS:
-        raise InputError(f"{path} must have the columns {', '.join(COLUMNS)}; got {', '.join(map(str, table.columns))}")
+    if tuple(table.columns) != VALIDATION_COLUMNS:
+        raise InputError(
+            f"{path} must have the columns {', '.join(VALIDATION_COLUMNS)}; got {', '.join(map(str, table.columns))}"
+        )
     return table.assign(seed=seed)
 
 
 def trained_tables() -> pd.DataFrame:
     """The validation tables of all weights that come with the package; the expert's rows once."""
     tables = [read_validation(trained_validation(name, seed), seed) for name in TRAINED for seed in SEEDS]
-    whole = pd.concat(tables, ignore_index=True)
-    return whole[(whole.controller != EXPERT) | (whole.seed == SEEDS[0])].drop_duplicates(ignore_index=True)
+    expert = tables[0][tables[0].controller == EXPERT]
+    return pd.concat([expert, *(table[table.controller != EXPERT] for table in tables)], ignore_index=True)
 
 
 class Curves:
@@ -52,9 +54,9 @@ class Curves:
         """A quantile over flocks, for every seed."""
         return np.asarray(self.quantiles[quantile][metric].loc[controller, epoch].loc[self.seeds])
 
-    def median(self, metric: str, controller: str, epoch: int) -> float:
-        """The median over seeds of the median over flocks."""
-        return float(np.median(self.at(metric, controller, epoch)))
+    def median(self, metric: str, controller: str, epoch: int, quantile: float = 0.5) -> float:
+        """The median over seeds of a quantile over flocks."""
+        return float(np.median(self.at(metric, controller, epoch, quantile)))
 
 
 def training_statements(table: pd.DataFrame) -> list[Statement]:

@@ -19,6 +19,10 @@ from equiflock.types import InputError
 FORMAT = "equiflock checkpoint 1"
 
 
+class OtherRecipeError(InputError):
+    """A checkpoint is whole, but not of this training."""
+
+
 def write_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> Path:
     """Write what `read_checkpoint` needs to go on."""
     kept = len(trainer.replay)
@@ -42,7 +46,7 @@ def read_checkpoint(path: str | os.PathLike[str], trainer: Trainer) -> None:
     other = sorted(name for name in own.keys() | recipe.keys() if own.get(name) != recipe.get(name))
     if other:
         told = ", ".join(f"{name} = {recipe.get(name)!r}, not {own.get(name)!r}" for name in other)
-        raise InputError(f"{path} was written by another recipe: {told}")
+        raise OtherRecipeError(f"{path} was written by another recipe: {told}")
     try:
         _fill(trainer, tensors, added)
     except (KeyError, RuntimeError, ValueError) as error:

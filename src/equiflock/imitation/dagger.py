@@ -20,15 +20,19 @@ from torch.nn import functional
 
 from equiflock import threads
 from equiflock.controllers import load
-from equiflock.controllers.networks import new_network
-from equiflock.flight import flight
+from equiflock.controllers.networks import NETWORKS, new_network
+from equiflock.flight import check_controller, flight
 from equiflock.imitation.mixture import Mixture
-from equiflock.imitation.recipe import DAgger
+from equiflock.imitation.recipe import EXPERT, DAgger
 from equiflock.imitation.replay import Replay
 from equiflock.imitation.validation import Validation, Validator
 from equiflock.initial import RandomDisk
 from equiflock.randomness import stream
 from equiflock.types import Controller, Flock, InputError, LocalController, PrivilegedController
+
+
+class DivergedError(InputError):
+    """The loss is not a number any more."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +59,14 @@ class Trainer:
 
     def __init__(self, recipe: DAgger, network: nn.Module | None = None) -> None:
         self.recipe = recipe
-        self.network = new_network(recipe.controller, recipe.seed, hops=recipe.hops) if network is None else network
+        disk, self.network = prepare(recipe, network)
         self.pupil = cast(LocalController, self.network)
-        self.expert = cast(PrivilegedController, load("tanner", clamp=recipe.clamp))
+        self.expert = cast(PrivilegedController, load(EXPERT, clamp=recipe.clamp))
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.999), fused=True
         )
         self.replay = Replay(recipe.capacity, recipe.agents, self.pupil.hops, dimensions=2)
         self.epoch = 0
-        disk = RandomDisk(recipe.flocks, recipe.agents, recipe.seed, split="train", comm_radius=recipe.comm_radius)
         self.starts: Flock = disk.draw()
         self.validate = Validator(recipe)
 
@@ -71,17 +74,23 @@ class Trainer:
         """Fly once, update many times, and validate if it is time.
 
         Raises:
-            InputError: if the loss is not a number any more; the text says at which epoch.
+            DivergedError: if the loss is not a number any more; the text says at which epoch.
         """
         expert_share = self.recipe.beta(self.epoch)
-        self.collect()
-        loss = self.update()
+        with torch.random.fork_rng(devices=[]):
+            # For modules that draw numbers themselves, such as by dropout.
+            torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
+            self.network.eval()
+            self.collect()
+            self.network.train()
+            loss = self.update()
+            self.network.eval()
         self.epoch += 1
         # The last update of an epoch may spoil the weights after a loss that was still a number.
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
             loss = math.nan
         if not math.isfinite(loss):
-            raise InputError(f"the loss turned {loss:g} in epoch {self.epoch}: lower learning_rate")
+            raise DivergedError(f"the loss turned {loss:g} in epoch {self.epoch}: lower learning_rate")
         due = self.epoch % self.recipe.validate_every == 0 or self.epoch == self.recipe.epochs
         validation = self.validate(cast(Controller, self.network)) if due else None
         return EpochReport(self.epoch, loss, expert_share, validation)
@@ -114,6 +123,20 @@ class Trainer:
         return total.item() / recipe.updates
 
 
+def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[RandomDisk, nn.Module]:
+    """The training set, not drawn yet, and the network, fresh if none is given; a clear error if they do not do."""
+    if not isinstance(recipe, DAgger):
+        raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
+    disk = RandomDisk(recipe.flocks, recipe.agents, recipe.seed, split="train", comm_radius=recipe.comm_radius)
+    if network is None:
+        options = {"hops": recipe.hops} if recipe.controller in NETWORKS else {}
+        network = new_network(recipe.controller, recipe.seed, **options)
+    if not isinstance(network, nn.Module) or not list(network.parameters()):
+        raise InputError(f"network must be a torch module with weights to train; got {network!r:.80}")
+    check_controller(cast(Controller, network))
+    return disk, network
+
+
 def imitation_loss(accelerations: Tensor, targets: Tensor) -> Tensor:
     """The mean over agents of |a_expert - a_pupil|^2, and over the batch; both (batch, N, D)."""
     return targets.shape[-1] * functional.mse_loss(accelerations, targets)
@@ -133,7 +156,7 @@ def train(
         on_epoch: called with what came of every epoch.
 
     Raises:
-        InputError: if the loss is not a number any more; the text says at which epoch.
+        DivergedError: if the loss is not a number any more; the text says at which epoch.
     """
     with one_thread():
         trainer = Trainer(recipe, network)

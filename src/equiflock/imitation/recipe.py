@@ -9,6 +9,9 @@ from typing import Any
 from equiflock.simulation import count_steps
 from equiflock.types import InputError, check_count, check_positive
 
+EXPERT = "tanner"
+"""Whom pupils learn from."""
+
 
 @dataclass(frozen=True)
 class DAgger:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +25,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from equiflock.files import check_new, written_whole
-from equiflock.imitation.recipe import DAgger
+from equiflock.imitation.recipe import EXPERT, DAgger
 from equiflock.types import InputError
 from equiflock.version import __version__
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from equiflock.imitation.validation import Validation
 
 CHECKPOINTS_KEPT = 2
-METRICS = "epoch", "loss", "expert_share"
-VALIDATION = "epoch", "controller", "flock", "ivv", "iman"
+METRICS_COLUMNS = "epoch", "loss", "expert_share"
+VALIDATION_COLUMNS = "epoch", "controller", "flock", "ivv", "iman"
 
 
 class TrainingRun:
@@ -46,7 +46,7 @@ class TrainingRun:
         self.weights = folder / "weights.safetensors"
         self.validation = folder / "validation.csv"
         self.metrics = folder / "metrics.csv"
-        self.recipe = _read_config(folder / "config.json")
+        self.recipe, self.begun_with = _read_config(folder / "config.json")
 
     @classmethod
     def create(cls, folder: Path, recipe: DAgger) -> TrainingRun:
@@ -79,19 +79,22 @@ class TrainingRun:
             on_epoch: called with what came of every epoch.
             on_notice: called with a line of text about what a user should know, such as a damaged checkpoint.
         """
-        from equiflock.imitation.dagger import Trainer, one_thread
+        from equiflock.imitation.dagger import DivergedError, Trainer, one_thread
 
         with self._alone(), one_thread():
             if self.finished:
                 return self.weights
+            notice = on_notice or (lambda text: None)
+            if self.begun_with != versions():
+                notice(f"begun with {_told(self.begun_with)}, goes on with {_told(versions())}: bits may differ")
             trainer = Trainer(self.recipe)
-            self._restore(trainer, on_notice or (lambda text: None))
-            with self._log(trainer) as log:
+            self._restore(trainer, notice)
+            with self._log(trainer, notice) as log:
                 while trainer.epoch < self.recipe.epochs:
                     try:
                         report = trainer.run_epoch()
-                    except InputError as error:
-                        raise InputError(f"{error}; {self._last_good()}") from None
+                    except DivergedError as error:
+                        raise DivergedError(f"{error}; {self._last_good()}") from None
                     log(report)
                     if trainer.epoch % self.recipe.checkpoint_every == 0 or trainer.epoch == self.recipe.epochs:
                         self._keep(trainer)
@@ -102,23 +105,31 @@ class TrainingRun:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the folder; the system lets go of it even if this process is killed."""
+        lock = FileLock(self.folder / ".lock", timeout=0)
         try:
-            with FileLock(self.folder / ".lock", timeout=0):
-                yield
+            lock.acquire()
         except Timeout:
             raise InputError(f"another training is writing to {self.folder}") from None
+        try:
+            for half_written in (self.folder / "checkpoints").glob(".*"):
+                half_written.unlink()
+            yield
+        finally:
+            lock.release()
 
     def _restore(self, trainer: Trainer, notice: Callable[[str], object]) -> None:
-        from equiflock.imitation.checkpoint import read_checkpoint
+        from equiflock.imitation.checkpoint import OtherRecipeError, read_checkpoint
 
         found = self.checkpoints
         for number, path in enumerate(found, start=1):
             try:
                 read_checkpoint(path, trainer)
                 return
+            except OtherRecipeError:
+                raise
             except InputError as error:
                 if number == len(found):
-                    raise
+                    raise InputError(f"{error}; there is no other checkpoint: begin anew in another folder") from None
                 notice(f"{error}; going on from the one before")
 
     def _keep(self, trainer: Trainer) -> None:
@@ -133,14 +144,15 @@ class TrainingRun:
         return f"the last good checkpoint is {found[0]}" if found else "there was no checkpoint yet"
 
     @contextmanager
-    def _log(self, trainer: Trainer) -> Iterator[Callable[[EpochReport], None]]:
+    def _log(self, trainer: Trainer, notice: Callable[[str], object]) -> Iterator[Callable[[EpochReport], None]]:
         """Open the tables and the events; rows of epochs that will be done again are dropped."""
         from torch.utils.tensorboard import SummaryWriter
 
         expert = trainer.validate(trainer.expert)
         done = range(1, trainer.epoch + 1)
-        _rewrite(self.metrics, [METRICS], done)
-        _rewrite(self.validation, [VALIDATION, *_rows(0, "tanner", expert)], done)
+        if _rewrite(self.metrics, [METRICS_COLUMNS], done) < trainer.epoch:
+            notice(f"{self.metrics} was changed: rows of epochs that are done already are missing from now on")
+        _rewrite(self.validation, [VALIDATION_COLUMNS, *_rows(0, EXPERT, expert)], done)
         with (
             self.metrics.open("a") as metrics,
             self.validation.open("a") as validation,
@@ -165,6 +177,8 @@ class TrainingRun:
         from equiflock.controllers.weights import write_weights
 
         extra = {"command": self.recipe.command, "recipe": asdict(self.recipe), "versions": versions()}
+        if self.begun_with != versions():
+            extra["begun_with"] = self.begun_with
         return write_weights(trainer.network, self.weights, extra)
 
 
@@ -174,22 +188,31 @@ def versions() -> dict[str, str]:
     return {"equiflock": __version__, "python": platform.python_version(), **parts}
 
 
-def _read_config(path: Path) -> DAgger:
+def _told(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _read_config(path: Path) -> tuple[DAgger, dict[str, str]]:
+    """The recipe, and the versions with which the training began."""
     if not path.is_file():
-        raise InputError(f"{path.parent} is not the folder of a training: there is no {path.name} in it")
+        why = f"there is no {path.name} in it" if path.parent.exists() else "there is no such folder"
+        raise InputError(f"{path.parent} is not the folder of a training: {why}")
     try:
-        settings = dict(json.loads(path.read_text())["recipe"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is damaged: {error!r}") from None
-    return DAgger.from_settings(settings, path)
+        config = json.loads(path.read_text())
+        settings, begun_with = dict(config["recipe"]), dict(config["versions"])
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path} is damaged: expected JSON with a recipe and versions") from None
+    return DAgger.from_settings(settings, path), begun_with
 
 
-def _rewrite(path: Path, top: Iterable[tuple[Any, ...]], epochs: range) -> None:
-    """A table anew: the rows on top, and what it has of these epochs."""
+def _rewrite(path: Path, top: Iterable[tuple[Any, ...]], epochs: range) -> int:
+    """A table anew: the rows on top, and what it has of these epochs; returns how many rows that is."""
     before = path.read_text().splitlines(keepends=True) if path.exists() else []
-    kept = [line for line in before if line.split(",")[0] in map(str, epochs)]
+    # A last line that was being written has no end, and may begin like any other.
+    kept = [line for line in before if line.endswith("\n") and line.split(",")[0] in map(str, epochs)]
     with written_whole(path) as scratch:
         scratch.write_text("".join([*map(_line, top), *kept]))
+    return len(kept)
 
 
 def _line(row: tuple[Any, ...]) -> str:

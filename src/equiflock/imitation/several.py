@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-import queue
 import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from equiflock.imitation.run import TrainingRun
 from equiflock.types import InputError, check_count
@@ -18,12 +18,15 @@ from equiflock.types import InputError, check_count
 if TYPE_CHECKING:
     from equiflock.imitation.dagger import EpochReport
 
+OnEpoch = Callable[[Path, "EpochReport"], object]
+OnNotice = Callable[[Path, str], object]
+
 
 def train_several(
     folders: Sequence[Path],
     workers: int,
-    on_epoch: Callable[[Path, EpochReport], object] | None = None,
-    on_notice: Callable[[Path, str], object] | None = None,
+    on_epoch: OnEpoch = lambda folder, report: None,
+    on_notice: OnNotice = lambda folder, text: None,
     prepare: Callable[[], object] | None = None,
 ) -> None:
     """Train what `TrainingRun.create` began in these folders, so many at a time.
@@ -39,52 +42,56 @@ def train_several(
     """
     check_count("workers", workers)
     context = multiprocessing.get_context("spawn")
-    said: Any = context.Queue()
     waiting = deque(folder for folder in folders if not TrainingRun(folder).finished)
-    running: dict[Path, BaseProcess] = {}
+    # A pipe for each process: one that dies can spoil nobody else's.
+    running: dict[Connection, tuple[Path, BaseProcess]] = {}
     failures: list[str] = []
     try:
         while waiting or running:
             while waiting and len(running) < workers:
                 folder = waiting.popleft()
-                running[folder] = context.Process(target=_work, args=(folder, said, prepare), daemon=True)
-                running[folder].start()
-            try:
-                folder, kind, content = said.get(timeout=0.2)
-            except queue.Empty:
-                for folder in [folder for folder, process in running.items() if not process.is_alive()]:
-                    code = running.pop(folder).exitcode
-                    failures.append(f"{folder}: its process ended with code {code}")
-                continue
-            if kind == "epoch" and on_epoch is not None:
-                on_epoch(folder, content)
-            elif kind == "notice" and on_notice is not None:
-                on_notice(folder, content)
-            elif kind == "end":
-                running.pop(folder).join()
-                if content is not None:
+                ours, theirs = context.Pipe(duplex=False)
+                arguments = folder, theirs, prepare
+                process = context.Process(target=_work, name=str(folder), args=arguments, daemon=True)
+                process.start()
+                theirs.close()
+                running[ours] = folder, process
+            for ready in cast(list[Connection], wait(list(running))):
+                folder, worker = running[ready]
+                try:
+                    kind, content = ready.recv()
+                except EOFError:  # the process ended, well or not
+                    worker.join()
+                    del running[ready]
+                    if worker.exitcode != 0:
+                        failures.append(f"{folder}: its process ended with code {worker.exitcode}")
+                    continue
+                if kind == "epoch":
+                    on_epoch(folder, content)
+                elif kind == "notice":
+                    on_notice(folder, content)
+                else:
                     failures.append(f"{folder}: {content}")
     finally:
-        for process in running.values():
-            process.kill()  # as good as any end: a training survives it
+        for _, worker in running.values():
+            worker.kill()  # as good as any end: a training survives it
+            worker.join()
     if failures:
         raise InputError("; ".join(failures))
 
 
-def _work(folder: Path, said: Any, prepare: Callable[[], object] | None) -> None:
+def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    parent = multiprocessing.parent_process()
 
-    def report(kind: str, content: object) -> None:
-        if parent is not None and not parent.is_alive():
-            sys.exit(1)  # nobody is there any more
-        said.put((folder, kind, content))
+    def say(kind: str, content: object) -> None:
+        try:
+            pipe.send((kind, content))
+        except OSError:
+            sys.exit(1)  # nobody listens any more: the parent is gone
 
     try:
         if prepare is not None:
             prepare()
-        TrainingRun(folder).train(lambda epoch: report("epoch", epoch), lambda text: report("notice", text))
+        TrainingRun(folder).train(lambda epoch: say("epoch", epoch), lambda text: say("notice", text))
     except (InputError, OSError) as error:
-        report("end", str(error))
-    else:
-        report("end", None)
+        say("failure", str(error))

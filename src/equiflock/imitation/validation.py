@@ -23,7 +23,7 @@ class Validation:
 
     def __str__(self) -> str:
         return "; ".join(
-            "{} {:.3g} ({:.3g}, {:.3g})".format(name, *np.quantile(values, (0.5, 0.25, 0.75)))
+            "{} {:.3g} (IQR {:.3g} to {:.3g})".format(name, *np.quantile(values, (0.5, 0.25, 0.75)))
             for name, values in (("IVV", self.ivv), ("IMAN", self.iman))
         )
 

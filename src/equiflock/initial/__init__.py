@@ -1,5 +1,7 @@
 """Where flocks begin: a seed and a few numbers become a `Flock`."""
 
+from equiflock.initial.leaders import LeaderFollowing
+from equiflock.initial.obstacle_course import ObstacleCourse
 from equiflock.initial.random_disk import RandomDisk, random_disk
 
-__all__ = ["RandomDisk", "random_disk"]
+__all__ = ["LeaderFollowing", "ObstacleCourse", "RandomDisk", "random_disk"]

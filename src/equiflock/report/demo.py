@@ -12,7 +12,7 @@ import numpy as np
 from equiflock.experiments.demo import CONTROLLERS, LABELS, PUPIL, Demonstration
 from equiflock.experiments.summary import summarize
 from equiflock.files import check_writable, written_whole
-from equiflock.report.figures import Panel, draw_panels
+from equiflock.report.figures import Panel, draw_panels, quartiles
 from equiflock.report.film import film, window_for
 from equiflock.report.page import Page
 from equiflock.types import InputError
@@ -83,11 +83,14 @@ def _page(found: Demonstration, shown: int, films: list[Path], training: Path, c
     page.text(
         "“tanner” knows every agent's velocity: no swarm can run it, but a controller can learn from it. The others "
         "are decentralized: each agent uses only what it hears from neighbours within the communication radius. "
-        "“etdagnn” was just trained, “tdagnn” came with the package, and “tanner-dynamic” is the classical law."
+        f"“etdagnn” was just trained for {found.recipe.epochs} "
+        "epochs, “tdagnn” came with the package, trained for 400; "
+        "“tanner-dynamic” is the classical law."
     )
     page.heading("The training")
     page.pictures(
-        [training], "Loss of every epoch; IVV and IMAN of the validation flocks, median and interquartile range."
+        [training],
+        "Loss of every epoch; IVV and IMAN of the validation flocks, median and interquartile range, and the expert's.",
     )
     page.heading("The test")
     page.table(header, rows)
@@ -116,11 +119,11 @@ def _draw_training(found: Demonstration, path: Path) -> Path:
     epochs = np.array([report.epoch for report in found.epochs])
     judged = [(report.epoch, report.validation) for report in found.epochs if report.validation is not None]
     at = np.array([epoch for epoch, _ in judged])
-    panels = [Panel(epochs, "epoch", "loss", {PUPIL: np.array([[report.loss] for report in found.epochs])})]
+    panels = [Panel(epochs, "epoch", "loss", {PUPIL: np.array([[report.loss for report in found.epochs]] * 3)})]
     for name, label in (("ivv", "IVV (validation)"), ("iman", "IMAN (validation)")):
         values = np.stack([getattr(validation, name) for _, validation in judged])
         expert = np.repeat(getattr(found.expert, name)[None], len(at), axis=0)
-        panels.append(Panel(at, "epoch", label, {"tanner": expert, PUPIL: values}))
+        panels.append(Panel(at, "epoch", label, {"tanner": quartiles(expert), PUPIL: quartiles(values)}))
     return draw_panels(panels, path)
 
 
@@ -128,7 +131,7 @@ def _draw_flights(found: Demonstration, path: Path) -> Path:
     labels = {"velocity_variance": "velocity variance", "mean_acceleration_norm": "mean acceleration norm"}
     some = next(iter(found.runs.values()))
     panels = [
-        Panel(some.times, "time (s)", label, {name: run.series[series] for name, run in found.runs.items()})
+        Panel(some.times, "time (s)", label, {name: quartiles(run.series[series]) for name, run in found.runs.items()})
         for series, label in labels.items()
     ]
     return draw_panels(panels, path)

@@ -19,13 +19,18 @@ from equiflock.report.style import GRID, INK, colour, line_style
 
 @dataclass(frozen=True)
 class Panel:
-    """One quantity over time or epochs: controller -> values (X, S), of which median and quartiles over S are drawn."""
+    """One quantity over time or epochs: controller -> lower quartile, median and upper quartile, (3, X)."""
 
     x: Float[np.ndarray, " X"] | Int[np.ndarray, " X"]
     x_label: str
     y_label: str
-    curves: Mapping[str, Float64[np.ndarray, "X S"]]
+    curves: Mapping[str, Float64[np.ndarray, "3 X"]]
     scale: Literal["linear", "log"] = "log"
+
+
+def quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray, "3 X"]:
+    """Over flocks: what a `Panel` draws."""
+    return np.asarray(np.quantile(values, (0.25, 0.5, 0.75), axis=1))
 
 
 def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
@@ -33,8 +38,7 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
     figure = Figure(figsize=(5.2 * len(panels), 3.6), dpi=130, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for controller, values in panel.curves.items():
-            low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=1)
+        for controller, (low, middle, high) in panel.curves.items():
             if panel.scale == "log":  # no place for zero: the curve ends there, the band reaches to the curve's least
                 middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
                 low = np.fmax(low, np.nanmin(middle, initial=np.inf))

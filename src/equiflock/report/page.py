@@ -55,8 +55,14 @@ class Page:
         self.text(caption)
 
     def settings(self, settings: Mapping[str, object]) -> None:
-        """Names and values, as they are."""
-        self.parts.append(f"<pre>{escape(chr(10).join(f'{name}: {value}' for name, value in settings.items()))}</pre>")
+        """Names and values, those of a mapping one by one."""
+        lines = []
+        for name, value in settings.items():
+            if isinstance(value, Mapping):
+                lines += [f"{name}:", *(f"    {inner}: {each}" for inner, each in value.items())]
+            else:
+                lines.append(f"{name}: {value}")
+        self.parts.append(f"<pre>{escape(chr(10).join(lines))}</pre>")
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page; an existing one is replaced at once, never half."""

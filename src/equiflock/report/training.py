@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 
 from equiflock.experiments.ledger import Statement
-from equiflock.experiments.training import EXPERT, Curves
+from equiflock.experiments.training import Curves
 from equiflock.files import written_whole
+from equiflock.imitation.recipe import EXPERT
 from equiflock.report.figures import Panel, draw_panels
 
 
 def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Draw IVV and IMAN by epoch: median and interquartile range over all flocks and seeds, and the expert's median.
+    """Draw IVV and IMAN by epoch: medians and quartiles over flocks, each as its median over seeds; and the expert's.
 
     Args:
         table: epoch, controller, flock, ivv, iman, seed; the expert's rows as those of `equiflock train`.
@@ -25,12 +26,14 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     pupils = table[table.controller != EXPERT]
     epochs = np.sort(pupils.epoch.unique())
     expert = table[table.controller == EXPERT]
+    found = Curves(pupils)
     panels = []
     for metric in ("ivv", "iman"):
-        curves = {EXPERT: np.full((len(epochs), 1), expert[metric].median())}
+        curves = {EXPERT: np.full((3, len(epochs)), expert[metric].median())}
         for name in pupils.controller.unique():
-            rows = pupils[pupils.controller == name]
-            curves[name] = np.stack([rows[rows.epoch == epoch][metric].to_numpy() for epoch in epochs])
+            curves[name] = np.array(
+                [[found.median(metric, name, e, q) for e in epochs.tolist()] for q in (0.25, 0.5, 0.75)]
+            )
         panels.append(Panel(epochs, "epoch", f"{metric.upper()} (validation)", curves))
     with written_whole(path) as scratch:
         draw_panels(panels, scratch)
@@ -64,3 +67,10 @@ def ledger_table(statements: Sequence[Statement]) -> str:
     lines = ["| | the paper's statement | our rule | verdict | checks that hold |", "|---|---|---|---|---|"]
     lines += [f"| {s.id} | {s.words} | {s.rule} | **{s.verdict}** | {s.count} |" for s in statements]
     return "\n".join(lines)
+
+
+def write_tables(table: pd.DataFrame, statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:
+    """Write both tables as a Markdown file."""
+    with written_whole(path) as scratch:
+        scratch.write_text(f"{metrics_table(table)}\n\n{ledger_table(statements)}\n", encoding="utf-8")
+    return Path(path)

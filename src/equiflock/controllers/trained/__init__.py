@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from equiflock.types import InputError
+from equiflock.types import InputError, check_count
 
 TRAINED = ("tdagnn", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn")
 SEEDS = range(5)
@@ -25,7 +25,7 @@ def trained_validation(name: str, seed: int = 0) -> Path:
 
 
 def _checked(seed: int) -> int:
-    if seed not in SEEDS:
+    if check_count("seed", seed, least=0) not in SEEDS:
         raise InputError(f"weights come for seeds {SEEDS[0]} to {SEEDS[-1]}; got {seed!r}")
     return seed
 
