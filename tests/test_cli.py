@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import signal
 import subprocess
 import sys
@@ -132,15 +131,6 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
     run("simulate", *plugin, "--controller", str(weights), "--agents", "20", "--duration", "0.05")
 
 
-def test_reproduce_prints_verdicts_and_writes_the_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    run("reproduce", "--out", str(tmp_path / "paper"), "--checks")
-    assert "T7" in capsys.readouterr().out
-    ledger = json.loads((tmp_path / "paper" / "ledger.json").read_text())
-    assert [entry["id"] for entry in ledger] == [f"T{n}" for n in range(1, 8)]
-    assert all(entry["verdict"] in ("holds", "partly", "does not") for entry in ledger)
-    assert (tmp_path / "paper" / "training.png").read_bytes()[:4] == b"\x89PNG"
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -253,7 +243,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
 
 def test_help_lists_every_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in (
-        (("--help",), ("train", "simulate", "animate", "reproduce", "demo", "bench")),
+        (("--help",), ("train", "simulate", "animate", "evaluate", "reproduce", "demo", "bench")),
         (("train", "--help"), ("--controller", "--learning-rate", "--resume", "--seeds", "--workers")),
         (("simulate", "--help"), ("--controller", "--radius-rule", "--save", "--keep-every")),
     ):

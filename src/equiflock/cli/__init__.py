@@ -14,6 +14,7 @@ import tyro
 from equiflock.cli.animate import Animate
 from equiflock.cli.bench import Bench
 from equiflock.cli.demo import Demo
+from equiflock.cli.evaluate import Evaluate
 from equiflock.cli.reproduce import Reproduce
 from equiflock.cli.simulate import Simulate
 from equiflock.cli.terminal import err
@@ -25,6 +26,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "simulate": Simulate,
     "animate": Animate,
+    "evaluate": Evaluate,
     "reproduce": Reproduce,
     "demo": Demo,
     "bench": Bench,

@@ -2,47 +2,77 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from rich.table import Table
 
-from equiflock.cli.terminal import out
-from equiflock.files import check_writable
+from equiflock.cli.terminal import out, progress
+from equiflock.types import check_count
+
+if TYPE_CHECKING:
+    from equiflock.experiments.executor import Cell
 
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Judge the paper's statements about training, by the validation tables of the weights in the package.
+    """Run the paper's experiments with the weights in the package, and judge its statements.
 
-    Writes ledger.json (every statement with its rule, its checks and their numbers), tables.md and training.png.
+    Writes report.html (ledger, figures, films), ledger.json, a CSV and PNG for every experiment, and the training
+    tables as Markdown. What is in the folder already is not run again, so an interrupted run goes on where it was.
     """
 
-    out: Path = Path("runs/paper")
-    """The folder to write to; an earlier ledger in it is replaced."""
+    profile: Literal["quick", "paper"] = "quick"
+    """quick: one training seed, few flocks, a minute or two. paper: five seeds and all flocks."""
+    out: Path | None = None
+    """The folder to write to; runs/PROFILE if left out."""
+    only: tuple[str, ...] = ()
+    """Some of the experiments: training, connectivity, flocking, leaders, obstacles."""
+    workers: int = os.cpu_count() or 1
+    """How many processes."""
+    films: bool = True
+    """Whether to draw films too."""
     checks: bool = False
     """Print every check of every statement."""
 
     def run(self) -> None:
-        """Print the verdicts and say where the ledger is."""
-        from equiflock.experiments.ledger import write_ledger
-        from equiflock.experiments.training import trained_tables, training_statements
-        from equiflock.report.training import draw_training, write_tables
+        """Print the verdicts and say where the report is."""
+        from equiflock.experiments.reproduction import EXPERIMENTS, FLIGHTS, PROFILES, cells_of, reproduce
+        from equiflock.report.reproduction import write_reproduction
+        from equiflock.report.training import write_tables
 
-        check_writable(self.out / "ledger.json")
-        table = trained_tables()
-        statements = training_statements(table)
-        grid = Table(show_lines=self.checks)
+        check_count("workers", self.workers)
+        start = time.perf_counter()
+        profile, chosen = PROFILES[self.profile], self.only or EXPERIMENTS
+        folder = self.out or Path("runs") / profile.name
+        with progress() as bar:
+            tasks = {name: bar.add_task(name, total=len(cells_of(name, profile))) for name in FLIGHTS if name in chosen}
+            drawing = bar.add_task("drawing", total=None, visible=False)
+
+            def on_done(experiment: str, cell: Cell) -> None:
+                bar.advance(tasks[experiment])
+
+            found = reproduce(profile, folder, self.workers, chosen, on_done)
+            files = write_reproduction(
+                found,
+                folder,
+                time.perf_counter() - start,
+                self.films,
+                lambda part: bar.update(drawing, description=f"drawing {part}", visible=True),
+            )
+        if "training" in found.tables:
+            training = [statement for statement in found.statements if statement.id.startswith("T")]
+            files.append(write_tables(found.tables["training"], training, folder / "training-tables.md"))
+        grid = Table(show_lines=self.checks, title=f"profile: {profile.name}", title_justify="left")
         for column in ("", "the paper's statement", "verdict", "measured"):
             grid.add_column(column)
-        for statement in statements:
+        for statement in found.statements:
             lines = [f"{'+' if check.holds else '-'} {check.words}: {check.measured}" for check in statement.checks]
             measured = "\n".join([statement.count, *(lines if self.checks else [])])
             grid.add_row(statement.id, statement.words, statement.verdict, measured)
         out.print(grid)
-        for path in (
-            write_ledger(statements, self.out / "ledger.json"),
-            write_tables(table, statements, self.out / "tables.md"),
-            draw_training(table, self.out / "training.png"),
-        ):
+        for path in files:
             out.print(f"  {path}", highlight=False)

@@ -40,6 +40,12 @@ class Check:
         measured = f"{_spread(smaller)} against {_spread(larger)}"
         return cls(words, measured, holds, tuple(seeds.tolist()))
 
+    @classmethod
+    def within(cls, words: str, values: Float64[np.ndarray, " S"], low: float, high: float) -> Check:
+        """`low` <= value <= `high`, given for every seed."""
+        seeds: Bool[np.ndarray, " S"] = (values >= low) & (values <= high)
+        return cls(words, _spread(values), bool(low <= np.median(values) <= high), tuple(seeds.tolist()))
+
 
 @dataclass(frozen=True)
 class Statement:

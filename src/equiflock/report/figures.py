@@ -26,6 +26,9 @@ class Panel:
     y_label: str
     curves: Mapping[str, Float64[np.ndarray, "3 X"]]
     scale: Literal["linear", "log"] = "log"
+    y_limits: tuple[float, float] | None = None
+    x_ticks: tuple[int, ...] | None = None
+    """If given, the horizontal axis is logarithmic and has these ticks, and each is a point of its own."""
 
 
 def quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray, "3 X"]:
@@ -35,7 +38,8 @@ def quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray, "3 X"]:
 
 def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
     """Draw panels side by side and write them as a PNG file."""
-    figure = Figure(figsize=(5.2 * len(panels), 3.6), dpi=130, layout="constrained")
+    width = 5.2 if len(panels) < 4 else 4.0
+    figure = Figure(figsize=(width * len(panels), 3.6), dpi=130, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for controller, (low, middle, high) in panel.curves.items():
@@ -43,9 +47,19 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
                 middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
                 low = np.fmax(low, np.nanmin(middle, initial=np.inf))
             style: dict[str, Any] = {"color": colour(controller), "linestyle": line_style(controller)}
-            axes.plot(panel.x, middle, label=controller, linewidth=1.8, **style)
+            marker = "o" if panel.x_ticks else None
+            axes.plot(panel.x, middle, label=controller, linewidth=1.8, marker=marker, markersize=4, **style)
             axes.fill_between(panel.x, low, high, color=colour(controller), alpha=0.18, linewidth=0)
-        axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.scale, xlim=(panel.x[0], panel.x[-1]))
+        axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.scale)
+        if len(panel.x) > 1:
+            axes.set_xlim(panel.x[0], panel.x[-1])
+        if panel.y_limits is not None:
+            axes.set_ylim(panel.y_limits)
+        if panel.x_ticks:
+            axes.set_xscale("log")
+            axes.set_xticks(panel.x_ticks, [str(tick) for tick in panel.x_ticks])
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.minorticks_off()
         if panel.scale == "log":
             least, most = axes.get_ylim()
             steps = (1.0,) if most > 1000 * least else (1.0, 2.0, 5.0)

@@ -82,7 +82,7 @@ def film(
     canvas = FigureCanvasAgg(figure)
     grid = figure.subplots(1, len(runs), squeeze=False)[0]
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.88, wspace=0.02)
-    panels = [_Panel(*part, window) for part in zip(grid, runs, names, strict=True)]
+    panels = [FlockPanel(*part, window) for part in zip(grid, runs, names, strict=True)]
 
     seconds = float(runs[0].times[-1])
     count = max(round(seconds / speed * frames_per_second), 1) + 1
@@ -135,8 +135,15 @@ def _encoder(path: Path, width: int, height: int, frames_per_second: int) -> Ite
                 cast(IO[bytes], pipe).close()
 
 
-class _Panel:
-    """One run's picture, updated frame by frame."""
+class FlockPanel:
+    """One run's picture on some axes, drawn for one time after the other.
+
+    Args:
+        axes: to draw on.
+        run: of a single flock.
+        title: above it.
+        window: the width of what is seen, in units of length.
+    """
 
     def __init__(self, axes: Axes, run: Trajectory, title: str, window: float) -> None:
         self.axes, self.run, self.window = axes, run, window
@@ -175,15 +182,17 @@ class _Panel:
             zorder=2,
         )
         self.dots = axes.scatter(x, y, s=size, c=colours, zorder=3, linewidths=0)
-        # Arrows as long as a sixth of the window for the fastest of a hundred agents at the start.
-        speeds = np.sqrt(np.square(run.velocities[0, 0]).sum(axis=-1))
-        self.arrow_length = 0.16 * crowding**1.2 * window / max(float(speeds.max()), 1e-9)
+        # For a hundred agents, arrows at the start are at most a sixth of the window long, and half that in the mean.
+        speeds = np.sqrt(np.square(run.velocities[0, 0]).sum(axis=-1))[run.roles[0] != Role.OBSTACLE]
+        typical = max(float(speeds.max()), 2.0 * float(speeds.mean()), 1e-9)
+        self.arrow_length = 0.16 * crowding**1.2 * window / typical
         present = [role for role in Role if (run.roles[0] == role).any()]
         if len(present) > 1:
             marks = [axes.scatter([], [], s=26, c=ROLE_COLOURS[r], linewidths=0, label=r.name.lower()) for r in present]
             axes.legend(handles=marks, loc="lower left", fontsize=8, frameon=False, handletextpad=0.1)
 
     def draw(self, time: float) -> None:
+        """Show the run at the frame nearest to this time."""
         frame = int(np.argmin(np.abs(self.run.times - time)))
         places = _plane(self.run, frame)
         middle = np.median(places, axis=0)

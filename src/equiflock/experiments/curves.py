@@ -1,0 +1,61 @@
+"""Quantities over the time of a flight, as quartiles over its flocks: made in cells, read by statements and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64
+
+from equiflock.controllers import load
+from equiflock.controllers.trained import TRAINED
+from equiflock.trajectory import Trajectory
+from equiflock.types import Controller
+
+QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
+
+
+def pilot_of(controller: str, seed: int | None) -> Controller:
+    """The controller of a cell: trained with a seed, or one that has none."""
+    return load(controller, seed=seed) if controller in TRAINED else load(controller)
+
+
+def curve_table(run: Trajectory, names: Sequence[str], every: int) -> pd.DataFrame:
+    """Every so many-th moment of recorded series: time, metric, lower, median, upper and mean over flocks."""
+    tables = []
+    for name in names:
+        values = run.series[name][::every]
+        columns: dict[str, Any] = {"time": np.arange(len(values)) * every * run.time_step, "metric": name}
+        columns |= {label: np.quantile(values, q, axis=1) for label, q in QUARTILES.items()}
+        tables.append(pd.DataFrame(columns | {"mean": values.mean(axis=1)}))
+    return pd.concat(tables, ignore_index=True).round({"time": 9})
+
+
+class TimeCurves:
+    """The curves of an experiment by metric, controller and whatever else marks its cells.
+
+    Args:
+        table: of `curve_table`s, with columns controller and seed, and others such as agents.
+    """
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        self.table = table
+        self.times: Float64[np.ndarray, " X"] = np.sort(table.time.unique())
+
+    def of(self, metric: str, controller: str, quantity: str = "median", **marks: Any) -> Float64[np.ndarray, "S X"]:
+        """A quantity over flocks at every time, for every seed."""
+        rows = self.table[(self.table.metric == metric) & (self.table.controller == controller)]
+        for name, value in marks.items():
+            rows = rows[rows[name] == value]
+        wide = rows.assign(seed=rows.seed.fillna(-1)).pivot(index="seed", columns="time", values=quantity)
+        return np.asarray(wide.sort_index())
+
+    def last(self, metric: str, controller: str, quantity: str = "median", **marks: Any) -> Float64[np.ndarray, " S"]:
+        """The quantity at the last step, for every seed."""
+        return self.of(metric, controller, quantity, **marks)[:, -1]
+
+    def quartiles(self, metric: str, controller: str, **marks: Any) -> Float64[np.ndarray, "3 X"]:
+        """Lower quartile, median and upper quartile over flocks, each as its median over seeds."""
+        return np.stack([np.median(self.of(metric, controller, label, **marks), axis=0) for label in QUARTILES])

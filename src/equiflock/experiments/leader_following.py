@@ -1,0 +1,94 @@
+"""Leader following: two agents lead, the others have learned only to flock (section 5, "Leader following")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from equiflock import metrics
+from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.curves import TimeCurves, curve_table, pilot_of
+from equiflock.experiments.ledger import Check, Statement
+from equiflock.initial import LeaderFollowing, RandomDisk
+from equiflock.initial.leaders import LeaderVelocity
+from equiflock.simulation import simulate
+
+DISTANCE, EFFORT, PIECES = "mean_leader_velocity_distance", "mean_acceleration_norm", "component_count"
+
+
+@dataclass(frozen=True)
+class LeaderCell:
+    """One controller on the test flocks, two agents of each being leaders."""
+
+    controller: str
+    seed: int | None
+    flocks: int = 50
+    agents: int = 100
+    leader_velocity: LeaderVelocity = "mean"
+    time_step: float = 1e-3
+    duration: float = 3.0
+
+    @property
+    def key(self) -> str:
+        """The cell's name."""
+        return f"leaders-{self.leader_velocity}-{self.controller}-{self.seed}-{self.agents}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Of its rows."""
+        return {"controller": self.controller, "seed": self.seed, "leader_velocity": self.leader_velocity}
+
+    def run(self) -> pd.DataFrame:
+        """Distance to the leaders' velocity, mean acceleration norm and components, every hundredth of a second."""
+        disk = RandomDisk(self.flocks, self.agents, split="leader following")
+        run = simulate(
+            LeaderFollowing(disk, leader_velocity=self.leader_velocity).draw(),
+            pilot_of(self.controller, self.seed),
+            time_step=self.time_step,
+            duration=self.duration,
+            keep_every=None,
+            record=(metrics.mean_leader_velocity_distance, metrics.mean_acceleration_norm, metrics.component_count),
+        )
+        run.series["disconnected"] = (run.series[PIECES] > 1).astype(float)  # type: ignore[index]
+        names = DISTANCE, EFFORT, "disconnected"
+        return curve_table(run, names, every=max(round(0.01 / self.time_step), 1))
+
+
+def leader_cells(seeds: tuple[int, ...], flocks: int) -> list[LeaderCell]:
+    """The whole experiment: every controller and seed."""
+    return [LeaderCell(name, seed, flocks) for name, seed in product(TRAINED, seeds)]
+
+
+def leader_statements(table: pd.DataFrame) -> list[Statement]:
+    """L1 and L2."""
+    curves = TimeCurves(table)
+    last = {name: curves.last(DISTANCE, name) for name in TRAINED}
+    effort = {name: curves.last(EFFORT, name) for name in TRAINED}
+    best = "tdagnn-tf-mean"
+    others = [name for name in TRAINED if name != best]
+    return [
+        Statement(
+            "L1",
+            "At the last step TDAGNN-TF-mean has the lowest median MLVD; ETDAGNN's is nearly double, TDAGNN's nearly "
+            "triple.",
+            "Below each of the others; ratios from 1.5 to 2.5 and from 2.25 to 3.75.",
+            (
+                *(Check.less(f"last MLVD: {best} below {name}", last[best], last[name]) for name in others),
+                Check.within(f"last MLVD: etdagnn / {best}", last["etdagnn"] / last[best], 1.5, 2.5),
+                Check.within(f"last MLVD: tdagnn / {best}", last["tdagnn"] / last[best], 2.25, 3.75),
+            ),
+        ),
+        Statement(
+            "L2",
+            "The controllers have approximately the same mean acceleration norm.",
+            "Medians at the last step within a factor of 1.5 of each other, pair by pair.",
+            tuple(
+                Check.within(f"last acceleration: {a} / {b}", np.asarray(effort[a] / effort[b]), 1 / 1.5, 1.5)
+                for a, b in combinations(TRAINED, 2)
+            ),
+        ),
+    ]

@@ -1,0 +1,110 @@
+"""The paper's experiments, all of them: what is run, at which size, and what is stated about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from equiflock.controllers.trained import SEEDS, TRAINED, trained_weights
+from equiflock.experiments.architecture import architecture_statements
+from equiflock.experiments.connectivity import connectivity_cells, connectivity_statements
+from equiflock.experiments.executor import Cell, check_config, collect, run_cells
+from equiflock.experiments.flocking import flocking_cells, flocking_statements
+from equiflock.experiments.leader_following import leader_cells, leader_statements
+from equiflock.experiments.ledger import Statement
+from equiflock.experiments.obstacle_avoidance import SIDES, obstacle_cells, obstacle_statements
+from equiflock.experiments.training import trained_tables, training_statements
+from equiflock.imitation.run import versions
+from equiflock.types import check_choice
+
+FLIGHTS = ("connectivity", "flocking", "leaders", "obstacles")
+EXPERIMENTS = ("training", *FLIGHTS)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much of the paper's experiments is run."""
+
+    name: str
+    seeds: tuple[int, ...] = tuple(SEEDS)
+    flocks: int = 50
+    sizes: tuple[int, ...] = (50, 100, 200, 400)
+    sides: tuple[int, ...] = SIDES
+
+
+PROFILES = {
+    "paper": Profile("paper"),
+    "quick": Profile("quick", seeds=(0,), flocks=10, sizes=(50, 100, 200), sides=(3, 12, 48, 96)),
+}
+
+STATEMENTS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
+    "training": training_statements,
+    "connectivity": connectivity_statements,
+    "flocking": flocking_statements,
+    "leaders": leader_statements,
+    "obstacles": obstacle_statements,
+}
+
+
+def cells_of(experiment: str, profile: Profile) -> Sequence[Cell]:
+    """The cells of an experiment that flies."""
+    check_choice("experiment", experiment, FLIGHTS)
+    seeds, flocks = profile.seeds, profile.flocks
+    if experiment == "connectivity":
+        return connectivity_cells(seeds, flocks)
+    if experiment == "flocking":
+        return flocking_cells(profile.sizes, seeds, flocks)
+    if experiment == "leaders":
+        return leader_cells(seeds, flocks)
+    return obstacle_cells(profile.sides, seeds, flocks)
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What was found: a table for every experiment, and the ledger."""
+
+    profile: Profile
+    tables: dict[str, pd.DataFrame]
+    statements: list[Statement]
+
+
+def reproduce(
+    profile: Profile,
+    folder: Path,
+    workers: int,
+    experiments: Sequence[str] = EXPERIMENTS,
+    on_done: Callable[[str, Cell], object] = lambda experiment, cell: None,
+) -> Reproduction:
+    """Run what is not in `folder/cells` yet, write a table for every experiment, and judge the paper's statements."""
+    for experiment in experiments:
+        check_choice("experiment", experiment, EXPERIMENTS)
+    check_config(folder, settings(profile))
+    tables = {}
+    for experiment in experiments:
+        if experiment == "training":
+            tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
+        else:
+            cells = cells_of(experiment, profile)
+            run_cells(cells, folder / "cells", workers, lambda cell, name=experiment: on_done(name, cell))  # type: ignore[misc]
+            tables[experiment] = collect(cells, folder / "cells")
+    statements = architecture_statements(profile.seeds)
+    for experiment in experiments:
+        statements += STATEMENTS[experiment](tables[experiment])
+    order = {name: number for number, name in enumerate("ATFLO")}
+    return Reproduction(profile, tables, sorted(statements, key=lambda s: (order[s.id[0]], s.id)))
+
+
+def settings(profile: Profile) -> dict[str, Any]:
+    """Everything that has a say in the results."""
+    import zlib
+
+    weights = {
+        f"{name}:{seed}": f"{zlib.crc32(trained_weights(name, seed).read_bytes()):08x}"
+        for name in TRAINED
+        for seed in profile.seeds
+    }
+    return {"profile": {**asdict(profile)}, "weights": weights, "versions": versions()}

@@ -1,0 +1,222 @@
+"""The reproduction's folder: tables, ledger, figures like the paper's, films, and report.html."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64
+
+from equiflock.controllers import load
+from equiflock.controllers.trained import TRAINED
+from equiflock.course import UntilPassed
+from equiflock.experiments.connectivity import LAW, NETWORK, telling_flocks
+from equiflock.experiments.curves import TimeCurves
+from equiflock.experiments.flocking import EFFORT, VARIANCE
+from equiflock.experiments.leader_following import DISTANCE
+from equiflock.experiments.ledger import write_ledger
+from equiflock.experiments.obstacle_avoidance import Endings
+from equiflock.experiments.reproduction import Reproduction
+from equiflock.files import written_whole
+from equiflock.imitation.run import versions
+from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk
+from equiflock.orbit import Orbit
+from equiflock.report.figures import Panel, draw_panels
+from equiflock.report.film import film
+from equiflock.report.page import Page
+from equiflock.report.snapshots import draw_snapshots
+from equiflock.report.training import draw_training
+from equiflock.simulation import simulate
+from equiflock.trajectory import Trajectory
+from equiflock.types import Outcome
+
+CAPTIONS = {
+    "training.png": "Training: IVV and IMAN on the validation flocks by epoch.",
+    "connectivity.png": "The same flock under Tanner's dynamic-topology law (above) and under TDAGNN (below).",
+    "flocking-variance.png": "Flocking: velocity variance over time for flocks of several sizes.",
+    "flocking-acceleration.png": "Flocking: mean acceleration norm over time.",
+    "leaders.png": "Leader following: mean leader velocity distance and mean acceleration norm over time.",
+    "obstacles-without.png": "Obstacle avoidance without the technique: flights that failed, and what failures were.",
+    "obstacles-with.png": "Obstacle avoidance with the technique. Bands: the range over training seeds.",
+    "flocks.png": "Initial conditions: three flocks of the RandomDisk set.",
+    "courses.png": "Initial conditions: three obstacle courses of 12, 48 and 96 sides.",
+}
+FILMS = {"flocking.mp4": "Flocking", "leaders.mp4": "Leader following", "obstacles.mp4": "Obstacle avoidance"}
+
+
+def write_reproduction(
+    found: Reproduction, folder: Path, seconds: float, films: bool, on_part: Callable[[str], object] = lambda name: None
+) -> list[Path]:
+    """Write tables, ledger, figures, films and the report; returns the files to look at."""
+    for name, table in found.tables.items():
+        with written_whole(folder / f"{name}.csv") as scratch:
+            table.to_csv(scratch, index=False, float_format="%.6g")
+    write_ledger(found.statements, folder / "ledger.json")
+    figures = draw_figures(found, folder, on_part)
+    made = []
+    if films:
+        for name in FILMS:
+            on_part(name)
+            made.append(draw_film(name, folder))
+    page = _page(found, figures, made, seconds)
+    return [page.write(folder / "report.html"), folder / "ledger.json"]
+
+
+def draw_figures(found: Reproduction, folder: Path, on_part: Callable[[str], object]) -> list[Path]:
+    """Every figure for which there is a table, from the tables alone (but for pictures of single flocks)."""
+    tables = found.tables
+    figures = []
+
+    def draw(name: str, make: Callable[[Path], object]) -> None:
+        on_part(name)
+        make(folder / name)
+        figures.append(folder / name)
+
+    if "training" in tables:
+        draw("training.png", lambda path: draw_training(tables["training"], path))
+    if "connectivity" in tables:
+        draw("connectivity.png", lambda path: _draw_connectivity(tables["connectivity"], path))
+    if "flocking" in tables:
+        for name, metric in (("variance", VARIANCE), ("acceleration", EFFORT)):
+            draw(f"flocking-{name}.png", lambda path, metric=metric: draw_flocking(tables["flocking"], metric, path))  # type: ignore[misc]
+    if "leaders" in tables:
+        draw("leaders.png", lambda path: draw_leaders(tables["leaders"], path))
+    if "obstacles" in tables:
+        for name, technique in (("without", False), ("with", True)):
+            draw(f"obstacles-{name}.png", lambda path, on=technique: _draw_obstacles(tables["obstacles"], on, path))  # type: ignore[misc]
+    draw("flocks.png", _draw_flocks)
+    draw("courses.png", _draw_courses)
+    return figures
+
+
+def draw_film(name: str, folder: Path, **options: float) -> Path:
+    """One flock of a scenario under each trained controller, side by side."""
+    disk = RandomDisk(1, 100, split="film")
+    runs = []
+    for controller in TRAINED:
+        pilot = load(controller)
+        if name.startswith("flocking"):
+            run = simulate(disk.draw(), pilot, duration=2.0)
+        elif name.startswith("leaders"):
+            run = simulate(LeaderFollowing(disk).draw(), pilot, duration=3.0)
+        else:
+            start = ObstacleCourse(disk, sides=24).draw()
+            run = simulate(start, pilot, duration=10.0, keep_every=2, orbit=Orbit(), ending=UntilPassed())
+        runs.append(run)
+    speed = 2.0 if name.startswith("obstacles") else 0.5
+    settings: dict[str, float] = {"dots_per_inch": 70, "speed": speed, "frames_per_second": 20, **options}
+    return film(runs, folder / name, titles=TRAINED, **settings)  # type: ignore[arg-type]
+
+
+def draw_flocking(table: pd.DataFrame, metric: str, path: Path) -> Path:
+    """A panel for each size of flock: quartiles over flocks of one metric over time, for every controller."""
+    curves = TimeCurves(table)
+    label = {VARIANCE: "velocity variance", EFFORT: "mean acceleration norm"}[metric]
+    panels = []
+    for agents in sorted(int(n) for n in table.agents.unique()):
+        lines = {name: curves.quartiles(metric, name, agents=agents) for name in table.controller.unique()}
+        panels.append(Panel(curves.times, "time (s)", f"{label}, N = {agents}", lines))
+    return draw_panels(panels, path)
+
+
+def draw_leaders(table: pd.DataFrame, path: Path) -> Path:
+    """Distance to the leaders' velocity and mean acceleration norm over time, for every controller."""
+    curves = TimeCurves(table)
+    labels = {DISTANCE: "mean leader velocity distance", EFFORT: "mean acceleration norm"}
+    names = table.controller.unique()
+    return draw_panels(
+        [
+            Panel(curves.times, "time (s)", label, {name: curves.quartiles(metric, name) for name in names})
+            for metric, label in labels.items()
+        ],
+        path,
+    )
+
+
+def _draw_obstacles(table: pd.DataFrame, technique: bool, path: Path) -> Path:
+    ends = Endings(table)
+    sides = np.array(ends.sides)
+    collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
+    quantities: dict[str, Callable[[str, int], Any]] = {
+        "fraction that failed": lambda name, s: ends.failed(name, s, technique),
+        "disconnected, of failures": lambda name, s: ends.share([Outcome.DISCONNECTED], [name], s, technique),
+        "collided, of failures": lambda name, s: ends.share(collisions, [name], s, technique),
+    }
+    panels = []
+    for label, of in quantities.items():
+        lines = {}
+        for name in TRAINED:
+            lines[name] = np.transpose([_range(of(name, s)) for s in ends.sides])
+        x_label = "perimeter / $R_{min}$"
+        panels.append(Panel(sides, x_label, label, lines, "linear", (-0.03, 1.03), tuple(ends.sides)))
+    return draw_panels(panels, path)
+
+
+def _range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:
+    """The least, the median and the largest over seeds, of those that there are."""
+    there = values[~np.isnan(values)]
+    return (there.min(), float(np.median(there)), there.max()) if len(there) else (np.nan, np.nan, np.nan)
+
+
+def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
+    seed = int(table.seed.dropna().min())
+    telling = telling_flocks(table, seed)
+    flock = RandomDisk(telling[0] + 1 if telling else 1, 100, split="test").draw()[telling[0] if telling else 0]
+    rows = []
+    for name, pilot in ((LAW, load(LAW)), (NETWORK, load(NETWORK, seed=seed))):
+        run = simulate(flock, pilot, duration=0.6)[0]
+        rows.append([(run, name, step * run.time_step) for step in (0, 27, 53)])
+    return draw_snapshots(rows, path)
+
+
+def _draw_flocks(path: Path) -> Path:
+    start = RandomDisk(3, 100, split="test").draw()
+    return draw_snapshots([[(_standing(start[b]), f"flock {b}", 0.0) for b in range(3)]], path)
+
+
+def _draw_courses(path: Path) -> Path:
+    courses = [(s, ObstacleCourse(RandomDisk(1, 100, split="obstacles"), s).draw()) for s in (12, 48, 96)]
+    return draw_snapshots([[(_standing(start), f"{s} sides", 0.0) for s, start in courses]], path)
+
+
+def _standing(flock: object) -> Trajectory:
+    """A flock at t = 0 as a run."""
+    return simulate(flock, load(LAW), duration=0.0)[0]  # type: ignore[arg-type]
+
+
+def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: float) -> Page:
+    profile = found.profile
+    page = Page(
+        "The paper, run again",
+        f"Profile “{profile.name}”: training seeds {', '.join(map(str, profile.seeds))}; {profile.flocks} flocks for "
+        "each number.",
+    )
+    if profile.name != "paper":
+        page.text("This is not the whole of the paper's experiments: fewer seeds, flocks and sizes.")
+    page.heading("The ledger")
+    page.text(
+        "A check compares medians over training seeds by the rule in the third column; a statement holds if all its "
+        "checks do, and partly if some do."
+    )
+    rows = [[s.id, s.words, s.rule, s.verdict, s.count] for s in found.statements]
+    page.table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows)
+    for path in figures:
+        page.heading(CAPTIONS[path.name].split(":")[0] if ":" in CAPTIONS[path.name] else "Fig. 1")
+        page.pictures([path], CAPTIONS[path.name])
+    for path in films:
+        page.heading(f"Film: {FILMS[path.name]}")
+        page.pictures([path], "The same flock under each trained controller (seed 0).")
+    page.heading("Every check")
+    checks = [
+        [statement.id, check.words, check.measured, "holds" if check.holds else "does not", f"{sum(check.seeds)}"]
+        for statement in found.statements
+        for check in statement.checks
+    ]
+    page.table(["", "check", "measured: median [range over seeds]", "for the medians", "seeds"], checks)
+    page.heading("Settings")
+    page.settings({"profile": asdict(profile), "versions": versions(), "seconds": round(seconds, 1)})
+    return page

@@ -1,0 +1,41 @@
+"""Pictures of flocks at single instants."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from equiflock.files import written_whole
+from equiflock.report.film import PANEL_INCHES, FlockPanel, window_for
+from equiflock.trajectory import Trajectory
+
+
+def draw_snapshots(
+    rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path: str | os.PathLike[str], *, one_scale: bool = True
+) -> Path:
+    """Draw flocks in rows, each given as a run of a single flock, a title, and a time.
+
+    Args:
+        rows: of the same length.
+        path: of the PNG file.
+        one_scale: whether all are drawn on the scale of the widest, or each on its own.
+    """
+    size, head = 0.8 * PANEL_INCHES, 0.6
+    height = (size + head) * len(rows)
+    figure = Figure(figsize=(size * len(rows[0]), height), dpi=110)
+    canvas = FigureCanvasAgg(figure)
+    grid = figure.subplots(len(rows), len(rows[0]), squeeze=False)
+    figure.subplots_adjust(
+        left=0.005, right=0.995, bottom=0.05 / height, top=1 - head / height, wspace=0.02, hspace=head / size
+    )
+    widest = window_for([run for row in rows for run, _, _ in row])
+    for axes_row, row in zip(grid, rows, strict=True):
+        for axes, (run, title, time) in zip(axes_row, row, strict=True):
+            FlockPanel(axes, run, title, widest if one_scale else window_for([run])).draw(time)
+    with written_whole(path) as scratch:
+        canvas.print_png(str(scratch))
+    return Path(path)

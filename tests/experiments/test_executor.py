@@ -1,0 +1,67 @@
+"""Cells run once each, whatever happens, and results of different settings never mix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from equiflock.experiments.executor import check_config, collect, run_cells
+from equiflock.types import InputError
+
+
+@dataclass(frozen=True)
+class Square:
+    """Squares its number, counts its runs in a file, and may fail."""
+
+    number: int
+    runs: Path
+    fails: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"square-{self.number}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return {"number": self.number}
+
+    def run(self) -> pd.DataFrame:
+        with (self.runs / f"{self.number}").open("a") as file:
+            file.write("x")
+        if self.fails:
+            raise InputError("no square today")
+        return pd.DataFrame({"square": [self.number**2]})
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_cells_run_in_parallel_and_are_collected_in_order(tmp_path: Path, workers: int) -> None:
+    cells = [Square(n, tmp_path) for n in (3, 1, 2)]
+    done: list[str] = []
+    run_cells(cells, tmp_path / "cells", workers, lambda cell: done.append(cell.key))
+    assert sorted(done) == ["square-1", "square-2", "square-3"]
+    assert collect(cells, tmp_path / "cells").to_dict("list") == {"square": [9, 1, 4], "number": [3, 1, 2]}
+
+
+def test_a_finished_cell_is_never_run_again_and_one_that_failed_is(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no square today"):
+        run_cells([Square(1, tmp_path), Square(2, tmp_path, fails=True)], tmp_path / "cells", 1)
+    assert [path.name for path in (tmp_path / "cells").iterdir()] == ["square-1.csv"]
+    run_cells([Square(1, tmp_path), Square(2, tmp_path)], tmp_path / "cells", 1)
+    assert (tmp_path / "1").read_text() == "x"
+    assert (tmp_path / "2").read_text() == "xx"
+
+
+def test_a_folder_of_other_settings_or_with_other_things_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    check_config(folder, {"flocks": 5})
+    check_config(folder, {"flocks": 5})
+    with pytest.raises(InputError, match="holds results of other settings or versions"):
+        check_config(folder, {"flocks": 6})
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="holds something else"):
+        check_config(tmp_path / "thesis", {"flocks": 5})

@@ -1,0 +1,96 @@
+"""A tiny reproduction, from the flights to a page that can be parsed and needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from equiflock import cli
+from equiflock.controllers.trained import TRAINED
+from equiflock.experiments import reproduction
+from equiflock.experiments.reproduction import Profile
+
+TINY = Profile("quick", seeds=(0,), flocks=2, sizes=(50,), sides=(3,))
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: object) -> None:
+        self.seen.append(tag)
+        if tag not in ("img", "meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny") / "paper"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(reproduction.PROFILES, "quick", TINY)
+        cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "2", "--checks"])
+    return folder
+
+
+def test_it_writes_a_ledger_with_every_statement(folder: Path) -> None:
+    ledger = json.loads((folder / "ledger.json").read_text())
+    expected = ["A1", "A2", "A3", *(f"T{n}" for n in range(1, 8)), "F1", "F2", "F3", "F5", "L1", "L2"]
+    assert [entry["id"] for entry in ledger] == [*expected, "O1", "O2", "O3", "O5"]  # F4 and O4 need more
+    assert all(entry["verdict"] in ("holds", "partly", "does not") for entry in ledger)
+    assert all(check["words"] and check["measured"] for entry in ledger for check in entry["checks"])
+
+
+def test_it_writes_tidy_tables(folder: Path) -> None:
+    assert set(pd.read_csv(folder / "flocking.csv").controller) == {"tanner", *TRAINED}
+    obstacles = pd.read_csv(folder / "obstacles.csv")
+    assert len(obstacles) == 4 * 2 * 2
+    assert set(obstacles.columns) == {"flock", "outcome", "seconds", "controller", "seed", "sides", "technique"}
+
+
+def test_its_page_is_whole_and_needs_nothing_else(folder: Path) -> None:
+    html = (folder / "report.html").read_text()
+    tags = Tags()
+    tags.feed(html)
+    assert tags.open == []
+    assert tags.seen.count("img") == 9
+    assert tags.seen.count("video") == 3
+    assert re.findall(r'(?:src|href)="(?!data:)', html) == []
+    assert "This is not the whole of the paper's experiments" in html.replace("&#x27;", "'")
+
+
+def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(reproduction.PROFILES, "quick", TINY)
+    cells = {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()}
+    cli.main(["reproduce", "--out", str(folder), "--only", "flocking", "--no-films"])
+    assert {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()} == cells
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", "--profile", "paper", "--out", str(folder)])
+    assert "holds results of other settings or versions" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", "--out", str(folder), "--only", "floking"])
+    assert "did you mean 'flocking'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scenario", ["flocking", "leaders", "obstacles"])
+def test_evaluate_sets_a_controller_beside_those_of_the_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scenario: str
+) -> None:
+    options = ["--scenario", scenario, "--flocks", "2", "--agents", "40", "--time-step", "0.01", "--workers", "1"]
+    cli.main(["evaluate", "tanner-dynamic", *options, "--sides", "6", "--out", str(tmp_path / "mine")])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in ("evaluated", "etdagnn", "tdagnn-tf-mean"))
+    assert (tmp_path / "mine" / f"{scenario}.csv").exists()
+    with pytest.raises(SystemExit):
+        cli.main(["evaluate", "etdagnn", *options, "--out", str(tmp_path / "mine")])
