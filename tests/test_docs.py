@@ -6,9 +6,12 @@ import re
 import shlex
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from equiflock import cli
+from equiflock.experiments.ledger import read_ledger
+from equiflock.experiments.reproduction import STATEMENTS
 from equiflock.experiments.training import trained_tables, training_statements
 from equiflock.report.training import ledger_table, metrics_table
 
@@ -48,6 +51,17 @@ def test_the_tables_of_the_training_page_are_what_the_weights_did() -> None:
     table = trained_tables()
     assert metrics_table(table) in page
     assert ledger_table(training_statements(table)) in page
+
+
+def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_from_the_tables_beside_it() -> None:
+    folder = ROOT / "docs" / "reproduction"
+    ledger = read_ledger(folder / "ledger.json")
+    assert ledger_table(ledger) in (ROOT / "docs" / "reproduction.md").read_text()
+    written = {statement.id: (statement.verdict, statement.count) for statement in ledger}
+    for name in ("connectivity", "flocking", "leaders", "obstacles"):
+        for statement in STATEMENTS[name](pd.read_csv(folder / f"{name}.csv")):
+            assert written[statement.id] == (statement.verdict, statement.count), statement.id
+    assert all(statement.remark for statement in ledger if statement.verdict != "holds")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -41,6 +41,7 @@ class Reproduce:
     def run(self) -> None:
         """Print the verdicts and say where the report is."""
         from equiflock.experiments.reproduction import EXPERIMENTS, FLIGHTS, PROFILES, cells_of, reproduce
+        from equiflock.experiments.training import training_statements
         from equiflock.report.reproduction import write_reproduction
         from equiflock.report.training import write_tables
 
@@ -64,14 +65,15 @@ class Reproduce:
                 lambda part: bar.update(drawing, description=f"drawing {part}", visible=True),
             )
         if "training" in found.tables:
-            training = [statement for statement in found.statements if statement.id.startswith("T")]
-            files.append(write_tables(found.tables["training"], training, folder / "training-tables.md"))
+            table = found.tables["training"]
+            files.append(write_tables(table, training_statements(table), folder / "training-tables.md"))
         grid = Table(show_lines=self.checks, title=f"profile: {profile.name}", title_justify="left")
         for column in ("", "the paper's statement", "verdict", "measured"):
             grid.add_column(column)
         for statement in found.statements:
             lines = [f"{'+' if check.holds else '-'} {check.words}: {check.measured}" for check in statement.checks]
-            measured = "\n".join([statement.count, *(lines if self.checks else [])])
+            remark = [statement.remark] if statement.remark else []
+            measured = "\n".join([statement.count, *remark, *(lines if self.checks else [])])
             grid.add_row(statement.id, statement.words, statement.verdict, measured)
         out.print(grid)
         for path in files:

@@ -55,6 +55,8 @@ class Statement:
     words: str
     rule: str
     checks: tuple[Check, ...]
+    remark: str = ""
+    """Why it does not hold in full."""
 
     @property
     def verdict(self) -> Verdict:
@@ -83,3 +85,12 @@ def write_ledger(statements: Sequence[Statement], path: str | os.PathLike[str]) 
     with written_whole(path) as scratch:
         scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return Path(path)
+
+
+def read_ledger(path: str | os.PathLike[str]) -> list[Statement]:
+    """What `write_ledger` wrote."""
+    found = []
+    for entry in json.loads(Path(path).read_text(encoding="utf-8")):
+        checks = tuple(Check(**{**check, "seeds": tuple(check["seeds"])}) for check in entry["checks"])
+        found.append(Statement(entry["id"], entry["words"], entry["rule"], checks, entry["remark"]))
+    return found

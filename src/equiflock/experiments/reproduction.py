@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from equiflock.experiments.flocking import flocking_cells, flocking_statements
 from equiflock.experiments.leader_following import leader_cells, leader_statements
 from equiflock.experiments.ledger import Statement
 from equiflock.experiments.obstacle_avoidance import SIDES, obstacle_cells, obstacle_statements
+from equiflock.experiments.remarks import REMARKS
 from equiflock.experiments.training import trained_tables, training_statements
 from equiflock.imitation.run import versions
 from equiflock.types import check_choice
@@ -94,14 +96,14 @@ def reproduce(
     statements = architecture_statements(profile.seeds)
     for experiment in experiments:
         statements += STATEMENTS[experiment](tables[experiment])
+    if profile == PROFILES["paper"]:
+        statements = [replace(s, remark=REMARKS.get(s.id, "")) if s.verdict != "holds" else s for s in statements]
     order = {name: number for number, name in enumerate("ATFLO")}
     return Reproduction(profile, tables, sorted(statements, key=lambda s: (order[s.id[0]], s.id)))
 
 
 def settings(profile: Profile) -> dict[str, Any]:
     """Everything that has a say in the results."""
-    import zlib
-
     weights = {
         f"{name}:{seed}": f"{zlib.crc32(trained_weights(name, seed).read_bytes()):08x}"
         for name in TRAINED

@@ -202,7 +202,7 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
         "A check compares medians over training seeds by the rule in the third column; a statement holds if all its "
         "checks do, and partly if some do."
     )
-    rows = [[s.id, s.words, s.rule, s.verdict, s.count] for s in found.statements]
+    rows = [[s.id, s.words, s.rule, s.verdict, f"{s.count}. {s.remark}"] for s in found.statements]
     page.table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows)
     for path in figures:
         page.heading(CAPTIONS[path.name].split(":")[0] if ":" in CAPTIONS[path.name] else "Fig. 1")

@@ -65,7 +65,9 @@ def metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200
 def ledger_table(statements: Sequence[Statement]) -> str:
     """The statements and what came of them, in Markdown."""
     lines = ["| | the paper's statement | our rule | verdict | checks that hold |", "|---|---|---|---|---|"]
-    lines += [f"| {s.id} | {s.words} | {s.rule} | **{s.verdict}** | {s.count} |" for s in statements]
+    for s in statements:
+        remark = f". {s.remark}" if s.remark else ""
+        lines.append(f"| {s.id} | {s.words} | {s.rule} | **{s.verdict}** | {s.count}{remark} |")
     return "\n".join(lines)
 
 
