@@ -1,6 +1,6 @@
-"""Obstacle avoidance at 48 and 96 sides under other readings of what the paper leaves open.
+"""The experiments with leaders and obstacles under other readings of what the paper leaves open.
 
-python benchmarks/readings.py            # the percentage of flights that fail: median [range] over five training seeds
+python benchmarks/readings.py            # medians and ranges over five training seeds; some ten minutes on two cores
 """
 
 from __future__ import annotations
@@ -8,16 +8,21 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from equiflock.controllers.trained import SEEDS, TRAINED
-from equiflock.experiments.executor import collect, run_cells
+from equiflock.experiments.curves import TimeCurves
+from equiflock.experiments.executor import check_config, collect, run_cells
+from equiflock.experiments.leader_following import DISTANCE, LeaderCell
 from equiflock.experiments.obstacle_avoidance import Endings, ObstacleCell
+from equiflock.imitation.run import versions
+from equiflock.initial.leaders import LeaderVelocity
 
 FOLDER = Path("runs/readings")
-READINGS: dict[str, dict[str, Any]] = {
+WORKERS = os.cpu_count() or 1
+OBSTACLES: dict[str, dict[str, Any]] = {
     "default": {},
     "passed after 0.01 s out of reach, not 1 s": {"clear_time": 0.01},
     "passed after 2 s out of reach": {"clear_time": 2.0},
@@ -27,22 +32,38 @@ READINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def main() -> None:
+def leaders() -> None:
+    print("MLVD at the last step, beside that of tdagnn-tf-mean, by the leaders' common velocity\n")
+    others = [name for name in TRAINED if name != "tdagnn-tf-mean"]
+    print(f"{'':10}" + "".join(f"{name:>22}" for name in others))
+    for reading in get_args(LeaderVelocity):
+        cells = [LeaderCell(name, seed, leader_velocity=reading) for name in TRAINED for seed in SEEDS]
+        run_cells(cells, FOLDER / "cells", WORKERS)
+        curves = TimeCurves(collect(cells, FOLDER / "cells"))
+        ratios = [curves.last(DISTANCE, name) / curves.last(DISTANCE, "tdagnn-tf-mean") for name in others]
+        texts = (f"{np.median(r):.2f} [{r.min():.2f}, {r.max():.2f}]" for r in ratios)
+        print(f"{reading:10}" + "".join(f"{text:>22}" for text in texts), flush=True)
+
+
+def obstacles() -> None:
+    print("\npercentage of flights past an obstacle that fail\n")
     print(f"{'':44}{'sides':>6}" + "".join(f"{name:>19}" for name in TRAINED))
-    for number, (words, options) in enumerate(READINGS.items()):
+    for words, options in OBSTACLES.items():
         cells = [
             replace(ObstacleCell(name, seed, sides, technique=True), **options)
             for sides in (48, 96)
             for name in TRAINED
             for seed in SEEDS
         ]
-        run_cells(cells, FOLDER / str(number), os.cpu_count() or 1)
-        ends = Endings(collect(cells, FOLDER / str(number)))
+        run_cells(cells, FOLDER / "cells", WORKERS)
+        ends = Endings(collect(cells, FOLDER / "cells"))
         for sides in ends.sides:
             failed = {name: 100 * ends.failed(name, sides, technique=True) for name in TRAINED}
-            numbers = (f"{np.median(f):.0f} [{f.min():.0f}, {f.max():.0f}]" for f in failed.values())
-            print(f"{words:44}{sides:6}" + "".join(f"{text:>19}" for text in numbers), flush=True)
+            texts = (f"{np.median(f):.0f} [{f.min():.0f}, {f.max():.0f}]" for f in failed.values())
+            print(f"{words:44}{sides:6}" + "".join(f"{text:>19}" for text in texts), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    check_config(FOLDER, {"obstacles": OBSTACLES, "versions": versions()})
+    leaders()
+    obstacles()

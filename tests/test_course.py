@@ -94,8 +94,8 @@ def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None
         assert run.outcome == (Outcome.PASSED, Outcome.COLLIDED)
 
 
-def seen_by_loops(flock: Flock, b: int, one_node: bool) -> tuple[int, float, float]:
-    """Pieces, least separation of flock agents within 1, and least gap to an obstacle agent within 1."""
+def seen_by_loops(flock: Flock, b: int, one_node: bool) -> tuple[int, float, float, float]:
+    """Pieces, least separation within 1, least gap to an obstacle agent within 1, and distance from the rim."""
     positions, roles = flock.positions[b], flock.roles[b]
     member = roles != O
     heard = twins.adjacency(positions, roles, 1.0)
@@ -116,7 +116,11 @@ def seen_by_loops(flock: Flock, b: int, one_node: bool) -> tuple[int, float, flo
     square[square > 1.0] = np.inf
     separation = square[np.ix_(member, member)].min(initial=np.inf)
     gap = square[np.ix_(member, ~member)].min(initial=np.inf)
-    return pieces, float(np.sqrt(separation)), float(np.sqrt(gap))
+    depth = np.inf
+    if not member.all():
+        distance = np.sqrt(np.square(positions[:, :2] - positions[~member].mean(axis=0)[:2]).sum(axis=-1))
+        depth = distance[member].min() - distance[~member].max()
+    return pieces, float(np.sqrt(separation)), float(np.sqrt(gap)), depth
 
 
 @given(flocks(), st.booleans())
@@ -124,15 +128,15 @@ def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool) -> N
     ending = ef.UntilPassed(min_separation=0.1, obstacle_node="one" if one_node else "each")
     ended = ending(0.0, flock, np.ones(len(flock), bool))
     for b in range(len(flock)):
-        pieces, separation, gap = seen_by_loops(flock, b, one_node)
+        pieces, separation, gap, depth = seen_by_loops(flock, b, one_node)
         if pieces > 1:
             assert ended[b] == Outcome.DISCONNECTED
         elif separation < 0.1:
             assert ended[b] == Outcome.COLLIDED
-        elif gap < 0.1:
+        elif gap < 0.1 or depth < -1e-9:
             assert ended[b] == Outcome.HIT_OBSTACLE
-        else:
-            assert ended[b] in (Outcome.FLYING, Outcome.HIT_OBSTACLE)
+        elif depth > 1e-9:
+            assert ended[b] == Outcome.FLYING
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def aggregate(
             nearest = rims[int(np.argmin(offsets))]
             senders = np.array([*mates, nearest]) if obstacles == "nearest" else senders
             if orbit is not None:
+                relative |= {j: np.zeros(2) for j in rims}
                 mean_velocity = np.mean([velocities[j] for j in (*mates, i)], axis=0)
                 relative[nearest] = orbit_velocity(positions[nearest] - positions[i], mean_velocity, orbit)
         said = sum(psi(positions[i] - positions[j], relative[j]) for j in senders)

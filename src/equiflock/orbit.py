@@ -83,15 +83,17 @@ def hear_obstacles(
     """Sort out the obstacle agents among hits[:heard] of agent s.
 
     Returns how many of `hits` count now (all flock agents and, if only the nearest obstacle agent is heard, that one
-    after them), and by how much v_ij of the nearest obstacle agent differs from that of an agent that stands still.
+    after them), and what to add to the sum of v_ij. With the technique only the nearest obstacle agent has a relative
+    velocity, that which the follower takes it to have.
     """
     nearest_only, orbiting, numbers = rules
-    u, v, flock = motion[s, 0], motion[s, 1], 0
+    u, v, flock, rim = motion[s, 0], motion[s, 1], 0, 0
     nearest, least = s, math.inf
     kept = np.uintp(0)
     for h in range(heard):
         j = hits[h]
         if roles[order[j]] == OBSTACLE:
+            rim += 1
             square = (place[j, 0] - place[s, 0]) ** 2 + (place[j, 1] - place[s, 1]) ** 2
             # Of several equally near, the first by number, whatever cell it is in.
             if square < least or (square == least and order[j] < order[nearest]):
@@ -105,9 +107,9 @@ def hear_obstacles(
         return heard, 0.0, 0.0
     if nearest_only:
         hits[kept] = nearest
-        heard = kept + np.uintp(1)
+        heard, rim = kept + np.uintp(1), 1
     if not orbiting:
         return heard, 0.0, 0.0
     x, y = place[nearest, 0] - place[s, 0], place[nearest, 1] - place[s, 1]
     taken_x, taken_y = taken_velocity(x, y, u / (flock + 1), v / (flock + 1), numbers)
-    return heard, taken_x - motion[s, 0], taken_y - motion[s, 1]
+    return heard, taken_x - rim * motion[s, 0], taken_y - rim * motion[s, 1]

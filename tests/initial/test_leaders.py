@@ -30,7 +30,7 @@ def test_the_other_readings_of_their_velocity() -> None:
     own = plain.velocities[0, leads].tolist()
     assert readings["first"].velocities[0, leads][0].tolist() in own
     np.testing.assert_allclose(readings["flock"].velocities[0, leads][0], plain.velocities[0].mean(axis=0))
-    assert (np.abs(readings["fresh"].velocities[:, leads]) <= 6).all()
+    assert (np.abs(readings["fresh"].velocities[0, leads]) <= 3).all()
     for start in readings.values():
         assert (start.roles == readings["first"].roles).all()
         np.testing.assert_array_equal(*start.velocities[0, leads])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 from equiflock import cli
-from equiflock.controllers.trained import TRAINED
+from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.experiments import reproduction
 from equiflock.experiments.reproduction import Profile
 
@@ -81,6 +82,26 @@ def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "--out", str(folder), "--only", "floking"])
     assert "did you mean 'flocking'" in capsys.readouterr().err
+
+
+def test_evaluate_takes_a_file_of_weights_and_notices_when_a_plugin_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_registry: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    options = ["--scenario", "flocking", "--flocks", "2", "--agents", "30", "--time-step", "0.02", "--workers", "1"]
+    cli.main(["evaluate", str(trained_weights("etdagnn", 2)), *options])
+    assert (tmp_path / "runs" / "evaluation" / "etdagnn-2-flocking" / "flocking.png").exists()
+    law = "import equiflock as ef\n\n@ef.register('coasting')\ndef coasting(z):\n    return {} * z[:, :, 0, 0]\n"
+    (tmp_path / "coasting.py").write_text(law.format(0))
+    cli.main(["evaluate", "coasting", "--plugin", "coasting.py", *options])
+    (tmp_path / "coasting.py").write_text(law.format(-5))
+    with pytest.raises(SystemExit):
+        cli.main(["evaluate", "coasting", "--plugin", "coasting.py", *options])
+    assert "holds results of other settings" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["evaluate", "tdagnn", "--scenario", "leaders", "--agents", "2"])
+    assert not (tmp_path / "runs" / "evaluation" / "tdagnn-leaders").exists()
 
 
 @pytest.mark.parametrize("scenario", ["flocking", "leaders", "obstacles"])

@@ -57,6 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     except MemoryError:
         _fail("not enough memory: fly fewer agents or flocks, or keep fewer frames")
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
         err.print("equiflock: interrupted")
         sys.stdout.flush()
         os._exit(130)  # at once, even if a kernel is at work in another thread

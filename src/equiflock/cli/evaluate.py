@@ -33,8 +33,9 @@ class Evaluate:
     """Of the obstacle."""
     time_step: float | None = None
     """Seconds per step; if left out 0.001, and 0.01 past an obstacle."""
-    out: Path = Path("runs/evaluation")
-    """The folder to write to; results of the same settings in it are not computed again."""
+    out: Path | None = None
+    """The folder to write to; runs/evaluation/CONTROLLER-SCENARIO if left out. Results of the same settings in it are
+    not computed again."""
     workers: int = os.cpu_count() or 1
     """How many processes."""
     plugin: str | None = None
@@ -57,21 +58,23 @@ class Evaluate:
         time_step = usual if self.time_step is None else check_positive("time_step", self.time_step)
         flown = self.controller, self.scenario, self.agents, self.flocks, self.sides, time_step
         cells = evaluation_cells(*flown)
-        weights = Path(self.controller)
-        checksum = zlib.crc32(weights.read_bytes()) if weights.is_file() else None
-        check_config(self.out, {"settings": flown, "weights": checksum, "versions": versions()})
+        cells[0].cell.start()  # a clear error, too
+        sources = [Path(name) for name in (self.controller, self.plugin) if name is not None]
+        checksums = [zlib.crc32(path.read_bytes()) for path in sources if path.is_file()]
+        folder = self.out or Path("runs/evaluation") / f"{Path(self.controller).stem}-{self.scenario}"
+        check_config(folder, {"settings": flown, "checksums": checksums, "versions": versions()})
         with progress() as bar:
             task = bar.add_task(f"{self.scenario}, {self.flocks} x {self.agents} agents", total=len(cells))
             prepare = partial(import_plugin, self.plugin)
-            run_cells(cells, self.out / "cells", self.workers, lambda cell: bar.advance(task), prepare)
-        table = collect(cells, self.out / "cells")
-        with written_whole(self.out / f"{self.scenario}.csv") as scratch:
+            run_cells(cells, folder / "cells", self.workers, lambda cell: bar.advance(task), prepare)
+        table = collect(cells, folder / "cells")
+        with written_whole(folder / f"{self.scenario}.csv") as scratch:
             table.to_csv(scratch, index=False)
-        files = [self.out / f"{self.scenario}.csv"]
+        files = [folder / f"{self.scenario}.csv"]
         if self.scenario == "flocking":
-            files.append(draw_flocking(table, VARIANCE, self.out / "flocking.png"))
+            files.append(draw_flocking(table, VARIANCE, folder / "flocking.png"))
         elif self.scenario == "leaders":
-            files.append(draw_leaders(table, self.out / "leaders.png"))
+            files.append(draw_leaders(table, folder / "leaders.png"))
         header, rows = evaluation_rows(table, self.scenario)
         grid = Table(title=f"evaluated: {self.controller}", title_justify="left")
         for number, column in enumerate(header):

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pandas as pd
 
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.executor import Cell
 from equiflock.experiments.flocking import FlockingCell
 from equiflock.experiments.leader_following import LeaderCell
 from equiflock.experiments.obstacle_avoidance import ObstacleCell
@@ -44,7 +43,7 @@ class Evaluated:
 
 def evaluation_cells(
     controller: str, scenario: Scenario, agents: int, flocks: int, sides: int, time_step: float
-) -> Sequence[Cell]:
+) -> Sequence[Evaluated]:
     """One cell for the controller, and one for each of the package (seed 0) and, where it can fly, the expert."""
     rivals = [*([EXPERT] if scenario == "flocking" else []), *TRAINED]
     some: Any = {
@@ -73,7 +72,10 @@ def evaluation_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str],
     rows = []
     for name in names:
         mine = last[last.controller == name].set_index("metric")
-        cells = [f"{row.median:.3g} ({row.lower:.3g}, {row.upper:.3g})" for row in mine.itertuples()]
+        cells = [
+            f"{row.mean:.0%}" if row.Index == "disconnected" else f"{row.median:.3g} ({row.lower:.3g}, {row.upper:.3g})"
+            for row in mine.itertuples()
+        ]
         rows.append([name, *cells])
     metrics = list(dict.fromkeys(last.metric))
     return ["at the end, median (quartiles)", *(metric.replace("_", " ") for metric in metrics)], rows

@@ -65,6 +65,7 @@ def run_cells(
     if not missing:
         return
     context = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
     with ProcessPoolExecutor(
         min(workers, len(missing)), mp_context=context, initializer=_begin, initargs=(prepare,)
     ) as pool:
@@ -76,7 +77,8 @@ def run_cells(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
-                process.kill()
+                if process not in others:
+                    process.kill()
             raise
 
 

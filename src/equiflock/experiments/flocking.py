@@ -18,6 +18,7 @@ from equiflock.experiments.training import MEAN, SUM
 from equiflock.imitation.recipe import EXPERT
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
+from equiflock.types import Flock
 
 VARIANCE, EFFORT = "velocity_variance", "mean_acceleration_norm"
 CALM = 0.2
@@ -45,10 +46,14 @@ class FlockingCell:
         """Of its rows."""
         return {"controller": self.controller, "seed": self.seed, "agents": self.agents}
 
+    def start(self) -> Flock:
+        """The flocks."""
+        return RandomDisk(self.flocks, self.agents, split="test").draw()
+
     def run(self) -> pd.DataFrame:
         """Velocity variance and mean acceleration norm, every hundredth of a second."""
         run = simulate(
-            RandomDisk(self.flocks, self.agents, split="test").draw(),
+            self.start(),
             pilot_of(self.controller, self.seed),
             time_step=self.time_step,
             duration=self.duration,

@@ -16,6 +16,7 @@ from equiflock.experiments.ledger import Check, Statement
 from equiflock.initial import LeaderFollowing, RandomDisk
 from equiflock.initial.leaders import LeaderVelocity
 from equiflock.simulation import simulate
+from equiflock.types import Flock
 
 DISTANCE, EFFORT, PIECES = "mean_leader_velocity_distance", "mean_acceleration_norm", "component_count"
 
@@ -42,11 +43,15 @@ class LeaderCell:
         """Of its rows."""
         return {"controller": self.controller, "seed": self.seed, "leader_velocity": self.leader_velocity}
 
+    def start(self) -> Flock:
+        """The flocks and their leaders."""
+        disk = RandomDisk(self.flocks, self.agents, split="leader following")
+        return LeaderFollowing(disk, leader_velocity=self.leader_velocity).draw()
+
     def run(self) -> pd.DataFrame:
         """Distance to the leaders' velocity, mean acceleration norm and components, every hundredth of a second."""
-        disk = RandomDisk(self.flocks, self.agents, split="leader following")
         run = simulate(
-            LeaderFollowing(disk, leader_velocity=self.leader_velocity).draw(),
+            self.start(),
             pilot_of(self.controller, self.seed),
             time_step=self.time_step,
             duration=self.duration,

@@ -58,6 +58,10 @@ class Statement:
     remark: str = ""
     """Why it does not hold in full."""
 
+    def __post_init__(self) -> None:
+        if not self.checks:
+            raise ValueError(f"statement {self.id} needs at least one check")
+
     @property
     def verdict(self) -> Verdict:
         """What comes of it."""

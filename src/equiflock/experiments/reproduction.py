@@ -81,12 +81,17 @@ def reproduce(
     experiments: Sequence[str] = EXPERIMENTS,
     on_done: Callable[[str, Cell], object] = lambda experiment, cell: None,
 ) -> Reproduction:
-    """Run what is not in `folder/cells` yet, write a table for every experiment, and judge the paper's statements."""
+    """Run what is not in `folder/cells` yet, and judge the paper's statements.
+
+    Experiments that were not asked for take part if all their cells are in the folder already.
+    """
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
     check_config(folder, settings(profile))
-    tables = {}
-    for experiment in experiments:
+    tables: dict[str, pd.DataFrame] = {}
+    for experiment in EXPERIMENTS:
+        if experiment not in experiments and not _is_done(experiment, profile, folder):
+            continue
         if experiment == "training":
             tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
         else:
@@ -94,8 +99,8 @@ def reproduce(
             run_cells(cells, folder / "cells", workers, lambda cell, name=experiment: on_done(name, cell))  # type: ignore[misc]
             tables[experiment] = collect(cells, folder / "cells")
     statements = architecture_statements(profile.seeds)
-    for experiment in experiments:
-        statements += STATEMENTS[experiment](tables[experiment])
+    for experiment, table in tables.items():
+        statements += STATEMENTS[experiment](table)
     if profile == PROFILES["paper"]:
         statements = [replace(s, remark=REMARKS.get(s.id, "")) if s.verdict != "holds" else s for s in statements]
     order = {name: number for number, name in enumerate("ATFLO")}
@@ -109,4 +114,11 @@ def settings(profile: Profile) -> dict[str, Any]:
         for name in TRAINED
         for seed in profile.seeds
     }
-    return {"profile": {**asdict(profile)}, "weights": weights, "versions": versions()}
+    cells = {name: f"{zlib.crc32(repr(cells_of(name, profile)).encode()):08x}" for name in FLIGHTS}
+    return {"profile": asdict(profile), "cells": cells, "weights": weights, "versions": versions()}
+
+
+def _is_done(experiment: str, profile: Profile, folder: Path) -> bool:
+    if experiment == "training":
+        return True
+    return all((folder / "cells" / f"{cell.key}.csv").exists() for cell in cells_of(experiment, profile))

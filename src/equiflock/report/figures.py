@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from equiflock.files import written_whole
 from equiflock.report.style import GRID, INK, colour, line_style
 
 
@@ -45,7 +46,7 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
         for controller, (low, middle, high) in panel.curves.items():
             if panel.scale == "log":  # no place for zero: the curve ends there, the band reaches to the curve's least
                 middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
-                low = np.fmax(low, np.nanmin(middle, initial=np.inf))
+                low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
             style: dict[str, Any] = {"color": colour(controller), "linestyle": line_style(controller)}
             marker = "o" if panel.x_ticks else None
             axes.plot(panel.x, middle, label=controller, linewidth=1.8, marker=marker, markersize=4, **style)
@@ -70,5 +71,6 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(colors=INK)
         axes.legend(frameon=False)
-    canvas.print_png(str(path))
+    with written_whole(path) as scratch:
+        canvas.print_png(str(scratch))
     return Path(path)

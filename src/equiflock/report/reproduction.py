@@ -34,6 +34,17 @@ from equiflock.simulation import simulate
 from equiflock.trajectory import Trajectory
 from equiflock.types import Outcome
 
+HEADINGS = {
+    "training.png": "Training",
+    "connectivity.png": "Fig. 1: who keeps in touch",
+    "flocking-variance.png": "Flocking: velocity variance",
+    "flocking-acceleration.png": "Flocking: acceleration",
+    "leaders.png": "Leader following",
+    "obstacles-without.png": "Obstacle avoidance without the technique",
+    "obstacles-with.png": "Obstacle avoidance with the technique",
+    "flocks.png": "Initial conditions: flocks",
+    "courses.png": "Initial conditions: obstacle courses",
+}
 CAPTIONS = {
     "training.png": "Training: IVV and IMAN on the validation flocks by epoch.",
     "connectivity.png": "The same flock under Tanner's dynamic-topology law (above) and under TDAGNN (below).",
@@ -205,7 +216,7 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
     rows = [[s.id, s.words, s.rule, s.verdict, f"{s.count}. {s.remark}"] for s in found.statements]
     page.table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows)
     for path in figures:
-        page.heading(CAPTIONS[path.name].split(":")[0] if ":" in CAPTIONS[path.name] else "Fig. 1")
+        page.heading(HEADINGS[path.name])
         page.pictures([path], CAPTIONS[path.name])
     for path in films:
         page.heading(f"Film: {FILMS[path.name]}")
@@ -218,5 +229,5 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
     ]
     page.table(["", "check", "measured: median [range over seeds]", "for the medians", "seeds"], checks)
     page.heading("Settings")
-    page.settings({"profile": asdict(profile), "versions": versions(), "seconds": round(seconds, 1)})
+    page.settings({"profile": asdict(profile), "versions": versions(), "seconds of the last run": round(seconds, 1)})
     return page

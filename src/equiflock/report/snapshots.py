@@ -14,16 +14,8 @@ from equiflock.report.film import PANEL_INCHES, FlockPanel, window_for
 from equiflock.trajectory import Trajectory
 
 
-def draw_snapshots(
-    rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path: str | os.PathLike[str], *, one_scale: bool = True
-) -> Path:
-    """Draw flocks in rows, each given as a run of a single flock, a title, and a time.
-
-    Args:
-        rows: of the same length.
-        path: of the PNG file.
-        one_scale: whether all are drawn on the scale of the widest, or each on its own.
-    """
+def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path: str | os.PathLike[str]) -> Path:
+    """Draw flocks on one scale, in rows of the same length: a run of a single flock, a title and a time for each."""
     size, head = 0.8 * PANEL_INCHES, 0.6
     height = (size + head) * len(rows)
     figure = Figure(figsize=(size * len(rows[0]), height), dpi=110)
@@ -35,7 +27,7 @@ def draw_snapshots(
     widest = window_for([run for row in rows for run, _, _ in row])
     for axes_row, row in zip(grid, rows, strict=True):
         for axes, (run, title, time) in zip(axes_row, row, strict=True):
-            FlockPanel(axes, run, title, widest if one_scale else window_for([run])).draw(time)
+            FlockPanel(axes, run, title, widest).draw(time)
     with written_whole(path) as scratch:
         canvas.print_png(str(scratch))
     return Path(path)

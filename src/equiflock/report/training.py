@@ -35,9 +35,7 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
                 [[found.median(metric, name, e, q) for e in epochs.tolist()] for q in (0.25, 0.5, 0.75)]
             )
         panels.append(Panel(epochs, "epoch", f"{metric.upper()} (validation)", curves))
-    with written_whole(path) as scratch:
-        draw_panels(panels, scratch)
-    return Path(path)
+    return draw_panels(panels, path)
 
 
 def metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200, 400)) -> str:
