@@ -17,7 +17,7 @@ REMARKS = {
     "O2": "TDAGNN-TF-mean falls short from 12 sides on, the two with sum aggregation at 24; ETDAGNN never does.",
     "O3": "TDAGNN-TF and ETDAGNN fail in at most 4% of flights, TDAGNN and TDAGNN-TF-mean in 12 to 20%.",
     "O4": "ETDAGNN is level with both sum-aggregation controllers at 48 sides, about 6 points ahead of them at 96, and "
-    "ahead of TDAGNN-TF-mean at both; its clear lead is at 24 sides. If followers heard all obstacle agents within R, it "
-    "would lead by 24 points and more at 48, but then the sum-aggregation controllers fail near 90%, against O2.",
+    "ahead of TDAGNN-TF-mean at both; its clear lead is at 24 sides. If followers heard all obstacle agents within R, "
+    "it would lead by 24 points and more at 48, but then the sum-aggregation controllers fail near 90%, against O2.",
     "O5": "There are none at all: every failure is a disconnection.",
 }
