@@ -50,7 +50,9 @@ class Reproduce:
         profile, chosen = PROFILES[self.profile], self.only or EXPERIMENTS
         folder = self.out or Path("runs") / profile.name
         with progress() as bar:
-            tasks = {name: bar.add_task(name, total=len(cells_of(name, profile))) for name in FLIGHTS if name in chosen}
+            tasks = {
+                name: bar.add_task(name, total=len(cells_of(name, profile)), visible=name in chosen) for name in FLIGHTS
+            }
             drawing = bar.add_task("drawing", total=None, visible=False)
 
             def on_done(experiment: str, cell: Cell) -> None:
