@@ -22,6 +22,7 @@ h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-t
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .45rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
+.words th, .words td { text-align: left; vertical-align: top; }
 img, video { max-width: 100%; border-radius: 6px; background: #fff; }
 .row { display: flex; flex-wrap: wrap; gap: 1rem; } .row > * { flex: 1 1 24rem; min-width: 0; }
 pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid var(--line); border-radius: 6px; font-size: .85rem; }
@@ -43,11 +44,12 @@ class Page:
         """A paragraph."""
         self.parts.append(f"<p>{escape(text)}</p>")
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table, its first column naming the rows."""
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> None:
+        """A table, its first column naming the rows, the others with numbers or with words."""
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        self.parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        kind = ' class="words"' if words else ""
+        self.parts.append(f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
     def pictures(self, paths: Sequence[Path], caption: str) -> None:
         """Pictures or films, stored inside the page, side by side where there is room."""

@@ -214,7 +214,7 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
         "checks do, and partly if some do."
     )
     rows = [[s.id, s.words, s.rule, s.verdict, f"{s.count}. {s.remark}"] for s in found.statements]
-    page.table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows)
+    page.table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows, words=True)
     for path in figures:
         page.heading(HEADINGS[path.name])
         page.pictures([path], CAPTIONS[path.name])
@@ -227,7 +227,7 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
         for statement in found.statements
         for check in statement.checks
     ]
-    page.table(["", "check", "measured: median [range over seeds]", "for the medians", "seeds"], checks)
+    page.table(["", "check", "measured: median [range over seeds]", "for the medians", "seeds"], checks, words=True)
     page.heading("Settings")
     page.settings({"profile": asdict(profile), "versions": versions(), "seconds of the last run": round(seconds, 1)})
     return page
