@@ -14,9 +14,10 @@ import numpy as np
 
 from equiflock.controllers.trained import SEEDS, TRAINED
 from equiflock.experiments.curves import TimeCurves
-from equiflock.experiments.executor import check_config, collect, run_cells
+from equiflock.experiments.executor import collect, run_cells
 from equiflock.experiments.leader_following import DISTANCE, LeaderCell
 from equiflock.experiments.obstacle_avoidance import Endings, ObstacleCell
+from equiflock.files import check_config
 from equiflock.imitation.run import versions
 from equiflock.initial.leaders import LeaderVelocity
 

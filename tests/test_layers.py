@@ -19,7 +19,7 @@ LADDER: list[set[str]] = [
     {"controllers"},
     {"flight", "metrics"},
     {"simulation"},
-    {"imitation"},
+    {"imitation", "theory"},
     {"experiments"},
     {"report"},
     {"cli"},

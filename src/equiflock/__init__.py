@@ -1,5 +1,6 @@
 """Train, judge, watch and deploy controllers that let a swarm fly together with no central computer."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from equiflock import metrics, threads, types
@@ -7,6 +8,7 @@ from equiflock.controllers import load, names, register
 from equiflock.course import UntilPassed
 from equiflock.flight import Flight, flight
 from equiflock.graph import Graph, components, radius_graph
+from equiflock.imitation.fast_forward import FastForward
 from equiflock.imitation.recipe import DAgger
 from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk, random_disk
 from equiflock.messages import DelayedAggregation, messages
@@ -18,11 +20,13 @@ from equiflock.version import __version__
 from equiflock.world import UntilDisconnected
 
 if TYPE_CHECKING:
+    from equiflock import theory
     from equiflock.imitation.dagger import train
 
 __all__ = [
     "DAgger",
     "DelayedAggregation",
+    "FastForward",
     "Flight",
     "Flock",
     "Graph",
@@ -50,6 +54,7 @@ __all__ = [
     "random_disk",
     "register",
     "simulate",
+    "theory",
     "threads",
     "train",
     "types",
@@ -57,9 +62,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`train`, on first use: it needs torch, which takes seconds to import."""
+    """`train` and `theory`, on first use: they need torch, which takes seconds to import."""
     if name == "train":
         from equiflock.imitation.dagger import train
 
         return train
+    if name == "theory":
+        return importlib.import_module("equiflock.theory")
     raise AttributeError(f"module 'equiflock' has no attribute {name!r}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
 
 from equiflock.types import InputError
 
@@ -63,6 +67,34 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InputError(f"{path} cannot be written: {folder} is not a folder that may be written to")
+
+
+def check_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write what the results in `folder` are results of, or refuse if there are results of something else."""
+    path = folder / "config.json"
+    text = json.dumps(config, indent=2) + "\n"
+    if path.exists():
+        if path.read_text() != text:
+            raise InputError(f"{folder} holds results of other settings or versions: choose another folder with --out")
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} holds something else: choose another folder with --out")
+    with written_whole(path) as scratch:
+        scratch.write_text(text)
+
+
+@contextmanager
+def held_alone(folder: Path) -> Iterator[None]:
+    """Hold a folder against other processes; the system lets go of it even if this one is killed."""
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InputError(f"another process is writing to {folder}") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

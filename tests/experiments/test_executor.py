@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from equiflock.experiments.executor import check_config, collect, run_cells
+from equiflock.experiments.executor import collect, run_cells
 from equiflock.types import InputError
 
 
@@ -53,15 +53,3 @@ def test_a_finished_cell_is_never_run_again_and_one_that_failed_is(tmp_path: Pat
     run_cells([Square(1, tmp_path), Square(2, tmp_path)], tmp_path / "cells", 1)
     assert (tmp_path / "1").read_text() == "x"
     assert (tmp_path / "2").read_text() == "xx"
-
-
-def test_a_folder_of_other_settings_or_with_other_things_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "results"
-    check_config(folder, {"flocks": 5})
-    check_config(folder, {"flocks": 5})
-    with pytest.raises(InputError, match="holds results of other settings or versions"):
-        check_config(folder, {"flocks": 6})
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match="holds something else"):
-        check_config(tmp_path / "thesis", {"flocks": 5})

@@ -165,7 +165,7 @@ def test_two_trainings_never_write_into_one_folder(undisturbed: Path, tmp_path: 
     with pytest.raises(InputError, match="exists already"):
         TrainingRun.create(undisturbed, small())
     run = TrainingRun.create(tmp_path / "run", small())
-    with FileLock(tmp_path / "run" / ".lock"), pytest.raises(InputError, match="another training is writing to"):
+    with FileLock(tmp_path / "run" / ".lock"), pytest.raises(InputError, match="another process is writing to"):
         run.train()
 
 

@@ -44,9 +44,9 @@ class Evaluate:
     def run(self) -> None:
         """Print the comparison and say where table and figure are."""
         from equiflock.experiments.evaluation import evaluation_cells, evaluation_rows
-        from equiflock.experiments.executor import check_config, collect, run_cells
+        from equiflock.experiments.executor import collect, run_cells
         from equiflock.experiments.flocking import VARIANCE
-        from equiflock.files import written_whole
+        from equiflock.files import check_config, written_whole
         from equiflock.imitation.run import versions
         from equiflock.report.reproduction import draw_flocking, draw_leaders
 

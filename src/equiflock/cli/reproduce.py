@@ -30,7 +30,7 @@ class Reproduce:
     out: Path | None = None
     """The folder to write to; runs/PROFILE if left out."""
     only: tuple[str, ...] = ()
-    """Some of the experiments: training, connectivity, flocking, leaders, obstacles."""
+    """Some of the experiments: training, connectivity, flocking, leaders, obstacles, generalization."""
     workers: int = os.cpu_count() or 1
     """How many processes."""
     films: bool = True
@@ -40,7 +40,7 @@ class Reproduce:
 
     def run(self) -> None:
         """Print the verdicts and say where the report is."""
-        from equiflock.experiments.reproduction import EXPERIMENTS, FLIGHTS, PROFILES, cells_of, reproduce
+        from equiflock.experiments.reproduction import EXPERIMENTS, PROFILES, RUN_IN_CELLS, cells_of, reproduce
         from equiflock.experiments.training import training_statements
         from equiflock.report.reproduction import write_reproduction
         from equiflock.report.training import write_tables
@@ -51,14 +51,19 @@ class Reproduce:
         folder = self.out or Path("runs") / profile.name
         with progress() as bar:
             tasks = {
-                name: bar.add_task(name, total=len(cells_of(name, profile)), visible=name in chosen) for name in FLIGHTS
+                name: bar.add_task(name, total=len(cells_of(name, profile)), visible=name in chosen)
+                for name in RUN_IN_CELLS
             }
+            data = bar.add_task("generalization data", total=profile.fast_forward.indices, visible=False)
             drawing = bar.add_task("drawing", total=None, visible=False)
 
             def on_done(experiment: str, cell: Cell) -> None:
                 bar.advance(tasks[experiment])
 
-            found = reproduce(profile, folder, self.workers, chosen, on_done)
+            def on_data(step: int) -> None:
+                bar.update(data, advance=1, visible=True)
+
+            found = reproduce(profile, folder, self.workers, chosen, on_done, on_data)
             files = write_reproduction(
                 found,
                 folder,

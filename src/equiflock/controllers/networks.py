@@ -60,6 +60,12 @@ class TDAGNN(nn.Module):
         return x.view(*messages.shape[:2], self.dimensions)
 
     @property
+    def chain(self) -> tuple[nn.Module, ...]:
+        """Layers and activations in their order, over numbers (.., K, 3D); `forward` is the same function, faster."""
+        first, second, third = self.layers
+        return first, nn.Tanh(), second, *([nn.Tanh()] if self.second_tanh else []), third
+
+    @property
     def options(self) -> dict[str, int]:
         """What builds such a network."""
         return {"hops": self.hops, "dimensions": self.dimensions}
@@ -86,7 +92,6 @@ class ETDAGNN(nn.Module):
         self.name = name
         self.hops = check_count("hops", hops)
         self.layers = nn.Sequential(ScaleLog(), EqConv(3, 16, hops), ScaleTanh(), EqConv(16, 16, 1), EqConv(16, 1, 1))
-        """The network, layer by layer, over vectors (D, .., K, 3); `forward` is the same function, faster."""
 
     def forward(self, messages: Tensor) -> Tensor:
         """Accelerations (B, N, D) from messages (B, N, K, 3, D)."""
@@ -95,6 +100,11 @@ class ETDAGNN(nn.Module):
         x = bend(first(shorten(x)).squeeze(-2))
         x = functional.linear(x, *composed(cast(EqConv, second), cast(EqConv, third)))
         return x.view(-1, *messages.shape[:2]).movedim(0, -1)
+
+    @property
+    def chain(self) -> tuple[nn.Module, ...]:
+        """Layers and activations in their order, over vectors (D, .., K, 3); `forward` is the same function, faster."""
+        return tuple(self.layers)
 
     @property
     def options(self) -> dict[str, int]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import pandas as pd
 
 from equiflock.files import written_whole
-from equiflock.types import InputError, check_count
+from equiflock.types import check_count
 
 
 @runtime_checkable
@@ -85,20 +84,6 @@ def run_cells(
 def collect(cells: Sequence[Cell], folder: Path) -> pd.DataFrame:
     """The results of all cells in one table, each row marked with its cell's labels."""
     return pd.concat([pd.read_csv(_path(folder, cell)).assign(**cell.labels) for cell in cells], ignore_index=True)
-
-
-def check_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write what the results in `folder` are results of, or refuse if there are results of something else."""
-    path = folder / "config.json"
-    text = json.dumps(config, indent=2) + "\n"
-    if path.exists():
-        if path.read_text() != text:
-            raise InputError(f"{folder} holds results of other settings or versions: choose another folder with --out")
-        return
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} holds something else: choose another folder with --out")
-    with written_whole(path) as scratch:
-        scratch.write_text(text)
 
 
 def _path(folder: Path, cell: Cell) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,21 @@ import pandas as pd
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_weights
 from equiflock.experiments.architecture import architecture_statements
 from equiflock.experiments.connectivity import connectivity_cells, connectivity_statements
-from equiflock.experiments.executor import Cell, check_config, collect, run_cells
+from equiflock.experiments.executor import Cell, collect, run_cells
 from equiflock.experiments.flocking import flocking_cells, flocking_statements
+from equiflock.experiments.generalization import cloning_cells, generalization_statements
 from equiflock.experiments.leader_following import leader_cells, leader_statements
 from equiflock.experiments.ledger import Statement
 from equiflock.experiments.obstacle_avoidance import SIDES, obstacle_cells, obstacle_statements
 from equiflock.experiments.remarks import REMARKS
 from equiflock.experiments.training import trained_tables, training_statements
+from equiflock.files import check_config
+from equiflock.imitation.fast_forward import FastForward
 from equiflock.imitation.run import versions
 from equiflock.types import check_choice
 
-FLIGHTS = ("connectivity", "flocking", "leaders", "obstacles")
-EXPERIMENTS = ("training", *FLIGHTS)
+RUN_IN_CELLS = ("connectivity", "flocking", "leaders", "obstacles", "generalization")
+EXPERIMENTS = ("training", *RUN_IN_CELLS)
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,22 @@ class Profile:
     flocks: int = 50
     sizes: tuple[int, ...] = (50, 100, 200, 400)
     sides: tuple[int, ...] = SIDES
+    fast_forward: FastForward = field(default_factory=FastForward)
+    cloning_seeds: tuple[int, ...] = (0, 1, 2)
+    cloning_epochs: int = 50
 
 
 PROFILES = {
     "paper": Profile("paper"),
-    "quick": Profile("quick", seeds=(0,), flocks=10, sizes=(50, 100, 200), sides=(3, 12, 48, 96)),
+    "quick": Profile(
+        "quick",
+        seeds=(0,),
+        flocks=10,
+        sizes=(50, 100, 200),
+        sides=(3, 12, 48, 96),
+        fast_forward=FastForward(train_flocks=6, test_flocks=10),
+        cloning_seeds=(0,),
+    ),
 }
 
 STATEMENTS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
@@ -49,12 +63,13 @@ STATEMENTS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
     "flocking": flocking_statements,
     "leaders": leader_statements,
     "obstacles": obstacle_statements,
+    "generalization": generalization_statements,
 }
 
 
-def cells_of(experiment: str, profile: Profile) -> Sequence[Cell]:
-    """The cells of an experiment that flies."""
-    check_choice("experiment", experiment, FLIGHTS)
+def cells_of(experiment: str, profile: Profile, data: Path = Path()) -> Sequence[Cell]:
+    """The cells of an experiment; `data` is the folder of its data, if it has any."""
+    check_choice("experiment", experiment, RUN_IN_CELLS)
     seeds, flocks = profile.seeds, profile.flocks
     if experiment == "connectivity":
         return connectivity_cells(seeds, flocks)
@@ -62,7 +77,9 @@ def cells_of(experiment: str, profile: Profile) -> Sequence[Cell]:
         return flocking_cells(profile.sizes, seeds, flocks)
     if experiment == "leaders":
         return leader_cells(seeds, flocks)
-    return obstacle_cells(profile.sides, seeds, flocks)
+    if experiment == "obstacles":
+        return obstacle_cells(profile.sides, seeds, flocks)
+    return cloning_cells(profile.cloning_seeds, profile.cloning_epochs, profile.fast_forward, data)
 
 
 @dataclass(frozen=True)
@@ -80,10 +97,20 @@ def reproduce(
     workers: int,
     experiments: Sequence[str] = EXPERIMENTS,
     on_done: Callable[[str, Cell], object] = lambda experiment, cell: None,
+    on_data: Callable[[int], object] = lambda step: None,
 ) -> Reproduction:
     """Run what is not in `folder/cells` yet, and judge the paper's statements.
 
-    Experiments that were not asked for take part if all their cells are in the folder already.
+    Experiments that were not asked for take part if all their cells are in the folder already. The data that
+    controllers clone from is made in `folder/fast-forward`, and not needed once all those cells are done.
+
+    Args:
+        profile: how much of the paper.
+        folder: of cells and data.
+        workers: how many processes.
+        experiments: those to run.
+        on_done: called with an experiment and a cell of it that is done, or was before.
+        on_data: called with every time index of the data that is made, or was before.
     """
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
@@ -95,7 +122,9 @@ def reproduce(
         if experiment == "training":
             tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
         else:
-            cells = cells_of(experiment, profile)
+            cells = cells_of(experiment, profile, folder / "fast-forward")
+            if experiment == "generalization" and not _is_done(experiment, profile, folder):
+                profile.fast_forward.make(folder / "fast-forward", workers, on_data)
             run_cells(cells, folder / "cells", workers, lambda cell, name=experiment: on_done(name, cell))  # type: ignore[misc]
             tables[experiment] = collect(cells, folder / "cells")
     statements = architecture_statements(profile.seeds)
@@ -103,7 +132,7 @@ def reproduce(
         statements += STATEMENTS[experiment](table)
     if profile == PROFILES["paper"]:
         statements = [replace(s, remark=REMARKS.get(s.id, "")) if s.verdict != "holds" else s for s in statements]
-    order = {name: number for number, name in enumerate("ATFLO")}
+    order = {name: number for number, name in enumerate("ATFLOG")}
     return Reproduction(profile, tables, sorted(statements, key=lambda s: (order[s.id[0]], s.id)))
 
 
@@ -114,7 +143,7 @@ def settings(profile: Profile) -> dict[str, Any]:
         for name in TRAINED
         for seed in profile.seeds
     }
-    cells = {name: f"{zlib.crc32(repr(cells_of(name, profile)).encode()):08x}" for name in FLIGHTS}
+    cells = {name: f"{zlib.crc32(repr(cells_of(name, profile)).encode()):08x}" for name in RUN_IN_CELLS}
     return {"profile": asdict(profile), "cells": cells, "weights": weights, "versions": versions()}
 
 

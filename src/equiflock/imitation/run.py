@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
-from equiflock.files import check_new, written_whole
+from equiflock.files import check_new, held_alone, written_whole
 from equiflock.imitation.recipe import EXPERT, DAgger
 from equiflock.types import InputError
 from equiflock.version import __version__
@@ -104,18 +103,10 @@ class TrainingRun:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the folder; the system lets go of it even if this process is killed."""
-        lock = FileLock(self.folder / ".lock", timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise InputError(f"another training is writing to {self.folder}") from None
-        try:
+        with held_alone(self.folder):
             for half_written in (self.folder / "checkpoints").glob(".*"):
                 half_written.unlink()
             yield
-        finally:
-            lock.release()
 
     def _restore(self, trainer: Trainer, notice: Callable[[str], object]) -> None:
         from equiflock.imitation.checkpoint import OtherRecipeError, read_checkpoint

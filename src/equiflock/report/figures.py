@@ -20,7 +20,7 @@ from equiflock.report.style import GRID, INK, colour, line_style
 
 @dataclass(frozen=True)
 class Panel:
-    """One quantity over time or epochs: controller -> lower quartile, median and upper quartile, (3, X)."""
+    """Curves over time or epochs, by controller or another name: lower end of the band, line, upper end, (3, X)."""
 
     x: Float[np.ndarray, " X"] | Int[np.ndarray, " X"]
     x_label: str
@@ -30,6 +30,7 @@ class Panel:
     y_limits: tuple[float, float] | None = None
     x_ticks: tuple[int, ...] | None = None
     """If given, the horizontal axis is logarithmic and has these ticks, and each is a point of its own."""
+    title: str | None = None
 
 
 def quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray, "3 X"]:
@@ -52,6 +53,8 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
             axes.plot(panel.x, middle, label=controller, linewidth=1.8, marker=marker, markersize=4, **style)
             axes.fill_between(panel.x, low, high, color=colour(controller), alpha=0.18, linewidth=0)
         axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.scale)
+        if panel.title is not None:
+            axes.set_title(panel.title, fontsize="medium")
         if len(panel.x) > 1:
             axes.set_xlim(panel.x[0], panel.x[-1])
         if panel.y_limits is not None:

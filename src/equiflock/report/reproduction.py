@@ -27,6 +27,7 @@ from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk
 from equiflock.orbit import Orbit
 from equiflock.report.figures import Panel, draw_panels
 from equiflock.report.film import film
+from equiflock.report.generalization import FIGURES
 from equiflock.report.page import Page
 from equiflock.report.snapshots import draw_snapshots
 from equiflock.report.training import draw_training
@@ -42,6 +43,10 @@ HEADINGS = {
     "leaders.png": "Leader following",
     "obstacles-without.png": "Obstacle avoidance without the technique",
     "obstacles-with.png": "Obstacle avoidance with the technique",
+    "generalization-losses.png": "Generalization: losses",
+    "generalization-bound.png": "Generalization: bound and gap",
+    "generalization-terms.png": "Generalization: the terms of the bound",
+    "generalization-correlation.png": "Generalization: do bound and gap move together?",
     "flocks.png": "Initial conditions: flocks",
     "courses.png": "Initial conditions: obstacle courses",
 }
@@ -53,6 +58,12 @@ CAPTIONS = {
     "leaders.png": "Leader following: mean leader velocity distance and mean acceleration norm over time.",
     "obstacles-without.png": "Obstacle avoidance without the technique: flights that failed, and what failures were.",
     "obstacles-with.png": "Obstacle avoidance with the technique. Bands: the range over training seeds.",
+    "generalization-losses.png": "Behaviour cloning: loss on the training and the test set by epoch. Bands here and "
+    "below: the range over training seeds.",
+    "generalization-bound.png": "The bound (as proven) and the empirical gap, test loss - training loss, by epoch.",
+    "generalization-terms.png": "The terms in which the bounds differ.",
+    "generalization-correlation.png": "Bound and gap, each less its mean and by its standard deviation over epochs; ρ "
+    "is their correlation, median [range] over training seeds.",
     "flocks.png": "Initial conditions: three flocks of the RandomDisk set.",
     "courses.png": "Initial conditions: three obstacle courses of 12, 48 and 96 sides.",
 }
@@ -99,6 +110,9 @@ def draw_figures(found: Reproduction, folder: Path, on_part: Callable[[str], obj
     if "obstacles" in tables:
         for name, technique in (("without", False), ("with", True)):
             draw(f"obstacles-{name}.png", lambda path, on=technique: _draw_obstacles(tables["obstacles"], on, path))  # type: ignore[misc]
+    if "generalization" in tables:
+        for name, make in FIGURES.items():
+            draw(name, lambda path, make=make: make(tables["generalization"], path))  # type: ignore[misc]
     draw("flocks.png", _draw_flocks)
     draw("courses.png", _draw_courses)
     return figures

@@ -22,14 +22,15 @@ CONTROLLER_COLOURS = {
     "tdagnn-tf-mean": "#56b4e9",
     "etdagnn": "#0072b2",
 }
-LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":"}
+OTHER_COLOURS = {"training loss": "#0072b2", "test loss": "#d55e00", "bound": "#0072b2", "empirical gap": "#d55e00"}
+LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":", "test loss": "--"}
 
 
-def colour(controller: str) -> str:
-    """The colour of a controller; grey for one that is not of the paper."""
-    return CONTROLLER_COLOURS.get(controller, "#777777")
+def colour(name: str) -> str:
+    """The colour of a controller, or of what else a curve shows; grey for a controller that is not of the paper."""
+    return (CONTROLLER_COLOURS | OTHER_COLOURS).get(name, "#777777")
 
 
-def line_style(controller: str) -> str:
+def line_style(name: str) -> str:
     """Dashes for the classical laws, a full line for everything that learned."""
-    return LINE_STYLES.get(controller, "-")
+    return LINE_STYLES.get(name, "-")

@@ -1,0 +1,287 @@
+"""Fast-forward behaviour cloning's data (section 4.2 of the paper, "Behavior cloning with fast-forwarding").
+
+The generalization bound is about independent samples, and what a flight shows step after step is not. So every tuple
+(what each agent knows, what the expert does) comes from a fresh flock of its own, which the expert advanced to the
+tuple's time index. Nothing of it depends on a network: the data is made once, before any training.
+
+    config.json    the numbers, and versions
+    sum.npy        messages with sum aggregation, (S, B, N, K, 3, D): S time indices, B flocks for each
+    mean.npy       messages with mean aggregation of the same flocks
+    targets.npy    the expert's accelerations, (S, B, N, D)
+    parts/         one mark for each time index that is done
+
+At every time index the first flocks are for training and the rest for the test.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from equiflock import threads
+from equiflock.controllers import load
+from equiflock.files import check_config, check_writable, held_alone, written_whole
+from equiflock.flight import flight
+from equiflock.imitation.recipe import EXPERT
+from equiflock.imitation.run import versions
+from equiflock.initial import RandomDisk
+from equiflock.messages import DelayedAggregation
+from equiflock.types import Controller, InputError, OneHop, check_choice, check_count, check_positive
+
+AGGREGATIONS: tuple[OneHop, ...] = ("sum", "mean")
+Split = Literal["train", "test"]
+Mode = Literal["r+", "w+"]
+DIMENSIONS = 2
+
+
+@dataclass(frozen=True)
+class FastForward:
+    """The numbers of a data set. The defaults are the paper's: 201 x (150 + 250) = 80,400 tuples."""
+
+    seed: int = 0
+    """Of the flocks."""
+    train_flocks: int = 150
+    """For every time index."""
+    test_flocks: int = 250
+    """For every time index."""
+    steps: int = 200
+    """The largest time index; there is one more, 0."""
+    agents: int = 100
+    """N."""
+    hops: int = 3
+    """K."""
+    time_step: float = 0.01
+    """Seconds per step."""
+    comm_radius: float = 1.0
+    """R."""
+    clamp: float = 100.0
+    """C, the largest norm of the expert's acceleration."""
+
+    def __post_init__(self) -> None:
+        for name in ("train_flocks", "test_flocks", "agents", "hops"):
+            check_count(name, getattr(self, name))
+        for name in ("seed", "steps"):
+            check_count(name, getattr(self, name), least=0)
+        for name in ("time_step", "comm_radius", "clamp"):
+            check_positive(name, getattr(self, name))
+
+    @property
+    def flocks(self) -> int:
+        """B, for every time index."""
+        return self.train_flocks + self.test_flocks
+
+    @property
+    def indices(self) -> int:
+        """S, how many time indices there are."""
+        return self.steps + 1
+
+    def disk(self, step: int) -> RandomDisk:
+        """The fresh flocks that are advanced to this time index, and to no other."""
+        split = f"fast-forward {step}"
+        return RandomDisk(self.flocks, self.agents, self.seed, split=split, comm_radius=self.comm_radius)
+
+    def part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
+        """The tuples of one time index: sum and mean, each (B, N, K, 3, D), and targets, (B, N, D)."""
+        expert: Controller = load(EXPERT, clamp=self.clamp)
+        senses = {
+            one_hop: DelayedAggregation(radius=self.comm_radius, hops=self.hops, one_hop=one_hop)
+            for one_hop in AGGREGATIONS
+        }
+        found: dict[str, Float32[np.ndarray, ...]] = {}
+        loop = flight(self.disk(step).draw(), expert, time_step=self.time_step, radius=self.comm_radius)
+        for moment in islice(loop, step + 1):
+            # Nothing older than K steps is known to anybody.
+            if moment.step > step - self.hops:
+                found |= {one_hop: sense.hear(moment.flock) for one_hop, sense in senses.items()}
+        found["targets"] = moment.accelerations.astype(np.float32)
+        return found
+
+    def make(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        workers: int | None = None,
+        on_part: Callable[[int], object] = lambda step: None,
+    ) -> FastForwardData:
+        """Make the data, or what is missing of it.
+
+        Args:
+            folder: where it is kept, memory-mapped; what an interrupted call left there is gone on from. In memory
+                if left out.
+            workers: how many time indices are made at once, each on a thread; one per core if left out. It changes
+                nothing in the result.
+            on_part: called with every time index that is done, or was before.
+        """
+        workers = check_count("workers", threads.count() if workers is None else workers)
+        if folder is None:
+            arrays = {name: np.empty(shape, np.float32) for name, shape in self.shapes.items()}
+            self._fill(arrays, set(range(self.indices)), workers, on_part)
+            return FastForwardData(self, arrays)
+        folder = Path(folder)
+        check_writable(folder / "config.json")
+        check_config(folder, {"fast_forward": asdict(self), "versions": versions()})
+        with held_alone(folder):
+            marks = folder / "parts"
+            marks.mkdir(exist_ok=True)
+            missing = {step for step in range(self.indices) if not (marks / f"{step}").exists()}
+            for step in set(range(self.indices)) - missing:
+                on_part(step)
+
+            def keep(step: int) -> None:
+                for array in mapped.values():
+                    array.flush()
+                with written_whole(marks / f"{step}") as scratch:
+                    scratch.touch()
+                on_part(step)
+
+            if missing:
+                mode: Mode = "w+" if len(missing) == self.indices else "r+"
+                mapped = {name: _mapped(folder / f"{name}.npy", mode, shape) for name, shape in self.shapes.items()}
+                self._fill(mapped, missing, workers, keep)
+        return FastForwardData.open(folder)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the arrays."""
+        tuples = self.indices, self.flocks, self.agents
+        return {
+            **dict.fromkeys(AGGREGATIONS, (*tuples, self.hops, 3, DIMENSIONS)),
+            "targets": (*tuples, DIMENSIONS),
+        }
+
+    def _fill(
+        self,
+        arrays: Mapping[str, Float32[np.ndarray, ...]],
+        steps: set[int],
+        workers: int,
+        on_part: Callable[[int], object],
+    ) -> None:
+        def work(step: int) -> int:
+            with threads.use(1):
+                for name, content in self.part(step).items():
+                    arrays[name][step] = content
+            return step
+
+        # The longest flights first, so that no worker is left alone with one at the end.
+        waiting = sorted(steps)
+        running: set[Future[int]] = set()
+        with ThreadPoolExecutor(workers) as pool:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    running.add(pool.submit(work, waiting.pop()))
+                done, running = wait(running, timeout=0.2, return_when="FIRST_COMPLETED")
+                for future in done:
+                    on_part(future.result())
+
+
+class FastForwardData:
+    """Tuples of independent flocks, in memory or mapped from disk.
+
+    Args:
+        recipe: their numbers.
+        arrays: sum, mean and targets, as `FastForward.shapes` has them.
+    """
+
+    def __init__(self, recipe: FastForward, arrays: Mapping[str, Float32[np.ndarray, ...]]) -> None:
+        self.recipe = recipe
+        for name, shape in recipe.shapes.items():
+            if arrays[name].shape != shape or arrays[name].dtype != np.float32:
+                raise InputError(
+                    f"{name} must be float32 of shape {shape}; got {arrays[name].dtype} of shape {arrays[name].shape}"
+                )
+        self.arrays = arrays
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> FastForwardData:
+        """What `FastForward.make` kept in a folder, mapped into memory: read when it is used."""
+        folder = Path(folder)
+        recipe = _read_recipe(folder / "config.json")
+        missing = [step for step in range(recipe.indices) if not (folder / "parts" / f"{step}").exists()]
+        if missing:
+            raise InputError(f"{folder} lacks {len(missing)} of {recipe.indices} time indices: make it again to go on")
+        try:
+            arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in recipe.shapes}
+        except (OSError, ValueError) as error:
+            raise InputError(f"{folder} holds no data that can be read: {error}") from None
+        return cls(recipe, arrays)
+
+    def __len__(self) -> int:
+        """How many tuples there are."""
+        return self.recipe.indices * self.recipe.flocks
+
+    @property
+    def samples(self) -> int:
+        """m, how many tuples there are to learn from."""
+        return self.recipe.indices * self.recipe.train_flocks
+
+    def block(
+        self, step: int, split: Split, one_hop: OneHop
+    ) -> tuple[Float32[np.ndarray, "b N K 3 D"], Float32[np.ndarray, "b N D"]]:
+        """All tuples of one time index that are for training or for the test: one read. Messages, and targets."""
+        check_choice("split", split, ("train", "test"))
+        first = self.recipe.train_flocks
+        part = slice(None, first) if split == "train" else slice(first, None)
+        return self._messages(one_hop)[step, part], self.arrays["targets"][step, part]
+
+    def gather(
+        self, places: Int64[np.ndarray, " b"], one_hop: OneHop
+    ) -> tuple[Float32[np.ndarray, "b N K 3 D"], Float32[np.ndarray, "b N D"]]:
+        """The training tuples of these numbers, from 0 to `samples` - 1: messages, and targets."""
+        where = np.divmod(places, self.recipe.train_flocks)
+        return self._messages(one_hop)[where], self.arrays["targets"][where]
+
+    def largest_input(self, one_hop: OneHop) -> float:
+        """The largest |Z_i|_F of any agent in any tuple."""
+        return self._largest[check_choice("one_hop", one_hop, AGGREGATIONS)]
+
+    @property
+    def largest_target(self) -> float:
+        """The largest norm of the expert's acceleration."""
+        return self._largest["targets"]
+
+    @cached_property
+    def _largest(self) -> dict[str, float]:
+        found = {}
+        for name, array in self.arrays.items():
+            squares = 0.0
+            for step in range(self.recipe.indices):
+                vectors = np.asarray(array[step]).reshape(self.recipe.flocks * self.recipe.agents, -1)
+                squares = np.maximum(squares, np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64).max())
+            if not np.isfinite(squares):
+                raise InputError(f"the data's {name} holds NaN or infinity")
+            found[name] = math.sqrt(squares)
+        return found
+
+    def _messages(self, one_hop: OneHop) -> Float32[np.ndarray, "S B N K 3 D"]:
+        return self.arrays[check_choice("one_hop", one_hop, AGGREGATIONS)]
+
+
+def _mapped(path: Path, mode: Mode, shape: tuple[int, ...]) -> Any:
+    """An array on disk to write to, whose place is taken at once: a full disk is told now, not by a crash later."""
+    array = np.lib.format.open_memmap(path, mode, np.float32, shape)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
+def _read_recipe(path: Path) -> FastForward:
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))["fast_forward"]
+        if set(settings) != {field.name for field in fields(FastForward)}:
+            raise KeyError("fields")
+        return FastForward(**settings)
+    except FileNotFoundError:
+        raise InputError(f"{path.parent} is not a folder of fast-forward data: there is no config.json") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} does not say what the data is: {error!r}") from None

@@ -1,0 +1,7 @@
+"""Why it generalizes: controllers as chains of matrices, and the bound on their generalization gap (section 4)."""
+
+from equiflock.theory.bound import Bound, generalization_bound
+from equiflock.theory.lipschitz import lipschitz_constant
+from equiflock.theory.mlp import MLP, as_mlp
+
+__all__ = ["MLP", "Bound", "as_mlp", "generalization_bound", "lipschitz_constant"]

@@ -1,0 +1,183 @@
+"""The bound on the generalization gap (section 4.4 of the paper, "Bounding the generalization gap").
+
+With probability at least 1 - delta over the choice of m independent training tuples, the expected loss of a controller
+exceeds its mean loss on them by at most
+
+    8 / m + (48 D / sqrt(m)) sqrt(S) + 3 sqrt(ln(2 / delta) / (2 m)),
+
+    S = 3 (L + 1) ln(10 L beta C^L sqrt(D m M)) + (2 L + 3) sum_l ln max(1, |W_l|_F),
+
+for the L matrices W_l of its MLP form, D their largest dimension, beta >= 1 the data bound, C >= 1 the activations'
+Lipschitz constant, and the loss min(1, (b^2 + MSE) / M). The paper prints 3 L + 1 in place of 3 (L + 1); its proof
+arrives at the latter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from equiflock.theory.lipschitz import lipschitz_constant
+from equiflock.theory.mlp import as_mlp
+from equiflock.types import InputError, LocalController, OneHop, check_choice, check_count, check_positive
+
+Variant = Literal["proven", "printed"]
+
+
+class Data(Protocol):
+    """What the bound needs to know of the data, such as `FastForwardData`."""
+
+    @property
+    def samples(self) -> int:
+        """m, how many tuples there are to learn from."""
+        ...
+
+    @property
+    def largest_target(self) -> float:
+        """The largest norm of the expert's acceleration."""
+        ...
+
+    def largest_input(self, one_hop: OneHop) -> float:
+        """The largest |Z_i|_F of any agent."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The bound, with every term of it; as text, a table of them."""
+
+    samples: int
+    """m."""
+    largest_dimension: int
+    """D, of the matrices."""
+    data_bound: float
+    """beta: no input and no acceleration of the expert has a larger norm."""
+    lipschitz: float
+    """C, at least 1."""
+    norms: tuple[float, ...]
+    """|W_l|_F of every matrix."""
+    loss_scale: float = 2.0
+    """M."""
+    failure_probability: float = 1e-3
+    """delta."""
+    variant: Variant = "proven"
+    """The factor before the logarithm: 3 (L + 1) as proven, or 3 L + 1 as printed."""
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "largest_dimension"):
+            check_count(name, getattr(self, name))
+        check_choice("variant", self.variant, ("proven", "printed"))
+        # The proof needs each of these; b is at most sqrt(M), so M bounds a norm too.
+        for name in ("data_bound", "lipschitz", "loss_scale"):
+            if check_positive(name, getattr(self, name)) < 1.0:
+                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}")
+        if not 0.0 < self.failure_probability < 1.0:
+            raise InputError(f"failure_probability must be between 0 and 1; got {self.failure_probability!r}")
+        if not self.norms or not all(math.isfinite(norm) and norm >= 0.0 for norm in self.norms):
+            raise InputError(f"norms must be the matrices' Frobenius norms; got {self.norms!r}")
+
+    @property
+    def layers(self) -> int:
+        """L."""
+        return len(self.norms)
+
+    @property
+    def sample_term(self) -> float:
+        """8 / m."""
+        return 8 / self.samples
+
+    @property
+    def coefficient(self) -> float:
+        """48 D / sqrt(m)."""
+        return 48 * self.largest_dimension / math.sqrt(self.samples)
+
+    @property
+    def factor(self) -> int:
+        """Before the logarithm: 3 (L + 1), or 3 L + 1."""
+        return 3 * (self.layers + 1) if self.variant == "proven" else 3 * self.layers + 1
+
+    @property
+    def logarithm(self) -> float:
+        """ln(10 L beta C^L sqrt(D m M))."""
+        return (
+            math.log(10 * self.layers * self.data_bound)
+            + self.layers * math.log(self.lipschitz)
+            + math.log(self.largest_dimension * self.samples * self.loss_scale) / 2
+        )
+
+    @property
+    def norm_sum(self) -> float:
+        """The sum over matrices of ln max(1, |W_l|_F)."""
+        return sum(math.log(max(1.0, norm)) for norm in self.norms)
+
+    @property
+    def root(self) -> float:
+        """sqrt(S)."""
+        return math.sqrt(self.factor * self.logarithm + (2 * self.layers + 3) * self.norm_sum)
+
+    @property
+    def confidence_term(self) -> float:
+        """3 sqrt(ln(2 / delta) / (2 m))."""
+        return 3 * math.sqrt(math.log(2 / self.failure_probability) / (2 * self.samples))
+
+    @property
+    def value(self) -> float:
+        """The bound itself; the loss is at most 1, so above 1 it says nothing."""
+        return self.sample_term + self.coefficient * self.root + self.confidence_term
+
+    def __str__(self) -> str:
+        other: Variant = "printed" if self.variant == "proven" else "proven"
+        rows = [
+            ("training tuples, m", f"{self.samples:,}"),
+            ("matrices, L", f"{self.layers}"),
+            ("largest dimension, D", f"{self.largest_dimension}"),
+            ("data bound, beta", f"{self.data_bound:,.0f}"),
+            ("Lipschitz constant of activations, C", f"{self.lipschitz:.5g}"),
+            ("Frobenius norms, |W_l|", ", ".join(f"{norm:.4g}" for norm in self.norms)),
+            ("scale of the loss, M", f"{self.loss_scale:g}"),
+            ("probability of failure, delta", f"{self.failure_probability:g}"),
+            ("ln(10 L beta C^L sqrt(D m M))", f"{self.logarithm:.4g}, times {self.factor}"),
+            ("sum of ln max(1, |W_l|)", f"{self.norm_sum:.4g}, times {2 * self.layers + 3}"),
+            ("sqrt(S)", f"{self.root:.4g}"),
+            ("8 / m", f"{self.sample_term:.4g}"),
+            ("48 D / sqrt(m)", f"{self.coefficient:.4g}"),
+            ("3 sqrt(ln(2 / delta) / (2 m))", f"{self.confidence_term:.4g}"),
+            (f"bound as {self.variant}", f"{self.value:.4g}"),
+            (f"bound as {other}", f"{replace(self, variant=other).value:.4g}"),
+        ]
+        width = max(len(label) for label, _ in rows)
+        return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
+
+
+def generalization_bound(
+    controller: LocalController,
+    data: Data,
+    *,
+    loss_scale: float = 2.0,
+    failure_probability: float = 1e-3,
+    variant: Variant = "proven",
+) -> Bound:
+    """The bound for a controller's weights as they are.
+
+    Args:
+        controller: of the paper's family: a torch module with `hops`, `one_hop` and a `chain` of layers.
+        data: what it learns from, such as `FastForwardData`.
+        loss_scale: M, of the loss min(1, (b^2 + MSE) / M).
+        failure_probability: delta.
+        variant: the factor as "proven", 3 (L + 1), or as "printed", 3 L + 1.
+    """
+    mlp = as_mlp(controller)
+    # sigma_0 .. sigma_(L-1) are L activations, as many as the bound has factors C for.
+    lipschitz = max(1.0, *(lipschitz_constant(sigma, vectors=mlp.equivariant) for sigma in mlp.activations))
+    largest_input = math.hypot(data.largest_input(controller.one_hop), math.sqrt(mlp.ones[0]))
+    return Bound(
+        samples=data.samples,
+        largest_dimension=mlp.largest_dimension,
+        data_bound=max(1.0, largest_input, data.largest_target),
+        lipschitz=lipschitz,
+        norms=tuple(weight.norm().item() for weight in mlp.weights),
+        loss_scale=loss_scale,
+        failure_probability=failure_probability,
+        variant=variant,
+    )

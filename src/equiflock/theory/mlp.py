@@ -1,0 +1,135 @@
+"""A controller as one chain of matrices: the lemmas "Conv1d as a linear layer" and "EqConv as a linear layer".
+
+Without padding, and for input of one size, a convolution along the hops is a product with a fixed matrix. Its input's
+channels stand end to end, X = [x[1], .. x[C]], each a row of its F hops, and so do those of its output: between input
+channel c and output channel o stands the Toeplitz matrix T(c, o) with T(c, o)[f, g] = w[o, c, f - g]. So
+
+    Conv1d:  [X, 1] [ T    0 ]  =  [Y, 1]        EqConv:  X T = Y
+                    [ b I  M ]
+
+where the columns of ones, as many as the layer has places to add its bias at, go on to the next layer through M. For
+EqConv the rows are the D components of the vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from equiflock.controllers.layers import Conv, EqConv
+from equiflock.types import InputError
+
+
+@runtime_checkable
+class ChainController(Protocol):
+    """A controller that is a chain of layers, such as those of the paper."""
+
+    hops: int
+
+    @property
+    def chain(self) -> Sequence[nn.Module]:
+        """`Conv`s or `EqConv`s in their order, with the activations between them; the last is a convolution."""
+        ...
+
+
+@dataclass(frozen=True)
+class MLP:
+    """sigma_0(X) W_1, then sigma_1(.) W_2, .. sigma_(L-1)(.) W_L: the function of the controller it was made of."""
+
+    weights: tuple[Float[Tensor, "a b"], ...]
+    """W_1 .. W_L, each to be multiplied from the right."""
+    activations: tuple[nn.Sequential, ...]
+    """sigma_0 .. sigma_(L-1); nothing comes after W_L. Columns of ones are exempt, or they would not stay ones."""
+    ones: tuple[int, ...]
+    """How many columns of ones the input of each matrix ends with; none for equivariant layers."""
+    equivariant: bool
+    """Whether rows are the components of vectors, and activations act on columns."""
+
+    @property
+    def largest_dimension(self) -> int:
+        """The largest number of rows or columns of any matrix."""
+        return max(size for weight in self.weights for size in weight.shape)
+
+    def input(self, messages: Float[Tensor, "B N K 3 D"]) -> Float[Tensor, "B N rows columns"]:
+        """X of every agent, with its ones: a row of (channel, component, hop), or D rows of (channel, hop)."""
+        hops_last = messages.movedim(2, -1)  # (B, N, 3, D, K)
+        if self.equivariant:
+            return hops_last.movedim(3, 2).flatten(-2)
+        ones = messages.new_ones(*messages.shape[:2], 1, self.ones[0])
+        return torch.cat([hops_last.flatten(2)[:, :, None], ones], dim=-1)
+
+    def __call__(self, messages: Float[Tensor, "B N K 3 D"]) -> Float[Tensor, "B N D"]:
+        """Accelerations."""
+        return self.chain(self.input(messages)).flatten(2)
+
+    def chain(self, x: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rows out"]:
+        """The chain itself, of an input with its ones."""
+        for activation, weight, ones in zip(self.activations, self.weights, self.ones, strict=True):
+            numbers, constant = x[..., : x.shape[-1] - ones], x[..., x.shape[-1] - ones :]
+            # Layers take the components of vectors in front.
+            bent = activation(numbers.movedim(-2, 0)).movedim(0, -2)
+            x = torch.cat([bent, constant], dim=-1) @ weight
+        return x
+
+
+def as_mlp(controller: object) -> MLP:
+    """The chain of matrices that a controller of the paper's family is.
+
+    Args:
+        controller: a torch module with `hops` and a `chain` of layers: one of the paper's, or your own.
+    """
+    if not isinstance(controller, ChainController):
+        raise InputError(
+            "controller must be a network of the paper's family, with hops and a chain of Conv or EqConv layers and "
+            f"activations; got {type(controller).__name__}"
+        )
+    layers: list[Conv | EqConv] = []
+    activations = [nn.Sequential()]
+    for module in controller.chain:
+        if isinstance(module, (Conv, EqConv)):
+            layers.append(module)
+            activations.append(nn.Sequential())
+        else:
+            activations[-1].append(module)
+    if not layers or len({type(layer) for layer in layers}) > 1:
+        raise InputError("chain must hold Conv layers only or EqConv layers only, and at least one")
+    if len(activations.pop()) > 0:
+        raise InputError("chain must end with a convolution: nothing comes after the acceleration")
+    places = [controller.hops]
+    for layer in layers:
+        places.append(places[-1] - layer.weight.shape[2] + 1)
+    if places[-1] != 1:
+        raise InputError(f"chain must leave one of {controller.hops} hops; its kernels leave {places[-1]}")
+    equivariant = isinstance(layers[0], EqConv)
+    ones = (0,) * len(layers) if equivariant else tuple(places[1:])
+    weights = [_matrix(layer, F, after) for layer, F, after in zip(layers, places, (*ones[1:], 0), strict=False)]
+    return MLP(tuple(weights), tuple(activations), ones, equivariant)
+
+
+def _matrix(layer: Conv | EqConv, places: int, ones_after: int) -> Float[Tensor, "a b"]:
+    """A layer's matrix, for input of so many hops, with columns for the ones that go on to the next layer."""
+    with torch.no_grad():
+        matrix = toeplitz(layer.weight, places)
+        if isinstance(layer, EqConv):
+            return matrix
+        ones = places - layer.weight.shape[2] + 1
+        bias = torch.kron(layer.bias[None], torch.eye(ones).to(layer.bias))
+        # Without padding a layer never has more places than the one before, so M just drops the ones that are over.
+        pass_on = torch.eye(ones, ones_after).to(matrix)
+        above = torch.cat([matrix, matrix.new_zeros(len(matrix), ones_after)], dim=1)
+        return torch.cat([above, torch.cat([bias, pass_on], dim=1)])
+
+
+def toeplitz(weight: Float[Tensor, "o c k"], places: int) -> Float[Tensor, "a b"]:
+    """The matrix (c F, o (F - k + 1)) of a convolution without padding over F places."""
+    channels_out, channels_in, kernel = weight.shape
+    left = places - kernel + 1
+    blocks = weight.new_zeros(channels_in, places, channels_out, left)
+    for place in range(left):
+        blocks[:, place : place + kernel, :, place] = weight.permute(1, 2, 0)
+    return blocks.flatten(2).flatten(0, 1)
