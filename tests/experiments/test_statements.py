@@ -13,6 +13,7 @@ from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.architecture import architecture_statements
 from equiflock.experiments.connectivity import connectivity_statements
 from equiflock.experiments.flocking import EFFORT, VARIANCE, flocking_statements
+from equiflock.experiments.generalization import generalization_statements
 from equiflock.experiments.leader_following import DISTANCE, leader_statements
 from equiflock.experiments.obstacle_avoidance import SIDES, obstacle_statements
 
@@ -137,3 +138,52 @@ def test_the_law_must_lose_a_flock_that_the_network_keeps() -> None:
 
 def test_the_networks_are_what_the_paper_says_they_are() -> None:
     assert verdicts(architecture_statements((0, 1))) == {"A1": "holds", "A2": "holds"}
+
+
+def clonings(numbers: Callable[[str, int], dict[str, float]]) -> pd.DataFrame:
+    """Ten epochs of two seeds."""
+    return pd.DataFrame(
+        [
+            {"controller": name, "seed": seed, "epoch": epoch, **numbers(name, epoch)}
+            for name in TRAINED
+            for seed in (0, 1)
+            for epoch in range(11)
+        ]
+    )
+
+
+def cloning_as_described(name: str, epoch: int) -> dict[str, float]:
+    place = TRAINED.index(name)
+    return {
+        "gap": 1e-5 * epoch,
+        "bound": (160.0, 150.0, 140.0, 70.0)[place] + 0.1 * epoch,
+        "data_bound": 1000.0 if place < 2 else 100.0,
+        "largest_dimension": 16 if name == "etdagnn" else 33,
+        "norm_sum": 5.0 + 0.1 * place,
+        "train_tuples": 30_150,
+        "test_tuples": 50_250,
+    }
+
+
+def test_generalization_as_the_paper_describes_it_holds_and_its_opposite_does_not() -> None:
+    found = generalization_statements(clonings(cloning_as_described))
+    assert verdicts(found) == {f"G{n}": "holds" for n in range(1, 7)}
+
+    def opposite(name: str, epoch: int) -> dict[str, float]:
+        place = TRAINED.index(name)
+        return {
+            "gap": 0.5 - 0.01 * epoch,
+            "bound": 50.0 + 40.0 * place + 0.1 * epoch,
+            "data_bound": 100.0,
+            "largest_dimension": 17,
+            "norm_sum": 2.0**place,
+            "train_tuples": 40_000,
+            "test_tuples": 40_000,
+        }
+
+    assert verdicts(generalization_statements(clonings(opposite))) == {f"G{n}": "does not" for n in range(1, 7)}
+
+
+def test_a_bound_that_never_moves_has_no_correlation_with_the_gap() -> None:
+    table = clonings(cloning_as_described).assign(bound=100.0)
+    assert verdicts(generalization_statements(table))["G6"] == "does not"

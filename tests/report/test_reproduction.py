@@ -15,8 +15,18 @@ from equiflock import cli
 from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.experiments import reproduction
 from equiflock.experiments.reproduction import Profile
+from equiflock.imitation.fast_forward import FastForward
 
-TINY = Profile("quick", seeds=(0,), flocks=2, sizes=(50,), sides=(3,))
+TINY = Profile(
+    "quick",
+    seeds=(0,),
+    flocks=2,
+    sizes=(50,),
+    sides=(3,),
+    fast_forward=FastForward(train_flocks=1, test_flocks=1, steps=20, agents=20),
+    cloning_seeds=(0,),
+    cloning_epochs=2,
+)
 
 
 class Tags(HTMLParser):
@@ -46,7 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_writes_a_ledger_with_every_statement(folder: Path) -> None:
     ledger = json.loads((folder / "ledger.json").read_text())
     expected = ["A1", "A2", "A3", *(f"T{n}" for n in range(1, 8)), "F1", "F2", "F3", "F5", "L1", "L2"]
-    assert [entry["id"] for entry in ledger] == [*expected, "O1", "O2", "O3", "O5"]  # F4 and O4 need more
+    expected += ["O1", "O2", "O3", "O5", *(f"G{n}" for n in range(2, 7))]
+    assert [entry["id"] for entry in ledger] == expected  # F4, O4 and G1 need more
     assert all(entry["verdict"] in ("holds", "partly", "does not") for entry in ledger)
     assert all(check["words"] and check["measured"] for entry in ledger for check in entry["checks"])
 
@@ -63,7 +74,7 @@ def test_its_page_is_whole_and_needs_nothing_else(folder: Path) -> None:
     tags = Tags()
     tags.feed(html)
     assert tags.open == []
-    assert tags.seen.count("img") == 9
+    assert tags.seen.count("img") == 13
     assert tags.seen.count("video") == 3
     assert re.findall(r'(?:src|href)="(?!data:)', html) == []
     assert "This is not the whole of the paper's experiments" in html.replace("&#x27;", "'")

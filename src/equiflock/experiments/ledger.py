@@ -46,6 +46,12 @@ class Check:
         seeds: Bool[np.ndarray, " S"] = (values >= low) & (values <= high)
         return cls(words, _spread(values), bool(low <= np.median(values) <= high), tuple(seeds.tolist()))
 
+    @classmethod
+    def counted(cls, words: str, values: Float64[np.ndarray, " S"], expected: int) -> Check:
+        """Every value, given for every seed, is the number expected."""
+        seeds = tuple((values == expected).tolist())
+        return cls(words, ", ".join(f"{count:,.0f}" for count in np.unique(values)), all(seeds), seeds)
+
 
 @dataclass(frozen=True)
 class Statement:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from equiflock.theory.lipschitz import lipschitz_constant
 from equiflock.theory.mlp import as_mlp
@@ -25,6 +25,7 @@ from equiflock.types import InputError, LocalController, OneHop, check_choice, c
 Variant = Literal["proven", "printed"]
 
 
+@runtime_checkable
 class Data(Protocol):
     """What the bound needs to know of the data, such as `FastForwardData`."""
 

@@ -2,8 +2,8 @@
 
 For a function of numbers it is sup |f'|. A function of vectors that commutes with rotations and reflections is
 f(x) = x sigma(|x|), whose derivative at x has two eigenvalues: sigma + |x| sigma' along x and sigma across it. So its
-constant is the supremum of max(|sigma|, |sigma + |x| sigma'|); the paper's lemma has the second alone, which comes to
-the same where sigma increases.
+constant is the supremum of max(|sigma|, |sigma + |x| sigma'|); the paper's lemma has sigma + |x| sigma' alone, which
+comes to the same where sigma is positive and increases.
 """
 
 from __future__ import annotations
@@ -55,12 +55,17 @@ def _stretch(activation: nn.Module, grid: Tensor, vectors: bool) -> Tensor:
 
 
 def _check(activation: nn.Module, grid: Tensor, vectors: bool) -> None:
-    """A clear error unless it acts on every number, or vector, by itself, and is 0 at 0."""
+    """A clear error unless it acts on every number, or vector, by itself, vectors from all sides alike, and 0 on 0."""
+    parts = activation if isinstance(activation, nn.Sequential) else [activation]
+    name = " and ".join(type(part).__name__ for part in parts)
     x = torch.stack([grid, 0.5 * grid.flip(0)]) if vectors else grid
     with torch.no_grad():
-        every, second, origin = activation(x), activation(x[..., ::2]), activation(torch.zeros_like(x[..., :1]))
-    name = type(activation).__name__
-    if every.shape != x.shape or not torch.allclose(every[..., ::2], second, rtol=1e-6, atol=0.0):
-        raise InputError(f"{name} must act on every {'vector' if vectors else 'number'} by itself")
+        half = x[..., : x.shape[-1] // 2]
+        every, alone, origin = activation(x), activation(half), activation(torch.zeros_like(half[..., :1]))
+        if every.shape != x.shape or not torch.allclose(every[..., : half.shape[-1]], alone, rtol=1e-6, atol=0.0):
+            raise InputError(f"{name} must act on every {'vector' if vectors else 'number'} by itself")
+        turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]], dtype=x.dtype)
+        if vectors and not torch.allclose(activation(turn @ x), turn @ every, rtol=1e-6, atol=1e-9):
+            raise InputError(f"{name} must commute with rotations, to go with equivariant layers")
     if origin.abs().max() > 1e-12:
         raise InputError(f"{name} must be 0 at 0 for the bound to hold; it is {origin.flatten()[0].item():g}")

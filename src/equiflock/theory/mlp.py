@@ -41,7 +41,7 @@ class ChainController(Protocol):
 class MLP:
     """sigma_0(X) W_1, then sigma_1(.) W_2, .. sigma_(L-1)(.) W_L: the function of the controller it was made of."""
 
-    weights: tuple[Float[Tensor, "a b"], ...]
+    weights: tuple[Float[Tensor, "_ _"], ...]
     """W_1 .. W_L, each to be multiplied from the right."""
     activations: tuple[nn.Sequential, ...]
     """sigma_0 .. sigma_(L-1); nothing comes after W_L. Columns of ones are exempt, or they would not stay ones."""
