@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,11 @@ from jaxtyping import Float64
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.ledger import Check, Statement
 from equiflock.imitation.fast_forward import FastForward, FastForwardData
+from equiflock.imitation.recipe import Cloning
+from equiflock.types import LocalController
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from equiflock.imitation.cloning import Cloner, CloningReport
 
 SIZES = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etdagnn": 16}
 """The largest dimension of each controller's matrices by the paper."""
@@ -27,9 +32,7 @@ SIZES = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etdagnn": 16}
 class CloningCell:
     """One controller that clones the expert from the data of a folder."""
 
-    controller: str
-    seed: int
-    epochs: int
+    recipe: Cloning
     data: FastForward
     folder: Path = field(default=Path(), repr=False, compare=False)
     """Where the data lies, which has no say in the result."""
@@ -37,26 +40,24 @@ class CloningCell:
     @property
     def key(self) -> str:
         """The cell's name."""
-        return f"generalization-{self.controller}-{self.seed}"
+        return f"generalization-{self.recipe.controller}-{self.recipe.seed}"
 
     @property
     def labels(self) -> dict[str, Any]:
         """Of its rows."""
-        return {"controller": self.controller, "seed": self.seed}
+        return {"controller": self.recipe.controller, "seed": self.recipe.seed}
 
     def run(self) -> pd.DataFrame:
         """After every epoch, and before the first: losses, gap, and the bound with its terms."""
-        from equiflock.imitation.cloning import Cloner, Cloning, CloningReport, clone
+        from equiflock.imitation.cloning import clone
         from equiflock.theory import generalization_bound
-        from equiflock.types import LocalController
 
         data = FastForwardData.open(self.folder)
-        recipe = Cloning(self.controller, self.seed, self.epochs)
         rows: list[dict[str, Any]] = []
 
         def note(cloner: Cloner, report: CloningReport) -> None:
             pupil = cast(LocalController, cloner.network)
-            bound = generalization_bound(pupil, data, loss_scale=recipe.loss_scale)
+            bound = generalization_bound(pupil, data, loss_scale=self.recipe.loss_scale)
             rows.append(
                 {
                     **asdict(report),
@@ -75,13 +76,13 @@ class CloningCell:
                 }
             )
 
-        clone(recipe, data, on_epoch=note)
+        clone(self.recipe, data, on_epoch=note)
         return pd.DataFrame(rows)
 
 
 def cloning_cells(seeds: tuple[int, ...], epochs: int, data: FastForward, folder: Path) -> list[CloningCell]:
     """The whole experiment: every controller and seed."""
-    return [CloningCell(name, seed, epochs, data, folder) for seed in seeds for name in TRAINED]
+    return [CloningCell(Cloning(name, seed, epochs), data, folder) for seed in seeds for name in TRAINED]
 
 
 class CloningCurves:

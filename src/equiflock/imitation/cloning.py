@@ -20,38 +20,11 @@ from equiflock.controllers.networks import NETWORKS, new_network
 from equiflock.flight import check_controller
 from equiflock.imitation.dagger import DivergedError, one_thread
 from equiflock.imitation.fast_forward import FastForwardData, Split
+from equiflock.imitation.recipe import Cloning
 from equiflock.randomness import stream
-from equiflock.types import Controller, InputError, LocalController, check_count, check_positive
+from equiflock.types import Controller, InputError, LocalController
 
 BATCHES_PER_READ = 100
-
-
-@dataclass(frozen=True)
-class Cloning:
-    """The numbers of a training. The defaults are the paper's where it gives them (M), and DAgger's for the rest."""
-
-    controller: str = "etdagnn"
-    """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own."""
-    seed: int = 0
-    """Of weights and batches."""
-    epochs: int = 50
-    """How often the whole training set is gone through."""
-    batch: int = 20
-    """Tuples per step of Adam."""
-    learning_rate: float = 5e-5
-    """Of Adam, with betas 0.9 and 0.999."""
-    loss_scale: float = 2.0
-    """M, where the loss of a tuple ends to grow."""
-    warm_up: int = 0
-    """How many steps of Adam at the start take the plain loss, (b^2 + MSE) / M without min(1, .)."""
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
-            check_count(name, getattr(self, name))
-        for name in ("seed", "warm_up"):
-            check_count(name, getattr(self, name), least=0)
-        for name in ("learning_rate", "loss_scale"):
-            check_positive(name, getattr(self, name))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The recipe of a training: every number of it, and the command that repeats it."""
+"""The recipe of a training: every number of it, and for DAgger the command that repeats it."""
 
 from __future__ import annotations
 
@@ -100,3 +100,31 @@ class DAgger:
             if not isinstance(value, kinds) or isinstance(value, bool):
                 raise InputError(f"{field.name} in {source} must be like {field.default!r}; got {value!r}")
         return cls(**settings)
+
+
+@dataclass(frozen=True)
+class Cloning:
+    """Behaviour cloning's numbers. The defaults are the paper's where it gives one (M), and DAgger's for the rest."""
+
+    controller: str = "etdagnn"
+    """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own."""
+    seed: int = 0
+    """Of weights and batches."""
+    epochs: int = 50
+    """How often the whole training set is gone through."""
+    batch: int = 20
+    """Tuples per step of Adam."""
+    learning_rate: float = 5e-5
+    """Of Adam, with betas 0.9 and 0.999."""
+    loss_scale: float = 2.0
+    """M, where the loss of a tuple ends to grow."""
+    warm_up: int = 0
+    """How many steps of Adam at the start take the plain loss, (b^2 + MSE) / M without min(1, .)."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            check_count(name, getattr(self, name))
+        for name in ("seed", "warm_up"):
+            check_count(name, getattr(self, name), least=0)
+        for name in ("learning_rate", "loss_scale"):
+            check_positive(name, getattr(self, name))
