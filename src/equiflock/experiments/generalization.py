@@ -101,9 +101,9 @@ class CloningCurves:
         """At the last epoch, for every seed."""
         return self.of(quantity, controller)[:, -1]
 
-    def correlation(self, controller: str) -> Float64[np.ndarray, " S"]:
-        """Of bound and gap over the epochs from 1, for every seed; 0 where one of them never changes."""
-        bound, gap = (standardized(self.of(name, controller)[:, 1:]) for name in ("bound", "gap"))
+    def correlation(self, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
+        """Of bound and gap over the epochs from `first`, for every seed; 0 where one of them never changes."""
+        bound, gap = (standardized(self.of(name, controller)[:, first:]) for name in ("bound", "gap"))
         return np.asarray((bound * gap).mean(axis=1))
 
 

@@ -31,6 +31,8 @@ class Panel:
     x_ticks: tuple[int, ...] | None = None
     """If given, the horizontal axis is logarithmic and has these ticks, and each is a point of its own."""
     title: str | None = None
+    nested: bool = False
+    """Whether lines may coincide: then each is thinner than those before, and all can be seen."""
 
 
 def quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray, "3 X"]:
@@ -44,13 +46,14 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
     figure = Figure(figsize=(width * len(panels), 3.6), dpi=130, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for controller, (low, middle, high) in panel.curves.items():
+        for place, (controller, (low, middle, high)) in enumerate(panel.curves.items()):
             if panel.scale == "log":  # no place for zero: the curve ends there, the band reaches to the curve's least
                 middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
                 low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
             style: dict[str, Any] = {"color": colour(controller), "linestyle": line_style(controller)}
             marker = "o" if panel.x_ticks else None
-            axes.plot(panel.x, middle, label=controller, linewidth=1.8, marker=marker, markersize=4, **style)
+            thick = 1.8 + 1.8 * (len(panel.curves) - 1 - place) * panel.nested
+            axes.plot(panel.x, middle, label=controller, linewidth=thick, marker=marker, markersize=4, **style)
             axes.fill_between(panel.x, low, high, color=colour(controller), alpha=0.18, linewidth=0)
         axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.scale)
         if panel.title is not None:
@@ -68,7 +71,7 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
             least, most = axes.get_ylim()
             steps = (1.0,) if most > 1000 * least else (1.0, 2.0, 5.0)
             axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=20))
-            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_major_formatter("{x:,g}")
             axes.yaxis.set_minor_formatter(NullFormatter())
         axes.grid(color=GRID)
         axes.spines[["top", "right"]].set_visible(False)

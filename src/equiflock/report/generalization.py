@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,8 @@ def draw_losses(table: pd.DataFrame, path: Path) -> Path:
     panels = []
     for name in TRAINED:
         lines = {label: _range(curves.of(quantity, name)) for quantity, label in LOSSES.items()}
-        panels.append(Panel(curves.epochs, "epoch", "loss", lines, title=name))
+        limits = 0.0, 1.05 * max(line.max() for line in lines.values())
+        panels.append(Panel(curves.epochs, "epoch", "loss", lines, "linear", limits, title=name, nested=True))
     return draw_panels(panels, path)
 
 
@@ -62,12 +64,43 @@ def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
 
 def _by_controller(curves: CloningCurves, quantity: str, label: str) -> Panel:
     lines = {name: _range(curves.of(quantity, name)) for name in TRAINED}
-    return Panel(curves.epochs, "epoch", label, lines, "log" if quantity == "data_bound" else "linear")
+    scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
+    return Panel(curves.epochs, "epoch", label, lines, scale, nested=quantity != "gap")
 
 
 def _range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3 X"]:
     """The least, the median and the largest over seeds."""
     return np.stack([values.min(axis=0), np.median(values, axis=0), values.max(axis=0)])
+
+
+def bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the bound and its terms at the last epoch, medians over training seeds."""
+    curves = CloningCurves(table)
+    columns: dict[str, tuple[str, str]] = {
+        "bound": ("bound, as proven", ".1f"),
+        "bound_as_printed": ("as printed", ".1f"),
+        "gap": ("empirical gap", ".1e"),
+        "train_loss": ("training loss", ".4f"),
+        "data_bound": ("β", ",.0f"),
+        "lipschitz": ("C", ".4f"),
+        "largest_dimension": ("D", ".0f"),
+        "coefficient": ("48 D / √m", ".2f"),
+        "norm_sum": ("Σ ln max(1, ‖W‖)", ".2f"),
+        "root": ("√S", ".2f"),
+    }
+    rows = [
+        [name, *(f"{np.median(curves.last(column, name)):{form}}" for column, (_, form) in columns.items())]
+        for name in TRAINED
+    ]
+    return ["controller", *(label for label, _ in columns.values())], rows
+
+
+def bound_table(table: pd.DataFrame) -> str:
+    """The same in Markdown."""
+    header, rows = bound_rows(table)
+    lines = [f"| {' | '.join(line)} |" for line in (header, *([f"`{row[0]}`", *row[1:]] for row in rows))]
+    lines.insert(1, "|---|" + "--:|" * (len(header) - 1))
+    return "\n".join(lines)
 
 
 FIGURES: dict[str, Callable[[pd.DataFrame, Path], Path]] = {

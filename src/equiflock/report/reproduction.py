@@ -27,7 +27,7 @@ from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk
 from equiflock.orbit import Orbit
 from equiflock.report.figures import Panel, draw_panels
 from equiflock.report.film import film
-from equiflock.report.generalization import FIGURES
+from equiflock.report.generalization import FIGURES, bound_rows
 from equiflock.report.page import Page
 from equiflock.report.snapshots import draw_snapshots
 from equiflock.report.training import draw_training
@@ -232,6 +232,10 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
     for path in figures:
         page.heading(HEADINGS[path.name])
         page.pictures([path], CAPTIONS[path.name])
+    if "generalization" in found.tables:
+        page.heading("Generalization: the bound and its terms at the last epoch")
+        page.table(*bound_rows(found.tables["generalization"]))
+        page.text("Medians over training seeds. The paper prints 3 L + 1 where its proof arrives at 3 (L + 1).")
     for path in films:
         page.heading(f"Film: {FILMS[path.name]}")
         page.pictures([path], "The same flock under each trained controller (seed 0).")
