@@ -52,7 +52,7 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
                 low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
             style: dict[str, Any] = {"color": colour(controller), "linestyle": line_style(controller)}
             marker = "o" if panel.x_ticks else None
-            thick = 1.8 + 1.8 * (len(panel.curves) - 1 - place) * panel.nested
+            thick = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.nested
             axes.plot(panel.x, middle, label=controller, linewidth=thick, marker=marker, markersize=4, **style)
             axes.fill_between(panel.x, low, high, color=colour(controller), alpha=0.18, linewidth=0)
         axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.scale)

@@ -65,7 +65,7 @@ def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
 def _by_controller(curves: CloningCurves, quantity: str, label: str) -> Panel:
     lines = {name: _range(curves.of(quantity, name)) for name in TRAINED}
     scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
-    return Panel(curves.epochs, "epoch", label, lines, scale, nested=quantity != "gap")
+    return Panel(curves.epochs, "epoch", label, lines, scale, nested=quantity in ("bound", "data_bound", "coefficient"))
 
 
 def _range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3 X"]:
