@@ -10,7 +10,10 @@ jaxtyping.install_import_hook(
     [
         "equiflock.randomness",
         "equiflock.trajectory",
-        "equiflock.controllers",
+        *(
+            f"equiflock.controllers.{name}"
+            for name in ("bridge", "layers", "networks", "registry", "tanner", "tolstaya", "trained", "weights")
+        ),
         "equiflock.imitation.cloning",
         "equiflock.imitation.fast_forward",
         "equiflock.imitation.mixture",

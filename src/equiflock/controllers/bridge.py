@@ -8,18 +8,23 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from equiflock.controllers.compiled import compiled
 from equiflock.types import Controller
 
 
-def as_numpy_function(pilot: Controller) -> Callable[..., NDArray[Any]]:
-    """The pilot as a function of NumPy arrays; a torch module shares memory with them and keeps no gradients.
+def as_numpy_function(pilot: Controller, learning: bool = False) -> Callable[..., NDArray[Any]]:
+    """The pilot as a function of NumPy arrays.
 
-    Others get their messages read-only, so that nobody can change what agents remember.
+    A network of the paper is compiled, with the weights that it has now, unless it is `learning`. Any other torch
+    module shares memory with the arrays and keeps no gradients. Others get their messages read-only, so that nobody can
+    change what agents remember.
     """
     function: Callable[..., Any] = pilot
     torch = sys.modules.get("torch")  # a module can only come from where torch was imported
     if torch is None or not isinstance(pilot, torch.nn.Module):
         return lambda *known: function(*known[:-1], read_only(known[-1]))
+    if not learning and (fast := compiled(pilot)) is not None:
+        return fast
 
     def think(*known: Any) -> NDArray[Any]:
         with torch.inference_mode():

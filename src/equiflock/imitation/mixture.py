@@ -42,7 +42,7 @@ class Mixture:
         self.beta = beta
         self.rng = rng
         self.target: Vectors | None = None
-        self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil)
+        self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil, learning=True)
         # The expert has its own ears: it may want other sums than the pupil.
         self._ears = DelayedAggregation(radius=radius, hops=expert.hops, one_hop=expert.one_hop)
 
