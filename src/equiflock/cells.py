@@ -100,6 +100,18 @@ def sort_into_cells(
 
 
 @kernel
+def order_by_rank(order: Array, starts: Array, ranks: Array, first: Index, last: Index) -> None:
+    """Within each of the buckets first .. last, put agents into the order of their ranks; they nearly are."""
+    for c in range(first, last):
+        for s in range(starts[c] + np.uintp(1), starts[c + 1]):
+            i, t = order[s], np.uintp(s)
+            while t > starts[c] and ranks[order[t - np.uintp(1)]] > ranks[i]:
+                order[t] = order[t - np.uintp(1)]
+                t -= np.uintp(1)
+            order[t] = i
+
+
+@kernel
 def into_cell_order(vectors: Array, order: Array, padded: Array, first: Index, last: Index) -> None:
     """Copy one flock's vectors (N, D) into cell order, padded to three coordinates by zero."""
     D = vectors.shape[1]

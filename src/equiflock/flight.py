@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int8
+from jaxtyping import Bool, Int8, Int64
 
 from equiflock.controllers.bridge import as_numpy_function, read_only
+from equiflock.controllers.compiled import CompiledNetwork
+from equiflock.graph import SMALL_FLOCK
 from equiflock.messages import DelayedAggregation, Obstacles
 from equiflock.orbit import Orbit
 from equiflock.types import (
@@ -20,12 +22,18 @@ from equiflock.types import (
     Moment,
     Outcome,
     Role,
+    Vectors,
     check_positive,
 )
 from equiflock.world import advance
 
 # As plain numbers: looking an enum's member up takes microseconds, and this loop has some tens of them.
 FLYING, FOLLOWER = int(Outcome.FLYING), int(Role.FOLLOWER)
+
+FAR_IN_MEMORY = 20_000
+"""Agents that many places apart are not in the processor's near memory together."""
+MOST_STRAYS = 0.2
+"""The share of agents that stand far in memory from the one next to them in space, from which on all close up."""
 
 
 class Flight(Iterator[Moment]):
@@ -64,6 +72,8 @@ class Flight(Iterator[Moment]):
         )
         self._step = -1
         self._outcomes = np.full(len(start), FLYING, np.int8)
+        self._ranks: Int64[np.ndarray, " N"] | None = None
+        """The caller's number of every agent, if they may stand in another order here."""
         self._take(start)
 
     def __next__(self) -> Moment:
@@ -71,6 +81,7 @@ class Flight(Iterator[Moment]):
         flying = self._outcomes == FLYING
         if not flying.any():
             raise StopIteration
+        self._close_up()
         if self._step >= 0:
             state = self._positions, self._velocities, self._roles, self._accelerations
             advance(*state, self.time_step, np.flatnonzero(flying))
@@ -81,18 +92,12 @@ class Flight(Iterator[Moment]):
             outcomes = _checked_outcomes(self.ending(time, flock, flying), len(flock))
             self._outcomes = np.where(flying, outcomes, self._outcomes)
             flying = self._outcomes == FLYING
-        messages = self._senses.hear(flock, flying)
+        messages = self._senses.hear(flock, flying, self._ranks)
         self._decide(flock, messages, flying, time)
-        return Moment(
-            self._step,
-            time,
-            flock,
-            read_only(messages),
-            read_only(self._accelerations),
-            read_only(flying),
-            read_only(self._outcomes),
-            self.radius,
-        )
+        ends = read_only(flying), read_only(self._outcomes), self.radius
+        if self._ranks is not None:
+            return _MomentInCellOrder(self._step, time, flock, messages, self._accelerations, *ends, self._ranks)
+        return Moment(self._step, time, flock, read_only(messages), read_only(self._accelerations), *ends)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
         """Go on with a changed flock, between two moments.
@@ -111,6 +116,8 @@ class Flight(Iterator[Moment]):
             raise InputError(
                 f"the new flock must be {B} flocks of at least {keep.sum()} agents, D = {D}; got {flock!r}"
             )
+        if self._ranks is not None:
+            self._stand(np.argsort(self._ranks))  # as the caller knows them
         # What agents do next was decided before the change: it follows those that stay.
         decided = self._accelerations
         self._take(flock)
@@ -121,6 +128,25 @@ class Flight(Iterator[Moment]):
         self._positions, self._velocities = flock.positions.copy(), flock.velocities.copy()
         self._roles = flock.roles.copy()
         self._accelerations = np.zeros_like(self._positions)
+        # Only a network that was compiled here is sure not to care for the order, and nobody else looks at every step.
+        free = isinstance(self._ask, CompiledNetwork) and self.ending is None
+        self._ranks = np.arange(flock.shape[1]) if free and len(flock) == 1 and flock.shape[1] > SMALL_FLOCK else None
+
+    def _close_up(self) -> None:
+        """Let the agents of a large flock stand in memory as they do in space, if they do not any more."""
+        order = self._senses.order
+        if self._ranks is not None and order is not None:
+            strays = np.count_nonzero(np.abs(np.diff(order)) > FAR_IN_MEMORY)
+            if strays > len(order) * MOST_STRAYS:
+                self._stand(order.copy())
+
+    def _stand(self, order: Int64[np.ndarray, " N"]) -> None:
+        """Put agents into another order in memory."""
+        assert self._ranks is not None
+        self._ranks = self._ranks[order]
+        self._positions, self._velocities = self._positions[:, order], self._velocities[:, order]
+        self._accelerations, self._roles = self._accelerations[:, order], self._roles[:, order]
+        self._senses.renumber(order)
 
     def _decide(self, flock: Flock, messages: Messages, flying: Bool[np.ndarray, " B"], time: float) -> None:
         """Ask the pilot, for flocks still flying only, and check its answer."""
@@ -144,6 +170,43 @@ class Flight(Iterator[Moment]):
         if flock.roles.any():
             answer = np.where((flock.roles == FOLLOWER)[..., None], answer, 0.0)
         self._accelerations[... if everyone else flying] = answer
+
+
+class _MomentInCellOrder(Moment):
+    """A moment whose arrays are put into the caller's order when somebody looks at them."""
+
+    def __init__(
+        self,
+        step: int,
+        time: float,
+        flock: Flock,
+        messages: Messages,
+        accelerations: Vectors,
+        flying: Bool[np.ndarray, " B"],
+        outcomes: Int8[np.ndarray, " B"],
+        radius: float,
+        ranks: Int64[np.ndarray, " N"],
+    ) -> None:
+        stored = {"_flock": flock, "_messages": messages, "_accelerations": accelerations, "_ranks": ranks}
+        plain = {"step": step, "time": time, "flying": flying, "outcomes": outcomes, "radius": radius}
+        self.__dict__.update(stored | plain)
+
+    def __getattr__(self, name: str) -> Any:
+        """The arrays that nobody looked at so far."""
+        if name not in ("flock", "messages", "accelerations"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        value = self.__dict__[f"_{name}"]
+        if isinstance(value, Flock):
+            found: Any = Flock.view(*map(self._in_order, (value.positions, value.velocities, value.roles)))
+        else:
+            found = read_only(self._in_order(value))
+        self.__dict__[name] = found
+        return found
+
+    def _in_order(self, array: Any) -> Any:
+        found = np.empty_like(array)
+        found[:, self.__dict__["_ranks"]] = array
+        return found
 
 
 def flight(

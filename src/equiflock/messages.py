@@ -20,13 +20,14 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int64
 
 from equiflock import threads
 from equiflock.cells import (
     FASTEST,
     cell_list,
     into_cell_order,
+    order_by_rank,
     out_of_range,
     runs_around,
     select_heard,
@@ -104,8 +105,16 @@ class DelayedAggregation:
         self._graph: Graph | None = None
         self._memory: tuple[Any, ...] | None = None
 
-    def hear(self, flock: Flock, flying: Bool[np.ndarray, " B"] | None = None) -> Messages:
-        """Let a time step pass and return Z(t), (B, N, K, 3, D). Flocks not flying cost nothing: zeros."""
+    def hear(
+        self, flock: Flock, flying: Bool[np.ndarray, " B"] | None = None, ranks: Int64[np.ndarray, " N"] | None = None
+    ) -> Messages:
+        """Let a time step pass and return Z(t), (B, N, K, 3, D).
+
+        Args:
+            flock: the agents now.
+            flying: (B,), which flocks are; the others cost nothing and know nothing: zeros.
+            ranks: (N,), in which order an agent adds up whom it hears within a cell, if not in that of their indices.
+        """
         B, N, D = flock.shape
         if self._now is None or self._before is None:
             self._now, self._before = (np.zeros((B, N, self.hops, 3, D), np.float32) for _ in range(2))
@@ -124,8 +133,18 @@ class DelayedAggregation:
             self._hear_flocks(flock, active, before, now)
         else:
             for b in active:
-                self._hear_large(flock, b, before[b], now[b])
+                self._hear_large(flock, b, before[b], now[b], ranks)
         return self._now
+
+    @property
+    def order(self) -> Int64[np.ndarray, " N"] | None:
+        """The agents of the last large flock that was heard, cell by cell."""
+        return None if self._memory is None else self._memory[0][0].view(np.int64)
+
+    def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
+        """Go on with the same agents in another order: the s-th is the one that was number order[s]."""
+        if self._now is not None and self._before is not None:
+            self._now, self._before = self._now[:, order], self._before[:, order]
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Go on with another flock: its first agents are the kept ones, whose histories follow them."""
@@ -147,7 +166,7 @@ class DelayedAggregation:
         if not all(threads.share(_hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise out_of_range()
 
-    def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array) -> None:
+    def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None) -> None:
         N = flock.shape[1]
         if self._memory is None or len(self._memory[1][0]) != N:
             self._memory = cell_list(N), _records(N, before.shape[1], flock.shape[2])
@@ -157,13 +176,15 @@ class DelayedAggregation:
         if shape[0] == 0:
             raise out_of_range()
         parts = threads.split(N, AGENTS_PER_THREAD)
+        buckets = shape[0] * shape[1] * shape[2]
+        cuts = np.searchsorted(starts[: buckets + 1], np.array([last for _, last in parts[:-1]], np.uintp)).tolist()
+        bounds = list(zip([0, *cuts], [*cuts, buckets], strict=True))
+        if ranks is not None:
+            threads.share(order_by_rank, [(order, starts, ranks, *part) for part in bounds])
         source = positions, velocities, before, order, records
         if not all(threads.share(_gather_records, [(*source, *part) for part in parts])):
             raise out_of_range()
-        buckets = shape[0] * shape[1] * shape[2]
-        cuts = np.searchsorted(starts[: buckets + 1], np.array([last for _, last in parts[:-1]], np.uintp)).tolist()
         common = records, roles, (order, starts, shape), self._rules, self.radius, self.one_hop == "mean", now
-        bounds = zip([0, *cuts], [*cuts, buckets], strict=True)
         threads.share(_hear_cells, [(*common, *part) for part in bounds])
 
     def _hear_frozen(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
