@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 import equiflock as ef
 from equiflock.types import Flock, InputError, Role
 from tests.pilots import EndAt, Push
+
+FLIGHT = sys.modules["equiflock.flight"]  # `equiflock.flight` is the function
 
 
 @pytest.fixture(scope="module")
@@ -157,3 +160,62 @@ def test_accelerations_of_a_wrong_shape_are_refused(start: Flock) -> None:
 def test_a_runaway_flock_ends_in_an_error_not_in_nan(start: Flock) -> None:
     with pytest.raises(InputError, match="off the scale"):
         ef.simulate(start, Push(amount=1e13), time_step=1.0, duration=9.0)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> Flock:
+    """A flock that is large enough to be put into cell order, and numbered at random, with two leaders."""
+    monkeypatch.setattr(FLIGHT, "FAR_IN_MEMORY", 20)
+    drawn = ef.random_disk(1, 3_500, seed=2, radius_rule="constant-density")
+    order = np.random.default_rng(0).permutation(3_500)
+    roles = np.zeros((1, 3_500), np.int8)
+    roles[0, [5, 3_000]] = Role.LEADER
+    return Flock(drawn.positions[:, order], drawn.velocities[:, order], roles)
+
+
+def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_do(
+    large: Flock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tidy = ef.flight(large, ef.load("etdagnn"))
+    for step in range(4):
+        one = next(tidy)
+        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", 2.0)  # more than there are
+        plain = ef.flight(large, ef.load("etdagnn"))
+        other = next(itertools.islice(plain, step, None))
+        monkeypatch.undo()
+        monkeypatch.setattr(FLIGHT, "FAR_IN_MEMORY", 20)
+        assert np.array_equal(plain._positions, other.flock.positions)
+        assert (one.step, one.time, one.radius) == (other.step, other.time, other.radius)
+        for name in ("positions", "velocities", "roles"):
+            assert np.array_equal(getattr(one.flock, name), getattr(other.flock, name)), (step, name)
+        assert np.array_equal(one.messages, other.messages)
+        assert np.array_equal(one.accelerations, other.accelerations)
+        with pytest.raises(ValueError, match="read-only"):
+            one.messages[0] = 0.0
+    assert not np.array_equal(tidy._positions, one.flock.positions)  # they do stand otherwise in memory
+    with pytest.raises(AttributeError, match="has no attribute 'colour'"):
+        one.colour  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_flock_in_cell_order_is_changed_in_the_callers_order(large: Flock, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = []
+    for most in (0.2, 2.0):
+        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
+        loop = ef.flight(large, ef.load("etdagnn"))
+        moment = next(itertools.islice(loop, 3, None))
+        keep = np.arange(3_500) % 7 != 0
+        loop.replace(
+            Flock(moment.flock.positions[:, keep], moment.flock.velocities[:, keep], moment.flock.roles[:, keep]), keep
+        )
+        ends.append(next(itertools.islice(loop, 3, None)))
+    assert ends[0].flock.shape == (1, 3_000, 2)
+    assert np.array_equal(ends[0].flock.positions, ends[1].flock.positions)
+    assert np.array_equal(ends[0].messages, ends[1].messages)
+
+
+@pytest.mark.parametrize("options", [{"ending": EndAt((9,))}, {}], ids=["an ending", "one's own controller"])
+def test_whoever_looks_at_every_step_gets_the_callers_order_at_once(large: Flock, options: dict[str, Any]) -> None:
+    pilot = ef.load("etdagnn") if options else Push(hops=3)
+    loop = ef.flight(large, pilot, **options)  # type: ignore[arg-type]
+    for moment in itertools.islice(loop, 3):
+        assert np.shares_memory(moment.flock.positions, loop._positions)

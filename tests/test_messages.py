@@ -15,6 +15,7 @@ from scipy.stats import ortho_group
 
 from equiflock import threads
 from equiflock.graph import SMALL_FLOCK
+from equiflock.initial import random_disk
 from equiflock.messages import DelayedAggregation, Obstacles, messages
 from equiflock.orbit import Orbit
 from equiflock.types import Flock, InputError, OneHop, Role
@@ -275,3 +276,17 @@ def test_the_number_of_agents_must_not_change_unannounced() -> None:
     senses.hear(Flock(np.zeros((1, 3, 2)), np.zeros((1, 3, 2))))
     with pytest.raises(InputError, match="use replace"):
         senses.hear(Flock(np.zeros((1, 4, 2)), np.zeros((1, 4, 2))))
+
+
+def test_agents_in_another_order_in_memory_know_the_same_bits() -> None:
+    flock = random_disk(1, 3_500, seed=2, radius_rule="constant-density")
+    order = np.random.default_rng(1).permutation(3_500)
+    other = Flock(flock.positions[:, order], flock.velocities[:, order])
+    here, there = (DelayedAggregation(radius=1.0, hops=3, one_hop="sum") for _ in range(2))
+    for _ in range(3):
+        known, also = here.hear(flock), there.hear(other, ranks=order)
+        assert np.array_equal(known[:, order], also)
+    more = np.random.default_rng(2).permutation(3_500)
+    there.renumber(more)
+    again = Flock(other.positions[:, more], other.velocities[:, more])
+    assert np.array_equal(here.hear(flock)[:, order[more]], there.hear(again, ranks=order[more]))

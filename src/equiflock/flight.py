@@ -189,7 +189,8 @@ class _MomentInCellOrder(Moment):
     ) -> None:
         stored = {"_flock": flock, "_messages": messages, "_accelerations": accelerations, "_ranks": ranks}
         plain = {"step": step, "time": time, "flying": flying, "outcomes": outcomes, "radius": radius}
-        self.__dict__.update(stored | plain)
+        for name, value in (stored | plain).items():
+            object.__setattr__(self, name, value)  # a moment is frozen
 
     def __getattr__(self, name: str) -> Any:
         """The arrays that nobody looked at so far."""
@@ -200,7 +201,7 @@ class _MomentInCellOrder(Moment):
             found: Any = Flock.view(*map(self._in_order, (value.positions, value.velocities, value.roles)))
         else:
             found = read_only(self._in_order(value))
-        self.__dict__[name] = found
+        object.__setattr__(self, name, found)
         return found
 
     def _in_order(self, array: Any) -> Any:
