@@ -84,9 +84,12 @@ def check_config(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def held_alone(folder: Path) -> Iterator[None]:
-    """Hold a folder against other processes; the system lets go of it even if this one is killed."""
-    lock = FileLock(folder / ".lock", timeout=0)
+def held_alone(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Hold a folder against other processes; the system lets go of it even if this one is killed.
+
+    If another process holds it, that is an error, or its end is waited for.
+    """
+    lock = FileLock(folder / ".lock", timeout=-1 if wait else 0)
     try:
         lock.acquire()
     except Timeout:

@@ -17,6 +17,7 @@ from equiflock.cli.demo import Demo
 from equiflock.cli.evaluate import Evaluate
 from equiflock.cli.reproduce import Reproduce
 from equiflock.cli.simulate import Simulate
+from equiflock.cli.sweep import Sweep
 from equiflock.cli.terminal import err
 from equiflock.cli.train import Train
 from equiflock.types import InputError
@@ -28,6 +29,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "animate": Animate,
     "evaluate": Evaluate,
     "reproduce": Reproduce,
+    "sweep": Sweep,
     "demo": Demo,
     "bench": Bench,
 }

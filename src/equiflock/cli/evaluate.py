@@ -38,6 +38,8 @@ class Evaluate:
     not computed again."""
     workers: int = os.cpu_count() or 1
     """How many processes."""
+    scheduler: str | None = None
+    """The address of a Dask scheduler whose workers run the cells instead, such as tcp://10.0.0.1:8786."""
     plugin: str | None = None
     """A Python module or file to import first, such as one that registers your own controller."""
 
@@ -66,7 +68,7 @@ class Evaluate:
         with progress() as bar:
             task = bar.add_task(f"{self.scenario}, {self.flocks} x {self.agents} agents", total=len(cells))
             prepare = partial(import_plugin, self.plugin)
-            run_cells(cells, folder / "cells", self.workers, lambda cell: bar.advance(task), prepare)
+            run_cells(cells, folder / "cells", self.workers, lambda cell: bar.advance(task), prepare, self.scheduler)
         table = collect(cells, folder / "cells")
         with written_whole(folder / f"{self.scenario}.csv") as scratch:
             table.to_csv(scratch, index=False)

@@ -33,6 +33,8 @@ class Reproduce:
     """Some of the experiments: training, connectivity, flocking, leaders, obstacles, generalization."""
     workers: int = os.cpu_count() or 1
     """How many processes."""
+    scheduler: str | None = None
+    """The address of a Dask scheduler whose workers run the cells instead, such as tcp://10.0.0.1:8786."""
     films: bool = True
     """Whether to draw films too."""
     checks: bool = False
@@ -63,7 +65,7 @@ class Reproduce:
             def on_data(step: int) -> None:
                 bar.update(data, advance=1, visible=True)
 
-            found = reproduce(profile, folder, self.workers, chosen, on_done, on_data)
+            found = reproduce(profile, folder, self.workers, chosen, on_done, on_data, self.scheduler)
             files = write_reproduction(
                 found,
                 folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -52,6 +53,30 @@ def import_plugin(name: str | None) -> None:
         importlib.import_module(path.stem if path.suffix == ".py" else name)
     except Exception as error:  # whatever happens while somebody else's module is read
         raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {error}") from None
+
+
+def whole_numbers(name: str, text: str) -> list[int]:
+    """Whole numbers written such as 0-4 or 0,3,7."""
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if match is None:
+            raise InputError(f"{name} must be such as 0-4 or 0,3,7; got {text!r}")
+        found.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    if not found or len(set(found)) < len(found):
+        raise InputError(f"{name} must be such as 0-4 or 0,3,7, each once; got {text!r}")
+    return found
+
+
+def numbers(name: str, text: str) -> list[float]:
+    """Numbers written such as 0.8,1,1.5."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{name} must be such as 0.8,1,1.5; got {text!r}") from None
+    if len(set(found)) < len(found):
+        raise InputError(f"{name} must be such as 0.8,1,1.5, each once; got {text!r}")
+    return found
 
 
 def interruptible(work: Callable[[], Result]) -> Result:

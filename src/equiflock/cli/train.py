@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from equiflock.cli.terminal import Training, err, import_plugin, out, progress
+from equiflock.cli.terminal import Training, err, import_plugin, out, progress, whole_numbers
 from equiflock.controllers.trained import TRAINED
 from equiflock.files import check_new, written_whole
 from equiflock.imitation.recipe import DAgger
@@ -36,6 +35,8 @@ class Train:
     """Several trainings: seeds such as 0-4 or 0,3,7. With `--controller all`, of each of the paper's four networks."""
     workers: int = 1
     """How many trainings run at the same time, each in a process of its own."""
+    scheduler: str | None = None
+    """The address of a Dask scheduler whose workers train instead; they must see the folder under the same path."""
     plugin: str | None = None
     """A Python module or file to import first, such as one that registers your own network."""
 
@@ -52,23 +53,39 @@ class Train:
             return
         again = f"equiflock train --resume {self.resume or self._folder()}"
         again += f" --workers {self.workers}" if self.workers > 1 else ""
+        again += f" --scheduler {self.scheduler}" if self.scheduler else ""
         again += f" --plugin {self.plugin}" if self.plugin else ""
         err.print(f"stop it whenever you like; go on with: {again}", highlight=False, soft_wrap=True)
-        with progress("loss", "IVV", "IMAN") as bar:
-            shown = {run.folder: Training(bar, run.recipe, visible=len(unfinished) == 1) for run in unfinished}
-            if len(unfinished) == 1 and self.workers == 1:
-                run = unfinished[0]
-                run.train(shown[run.folder].epoch, shown[run.folder].notice)
-            else:
-                train_several(
-                    list(shown),
-                    self.workers,
-                    on_epoch=lambda folder, report: shown[folder].epoch(report),
-                    on_notice=lambda folder, text: shown[folder].notice(text),
-                    prepare=partial(import_plugin, self.plugin),
-                )
+        if self.scheduler is not None:
+            self._train_elsewhere(unfinished, self.scheduler)
+        else:
+            self._train_here(unfinished)
         for run in unfinished:
             out.print(f"weights: {run.weights}", highlight=False)
+
+    def _train_here(self, runs: list[TrainingRun]) -> None:
+        with progress("loss", "IVV", "IMAN") as bar:
+            shown = {run.folder: Training(bar, run.recipe, visible=len(runs) == 1) for run in runs}
+            if len(runs) == 1 and self.workers == 1:
+                runs[0].train(shown[runs[0].folder].epoch, shown[runs[0].folder].notice)
+                return
+            train_several(
+                list(shown),
+                self.workers,
+                on_epoch=lambda folder, report: shown[folder].epoch(report),
+                on_notice=lambda folder, text: shown[folder].notice(text),
+                prepare=partial(import_plugin, self.plugin),
+            )
+
+    def _train_elsewhere(self, runs: list[TrainingRun], scheduler: str) -> None:
+        from equiflock.experiments.executor import run_cells
+        from equiflock.experiments.trainings import TrainingCell
+
+        prepare = partial(import_plugin, self.plugin) if self.plugin else None
+        cells = [TrainingCell(run.folder.resolve()) for run in runs]
+        with progress() as bar:
+            task = bar.add_task(f"training at {scheduler}", total=len(runs))
+            run_cells(cells, cells[0].folder.parent / ".done", 1, lambda cell: bar.advance(task), prepare, scheduler)
 
     def _folder(self) -> Path:
         if self.out is not None:
@@ -87,7 +104,7 @@ class Train:
             return [TrainingRun.create(self._folder(), self.recipe)]
         if self.seeds is not None and self.recipe.seed != DAgger.seed:
             raise InputError("--seed and --seeds do not go together")
-        seeds = _parse_seeds(self.seeds) if self.seeds is not None else [self.recipe.seed]
+        seeds = whole_numbers("seeds", self.seeds) if self.seeds is not None else [self.recipe.seed]
         recipes = [replace(self.recipe, controller=name, seed=seed) for name in names for seed in seeds]
         self._check_trainable(recipes[0])
         folder = self._folder()
@@ -111,15 +128,3 @@ def _begun(folder: Path) -> list[TrainingRun]:
     if inside and not (folder / "config.json").exists():
         return [TrainingRun(path) for path in inside]
     return [TrainingRun(folder)]
-
-
-def _parse_seeds(text: str) -> list[int]:
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if match is None:
-            raise InputError(f"seeds must be such as 0-4 or 0,3,7; got {text!r}")
-        seeds.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(f"seeds must be such as 0-4 or 0,3,7, each once; got {text!r}")
-    return seeds

@@ -17,7 +17,7 @@ from jaxtyping import Float64
 
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.ledger import Check, Statement
-from equiflock.imitation.fast_forward import FastForward, FastForwardData
+from equiflock.imitation.fast_forward import FastForward
 from equiflock.imitation.recipe import Cloning
 from equiflock.types import LocalController
 
@@ -35,7 +35,7 @@ class CloningCell:
     recipe: Cloning
     data: FastForward
     folder: Path = field(default=Path(), repr=False, compare=False)
-    """Where the data lies, which has no say in the result."""
+    """Where the data lies, or is made first, which has no say in the result."""
 
     @property
     def key(self) -> str:
@@ -52,7 +52,7 @@ class CloningCell:
         from equiflock.imitation.cloning import clone
         from equiflock.theory import generalization_bound
 
-        data = FastForwardData.open(self.folder)
+        data = self.data.make(self.folder)
         rows: list[dict[str, Any]] = []
 
         def note(cloner: Cloner, report: CloningReport) -> None:

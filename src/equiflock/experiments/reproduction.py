@@ -13,7 +13,7 @@ import pandas as pd
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_weights
 from equiflock.experiments.architecture import architecture_statements
 from equiflock.experiments.connectivity import connectivity_cells, connectivity_statements
-from equiflock.experiments.executor import Cell, collect, run_cells
+from equiflock.experiments.executor import Cell, collect, is_done, run_cells
 from equiflock.experiments.flocking import flocking_cells, flocking_statements
 from equiflock.experiments.generalization import cloning_cells, generalization_statements
 from equiflock.experiments.leader_following import leader_cells, leader_statements
@@ -98,6 +98,7 @@ def reproduce(
     experiments: Sequence[str] = EXPERIMENTS,
     on_done: Callable[[str, Cell], object] = lambda experiment, cell: None,
     on_data: Callable[[int], object] = lambda step: None,
+    scheduler: str | None = None,
 ) -> Reproduction:
     """Run what is not in `folder/cells` yet, and judge the paper's statements.
 
@@ -111,6 +112,7 @@ def reproduce(
         experiments: those to run.
         on_done: called with an experiment and a cell of it that is done, or was before.
         on_data: called with every time index of the data that is made, or was before.
+        scheduler: the address of a Dask scheduler whose workers run the cells, in place of processes here.
     """
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
@@ -123,9 +125,13 @@ def reproduce(
             tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
         else:
             cells = cells_of(experiment, profile, folder / "fast-forward")
-            if experiment == "generalization" and not _is_done(experiment, profile, folder):
+            if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
                 profile.fast_forward.make(folder / "fast-forward", workers, on_data)
-            run_cells(cells, folder / "cells", workers, lambda cell, name=experiment: on_done(name, cell))  # type: ignore[misc]
+
+            def note(cell: Cell, name: str = experiment) -> None:
+                on_done(name, cell)
+
+            run_cells(cells, folder / "cells", workers, note, scheduler=scheduler)
             tables[experiment] = collect(cells, folder / "cells")
     statements = architecture_statements(profile.seeds)
     for experiment, table in tables.items():
@@ -150,4 +156,4 @@ def settings(profile: Profile) -> dict[str, Any]:
 def _is_done(experiment: str, profile: Profile, folder: Path) -> bool:
     if experiment == "training":
         return True
-    return all((folder / "cells" / f"{cell.key}.csv").exists() for cell in cells_of(experiment, profile))
+    return all(is_done(cell, folder / "cells") for cell in cells_of(experiment, profile))

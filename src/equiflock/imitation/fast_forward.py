@@ -130,7 +130,7 @@ class FastForward:
         folder = Path(folder)
         check_writable(folder / "config.json")
         check_config(folder, {"fast_forward": asdict(self), "versions": versions()})
-        with held_alone(folder):
+        with held_alone(folder, wait=True):  # whoever comes second finds it done
             marks = folder / "parts"
             marks.mkdir(exist_ok=True)
             missing = {step for step in range(self.indices) if not (marks / f"{step}").exists()}

@@ -1,0 +1,125 @@
+"""`equiflock sweep`."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from rich.table import Table
+
+from equiflock.cli.terminal import import_plugin, numbers, out, progress, whole_numbers
+from equiflock.types import InputError, check_count
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Evaluate controllers over a grid of flock sizes, radii and hops, or train one for each point of it first.
+
+    Writes sweep.csv, a row for every flock, summary.csv, and a heat map of the medians. What is in the folder already
+    is not run again, so an interrupted sweep goes on where it was.
+    """
+
+    controller: str = "etdagnn"
+    """Controllers, such as etdagnn,tdagnn,tanner: names, files of weights, or your own (see --plugin)."""
+    agents: str = "25,50,100,200,400"
+    """Flock sizes."""
+    radius: str = "1"
+    """Communication radii, such as 0.8,1,1.5."""
+    hops: str | None = None
+    """K, such as 1-4; goes with --epochs only, as trained weights have theirs."""
+    epochs: int = 0
+    """Train each network for so many epochs first, with the agents, radius and hops of its point."""
+    seeds: str = "0"
+    """Seeds of the weights, such as 0-4."""
+    flocks: int = 20
+    """How many test flocks for each point."""
+    duration: float = 2.0
+    """Seconds per flight."""
+    time_step: float = 0.01
+    """Seconds per step."""
+    metric: Literal["ivv", "iman", "last_variance", "disconnected"] = "ivv"
+    """What the heat map shows."""
+    out: Path = Path("runs/sweep")
+    """The folder to write to."""
+    workers: int = os.cpu_count() or 1
+    """How many processes."""
+    scheduler: str | None = None
+    """The address of a Dask scheduler whose workers run the cells instead, such as tcp://10.0.0.1:8786."""
+    plugin: str | None = None
+    """A Python module or file to import first, such as one that registers your own controller."""
+
+    def run(self) -> None:
+        """Run the grid and print the medians."""
+        from equiflock.experiments.executor import collect, run_cells
+        from equiflock.experiments.sweep import summary, sweep_cells
+        from equiflock.files import check_config, written_whole
+        from equiflock.imitation.recipe import DAgger
+        from equiflock.imitation.run import versions
+        from equiflock.report.sweep import draw_sweep
+
+        check_count("workers", self.workers)
+        import_plugin(self.plugin)
+        controllers = [name.strip() for name in self.controller.split(",")]
+        if self.hops is not None and self.epochs == 0:
+            raise InputError("--hops goes with --epochs: trained weights have their own")
+        hops = [None] if self.epochs == 0 else whole_numbers("hops", self.hops or str(DAgger.hops))
+        cells = sweep_cells(
+            controllers,
+            whole_numbers("seeds", self.seeds),
+            whole_numbers("agents", self.agents),
+            numbers("radius", self.radius),
+            hops,
+            epochs=self.epochs,
+            flocks=self.flocks,
+            duration=self.duration,
+            time_step=self.time_step,
+        )
+        for name in controllers:
+            self._check(name)
+        sources = [Path(name) for name in (*controllers, self.plugin or "") if Path(name).is_file()]
+        checksums = {path.name: f"{zlib.crc32(path.read_bytes()):08x}" for path in sources}
+        check_config(self.out, {"cells": [asdict(cell) for cell in cells], "files": checksums, "versions": versions()})
+        with progress() as bar:
+            task = bar.add_task(f"sweep over {len(cells)} points", total=len(cells))
+            prepare = partial(import_plugin, self.plugin) if self.plugin else None
+            run_cells(cells, self.out / "cells", self.workers, lambda cell: bar.advance(task), prepare, self.scheduler)
+        table = collect(cells, self.out / "cells")
+        found = summary(table)
+        for name, content in (("sweep", table), ("summary", found)):
+            with written_whole(self.out / f"{name}.csv") as scratch:
+                content.to_csv(scratch, index=False)
+        files = [self.out / "sweep.csv", self.out / "summary.csv"]
+        files.append(draw_sweep(table, self.metric, self.out / f"{self.metric}.png"))
+        shown = Table(title="medians over flocks and seeds", title_justify="left")
+        found = found.dropna(axis="columns", how="all")
+        for column in found.columns:
+            shown.add_column(
+                column.replace("_", " "), justify="left" if column == "controller" else "right", no_wrap=True
+            )
+        for row in found.itertuples(index=False):
+            shown.add_row(*("-" if value != value or value is None else _text(value) for value in row))
+        out.print(shown)
+        for remark in sorted(set(table.remark.dropna()) - {""}):
+            out.print(f"  no numbers: {remark}", highlight=False)
+        for path in files:
+            out.print(f"  {path}", highlight=False)
+
+    def _check(self, controller: str) -> None:
+        """A clear error, before anything is flown, if there is no such controller."""
+        from equiflock.controllers import load
+        from equiflock.imitation.recipe import DAgger
+
+        if self.epochs == 0:
+            load(controller)
+            return
+        from equiflock.imitation.dagger import prepare
+
+        prepare(DAgger(controller=controller))
+
+
+def _text(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

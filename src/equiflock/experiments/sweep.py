@@ -1,0 +1,132 @@
+"""A grid of controllers, flock sizes, radii and hops: every point is a cell that flies, or trains and flies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from equiflock import metrics
+from equiflock.controllers import load
+from equiflock.controllers.trained import TRAINED
+from equiflock.graph import components
+from equiflock.imitation.recipe import DAgger
+from equiflock.initial import RandomDisk
+from equiflock.simulation import simulate
+from equiflock.types import Controller, InputError, check_count, check_positive
+
+METRICS = {
+    "ivv": "integral of the velocity variance",
+    "iman": "integral of the mean acceleration norm",
+    "last_variance": "velocity variance at the end",
+    "disconnected": "share of flocks in pieces at the end",
+}
+AXES = {"agents": "agents", "radius": "communication radius", "hops": "hops"}
+
+
+@dataclass(frozen=True)
+class SweepCell:
+    """One combination: test flocks of so many agents under one controller, which may be trained for them first."""
+
+    controller: str
+    seed: int
+    agents: int
+    radius: float
+    hops: int | None
+    """K, of a network that is trained here; None for controllers as they are."""
+    epochs: int = 0
+    """Of a training with as many agents, this radius and these hops; 0 for none."""
+    flocks: int = 20
+    time_step: float = 0.01
+    duration: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name in ("agents", "flocks"):
+            check_count(name, getattr(self, name))
+        for name in ("radius", "time_step", "duration"):
+            check_positive(name, getattr(self, name))
+        check_count("epochs", self.epochs, least=0)
+
+    @property
+    def key(self) -> str:
+        """The cell's name."""
+        name = self.controller.replace("/", "_")
+        return f"sweep-{name}-{self.seed}-{self.agents}-{self.radius:g}-{self.hops}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Of its rows."""
+        names = "controller", "seed", "agents", "radius", "hops"
+        return {name: getattr(self, name) for name in names}
+
+    def run(self) -> pd.DataFrame:
+        """A row for every flock; one without numbers if there are no such flocks, since too few hear each other."""
+        disk = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.radius)
+        try:
+            start = disk.draw()
+            pilot = self.pilot()
+        except InputError as error:
+            return pd.DataFrame([{"flock": 0, **dict.fromkeys(METRICS, np.nan), "remark": str(error)}])
+        run = simulate(
+            start,
+            pilot,
+            time_step=self.time_step,
+            duration=self.duration,
+            radius=self.radius,
+            keep_every=None,
+            record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
+        )
+        return pd.DataFrame(
+            {
+                "flock": np.arange(self.flocks),
+                "ivv": metrics.ivv(run),
+                "iman": metrics.iman(run),
+                "last_variance": run.series["velocity_variance"][-1],
+                "disconnected": (components(run.flock(), self.radius).max(axis=1) > 0).astype(float),
+                "remark": "",
+            }
+        )
+
+    def pilot(self) -> Controller:
+        """The controller, trained first if it is to be."""
+        if self.epochs == 0:
+            return load(self.controller, seed=self.seed) if self.controller in TRAINED else load(self.controller)
+        from equiflock.imitation.dagger import train
+
+        recipe = DAgger(
+            controller=self.controller,
+            epochs=self.epochs,
+            seed=self.seed,
+            agents=self.agents,
+            hops=self.hops or DAgger.hops,
+            comm_radius=self.radius,
+            validation_flocks=1,
+            validate_every=self.epochs,
+        )
+        return cast(Controller, train(recipe))
+
+
+def sweep_cells(
+    controllers: Sequence[str],
+    seeds: Sequence[int],
+    agents: Sequence[int],
+    radii: Sequence[float],
+    hops: Sequence[int | None],
+    **options: Any,
+) -> list[SweepCell]:
+    """Every combination, the largest flocks first, so that no worker is left alone with one at the end."""
+    grid = product(sorted(agents, reverse=True), controllers, seeds, radii, hops)
+    return [SweepCell(name, seed, n, radius, K, **options) for n, name, seed, radius, K in grid]
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """The median over flocks and seeds of every metric (the mean, of a share), one row for each combination."""
+    by = ["controller", *AXES]
+    groups = table.groupby(by, dropna=False, sort=True)
+    found = groups[list(METRICS)].median()
+    found["disconnected"] = groups["disconnected"].mean()
+    return found.reset_index()

@@ -1,0 +1,77 @@
+"""A sweep as a heat map: one panel for each controller and each value of what two axes cannot show."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+
+from equiflock.experiments.sweep import AXES, METRICS, summary
+from equiflock.files import written_whole
+from equiflock.report.style import INK
+
+MISSING = "#d9d9d9"
+MOST_COLUMNS = 4
+
+
+def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -> Path:
+    """Draw the medians of a metric over the two axes that vary most; grey where there were no such flocks."""
+    found = summary(table)
+    across, down, rest = _axes(found)
+    panels = list(found.groupby(["controller", rest], dropna=False, sort=False))
+    columns = min(len(panels), MOST_COLUMNS)
+    rows = -(-len(panels) // columns)
+    width = 1.6 + 0.75 * found[across].nunique()
+    height = 1.3 + 0.5 * found[down].nunique(dropna=False)
+    figure = Figure(figsize=(max(width, 3.6) * columns, max(height, 2.4) * rows), dpi=130, layout="constrained")
+    norm = _norm(found[metric])
+    grid = figure.subplots(rows, columns, squeeze=False)
+    image = None
+    for axes, ((controller, value), part) in zip(grid.flat, panels, strict=False):
+        values = part.pivot(index=down, columns=across, values=metric)
+        image = axes.imshow(np.ma.masked_invalid(values), norm=norm, cmap="viridis", aspect="auto", origin="lower")
+        axes.set_facecolor(MISSING)
+        axes.set_xticks(range(values.shape[1]), [_label(x) for x in values.columns])
+        axes.set_yticks(range(values.shape[0]), [_label(y) for y in values.index])
+        axes.set(xlabel=AXES[across], ylabel=AXES[down])
+        fixed = f", {AXES[rest]} {_label(value)}" if found[rest].nunique(dropna=False) > 1 else ""
+        axes.set_title(f"{controller}{fixed}", fontsize="medium", color=INK)
+        for (y, x), number in np.ndenumerate(values.to_numpy()):
+            bright = bool(np.isfinite(number)) and norm(number) < 0.6
+            axes.text(x, y, _number(number), ha="center", va="center", color="white" if bright else INK, fontsize=8)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    assert image is not None
+    bar = figure.colorbar(image, ax=grid, label=METRICS[metric], shrink=0.9, format="{x:g}")
+    bar.ax.yaxis.set_minor_formatter("{x:g}")
+    with written_whole(path) as scratch:
+        FigureCanvasAgg(figure).print_png(str(scratch))
+    return Path(path)
+
+
+def _axes(found: pd.DataFrame) -> tuple[str, str, str]:
+    """Agents, radius and hops, those of most values first."""
+    across, down, rest = sorted(AXES, key=lambda axis: -found[axis].nunique(dropna=False))
+    return across, down, rest
+
+
+def _norm(values: pd.Series) -> Normalize:
+    """Logarithmic where numbers differ much."""
+    least, most = values.min(), values.max()
+    if not np.isfinite(least):
+        return Normalize(0.0, 1.0)
+    return LogNorm(least, most) if 0.0 < 5 * least < most else Normalize(least, most if most > least else least + 1.0)
+
+
+def _label(value: Any) -> str:
+    return "as built" if value is None or np.isnan(value) else f"{value:g}"
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.3g}"

@@ -1,0 +1,93 @@
+"""Workers elsewhere, one of which dies, give the tables of an undisturbed run here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from equiflock import cli
+from equiflock.experiments import executor
+from equiflock.experiments.executor import collect, run_cells
+from equiflock.types import InputError
+from tests.experiments.cluster import Cluster, cluster
+from tests.experiments.test_executor import Square
+
+GRID = ["sweep", "--controller", "etdagnn,tanner", "--agents", "20,40", "--radius", "1,1.5", "--flocks", "3"]
+
+
+def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(tmp_path: Path) -> None:
+    cli.main([*GRID, "--workers", "2", "--out", str(tmp_path / "here")])
+    with cluster(tmp_path / "cluster") as found:
+        found.add_worker()
+        doomed = found.add_worker()
+        elsewhere = tmp_path / "there" / "cells"
+
+        def kill_halfway() -> None:
+            while not elsewhere.exists() or len(list(elsewhere.glob("*.csv"))) < 3:
+                time.sleep(0.01)
+            doomed.kill()
+
+        killer = threading.Thread(target=kill_halfway, daemon=True)
+        killer.start()
+        cli.main([*GRID, "--scheduler", found.address, "--out", str(tmp_path / "there")])
+        killer.join()
+    for table in ("sweep.csv", "summary.csv"):
+        assert (tmp_path / "there" / table).read_text() == (tmp_path / "here" / table).read_text()
+    names = [sorted(path.name for path in (tmp_path / side / "cells").iterdir()) for side in ("here", "there")]
+    assert names[0] == names[1]
+    assert len(names[0]) == 8
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Cluster:  # type: ignore[misc]
+    with cluster(tmp_path_factory.mktemp("cluster")) as found:
+        found.add_worker()
+        yield found
+
+
+def test_a_finished_cell_is_not_run_again_by_whomever(small: Cluster, tmp_path: Path) -> None:
+    cells = [Square(n, tmp_path) for n in (3, 1, 2)]
+    run_cells(cells[:1], tmp_path / "cells", 1)
+    done: list[str] = []
+    run_cells(cells, tmp_path / "cells", 1, lambda cell: done.append(cell.key), scheduler=small.address)
+    assert sorted(done) == ["square-1", "square-2", "square-3"]
+    assert collect(cells, tmp_path / "cells").to_dict("list") == {"square": [9, 1, 4], "number": [3, 1, 2]}
+    assert {(tmp_path / str(n)).read_text() for n in (1, 2, 3)} == {"x"}
+
+
+def test_what_a_cell_says_when_it_fails_is_said_here(small: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no square today"):
+        run_cells([Square(1, tmp_path, fails=True)], tmp_path / "cells", 1, scheduler=small.address)
+    assert list((tmp_path / "cells").iterdir()) == []
+
+
+def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path) -> None:
+    recipe = ["--agents", "20", "--flocks", "3", "--duration", "0.1", "--updates", "5", "--validation-flocks", "2"]
+    many = ["train", "--controller", "etdagnn", "--seeds", "0-1", "--epochs", "2", *recipe]
+    cli.main([*many, "--scheduler", small.address, "--out", str(tmp_path / "there")])
+    cli.main([*many, "--workers", "2", "--out", str(tmp_path / "here")])
+    for seed in (0, 1):
+        weights = [(tmp_path / side / f"etdagnn-{seed}/weights.safetensors").read_bytes() for side in ("here", "there")]
+        assert weights[0] == weights[1]
+
+
+def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "PATIENCE", 2)
+    with pytest.raises(InputError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        run_cells([Square(1, tmp_path)], tmp_path / "cells", 1, scheduler="tcp://127.0.0.1:9")
+    with cluster(tmp_path / "cluster") as found, pytest.raises(InputError, match="has no workers"):
+        run_cells([Square(1, tmp_path)], tmp_path / "cells", 1, scheduler=found.address)
+
+
+def test_results_of_other_settings_are_other_files(tmp_path: Path) -> None:
+    here, there = Square(1, tmp_path), Square(1, tmp_path / ".." / tmp_path.name)
+    run_cells([here], tmp_path / "cells", 1)
+    run_cells([there], tmp_path / "cells", 1)
+    assert len(list((tmp_path / "cells").iterdir())) == 2
+    assert isinstance(collect([here, there], tmp_path / "cells"), pd.DataFrame)
