@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.typing import NDArray
 
 from equiflock import metrics
+from equiflock.controllers.bridge import as_numpy_function
 from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
-from equiflock.types import Controller
+from equiflock.types import Controller, LocalController, Messages, OneHop
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,19 @@ class Validation:
         )
 
 
+class _AsItLearns:
+    """A network that flies through torch, as it does while it collects: what is measured is what learns, to the bit."""
+
+    def __init__(self, pupil: LocalController) -> None:
+        self.hops: int = pupil.hops
+        self.one_hop: OneHop = pupil.one_hop
+        self._ask = as_numpy_function(pupil, learning=True)
+
+    def __call__(self, messages: Messages) -> NDArray[Any]:
+        """Accelerations (B, N, D)."""
+        return self._ask(messages.copy())
+
+
 class Validator:
     """Flies the validation flocks of a recipe, which are the same for every seed of it."""
 
@@ -38,10 +54,11 @@ class Validator:
         ).draw()
 
     def __call__(self, pilot: Controller) -> Validation:
-        """Judge a pilot."""
+        """Judge a network, or the expert."""
+        expert = getattr(pilot, "privileged", False)
         run = simulate(
             self.start,
-            pilot,
+            pilot if expert else _AsItLearns(cast(LocalController, pilot)),
             time_step=self.recipe.time_step,
             duration=self.recipe.duration,
             radius=self.recipe.comm_radius,
