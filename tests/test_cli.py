@@ -55,7 +55,7 @@ def test_animate_films_a_saved_flight_and_a_new_one(capsys: pytest.CaptureFixtur
 def test_bench_prints_a_table_and_writes_its_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run("bench", "--agents", "100", "--repeats", "1", "--json", str(tmp_path / "bench.json"))
     assert "50 x 400" in capsys.readouterr().out
-    assert "one_thread" in (tmp_path / "bench.json").read_text()
+    assert "copy_bandwidth" in (tmp_path / "bench.json").read_text()
 
 
 def test_a_plugin_brings_its_controllers(
@@ -243,7 +243,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
 
 def test_help_lists_every_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in (
-        (("--help",), ("train", "simulate", "animate", "evaluate", "reproduce", "demo", "bench")),
+        (("--help",), ("train", "simulate", "animate", "evaluate", "reproduce", "sweep", "demo", "bench")),
         (("train", "--help"), ("--controller", "--learning-rate", "--resume", "--seeds", "--workers")),
         (("simulate", "--help"), ("--controller", "--radius-rule", "--save", "--keep-every")),
     ):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 from numba import njit
+from numpy import float32
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
@@ -49,3 +50,24 @@ def kernel(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """A part of a kernel's inner loop, compiled into each kernel that calls it, without the cost of a call."""
     return cast(Function, njit(inline="always", nogil=True, error_model="numpy")(function))
+
+
+# Two kernels for benchmarks: what a machine can do at best.
+
+PEAK_LANES = 128
+"""Numbers that fit into a core's registers."""
+
+
+@kernel
+def copy(source: Array, target: Array) -> None:
+    """As fast as memory goes."""
+    for i in range(source.size):
+        target[i] = source[i]
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def multiply_add(lanes: Array, rounds: Index) -> None:
+    """X <- 0.99 x + 0.01 so many times for all lanes: as fast as arithmetic goes."""
+    for _ in range(rounds):
+        for lane in range(PEAK_LANES):
+            lanes[lane] = lanes[lane] * float32(0.99) + float32(0.01)

@@ -6,17 +6,17 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from equiflock.cli.terminal import out, progress
-from equiflock.experiments.bench import BATCHES, measure_messages
 from equiflock.files import check_writable, written_whole
 from equiflock.types import check_count
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure how fast this machine computes what agents know, in nanoseconds per agent and step."""
+    """Measure how fast this machine flies flocks with ETDAGNN in the loop, in nanoseconds per agent and step."""
 
     agents: tuple[int, ...] = (100, 1_000, 10_000, 100_000, 1_000_000)
     """Sizes of a single flock, at constant density."""
@@ -27,25 +27,40 @@ class Bench:
 
     def run(self) -> None:
         """Print the table."""
+        from equiflock.experiments.bench import BATCHES, measure_limits, measure_loop
+
         check_count("repeats", self.repeats)
+        for agents in self.agents:
+            check_count("agents", agents, least=3)
         if self.json is not None:
             check_writable(self.json)
-        table = Table(title="messages, K = 3, ns per agent and step", title_justify="left")
-        for column in ("flocks x agents", "one thread", "all threads", "mean degree"):
-            table.add_column(column, justify="right")
-        figures = []
         with progress() as bar:
             sizes = [*BATCHES, *((1, agents) for agents in self.agents)]
-            for flocks, agents in bar.track(sizes, description="measuring"):
-                timing = measure_messages(flocks, agents, self.repeats)
-                figures.append(asdict(timing))
-                table.add_row(
-                    f"{flocks} x {agents:,}",
-                    f"{timing.one_thread:.0f}",
-                    f"{timing.all_threads:.0f}",
-                    f"{timing.mean_degree:.1f}",
-                )
+            timings = [measure_loop(*size, self.repeats) for size in bar.track(sizes, description="measuring")]
+            limits = measure_limits(self.repeats)
+        title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+        columns = "B x N", "sort", "messages", "policy", "moves", "step", "10⁶/s", "of limit", "by"
+        for column in columns:
+            table.add_column(column, justify="right", no_wrap=True)
+        for timing in timings:
+            least, what = limits.least(timing)
+            parts = timing.sort, timing.messages, timing.policy, timing.integration, timing.step
+            table.add_row(
+                f"{timing.flocks} x {timing.agents:,}",
+                *(f"{part:.0f}" for part in parts),
+                f"{timing.speed / 1e6:.2f}",
+                f"{least / timing.step:.0%}",
+                what,
+            )
         out.print(table)
+        out.print(
+            f"copying: {limits.copy_bandwidth / 1e9:.1f} GB/s; float32 multiply-adds: "
+            f"{limits.multiply_add_peak / 1e9:.0f} billion/s; for an agent a step moves at least "
+            f"{timings[0].bytes_moved:.0f} bytes and takes about {timings[-1].multiply_adds:.0f} multiply-adds",
+            highlight=False,
+        )
         if self.json is not None:
+            figures = {"limits": asdict(limits), "steps": [asdict(timing) for timing in timings]}
             with written_whole(self.json) as scratch:
                 scratch.write_text(json.dumps(figures, indent=2) + "\n")

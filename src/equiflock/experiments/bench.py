@@ -1,4 +1,4 @@
-"""How long it takes to compute what agents know."""
+"""How long a step of the closed loop takes, part by part, and what this machine could do at best."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from equiflock import threads
+from equiflock.cells import cell_list, sort_into_cells
+from equiflock.controllers import load
+from equiflock.controllers.bridge import as_numpy_function
+from equiflock.flight import flight
 from equiflock.graph import survey
 from equiflock.initial import random_disk
+from equiflock.kernels import PEAK_LANES, copy, multiply_add
 from equiflock.messages import DelayedAggregation
 from equiflock.randomness import stream
 from equiflock.types import Flock
+from equiflock.world import advance
 
 BATCHES = ((50, 100), (50, 400))
 HOPS = 3
+FITS_CACHES = 50_000
+"""Agents, of some 300 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +77,118 @@ def measure_messages(flocks: int, agents: int, repeats: int = 5, shuffle: bool =
         one = best_time(lambda: senses.hear(flock), repeats) * scale
     several = best_time(lambda: senses.hear(flock), repeats) * scale
     return Timing(flocks, agents, one, several, float(survey(flock, 1.0)[0].mean()))
+
+
+@dataclass(frozen=True)
+class LoopTiming:
+    """Where the time of a step goes, in nanoseconds per agent and step, on so many threads."""
+
+    flocks: int
+    agents: int
+    threads: int
+    sort: float
+    messages: float
+    policy: float
+    integration: float
+    step: float
+    """The whole, as `flight` does it."""
+    bytes_moved: int
+    """Per agent and step: the least that must go to memory and back."""
+    multiply_adds: float
+    """Per agent and step."""
+
+    @property
+    def speed(self) -> float:
+        """Agent-steps per second."""
+        return 1e9 / self.step
+
+
+def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
+    """Time a step with ETDAGNN in the loop, and its parts by themselves."""
+    start = draw(flocks, agents)
+    pilot = load("etdagnn")
+    think = as_numpy_function(pilot)
+    senses = DelayedAggregation(radius=1.0, hops=pilot.hops, one_hop=pilot.one_hop)
+    known = senses.hear(start)
+    state = start.positions.copy(), start.velocities.copy(), start.roles.copy(), np.zeros(start.shape)
+    everyone = np.arange(flocks)
+    memory = cell_list(agents)
+
+    def sort() -> None:
+        for b in range(flocks):
+            sort_into_cells(start.positions[b], 1.0, *memory)
+
+    def per_agent(call: Callable[[], object]) -> float:
+        return best_time(call, repeats) * 1e9 / (flocks * agents)
+
+    loop = flight(start, pilot, time_step=1e-4)  # hardly anybody moves: every step is like the first
+    sorting = per_agent(sort) / (min(threads.count(), flocks) if flocks > 1 else 1)
+    hearing = per_agent(lambda: senses.hear(start))
+    degree = float(survey(start, 1.0)[0].mean())
+    return LoopTiming(
+        flocks,
+        agents,
+        threads.count(),
+        sort=sorting,
+        messages=max(hearing - sorting, 0.0),
+        policy=per_agent(lambda: think(known)),
+        integration=per_agent(lambda: advance(*state, 1e-12, everyone)),
+        step=per_agent(lambda: next(loop)),
+        bytes_moved=bytes_per_step(pilot.hops),
+        multiply_adds=multiply_adds_per_step(pilot.hops, degree),
+    )
+
+
+def bytes_per_step(hops: int, D: int = 2) -> int:
+    """What must go to memory and back for an agent.
+
+    Its state is read and written, and so is what it does; what it knew is read and what it knows is written.
+    """
+    state, action, knowledge = 2 * 8 * D, 8 * D, 4 * hops * 3 * D
+    return 2 * state + 2 * action + 2 * knowledge
+
+
+def multiply_adds_per_step(hops: int, degree: float, D: int = 2) -> float:
+    """Multiply-adds for an agent under ETDAGNN, any other operation on a number counted as one.
+
+    Whoever is in the nine cells around, 9 / pi times the degree, is a candidate (its distance: 2 D); each agent heard
+    costs a quotient, five products and sums of K 3 D numbers; then the network, with 12 for each logarithm and tanh.
+    """
+    candidates = 9 / np.pi * degree * 2 * D
+    heard = degree * (6 + hops * 3 * D)
+    vectors, channels = 3 * hops, 16
+    network = vectors * channels * D + channels * D + (vectors + channels) * (D + 12)
+    return float(candidates + heard + network)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What this machine can do at best, on all threads."""
+
+    copy_bandwidth: float
+    """Bytes read and written per second."""
+    multiply_add_peak: float
+    """float32 multiply-adds per second."""
+
+    def least(self, timing: LoopTiming) -> tuple[float, str]:
+        """The nanoseconds per agent and step that cannot be undercut, and what binds: memory or arithmetic.
+
+        Flocks that stay in the processor's caches from step to step are not bound by memory.
+        """
+        memory = timing.bytes_moved / self.copy_bandwidth * 1e9
+        arithmetic = timing.multiply_adds / self.multiply_add_peak * 1e9
+        if timing.flocks * timing.agents < FITS_CACHES or arithmetic > memory:
+            return arithmetic, "compute"
+        return memory, "memory"
+
+
+def measure_limits(repeats: int = 5) -> Limits:
+    """Copy arrays far larger than any cache, and multiply and add in registers."""
+    count = threads.count()
+    size = 4_000_000
+    pairs = [(np.zeros(size), np.zeros(size)) for _ in range(count)]
+    copying = best_time(lambda: threads.share(copy, pairs), repeats)
+    rounds = 200_000
+    lanes = [(np.full(PEAK_LANES, 0.5, np.float32), rounds) for _ in range(count)]
+    adding = best_time(lambda: threads.share(multiply_add, lanes), repeats)
+    return Limits(2 * 8 * size * count / copying, PEAK_LANES * rounds * count / adding)

@@ -1,0 +1,98 @@
+"""A sweep is a table with a row for every flock of every point, and a heat map of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import equiflock as ef
+from equiflock import cli, metrics
+from equiflock.experiments.sweep import METRICS, SweepCell, summary, sweep_cells
+from equiflock.report.sweep import draw_sweep
+
+
+def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
+    table = SweepCell("etdagnn", 1, agents=40, radius=1.2, hops=None, flocks=3, duration=0.5).run()
+    start = ef.random_disk(3, 40, split="test", comm_radius=1.2)
+    run = ef.simulate(start, ef.load("etdagnn", seed=1), duration=0.5, radius=1.2)
+    assert np.allclose(table.ivv, metrics.ivv(run))
+    assert np.allclose(table.iman, metrics.iman(run))
+    assert np.allclose(table.last_variance, metrics.velocity_variance(run)[-1])
+    assert table.flock.tolist() == [0, 1, 2]
+
+
+def test_a_point_without_such_flocks_says_why() -> None:
+    table = SweepCell("tanner", 0, agents=10, radius=0.01, hops=None, flocks=1).run()
+    assert table[list(METRICS)].isna().all(axis=None)
+    assert "min_degree" in table.remark[0]
+
+
+def test_a_network_may_be_trained_for_its_point(tmp_path: Path) -> None:
+    cell = SweepCell("etdagnn", 0, agents=15, radius=1.0, hops=2, epochs=1, flocks=2, duration=0.1)
+    assert cell.pilot().hops == 2
+    assert cell.run().ivv.notna().all()
+
+
+def test_the_grid_is_every_combination_once() -> None:
+    cells = sweep_cells(["a", "b"], [0, 1], [10, 20], [1.0, 2.0], [None])
+    assert len({cell.key for cell in cells}) == len(cells) == 16
+    assert [cell.agents for cell in cells[:8]] == [20] * 8  # those that take longest first
+
+
+def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> None:
+    table = pd.DataFrame(
+        {
+            "controller": "a",
+            "seed": [0, 0, 1, 1],
+            "agents": 10,
+            "radius": 1.0,
+            "hops": None,
+            "ivv": [1.0, 2.0, 3.0, 9.0],
+            "iman": 1.0,
+            "last_variance": 1.0,
+            "disconnected": [1.0, 0.0, 0.0, 0.0],
+        }
+    )
+    found = summary(table)
+    assert len(found) == 1
+    assert (found.ivv[0], found.disconnected[0]) == (2.5, 0.25)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) -> None:
+    rows = [
+        {"controller": name, "seed": 0, "agents": n, "radius": r, "hops": K, **dict.fromkeys(METRICS, n * r)}
+        for name in ("a", "b")
+        for n in (10, 20, 40)
+        for r in (1.0, 2.0)
+        for K in (1, 2)
+    ]
+    table = pd.DataFrame(rows)
+    table.loc[3, list(METRICS)] = np.nan
+    draw_sweep(table, metric, tmp_path / "map.png")
+    draw_sweep(table[:1].assign(**dict.fromkeys(METRICS, np.nan)), metric, tmp_path / "empty.png")
+    assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--hops", "1-4"], "--hops goes with --epochs"),
+        (["--agents", "ten"], "agents must be such as 0-4 or 0,3,7; got 'ten'"),
+        (["--radius", "1,x"], "radius must be such as 0.8,1,1.5; got '1,x'"),
+        (["--controller", "etdagn"], "did you mean"),
+        (["--radius", "-1"], "radius must be"),
+        (["--epochs", "1", "--controller", "tanner"], "network must be one of"),
+    ],
+)
+def test_bad_grids_are_refused_before_anything_is_flown(
+    options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["sweep", "--out", str(tmp_path / "sweep"), *options])
+    assert stop.value.code == 2
+    assert words in capsys.readouterr().err.replace("\n", " ")
+    assert not (tmp_path / "sweep").exists()
