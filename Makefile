@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types bench weights clean
+.PHONY: help demo test check lint types bench peers weights clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,6 +33,10 @@ check: lint types test  ## everything that CI runs
 bench: $(READY)  ## speed: messages beside dense NumPy and a k-d tree, and where an epoch of training goes
 	$(BIN)/python benchmarks/messages.py
 	$(BIN)/python benchmarks/training.py
+
+peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (installs the first two; about five minutes)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python benchmarks/peers.py
 
 weights: $(READY)  ## train the weights of the package again (about 20 minutes on 2 cores)
 	test -d runs/trained && $(BIN)/equiflock train --resume runs/trained --workers 2 || \

@@ -1,0 +1,291 @@
+"""Epochs of training per minute, ours beside the usual dense implementation of the same recipe, in the same run.
+
+An epoch is that of the paper's recipe, the defaults of `ef.DAgger`: a flight of 200 steps of 100 agents, and 200
+updates of 20 tuples. "dense" is a plain statement, made for this benchmark, of how delayed aggregation is usually
+trained:
+
+    state    N x N x 6 pairwise features in NumPy, masked by the N x N adjacency matrix and summed
+    memory   a Python object per step: K delayed values (1, K, 6, N), and K products of the normalized adjacency
+             matrices, the delayed graph shift operators (1, K, N, N), as float tensors
+    batch    a list of such objects and torch.cat
+    network  operators times values, then Conv2d 6 -> 32 -> 32 -> 2 with tanh: the function that our tdagnn is
+    update   torch's Adam, not fused
+
+Its features, its expert and its network are checked against ours before they are timed. Both do the same work: the
+expert flies half of the steps, as in three quarters of the recipe's 400 epochs, the pupil is asked in the others only,
+and nobody validates. Every training has one thread.
+
+The recipe keeps 10,000 tuples. Dense ones would take 1.3 GB, so that side keeps `KEPT`, which is kind to it if
+anything: its batches come from less memory.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from dataclasses import dataclass, replace
+from itertools import islice
+from multiprocessing.synchronize import Barrier
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import equiflock as ef
+from equiflock.controllers.networks import TDAGNN
+from equiflock.experiments.bench import best_time
+from equiflock.imitation.dagger import Trainer, imitation_loss, one_thread
+from equiflock.imitation.recipe import DAgger
+from equiflock.types import LocalController, PrivilegedController
+
+Array = NDArray[Any]
+
+KEPT = 1_000
+"""Tuples in the dense memory: 127 MB."""
+OURS = "tdagnn", "etdagnn"
+DENSE = "dense tdagnn"
+ROUNDS = 4
+"""Of this many, the best counts."""
+WINDOW = 3.0
+"""Seconds of training in a round, at least one epoch."""
+
+
+class Training(Protocol):
+    """What both trainers have: an epoch, and its two halves."""
+
+    recipe: DAgger
+
+    def collect(self) -> None: ...
+
+    def update(self) -> float: ...
+
+    def run_epoch(self) -> object: ...
+
+
+@dataclass
+class DelayedState:
+    """What the dense network needs to know of one step."""
+
+    values: Tensor
+    """(1, K, 6, N): the one-hop sums now, a step ago, .."""
+    operators: Tensor
+    """(1, K, N, N): I, A_t, A_t A_(t-1), .., every row of A_t summing to 1."""
+
+
+@dataclass
+class Sample:
+    """One tuple of the memory."""
+
+    state: DelayedState
+    target: Tensor
+    """(1, N, 2)"""
+
+
+class DenseNetwork(nn.Module):
+    """TDAGNN over delayed values and operators."""
+
+    def __init__(self, hops: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(6, 32, (hops, 1))
+        self.second = nn.Conv2d(32, 32, 1)
+        self.third = nn.Conv2d(32, 2, 1)
+
+    def forward(self, values: Tensor, operators: Tensor) -> Tensor:
+        """Accelerations (batch, N, 2)."""
+        x = torch.matmul(values, operators.transpose(2, 3))  # (batch, K, 6, N): what each agent heard from k hops away
+        x = torch.tanh(self.first(x.transpose(1, 2)))
+        x = self.third(torch.tanh(self.second(x)))
+        accelerations: Tensor = x.squeeze(2).transpose(1, 2)
+        return accelerations
+
+
+def pairwise(positions: Array, velocities: Array, radius: float) -> tuple[Array, Array]:
+    """Features [v, r/|r|^4, r/|r|^2] of all pairs (N, N, 6), zero unless heard, and the adjacency matrix (N, N)."""
+    offsets = positions[:, None] - positions[None]
+    relative_velocities = velocities[:, None] - velocities[None]
+    squares = np.square(offsets).sum(axis=-1)
+    np.fill_diagonal(squares, np.inf)
+    adjacency = (squares <= radius * radius).astype(np.float64)
+    squares = squares[..., None]
+    features = np.concatenate([relative_velocities, offsets / squares**2, offsets / squares], axis=-1)
+    return features * adjacency[..., None], adjacency
+
+
+def expert(velocities: Array, features: Array, clamp: float) -> Array:
+    """Tanner's accelerations (N, 2): velocities relative to all, the potential of those heard."""
+    to_all = (velocities[:, None] - velocities[None]).sum(axis=1)
+    heard = features.sum(axis=1)
+    accelerations = -to_all - 2.0 * (heard[:, 4:] - heard[:, 2:4])
+    norms = np.linalg.norm(accelerations, axis=1, keepdims=True)
+    shortened: Array = accelerations * (clamp / np.maximum(norms, clamp))
+    return shortened
+
+
+def delayed(features: Array, adjacency: Array, hops: int, before: DelayedState | None) -> DelayedState:
+    """The state of a step, from its dense arrays and the state of the step before."""
+    N = len(adjacency)
+    now = torch.tensor(features.sum(axis=1).T, dtype=torch.float32)
+    network = torch.tensor(adjacency / np.maximum(adjacency.sum(axis=1, keepdims=True), 1.0), dtype=torch.float32)
+    values, operators = torch.zeros(1, hops, 6, N), torch.zeros(1, hops, N, N)
+    values[0, 0], operators[0, 0] = now, torch.eye(N)
+    if before is not None:
+        values[0, 1:] = before.values[0, :-1]
+        operators[0, 1:] = torch.matmul(network, before.operators[0, :-1])
+    return DelayedState(values, operators)
+
+
+class DenseTrainer:
+    """DAgger with dense arrays; its methods do what those of `Trainer` do."""
+
+    def __init__(self, recipe: DAgger) -> None:
+        self.recipe = recipe
+        self.network = DenseNetwork(recipe.hops)
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.999))
+        self.starts = ef.random_disk(recipe.flocks, recipe.agents, recipe.seed, split="train")
+        self.rng = np.random.default_rng(recipe.seed)
+        self.memory: list[Sample] = []
+        self.added = 0
+
+    def run_epoch(self) -> None:
+        self.collect()
+        self.update()
+
+    def collect(self) -> None:
+        recipe = self.recipe
+        start = self.starts[int(self.rng.integers(recipe.flocks))]
+        positions, velocities = start.positions[0].copy(), start.velocities[0].copy()
+        state = None
+        for _ in range(recipe.steps):
+            features, adjacency = pairwise(positions, velocities, recipe.comm_radius)
+            state = delayed(features, adjacency, recipe.hops, state)
+            accelerations = target = expert(velocities, features, recipe.clamp)
+            if self.rng.random() >= recipe.beta(0):
+                with torch.no_grad():
+                    accelerations = self.network(state.values, state.operators)[0].numpy().astype(np.float64)
+            self.keep(Sample(state, torch.tensor(target[None], dtype=torch.float32)))
+            positions += velocities * recipe.time_step + accelerations * (recipe.time_step**2 / 2)
+            velocities += accelerations * recipe.time_step
+
+    def keep(self, sample: Sample) -> None:
+        """Append it, or put it in place of the oldest."""
+        if len(self.memory) < self.recipe.capacity:
+            self.memory.append(sample)
+        else:
+            self.memory[self.added % self.recipe.capacity] = sample
+        self.added += 1
+
+    def update(self) -> float:
+        recipe = self.recipe
+        total = 0.0
+        for _ in range(recipe.updates):
+            batch = [self.memory[place] for place in self.rng.integers(len(self.memory), size=recipe.batch)]
+            values = torch.cat([sample.state.values for sample in batch])
+            operators = torch.cat([sample.state.operators for sample in batch])
+            targets = torch.cat([sample.target for sample in batch])
+            loss = imitation_loss(self.network(values, operators), targets)
+            self.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            total += loss.item()
+        return total / recipe.updates
+
+
+def check(recipe: DAgger, steps: int = 5) -> None:
+    """That the dense statement computes what we do: one-hop features, K hops, the expert, and the network."""
+    ours = TDAGNN(hops=recipe.hops)
+    theirs = DenseNetwork(recipe.hops)
+    for weights, layer in zip((theirs.first, theirs.second, theirs.third), ours.layers, strict=True):
+        weights.weight.data = cast(Tensor, layer.weight).data.unsqueeze(-1)
+        weights.bias.data = cast(Tensor, layer.bias).data  # type: ignore[union-attr]
+    teacher = cast(PrivilegedController, ef.load("tanner", clamp=recipe.clamp))
+    state = None
+    loop = ef.flight(ef.random_disk(1, recipe.agents), cast(LocalController, ours), time_step=recipe.time_step)
+    for moment in islice(loop, steps):
+        flock = moment.flock
+        features, adjacency = pairwise(flock.positions[0], flock.velocities[0], recipe.comm_radius)
+        state = delayed(features, adjacency, recipe.hops, state)
+        one_hop = ef.messages(flock, radius=recipe.comm_radius, hops=1, one_hop="sum")
+        same(features.sum(axis=1), one_hop.reshape(recipe.agents, 6))
+        heard = torch.matmul(state.values, state.operators.transpose(2, 3))[0].permute(2, 0, 1)
+        same(heard.numpy(), moment.messages[0].reshape(recipe.agents, recipe.hops, 6))
+        same(expert(flock.velocities[0], features, recipe.clamp), teacher(flock, one_hop)[0])
+        with torch.no_grad():
+            same(theirs(state.values, state.operators)[0].numpy(), moment.accelerations[0])
+
+
+def same(theirs: Array, ours: Array) -> None:
+    """To 1e-3, relative; differences far below the largest number do not count."""
+    np.testing.assert_allclose(theirs, ours, rtol=1e-3, atol=1e-5 * float(np.abs(ours).max()))
+
+
+def make(name: str, seed: int) -> Training:
+    """A trainer with `KEPT` tuples in its memory."""
+    controller = "tdagnn" if name == DENSE else name
+    recipe = DAgger(controller=controller, seed=seed, flocks=10, expert_share=0.5, validate_every=1_000_000)
+    trainer: Training = DenseTrainer(replace(recipe, capacity=KEPT)) if name == DENSE else Trainer(recipe)
+    for _ in range(KEPT // recipe.steps):
+        trainer.collect()
+    trainer.update()
+    return trainer
+
+
+def work(name: str, seed: int, barrier: Barrier, results: Any) -> None:
+    """One training in a process of its own: epochs per minute and cores had, in rounds that all begin together."""
+    with one_thread():
+        trainer = make(name, seed)
+        for _ in range(ROUNDS):
+            barrier.wait()
+            start, busy, epochs = time.perf_counter(), time.process_time(), 0
+            while time.perf_counter() - start < WINDOW:
+                trainer.run_epoch()
+                epochs += 1
+            took = time.perf_counter() - start
+            results.put((60.0 * epochs / took, (time.process_time() - busy) / took))
+            barrier.wait()  # nobody is ahead by a round
+
+
+def epochs_per_minute(name: str, processes: int) -> tuple[float, float]:
+    """Of all trainings together in the best round, and how many cores they had in it."""
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(processes), context.Queue()
+    workers = [context.Process(target=work, args=(name, seed, barrier, results)) for seed in range(processes)]
+    for worker in workers:
+        worker.start()
+    rounds = [np.sum([results.get(timeout=600) for _ in workers], axis=0) for _ in range(ROUNDS)]
+    for worker in workers:
+        worker.join()
+    rate, cores = max(map(tuple, rounds))
+    return float(rate), float(cores)
+
+
+def main() -> None:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    print("the paper's recipe, one thread per training (ms, best of several; epochs per minute, best round)\n")
+    print(
+        f"{'':14}{'ms':>8}{'ms':>8}{'one training':>14}{'':>8}{'cores':>7}{f'{cores} at once':>14}{'':>8}{'cores':>7}"
+    )
+    print(f"{'':14}{'flight':>8}{'update':>8}" + f"{'epochs/min':>14}{'ratio':>8}{'had':>7}" * 2)
+    rows = {}
+    for name in (*OURS, DENSE):
+        with one_thread():
+            trainer = make(name, seed=0)
+            flight = best_time(trainer.collect, repeats=5) * 1e3
+            update = best_time(trainer.update, repeats=5) * 1e3 / trainer.recipe.updates
+        del trainer
+        rows[name] = f"{name:14}{flight:8.1f}{update:8.3f}", epochs_per_minute(name, 1), epochs_per_minute(name, cores)
+    for halves, *measured in rows.values():
+        print(halves, end="")
+        for (rate, had), (dense, _) in zip(measured, rows[DENSE][1:], strict=True):
+            print(f"{rate:14.1f}{f'{rate / dense:.1f} x':>8}{had:7.2f}", end="")
+        print()
+    print(f"\nratios are to {DENSE!r}; there is no usual etdagnn, so ours stands beside the same one")
+    print("cores had: processor time over time; if it is below the number of trainings, others were busy here too")
+    print(f"the dense memory holds {KEPT:,} tuples in place of 10,000, which would take 1.3 GB per training")
+
+
+if __name__ == "__main__":
+    check(DAgger())
+    main()
