@@ -30,9 +30,11 @@ types: $(READY)  ## mypy: types
 
 check: lint types test  ## everything that CI runs
 
-bench: $(READY)  ## speed: messages beside dense NumPy and a k-d tree, and where an epoch of training goes
+bench: $(READY)  ## speed: a step in closed loop, messages beside rivals, an epoch of training, the same done densely
+	$(BIN)/equiflock bench
 	$(BIN)/python benchmarks/messages.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/dense_training.py
 
 peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (installs the first two; about five minutes)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'

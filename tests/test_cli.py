@@ -53,7 +53,18 @@ def test_animate_films_a_saved_flight_and_a_new_one(capsys: pytest.CaptureFixtur
 
 
 def test_bench_prints_a_table_and_writes_its_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    run("bench", "--agents", "100", "--repeats", "1", "--json", str(tmp_path / "bench.json"))
+    run(
+        "bench",
+        "--agents",
+        "100",
+        "--repeats",
+        "1",
+        "--json",
+        str(tmp_path / "bench.json"),
+        "--plot",
+        str(tmp_path / "bench.png"),
+    )
+    assert (tmp_path / "bench.png").read_bytes()[:4] == b"\x89PNG"
     assert "50 x 400" in capsys.readouterr().out
     assert "copy_bandwidth" in (tmp_path / "bench.json").read_text()
 

@@ -24,6 +24,8 @@ class Bench:
     """Report the best of so many."""
     json: Path | None = None
     """Also write the figures here."""
+    plot: Path | None = None
+    """Also draw them here, as a PNG file."""
 
     def run(self) -> None:
         """Print the table."""
@@ -32,8 +34,9 @@ class Bench:
         check_count("repeats", self.repeats)
         for agents in self.agents:
             check_count("agents", agents, least=3)
-        if self.json is not None:
-            check_writable(self.json)
+        for path in (self.json, self.plot):
+            if path is not None:
+                check_writable(path)
         with progress() as bar:
             sizes = [*BATCHES, *((1, agents) for agents in self.agents)]
             timings = [measure_loop(*size, self.repeats) for size in bar.track(sizes, description="measuring")]
@@ -60,6 +63,10 @@ class Bench:
             f"{timings[0].bytes_moved:.0f} bytes and takes about {timings[-1].multiply_adds:.0f} multiply-adds",
             highlight=False,
         )
+        if self.plot is not None:
+            from equiflock.report.bench import draw_bench
+
+            draw_bench(timings, limits, self.plot)
         if self.json is not None:
             figures = {"limits": asdict(limits), "steps": [asdict(timing) for timing in timings]}
             with written_whole(self.json) as scratch:

@@ -1,0 +1,45 @@
+"""Where the time of a step goes, as bars, beside what the machine could do at best."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from equiflock.experiments.bench import Limits, LoopTiming
+from equiflock.files import written_whole
+from equiflock.report.style import GRID, INK
+
+PARTS = {"sort": "#999999", "messages": "#0072b2", "policy": "#e69f00", "integration": "#009e73"}
+REST = "#dddddd"
+
+
+def draw_bench(timings: Sequence[LoopTiming], limits: Limits, path: str | os.PathLike[str]) -> Path:
+    """Draw the parts of a step for every size, one on the other, and a mark where no program could be faster."""
+    figure = Figure(figsize=(8.5, 3.8), dpi=130, layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(timings))
+    below = np.zeros(len(timings))
+    for part, colour in PARTS.items():
+        heights = np.array([getattr(timing, part) for timing in timings])
+        axes.bar(places, heights, 0.62, bottom=below, color=colour, label=part)
+        below += heights
+    rest = np.maximum([timing.step for timing in timings] - below, 0.0)
+    axes.bar(places, rest, 0.62, bottom=below, color=REST, label="the rest: Python between kernels, checks")
+    least = [limits.least(timing)[0] for timing in timings]
+    axes.hlines(
+        least, places - 0.36, places + 0.36, color=INK, linewidth=1.6, label="what the machine could do at best"
+    )
+    axes.set_xticks(places, [f"{timing.flocks} x {timing.agents:,}" for timing in timings])
+    axes.set(xlabel="flocks x agents", ylabel=f"ns per agent and step, {timings[0].threads} threads")
+    axes.grid(axis="y", color=GRID)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    with written_whole(path) as scratch:
+        FigureCanvasAgg(figure).print_png(str(scratch))
+    return Path(path)
