@@ -77,7 +77,7 @@ def check_config(folder: Path, config: Mapping[str, Any]) -> None:
         if path.read_text() != text:
             raise InputError(f"{folder} holds results of other settings or versions: choose another folder with --out")
         return
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
         raise InputError(f"{folder} holds something else: choose another folder with --out")
     with written_whole(path) as scratch:
         scratch.write_text(text)

@@ -96,7 +96,8 @@ class Flight(Iterator[Moment]):
         self._decide(flock, messages, flying, time)
         ends = read_only(flying), read_only(self._outcomes), self.radius
         if self._ranks is not None:
-            return _MomentInCellOrder(self._step, time, flock, messages, self._accelerations, *ends, self._ranks)
+            stored = flock, messages, self._accelerations
+            return _MomentInCellOrder.of(self._step, time, stored, ends, self._ranks)
         return Moment(self._step, time, flock, read_only(messages), read_only(self._accelerations), *ends)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
@@ -173,40 +174,40 @@ class Flight(Iterator[Moment]):
 
 
 class _MomentInCellOrder(Moment):
-    """A moment whose arrays are put into the caller's order when somebody looks at them."""
+    """A moment whose arrays are copied into the caller's order when somebody first looks at them."""
 
-    def __init__(
-        self,
+    @classmethod
+    def of(
+        cls,
         step: int,
         time: float,
-        flock: Flock,
-        messages: Messages,
-        accelerations: Vectors,
-        flying: Bool[np.ndarray, " B"],
-        outcomes: Int8[np.ndarray, " B"],
-        radius: float,
+        stored: tuple[Flock, Messages, Vectors],
+        ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
         ranks: Int64[np.ndarray, " N"],
-    ) -> None:
-        stored = {"_flock": flock, "_messages": messages, "_accelerations": accelerations, "_ranks": ranks}
-        plain = {"step": step, "time": time, "flying": flying, "outcomes": outcomes, "radius": radius}
-        for name, value in (stored | plain).items():
-            object.__setattr__(self, name, value)  # a moment is frozen
+    ) -> _MomentInCellOrder:
+        """The moment of a flight that stores flock, messages and accelerations in the order of `ranks`."""
+        moment = cls.__new__(cls)
+        known = dict(zip(("flying", "outcomes", "radius"), ends, strict=True))
+        for name, value in {"step": step, "time": time, "_stored": stored, "_ranks": ranks, **known}.items():
+            object.__setattr__(moment, name, value)  # a moment is frozen
+        return moment
 
     def __getattr__(self, name: str) -> Any:
-        """The arrays that nobody looked at so far."""
+        """One of the arrays that nobody looked at so far."""
         if name not in ("flock", "messages", "accelerations"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        value = self.__dict__[f"_{name}"]
-        if isinstance(value, Flock):
-            found: Any = Flock.view(*map(self._in_order, (value.positions, value.velocities, value.roles)))
+        flock, messages, accelerations = self._stored
+        found: Any
+        if name == "flock":
+            found = Flock.view(*map(self._in_order, (flock.positions, flock.velocities, flock.roles)))
         else:
-            found = read_only(self._in_order(value))
+            found = read_only(self._in_order(messages if name == "messages" else accelerations))
         object.__setattr__(self, name, found)
         return found
 
     def _in_order(self, array: Any) -> Any:
         found = np.empty_like(array)
-        found[:, self.__dict__["_ranks"]] = array
+        found[:, self._ranks] = array
         return found
 
 

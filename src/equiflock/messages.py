@@ -113,7 +113,8 @@ class DelayedAggregation:
         Args:
             flock: the agents now.
             flying: (B,), which flocks are; the others cost nothing and know nothing: zeros.
-            ranks: (N,), in which order an agent adds up whom it hears within a cell, if not in that of their indices.
+            ranks: (N,), for a single large flock whose agents do not stand in their order in memory: the number of
+                each. An agent adds up whom it hears within a cell in the order of their numbers.
         """
         B, N, D = flock.shape
         if self._now is None or self._before is None:
@@ -145,6 +146,7 @@ class DelayedAggregation:
         """Go on with the same agents in another order: the s-th is the one that was number order[s]."""
         if self._now is not None and self._before is not None:
             self._now, self._before = self._now[:, order], self._before[:, order]
+        self._memory = None  # its order is that of the old numbers
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Go on with another flock: its first agents are the kept ones, whose histories follow them."""
@@ -158,6 +160,7 @@ class DelayedAggregation:
                 setattr(self, name, new)
         if self._graph is not None:
             self._graph = _renumber(self._graph, keep, N)
+        self._memory = None
 
     def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
         parts = split_flocks(len(active), flock.shape[1])
@@ -184,7 +187,8 @@ class DelayedAggregation:
         source = positions, velocities, before, order, records
         if not all(threads.share(_gather_records, [(*source, *part) for part in parts])):
             raise out_of_range()
-        common = records, roles, (order, starts, shape), self._rules, self.radius, self.one_hop == "mean", now
+        numbers = np.empty(0, np.int64) if ranks is None else ranks
+        common = records, roles, (order, starts, shape, numbers), self._rules, self.radius, self.one_hop == "mean", now
         threads.share(_hear_cells, [(*common, *part) for part in bounds])
 
     def _hear_frozen(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
@@ -300,7 +304,7 @@ def _hear_cells_of(
     first: Index,
     last: Index,
 ) -> None:
-    order, starts, shape = cells
+    order, starts, shape, ranks = cells
     place, motion, past = records
     runs, hits = workspace(place.shape[0])
     later = np.empty(past.shape[1], np.float32)
@@ -317,7 +321,7 @@ def _hear_cells_of(
             heard = select_heard(s, place, radius * radius, runs, count, hits, D)
             more_x, more_y = 0.0, 0.0
             if obstacles:
-                heard, more_x, more_y = hear_obstacles(s, heard, hits, place, motion, roles, order, rules)
+                heard, more_x, more_y = hear_obstacles(s, heard, hits, place, motion, roles, (order, ranks), rules)
             _tell(s, i, heard, hits, records, mean, D, later, now, more_x, more_y)
 
 
@@ -348,13 +352,15 @@ def _hear_flocks(
     """What all agents of the active flocks know; False if one of them is out of range."""
     _, N, D = positions.shape
     order, starts, bucket = cell_list(N)
+    unranked = np.empty(0, np.int64)
     records = _records(N, before.shape[2], D)
     for b in active:
         shape = sort_into_cells(positions[b], radius, order, starts, bucket)
         if shape[0] == 0 or not _gather_records(positions[b], velocities[b], before[b], order, records, 0, N):
             return False
         buckets = shape[0] * shape[1] * shape[2]
-        _hear_cells(records, roles[b], (order, starts, shape), rules, radius, mean, now[b], 0, buckets)
+        cells = order, starts, shape, unranked
+        _hear_cells(records, roles[b], cells, rules, radius, mean, now[b], 0, buckets)
     return True
 
 
@@ -373,7 +379,7 @@ def _hear_listed(
 ) -> bool:
     """What all agents of the active flocks know if they hear the listed senders, at any distance."""
     _, N, D = positions.shape
-    order = np.arange(N).astype(np.uintp)
+    order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
     records = _records(N, before.shape[2], D)
     place, motion, past = records
     later = np.empty(past.shape[1], np.float32)
@@ -388,6 +394,8 @@ def _hear_listed(
             hits = senders[begins[row] : begins[row + np.uintp(1)]].copy()
             heard, more_x, more_y = np.uintp(hits.size), 0.0, 0.0
             if D == 2:
-                heard, more_x, more_y = hear_obstacles(i, heard, hits, place, motion, roles[b], order, rules)
+                heard, more_x, more_y = hear_obstacles(
+                    i, heard, hits, place, motion, roles[b], (order, unranked), rules
+                )
             _tell(i, i, heard, hits, records, mean, D, later, now[b], more_x, more_y)
     return True

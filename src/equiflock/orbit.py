@@ -78,17 +78,19 @@ def taken_velocity(x: float, y: float, u: float, v: float, numbers: Any) -> tupl
 
 @inlined
 def hear_obstacles(
-    s: Index, heard: Index, hits: Array, place: Array, motion: Array, roles: Array, order: Array, rules: Any
+    s: Index, heard: Index, hits: Array, place: Array, motion: Array, roles: Array, numbering: Any, rules: Any
 ) -> tuple[Index, float, float]:
     """Sort out the obstacle agents among hits[:heard] of agent s.
 
     Returns how many of `hits` count now (all flock agents and, if only the nearest obstacle agent is heard, that one
     after them), and what to add to the sum of v_ij. With the technique only the nearest obstacle agent has a relative
-    velocity, that which the follower takes it to have.
+    velocity, that which the follower takes it to have. `numbering` is (order, ranks): record s is agent order[s], whose
+    number is ranks[order[s]], or order[s] itself if there are no ranks.
     """
+    order, ranks = numbering
     nearest_only, orbiting, numbers = rules
     u, v, flock, rim = motion[s, 0], motion[s, 1], 0, 0
-    nearest, least = s, math.inf
+    nearest, least, number = s, math.inf, np.int64(0)
     kept = np.uintp(0)
     for h in range(heard):
         j = hits[h]
@@ -96,8 +98,9 @@ def hear_obstacles(
             rim += 1
             square = (place[j, 0] - place[s, 0]) ** 2 + (place[j, 1] - place[s, 1]) ** 2
             # Of several equally near, the first by number, whatever cell it is in.
-            if square < least or (square == least and order[j] < order[nearest]):
-                nearest, least = j, square
+            its = ranks[order[j]] if ranks.size > 0 else np.int64(order[j])
+            if square < least or (square == least and its < number):
+                nearest, least, number = j, square, its
         else:
             u, v, flock = u + motion[j, 0], v + motion[j, 1], flock + 1
             if nearest_only:

@@ -108,16 +108,24 @@ def test_other_modules_are_left_to_torch() -> None:
     assert compiled(watched) is None
     as_numpy_function(watched)(messages(1, 4, 3, 2))
     assert len(seen) == 1
+    inside = ETDAGNN()
+    inside.layers[1].register_forward_hook(lambda *call: seen.append(call))
+    assert compiled(inside) is None
+    straight = ETDAGNN()
+    straight.layers[2] = nn.Identity()
+    assert compiled(straight) is None
 
 
-def test_a_network_that_learns_is_asked_as_it_is_now_and_one_that_flies_as_it_was() -> None:
-    pilot = new_network("etdagnn")
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("hops", [1, 3])
+def test_a_network_that_learns_is_asked_as_it_is_now_and_one_that_flies_as_it_was(name: str, hops: int) -> None:
+    pilot = new_network(name, hops=hops)
     flying, learning = as_numpy_function(pilot), as_numpy_function(pilot, learning=True)  # type: ignore[arg-type]
-    z = messages(1, 4, 3, 2)
+    z = messages(1, 4, hops, 2)
     before = flying(z)
     with torch.no_grad():
         for weight in pilot.parameters():
-            weight.mul_(2.0)
+            weight.add_(0.1)
     assert np.array_equal(flying(z), before)
     assert not np.allclose(learning(z), before)
 

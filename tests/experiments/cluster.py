@@ -31,11 +31,10 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    def add_worker(self) -> subprocess.Popen[bytes]:
-        """A worker without a nanny, so that killing it kills all of it."""
-        return self.start(
-            "worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"
-        )
+    def add_worker(self, *more: str) -> subprocess.Popen[bytes]:
+        """A worker without a nanny, so that killing it kills all of it; one of its two threads is at work at a time."""
+        options = "--nthreads", "2", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"
+        return self.start("worker", self.address, *options, *more)
 
 
 @contextmanager

@@ -6,11 +6,12 @@ import threading
 import time
 from pathlib import Path
 
+import distributed
 import pandas as pd
 import pytest
 
 from equiflock import cli
-from equiflock.experiments import executor
+from equiflock.experiments import cluster as executor_cluster
 from equiflock.experiments.executor import collect, run_cells
 from equiflock.types import InputError
 from tests.experiments.cluster import Cluster, cluster
@@ -22,19 +23,31 @@ GRID = ["sweep", "--controller", "etdagnn,tanner", "--agents", "20,40", "--radiu
 def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(tmp_path: Path) -> None:
     cli.main([*GRID, "--workers", "2", "--out", str(tmp_path / "here")])
     with cluster(tmp_path / "cluster") as found:
-        found.add_worker()
-        doomed = found.add_worker()
-        elsewhere = tmp_path / "there" / "cells"
+        found.add_worker("--name", "steady")
+        doomed = found.add_worker("--name", "doomed")
+        done_when_killed: list[int] = []
 
         def kill_halfway() -> None:
-            while not elsewhere.exists() or len(list(elsewhere.glob("*.csv"))) < 3:
-                time.sleep(0.01)
-            doomed.kill()
+            """When the worker is at a cell, and some are done."""
+            with distributed.Client(found.address, set_as_default=False) as client:
+                while not done_when_killed:
+                    held = client.processing()  # address -> keys
+                    names = client.run(lambda dask_worker: dask_worker.name, on_error="ignore")
+                    busy = {name for address, name in names.items() if held.get(address)}
+                    done = len(list((tmp_path / "there" / "cells").glob("*.csv")))
+                    if "doomed" in busy and done >= 2:
+                        doomed.kill()
+                        done_when_killed.append(done)
+                    time.sleep(0.01)
 
+        with distributed.Client(found.address, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
         killer = threading.Thread(target=kill_halfway, daemon=True)
         killer.start()
         cli.main([*GRID, "--scheduler", found.address, "--out", str(tmp_path / "there")])
-        killer.join()
+        killer.join(timeout=10)
+        assert done_when_killed
+        assert 2 <= done_when_killed[0] < 8
     for table in ("sweep.csv", "summary.csv"):
         assert (tmp_path / "there" / table).read_text() == (tmp_path / "here" / table).read_text()
     names = [sorted(path.name for path in (tmp_path / side / "cells").iterdir()) for side in ("here", "there")]
@@ -59,10 +72,19 @@ def test_a_finished_cell_is_not_run_again_by_whomever(small: Cluster, tmp_path: 
     assert {(tmp_path / str(n)).read_text() for n in (1, 2, 3)} == {"x"}
 
 
-def test_what_a_cell_says_when_it_fails_is_said_here(small: Cluster, tmp_path: Path) -> None:
+def test_what_a_cell_says_when_it_fails_is_said_here_when_the_others_are_done(small: Cluster, tmp_path: Path) -> None:
+    cells = [Square(1, tmp_path, fails=True), Square(2, tmp_path), Square(3, tmp_path)]
     with pytest.raises(InputError, match="no square today"):
-        run_cells([Square(1, tmp_path, fails=True)], tmp_path / "cells", 1, scheduler=small.address)
-    assert list((tmp_path / "cells").iterdir()) == []
+        run_cells(cells, tmp_path / "cells", 1, scheduler=small.address)
+    assert collect(cells[1:], tmp_path / "cells").square.tolist() == [4, 9]
+
+
+def test_a_worker_with_another_program_is_refused(
+    small: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_cluster, "origin", lambda: {"equiflock": "0.0.1"})
+    with pytest.raises(InputError, match=r"is not like the command: it has .*, not 0\.0\.1"):
+        run_cells([Square(1, tmp_path)], tmp_path / "cells", 1, scheduler=small.address)
 
 
 def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path) -> None:
@@ -70,6 +92,7 @@ def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path) 
     many = ["train", "--controller", "etdagnn", "--seeds", "0-1", "--epochs", "2", *recipe]
     cli.main([*many, "--scheduler", small.address, "--out", str(tmp_path / "there")])
     cli.main([*many, "--workers", "2", "--out", str(tmp_path / "here")])
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["etdagnn-0", "etdagnn-1"]
     for seed in (0, 1):
         weights = [(tmp_path / side / f"etdagnn-{seed}/weights.safetensors").read_bytes() for side in ("here", "there")]
         assert weights[0] == weights[1]
@@ -78,7 +101,7 @@ def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path) 
 def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "PATIENCE", 2)
+    monkeypatch.setattr(executor_cluster, "PATIENCE", 2)
     with pytest.raises(InputError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         run_cells([Square(1, tmp_path)], tmp_path / "cells", 1, scheduler="tcp://127.0.0.1:9")
     with cluster(tmp_path / "cluster") as found, pytest.raises(InputError, match="has no workers"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,25 @@ def test_a_finished_cell_is_never_run_again_and_one_that_failed_is(tmp_path: Pat
     run_cells([Square(1, tmp_path), Square(2, tmp_path)], tmp_path / "cells", 1)
     assert (tmp_path / "1").read_text() == "x"
     assert (tmp_path / "2").read_text() == "xx"
+
+
+@dataclass(frozen=True)
+class Fragile(Square):
+    """Its process dies at the first try, or at every one."""
+
+    always: bool = False
+
+    def run(self) -> pd.DataFrame:
+        first = not (self.runs / f"{self.number}").exists()
+        table = super().run()
+        if first or self.always:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return table
+
+
+def test_a_process_that_dies_has_its_cells_run_again(tmp_path: Path) -> None:
+    cells = [Fragile(1, tmp_path), Square(2, tmp_path)]
+    run_cells(cells, tmp_path / "cells", 2)
+    assert collect(cells, tmp_path / "cells").square.tolist() == [1, 4]
+    with pytest.raises(InputError, match="processes died 3 times, perhaps for want of memory; not done: square-3"):
+        run_cells([Fragile(3, tmp_path, always=True)], tmp_path / "cells", 1)

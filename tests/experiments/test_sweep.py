@@ -10,8 +10,11 @@ import pytest
 
 import equiflock as ef
 from equiflock import cli, metrics
+from equiflock.controllers.networks import new_network
+from equiflock.controllers.weights import write_weights
 from equiflock.experiments.sweep import METRICS, SweepCell, summary, sweep_cells
 from equiflock.report.sweep import draw_sweep
+from equiflock.types import InputError
 
 
 def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
@@ -85,6 +88,7 @@ def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) ->
         (["--radius", "1,x"], "radius must be such as 0.8,1,1.5; got '1,x'"),
         (["--controller", "etdagn"], "did you mean"),
         (["--radius", "-1"], "radius must be"),
+        (["--controller", "tanner,tanner"], "controller must name each one once"),
         (["--epochs", "1", "--controller", "tanner"], "network must be one of"),
     ],
 )
@@ -96,3 +100,27 @@ def test_bad_grids_are_refused_before_anything_is_flown(
     assert stop.value.code == 2
     assert words in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "sweep").exists()
+
+
+def test_a_sweep_grows_in_its_folder(tmp_path: Path) -> None:
+    def sweep(agents: str) -> None:
+        cli.main(["sweep", "--controller", "tanner", "--agents", agents, "--flocks", "2", "--out", str(tmp_path)])
+
+    sweep("10,20")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    sweep("10,20,30")
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    assert len(after) == 3
+    assert before.items() <= after.items()
+    assert pd.read_csv(tmp_path / "summary.csv").agents.tolist() == [10, 20, 30]
+
+
+def test_weights_in_a_file_are_known_by_their_content(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    write_weights(new_network("etdagnn", seed=0), path)
+    (cell,) = sweep_cells([str(path)], [0, 1], [10], [1.0], [None])  # a file has no seeds
+    assert cell.pilot().hops == 3
+    write_weights(new_network("etdagnn", seed=1), path)
+    with pytest.raises(InputError, match="is missing here, or not the file that the sweep was asked for"):
+        cell.pilot()
+    assert sweep_cells([str(path)], [0], [10], [1.0], [None]) != [cell]

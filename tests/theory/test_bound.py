@@ -28,6 +28,7 @@ class Stub:
 
     samples: int = 100
     largest_target: float = 2.0
+    hops: int = 1
 
     def largest_input(self, one_hop: str) -> float:
         return {"sum": 40.0, "mean": 3.0}[one_hop]
@@ -67,9 +68,11 @@ def test_the_data_bound_is_at_least_1_and_at_least_the_experts_largest_accelerat
         def largest_input(self, one_hop: str) -> float:
             return 0.1
 
-    etdagnn = load("etdagnn")
-    assert generalization_bound(etdagnn, Stub(largest_target=99.0)).data_bound == 99.0  # type: ignore[arg-type]
-    assert generalization_bound(etdagnn, Quiet(largest_target=0.2)).data_bound == 1.0  # type: ignore[arg-type]
+    etdagnn: Any = load("etdagnn")
+    assert generalization_bound(etdagnn, Stub(largest_target=99.0, hops=3)).data_bound == 99.0
+    assert generalization_bound(etdagnn, Quiet(largest_target=0.2, hops=3)).data_bound == 1.0
+    with pytest.raises(InputError, match="the controller hears 3 hops, but the data has 1"):
+        generalization_bound(etdagnn, Stub())
 
 
 @given(

@@ -14,7 +14,7 @@ from equiflock.types import InputError
 
 
 class Fold(nn.Module):
-    """x sigma(|x|) with a sigma that falls: -1.5 tanh |x|."""
+    """x sigma(|x|) with a sigma that falls, -1.5 tanh |x|: here the absolute value counts."""
 
     def forward(self, x: Tensor) -> Tensor:
         return -1.5 * x * torch.tanh(x.norm(dim=0))
@@ -61,7 +61,25 @@ def test_most_have_1(activation: nn.Module, vectors: bool) -> None:
     assert lipschitz_constant(activation, vectors) == pytest.approx(1.0, abs=1e-9)
 
 
+class Cube(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x**3
+
+
+class Plain(nn.Module):
+    """A scale-tanh whose root has no gradient at 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 5 * x * torch.tanh((x * x).sum(0).sqrt())
+
+
+def test_a_gradient_that_is_missing_at_0_does_not_matter() -> None:
+    assert lipschitz_constant(Plain(), vectors=True) == pytest.approx(5 * 1.1996786, abs=1e-6)
+
+
 def test_activations_that_the_proof_does_not_cover_are_refused() -> None:
+    with pytest.raises(InputError, match="Cube stretches ever more: it has no Lipschitz constant"):
+        lipschitz_constant(Cube())
     with pytest.raises(InputError, match=r"Sigmoid must be 0 at 0 for the bound to hold; it is 0\.5"):
         lipschitz_constant(nn.Sigmoid())
     with pytest.raises(InputError, match="Softmax must act on every number by itself"):

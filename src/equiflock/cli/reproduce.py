@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Run the paper's experiments with the weights in the package, and judge its statements.
+    """Run the paper's experiments and judge its statements.
 
+    Flights are those of the weights in the package; for the generalization analysis controllers are trained anew.
     Writes report.html (ledger, figures, films), ledger.json, a CSV and PNG for every experiment, and the training
     tables as Markdown. What is in the folder already is not run again, so an interrupted run goes on where it was.
     """
 
     profile: Literal["quick", "paper"] = "quick"
-    """quick: one training seed, few flocks, a minute or two. paper: five seeds and all flocks."""
+    """quick: one training seed, few flocks, two or three minutes. paper: all seeds and flocks."""
     out: Path | None = None
     """The folder to write to; runs/PROFILE if left out."""
     only: tuple[str, ...] = ()

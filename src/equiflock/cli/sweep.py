@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -55,7 +54,7 @@ class Sweep:
     def run(self) -> None:
         """Run the grid and print the medians."""
         from equiflock.experiments.executor import collect, run_cells
-        from equiflock.experiments.sweep import summary, sweep_cells
+        from equiflock.experiments.sweep import file_checksum, summary, sweep_cells
         from equiflock.files import check_config, written_whole
         from equiflock.imitation.recipe import DAgger
         from equiflock.imitation.run import versions
@@ -64,6 +63,8 @@ class Sweep:
         check_count("workers", self.workers)
         import_plugin(self.plugin)
         controllers = [name.strip() for name in self.controller.split(",")]
+        if len(set(controllers)) < len(controllers):
+            raise InputError(f"controller must name each one once; got {self.controller!r}")
         if self.hops is not None and self.epochs == 0:
             raise InputError("--hops goes with --epochs: trained weights have their own")
         hops = [None] if self.epochs == 0 else whole_numbers("hops", self.hops or str(DAgger.hops))
@@ -80,9 +81,9 @@ class Sweep:
         )
         for name in controllers:
             self._check(name)
-        sources = [Path(name) for name in (*controllers, self.plugin or "") if Path(name).is_file()]
-        checksums = {path.name: f"{zlib.crc32(path.read_bytes()):08x}" for path in sources}
-        check_config(self.out, {"cells": [asdict(cell) for cell in cells], "files": checksums, "versions": versions()})
+        plugin = file_checksum(self.plugin or "")
+        # Cells name their results by what they are, so a sweep may grow in its folder.
+        check_config(self.out, {"plugin": [self.plugin, plugin], "versions": versions()})
         with progress() as bar:
             task = bar.add_task(f"sweep over {len(cells)} points", total=len(cells))
             prepare = partial(import_plugin, self.plugin) if self.plugin else None

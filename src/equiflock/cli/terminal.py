@@ -48,7 +48,9 @@ def import_plugin(name: str | None) -> None:
     path = Path(name)
     if path.suffix == ".py" and not path.is_file():
         raise InputError(f"--plugin {name}: there is no such file")
-    sys.path.insert(0, str((path.parent if path.suffix == ".py" else Path()).resolve()))
+    folder = str((path.parent if path.suffix == ".py" else Path()).resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         importlib.import_module(path.stem if path.suffix == ".py" else name)
     except Exception as error:  # whatever happens while somebody else's module is read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -83,9 +84,10 @@ class Train:
 
         prepare = partial(import_plugin, self.plugin) if self.plugin else None
         cells = [TrainingCell(run.folder.resolve()) for run in runs]
-        with progress() as bar:
+        # Whether a training is done its own folder says.
+        with progress() as bar, tempfile.TemporaryDirectory() as marks:
             task = bar.add_task(f"training at {scheduler}", total=len(runs))
-            run_cells(cells, cells[0].folder.parent / ".done", 1, lambda cell: bar.advance(task), prepare, scheduler)
+            run_cells(cells, Path(marks), 1, lambda cell: bar.advance(task), prepare, scheduler)
 
     def _folder(self) -> Path:
         if self.out is not None:

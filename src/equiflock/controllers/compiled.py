@@ -66,19 +66,22 @@ class CompiledNetwork:
 def compiled(network: nn.Module) -> CompiledNetwork | None:
     """The network, compiled with the weights that it has now: later changes do not reach it.
 
-    None if it is of another kind (a subclass may compute something else), not in float32, or has hooks that want to be
-    called.
+    None if it is not just what the paper has: a subclass, other layers, numbers that are not float32, somebody's hooks.
     """
-    from equiflock.controllers.layers import composed
+    from equiflock.controllers.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
     from equiflock.controllers.networks import ETDAGNN, TDAGNN
 
-    if type(network) not in (TDAGNN, ETDAGNN) or network._forward_hooks or network._forward_pre_hooks:
+    kinds = {TDAGNN: (Conv, Conv, Conv), ETDAGNN: (ScaleLog, EqConv, ScaleTanh, EqConv, EqConv)}
+    if type(network) not in kinds or tuple(map(type, network.layers)) != kinds[type(network)]:  # type: ignore[arg-type]
         return None
+    for module in network.modules():
+        if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
+            return None
     if any(str(parameter.dtype) != "torch.float32" for parameter in network.parameters()):
         return None
 
     def numbers(tensor: Any) -> NDArray[np.float32]:
-        return np.ascontiguousarray(tensor.detach().numpy())
+        return np.array(tensor.detach().numpy(), order="C")  # a copy, which training does not change
 
     layers: list[Any] = [layer for layer in network.layers if hasattr(layer, "weight")]  # type: ignore[union-attr]
     first, second, third = layers

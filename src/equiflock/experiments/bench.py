@@ -186,7 +186,7 @@ def measure_limits(repeats: int = 5) -> Limits:
     """Copy arrays far larger than any cache, and multiply and add in registers."""
     count = threads.count()
     size = 4_000_000
-    pairs = [(np.zeros(size), np.zeros(size)) for _ in range(count)]
+    pairs = [(np.ones(size), np.zeros(size)) for _ in range(count)]
     copying = best_time(lambda: threads.share(copy, pairs), repeats)
     rounds = 200_000
     lanes = [(np.full(PEAK_LANES, 0.5, np.float32), rounds) for _ in range(count)]

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
 from equiflock.files import written_whole
-from equiflock.imitation.run import versions
 from equiflock.types import InputError, check_count
 
-PATIENCE = 30
-"""Seconds to wait for a scheduler, and for its first worker."""
+LIVES = 3
+"""How often a pool whose processes die is made again."""
 
 
 @runtime_checkable
@@ -74,35 +73,66 @@ def run_cells(
     if scheduler is None:
         done = _on_processes(missing, folder, workers, prepare)
     else:
-        done = _on_dask(missing, folder, scheduler, prepare)
+        from equiflock.experiments.cluster import on_dask
+
+        done = on_dask(missing, folder, scheduler, prepare)
     for cell in done:
         on_done(cell)
 
 
 def is_done(cell: Cell, folder: Path) -> bool:
     """Whether the cell's result is in the folder."""
-    return _path(folder, cell).exists()
+    return path_of(cell, folder).exists()
 
 
 def collect(cells: Sequence[Cell], folder: Path) -> pd.DataFrame:
     """The results of all cells in one table, each row marked with its cell's labels."""
-    return pd.concat([pd.read_csv(_path(folder, cell)).assign(**cell.labels) for cell in cells], ignore_index=True)
+    return pd.concat([pd.read_csv(path_of(cell, folder)).assign(**cell.labels) for cell in cells], ignore_index=True)
 
 
-def _path(folder: Path, cell: Cell) -> Path:
+def path_of(cell: Cell, folder: Path) -> Path:
     """Named by what the cell is, so that the result of other settings is another file."""
     return folder / f"{cell.key}-{hashlib.sha256(repr(cell).encode()).hexdigest()[:12]}.csv"
+
+
+def compute(cell: Cell) -> pd.DataFrame:
+    """The cell's table, by one thread."""
+    from equiflock.imitation.dagger import one_thread
+
+    with one_thread():
+        return cell.run()
+
+
+def keep(table: pd.DataFrame, cell: Cell, folder: Path) -> None:
+    """Write a result."""
+    with written_whole(path_of(cell, folder)) as scratch:
+        table.to_csv(scratch, index=False)
 
 
 def _on_processes(
     cells: Sequence[Cell], folder: Path, workers: int, prepare: Callable[[], object] | None
 ) -> Iterator[Cell]:
-    """Run cells in so many processes, each of which writes its results itself; yields those that are done."""
+    """Run cells in so many processes, each of which writes its results itself; yields those that are done.
+
+    If a process dies, such as for want of memory, the cells that are not done are run again in new ones.
+    """
+    for _ in range(LIVES):
+        missing = [cell for cell in cells if not is_done(cell, folder)]
+        try:
+            yield from _in_a_pool(missing, folder, min(workers, len(missing)), prepare)
+        except BrokenProcessPool:
+            continue
+        return
+    names = ", ".join(cell.key for cell in cells if not is_done(cell, folder))
+    raise InputError(f"processes died {LIVES} times, perhaps for want of memory; not done: {names}")
+
+
+def _in_a_pool(
+    cells: Sequence[Cell], folder: Path, workers: int, prepare: Callable[[], object] | None
+) -> Iterator[Cell]:
     context = multiprocessing.get_context("spawn")
     others = multiprocessing.active_children()
-    with ProcessPoolExecutor(
-        min(workers, len(cells)), mp_context=context, initializer=_begin, initargs=(prepare,)
-    ) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(prepare,)) as pool:
         try:
             futures = {pool.submit(_run, cell, folder): cell for cell in cells}
             for future in as_completed(futures):
@@ -116,59 +146,8 @@ def _on_processes(
             raise
 
 
-def _on_dask(
-    cells: Sequence[Cell], folder: Path, scheduler: str, prepare: Callable[[], object] | None
-) -> Iterator[Cell]:
-    """Run cells on the workers of a Dask scheduler, whose results are written here; yields those that are done.
-
-    A worker that dies has its cells run by others.
-    """
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise InputError("--scheduler needs Dask: pip install 'equiflock[cluster]'") from None
-    try:
-        client = distributed.Client(scheduler, timeout=PATIENCE)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise InputError(f"no Dask scheduler answers at {scheduler}: {error}") from None
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError:
-            raise InputError(f"the Dask scheduler at {scheduler} has no workers") from None
-        for worker, theirs in client.run(versions).items():
-            if theirs != versions():
-                raise InputError(f"the Dask worker {worker} has {theirs}, here are {versions()}: make them the same")
-        names = {_path(folder, cell).stem: cell for cell in cells}
-        futures = [client.submit(_compute, cell, prepare, key=name, pure=False) for name, cell in names.items()]
-        try:
-            for future in distributed.as_completed(futures):
-                cell = names[future.key]
-                _write(future.result(), _path(folder, cell))
-                future.release()
-                yield cell
-        except distributed.KilledWorker as error:
-            raise InputError(f"a cell was given up because workers died of it: {error}") from None
-        finally:
-            client.cancel(futures)
-
-
 def _run(cell: Cell, folder: Path) -> None:
-    _write(_compute(cell), _path(folder, cell))
-
-
-def _compute(cell: Cell, prepare: Callable[[], object] | None = None) -> pd.DataFrame:
-    from equiflock.imitation.dagger import one_thread
-
-    if prepare is not None:
-        prepare()
-    with one_thread():
-        return cell.run()
-
-
-def _write(table: pd.DataFrame, path: Path) -> None:
-    with written_whole(path) as scratch:
-        table.to_csv(scratch, index=False)
+    keep(compute(cell), cell, folder)
 
 
 def _begin(prepare: Callable[[], object] | None) -> None:

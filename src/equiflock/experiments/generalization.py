@@ -6,6 +6,8 @@ are the proven ones.
 
 from __future__ import annotations
 
+import tempfile
+import zlib
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -24,7 +26,7 @@ from equiflock.types import LocalController
 if TYPE_CHECKING:  # torch takes seconds to import
     from equiflock.imitation.cloning import Cloner, CloningReport
 
-SIZES = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etdagnn": 16}
+LARGEST_DIMENSIONS = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etdagnn": 16}
 """The largest dimension of each controller's matrices by the paper."""
 
 
@@ -52,7 +54,9 @@ class CloningCell:
         from equiflock.imitation.cloning import clone
         from equiflock.theory import generalization_bound
 
-        data = self.data.make(self.folder)
+        # A worker on another machine may not have the folder.
+        elsewhere = Path(tempfile.gettempdir()) / f"equiflock-{zlib.crc32(repr(self.data).encode()):08x}"
+        data = self.data.make(self.folder if self.folder.parent.is_dir() else elsewhere)
         rows: list[dict[str, Any]] = []
 
         def note(cloner: Cloner, report: CloningReport) -> None:
@@ -117,7 +121,8 @@ def standardized(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X
 def generalization_statements(table: pd.DataFrame) -> list[Statement]:
     """G1 to G6; G1 only for data of the paper's size."""
     curves = CloningCurves(table)
-    whole = curves.last("train_tuples", "etdagnn").min() >= 30_000
+    paper = FastForward()
+    whole = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
     return [*([_g1(curves)] if whole else []), *(rule(curves) for rule in (_g2, _g3, _g4, _g5, _g6))]
 
 
@@ -169,7 +174,7 @@ def _g4(curves: CloningCurves) -> Statement:
         "Counted on the controllers' MLP forms.",
         tuple(
             Check.counted(f"largest dimension: {name}", curves.last("largest_dimension", name), size)
-            for name, size in SIZES.items()
+            for name, size in LARGEST_DIMENSIONS.items()
         ),
     )
 

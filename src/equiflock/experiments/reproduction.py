@@ -124,7 +124,7 @@ def reproduce(
         if experiment == "training":
             tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
         else:
-            cells = cells_of(experiment, profile, folder / "fast-forward")
+            cells = cells_of(experiment, profile, (folder / "fast-forward").resolve())
             if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
                 profile.fast_forward.make(folder / "fast-forward", workers, on_data)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -43,6 +45,8 @@ class SweepCell:
     flocks: int = 20
     time_step: float = 0.01
     duration: float = 2.0
+    checksum: str = ""
+    """Of the controller, if it is a file."""
 
     def __post_init__(self) -> None:
         for name in ("agents", "flocks"):
@@ -65,12 +69,11 @@ class SweepCell:
 
     def run(self) -> pd.DataFrame:
         """A row for every flock; one without numbers if there are no such flocks, since too few hear each other."""
-        disk = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.radius)
         try:
-            start = disk.draw()
-            pilot = self.pilot()
+            start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.radius).draw()
         except InputError as error:
             return pd.DataFrame([{"flock": 0, **dict.fromkeys(METRICS, np.nan), "remark": str(error)}])
+        pilot = self.pilot()
         run = simulate(
             start,
             pilot,
@@ -93,6 +96,8 @@ class SweepCell:
 
     def pilot(self) -> Controller:
         """The controller, trained first if it is to be."""
+        if file_checksum(self.controller) != self.checksum:
+            raise InputError(f"{self.controller} is missing here, or not the file that the sweep was asked for")
         if self.epochs == 0:
             return load(self.controller, seed=self.seed) if self.controller in TRAINED else load(self.controller)
         from equiflock.imitation.dagger import train
@@ -119,8 +124,18 @@ def sweep_cells(
     **options: Any,
 ) -> list[SweepCell]:
     """Every combination, the largest flocks first, so that no worker is left alone with one at the end."""
-    grid = product(sorted(agents, reverse=True), controllers, seeds, radii, hops)
-    return [SweepCell(name, seed, n, radius, K, **options) for n, name, seed, radius, K in grid]
+    grid = product(sorted(agents, reverse=True), controllers, radii, hops)
+    return [
+        SweepCell(name, seed, n, radius, K, checksum=file_checksum(name), **options)
+        for n, name, radius, K in grid
+        # Seeds are those of trained weights, or of a training; others have none.
+        for seed in (seeds if name in TRAINED or options.get("epochs") else seeds[:1])
+    ]
+
+
+def file_checksum(path: str) -> str:
+    """Of a file's content; empty if there is no such file, as for a controller that has a name."""
+    return f"{zlib.crc32(Path(path).read_bytes()):08x}" if Path(path).is_file() else ""
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:

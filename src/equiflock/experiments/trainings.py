@@ -30,5 +30,5 @@ class TrainingCell:
     def run(self) -> pd.DataFrame:
         """Train; the table says only what was done, as everything is in the folder."""
         run = TrainingRun(self.folder)
-        run.train()
+        run.train(wait=True)
         return pd.DataFrame({"epochs": [run.recipe.epochs]})

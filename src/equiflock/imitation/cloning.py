@@ -49,7 +49,7 @@ class CloningReport:
 
 
 class Cloner:
-    """A training under way: `report` of the fresh weights, then `run_epoch` after `run_epoch`.
+    """A training under way: `run_epoch` after `run_epoch`, and `report` of the losses whenever they are wanted.
 
     Args:
         recipe: all numbers of the training.
@@ -63,7 +63,7 @@ class Cloner:
             options = {"hops": data.recipe.hops} if recipe.controller in NETWORKS else {}
             network = new_network(recipe.controller, recipe.seed, **options)
         check_controller(cast(Controller, network))
-        self.network, self.pupil = network, cast(LocalController, network)
+        self.network, self.pupil = network.eval(), cast(LocalController, network)
         if self.pupil.hops != data.recipe.hops:
             raise InputError(f"the network hears {self.pupil.hops} hops, but the data has {data.recipe.hops}")
         self.score_bias = nn.Parameter(torch.zeros(()))
@@ -72,8 +72,8 @@ class Cloner:
         )
         self.epoch = self.updates = 0
 
-    def run_epoch(self) -> CloningReport:
-        """Go once through the training set in a random order, and measure the loss on both sets.
+    def run_epoch(self) -> None:
+        """Go once through the training set in a random order.
 
         Raises:
             DivergedError: if the weights are not numbers any more; the text says at which epoch.
@@ -95,7 +95,6 @@ class Cloner:
         self.epoch += 1
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
             raise DivergedError(f"the weights are not numbers any more in epoch {self.epoch}: lower learning_rate")
-        return self.report()
 
     def report(self) -> CloningReport:
         """Measure the loss on both sets by the weights as they are."""
@@ -148,9 +147,10 @@ def clone(
     """
     with one_thread():
         cloner = Cloner(recipe, data, network)
-        tell = on_epoch or (lambda cloner, report: None)
         if on_epoch is not None:
-            tell(cloner, cloner.report())
+            on_epoch(cloner, cloner.report())
         while cloner.epoch < recipe.epochs:
-            tell(cloner, cloner.run_epoch())
-    return cloner.network.eval()
+            cloner.run_epoch()
+            if on_epoch is not None:
+                on_epoch(cloner, cloner.report())
+    return cloner.network

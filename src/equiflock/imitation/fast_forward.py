@@ -129,8 +129,9 @@ class FastForward:
             return FastForwardData(self, arrays)
         folder = Path(folder)
         check_writable(folder / "config.json")
-        check_config(folder, {"fast_forward": asdict(self), "versions": versions()})
+        folder.mkdir(parents=True, exist_ok=True)
         with held_alone(folder, wait=True):  # whoever comes second finds it done
+            check_config(folder, {"fast_forward": asdict(self), "versions": versions()})
             marks = folder / "parts"
             marks.mkdir(exist_ok=True)
             missing = {step for step in range(self.indices) if not (marks / f"{step}").exists()}
@@ -218,6 +219,11 @@ class FastForwardData:
     def __len__(self) -> int:
         """How many tuples there are."""
         return self.recipe.indices * self.recipe.flocks
+
+    @property
+    def hops(self) -> int:
+        """K, of the messages."""
+        return self.recipe.hops
 
     @property
     def samples(self) -> int:

@@ -71,16 +71,18 @@ class TrainingRun:
         self,
         on_epoch: Callable[[EpochReport], object] | None = None,
         on_notice: Callable[[str], object] | None = None,
+        wait: bool = False,
     ) -> Path:
         """Train to the end, from the newest checkpoint if there is one; returns the path of the weights.
 
         Args:
             on_epoch: called with what came of every epoch.
             on_notice: called with a line of text about what a user should know, such as a damaged checkpoint.
+            wait: for another process that trains in the folder, rather than refuse.
         """
         from equiflock.imitation.dagger import DivergedError, Trainer, one_thread
 
-        with self._alone(), one_thread():
+        with self._alone(wait), one_thread():
             if self.finished:
                 return self.weights
             notice = on_notice or (lambda text: None)
@@ -102,8 +104,8 @@ class TrainingRun:
             return self._finish(trainer)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with held_alone(self.folder):
+    def _alone(self, wait: bool) -> Iterator[None]:
+        with held_alone(self.folder, wait):
             for half_written in (self.folder / "checkpoints").glob(".*"):
                 half_written.unlink()
             yield

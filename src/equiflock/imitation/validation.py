@@ -14,7 +14,7 @@ from equiflock.controllers.bridge import as_numpy_function
 from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
-from equiflock.types import Controller, LocalController, Messages, OneHop
+from equiflock.types import Controller, LocalController, Messages, Neighbourhood, OneHop
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class _AsItLearns:
     def __init__(self, pupil: LocalController) -> None:
         self.hops: int = pupil.hops
         self.one_hop: OneHop = pupil.one_hop
+        self.neighbourhood: Neighbourhood = getattr(pupil, "neighbourhood", "moving")
         self._ask = as_numpy_function(pupil, learning=True)
 
     def __call__(self, messages: Messages) -> NDArray[Any]:

@@ -35,7 +35,7 @@ def draw_losses(table: pd.DataFrame, path: Path) -> Path:
 
 
 def draw_bounds(table: pd.DataFrame, path: Path) -> Path:
-    """The bound and, thousands of times smaller, the empirical gap by epoch, for every controller."""
+    """The bound and, far smaller, the empirical gap by epoch, for every controller."""
     curves = CloningCurves(table)
     labels = {"bound": "generalization bound", "gap": "empirical gap"}
     return draw_panels([_by_controller(curves, name, label) for name, label in labels.items()], path)

@@ -30,6 +30,11 @@ class Data(Protocol):
     """What the bound needs to know of the data, such as `FastForwardData`."""
 
     @property
+    def hops(self) -> int:
+        """K, of the messages."""
+        ...
+
+    @property
     def samples(self) -> int:
         """m, how many tuples there are to learn from."""
         ...
@@ -169,6 +174,8 @@ def generalization_bound(
         variant: the factor as "proven", 3 (L + 1), or as "printed", 3 L + 1.
     """
     mlp = as_mlp(controller)
+    if controller.hops != data.hops:
+        raise InputError(f"the controller hears {controller.hops} hops, but the data has {data.hops}")
     # sigma_0 .. sigma_(L-1) are L activations, as many as the bound has factors C for.
     lipschitz = max(1.0, *(lipschitz_constant(sigma, vectors=mlp.equivariant) for sigma in mlp.activations))
     largest_input = math.hypot(data.largest_input(controller.one_hop), math.sqrt(mlp.ones[0]))

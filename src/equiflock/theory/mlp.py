@@ -65,9 +65,9 @@ class MLP:
 
     def __call__(self, messages: Float[Tensor, "B N K 3 D"]) -> Float[Tensor, "B N D"]:
         """Accelerations."""
-        return self.chain(self.input(messages)).flatten(2)
+        return self.multiply(self.input(messages)).flatten(2)
 
-    def chain(self, x: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rows out"]:
+    def multiply(self, x: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rows out"]:
         """The chain itself, of an input with its ones."""
         for activation, weight, ones in zip(self.activations, self.weights, self.ones, strict=True):
             numbers, constant = x[..., : x.shape[-1] - ones], x[..., x.shape[-1] - ones :]
@@ -94,6 +94,8 @@ def as_mlp(controller: object) -> MLP:
         if isinstance(module, (Conv, EqConv)):
             layers.append(module)
             activations.append(nn.Sequential())
+        elif next(module.parameters(), None) is not None:
+            raise InputError(f"{type(module).__name__} in chain has weights that no matrix holds: only layers may")
         else:
             activations[-1].append(module)
     if not layers or len({type(layer) for layer in layers}) > 1:

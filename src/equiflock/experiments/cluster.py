@@ -1,0 +1,95 @@
+"""Cells on the workers of a Dask scheduler."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from equiflock.experiments.executor import Cell, compute, keep, path_of
+from equiflock.imitation.run import versions
+from equiflock.types import InputError
+
+PATIENCE = 30
+"""Seconds to wait for a scheduler, and for its first worker."""
+
+_one_at_a_time = threading.Lock()
+"""In a worker of several threads: a cell sets the number of torch's threads, and its seed, for the whole process."""
+
+
+def on_dask(
+    cells: Sequence[Cell], folder: Path, scheduler: str, prepare: Callable[[], object] | None
+) -> Iterator[Cell]:
+    """Run cells on workers elsewhere, and write their results here; yields those that are done.
+
+    A worker that dies has its cells run by others. A cell that fails does not stop the others; what it said is raised
+    at the end.
+    """
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise InputError("--scheduler needs Dask: pip install 'equiflock[cluster]'") from None
+    try:
+        client = distributed.Client(scheduler, timeout=PATIENCE)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(f"no Dask scheduler answers at {scheduler}: {error}") from None
+    failures: list[Exception] = []
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise InputError(f"the Dask scheduler at {scheduler} has no workers") from None
+        mine = origin()
+        # Whoever asks for the same cell of the same program shares its result.
+        stamp = hashlib.sha256(json.dumps(mine).encode()).hexdigest()[:8]
+        names = {f"{path_of(cell, folder).stem}-{stamp}": cell for cell in cells}
+        futures = [client.submit(_run, cell, prepare, mine, key=name, pure=False) for name, cell in names.items()]
+        try:
+            for future in distributed.as_completed(futures):
+                try:
+                    table = future.result()
+                except distributed.KilledWorker:
+                    failures.append(InputError(f"{names[future.key].key}: given up, as worker after worker died of it"))
+                    continue
+                except CancelledError:
+                    raise InputError(f"the Dask scheduler at {scheduler} is gone; what was done is kept") from None
+                except Exception as error:
+                    failures.append(error)
+                    continue
+                keep(table, names[future.key], folder)
+                future.release()
+                yield names[future.key]
+        finally:
+            with suppress(Exception):  # the scheduler may be gone
+                client.cancel(futures)
+    if failures:
+        raise failures[0]
+
+
+@cache
+def origin() -> dict[str, str]:
+    """What must be the same for the same results: versions, and the package's source."""
+    source = hashlib.sha256()
+    for path in sorted((Path(__file__).parent.parent).rglob("*.py")):
+        source.update(path.read_bytes())
+    return {**versions(), "source": source.hexdigest()[:12]}
+
+
+def _run(cell: Cell, prepare: Callable[[], object] | None, asked: Mapping[str, str]) -> pd.DataFrame:
+    """In a worker."""
+    if origin() != asked:
+        other = ", ".join(f"{name} {value}, not {asked.get(name)}" for name, value in origin().items())
+        raise InputError(f"the worker on {socket.gethostname()} is not like the command: it has {other}")
+    with _one_at_a_time:
+        if prepare is not None:
+            prepare()
+        return compute(cell)
