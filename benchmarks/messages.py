@@ -42,15 +42,14 @@ def time_rival(step: Callable[[Flock, NDArray[Any]], NDArray[Any]], flock: Flock
 PEAK_MEMORY = """
 import sys
 from pathlib import Path
-from equiflock.experiments.bench import HOPS, draw
-from equiflock.messages import DelayedAggregation
+import equiflock as ef
+from equiflock.experiments.bench import draw
 agents = int(sys.argv[1])
 def fly(agents):
-    flock = draw(1, agents)
-    senses = DelayedAggregation(radius=1.0, hops=HOPS, one_hop="mean")
-    for _ in range(3):
-        senses.hear(flock)
-fly(1000)  # compiles, or loads what was compiled
+    loop = ef.flight(draw(1, agents), ef.load("etdagnn"))
+    for _ in range(4):
+        next(loop)
+fly(4000)  # compiles, or loads what was compiled
 def kilobytes(field):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
@@ -61,7 +60,7 @@ print((kilobytes("VmHWM") - before) * 1024 / agents)
 
 
 def peak_memory(agents: int) -> float:
-    """Bytes per agent beyond Python itself, for drawing a flock and letting it hear (read from Linux's /proc)."""
+    """Bytes per agent beyond Python itself, for drawing a flock and flying it with ETDAGNN (from Linux's /proc)."""
     output = subprocess.run(
         [sys.executable, "-c", PEAK_MEMORY, str(agents)], capture_output=True, text=True, check=True, env=os.environ
     )
@@ -113,7 +112,8 @@ def main() -> None:
     ):
         spread = max(costs) / min(costs)
         console.print(f"cost per agent from 1,000 agents on, {label}: within a factor of {spread:.2f}")
-    console.print(f"peak memory at {singles[-1][1]:,} agents: {peak_memory(singles[-1][1]):.0f} bytes per agent")
+    peak = peak_memory(singles[-1][1])
+    console.print(f"peak memory at {singles[-1][1]:,} agents in closed loop: {peak:.0f} bytes per agent")
 
 
 if __name__ == "__main__":

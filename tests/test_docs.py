@@ -12,8 +12,9 @@ import pytest
 from equiflock import cli
 from equiflock.experiments.ledger import read_ledger
 from equiflock.experiments.remarks import REMARKS
-from equiflock.experiments.reproduction import STATEMENTS
+from equiflock.experiments.reproduction import RUN_IN_CELLS, STATEMENTS
 from equiflock.experiments.training import trained_tables, training_statements
+from equiflock.report.generalization import bound_table
 from equiflock.report.training import ledger_table, metrics_table
 
 ROOT = Path(__file__).parent.parent
@@ -59,11 +60,16 @@ def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_fr
     ledger = read_ledger(folder / "ledger.json")
     assert ledger_table(ledger) in (ROOT / "docs" / "reproduction.md").read_text()
     written = {statement.id: (statement.verdict, statement.count) for statement in ledger}
-    for name in ("connectivity", "flocking", "leaders", "obstacles"):
+    for name in RUN_IN_CELLS:
         for statement in STATEMENTS[name](pd.read_csv(folder / f"{name}.csv")):
             assert written[statement.id] == (statement.verdict, statement.count), statement.id
     for statement in ledger:
         assert statement.remark == (REMARKS[statement.id] if statement.verdict != "holds" else "")
+
+
+def test_the_table_of_the_theory_page_follows_from_the_experiments_table() -> None:
+    table = pd.read_csv(ROOT / "docs" / "reproduction" / "generalization.csv")
+    assert bound_table(table) in (ROOT / "docs" / "theory.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

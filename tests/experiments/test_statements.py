@@ -187,3 +187,8 @@ def test_generalization_as_the_paper_describes_it_holds_and_its_opposite_does_no
 def test_a_bound_that_never_moves_has_no_correlation_with_the_gap() -> None:
     table = clonings(cloning_as_described).assign(bound=100.0)
     assert verdicts(generalization_statements(table))["G6"] == "does not"
+
+
+def test_the_papers_counts_are_not_asked_of_smaller_data() -> None:
+    table = clonings(cloning_as_described).assign(train_tuples=1_206, test_tuples=2_010)
+    assert "G1" not in verdicts(generalization_statements(table))

@@ -40,7 +40,7 @@ def test_a_network_may_be_trained_for_its_point(tmp_path: Path) -> None:
 
 
 def test_the_grid_is_every_combination_once() -> None:
-    cells = sweep_cells(["a", "b"], [0, 1], [10, 20], [1.0, 2.0], [None])
+    cells = sweep_cells(["tdagnn", "etdagnn"], [0, 1], [10, 20], [1.0, 2.0], [None])
     assert len({cell.key for cell in cells}) == len(cells) == 16
     assert [cell.agents for cell in cells[:8]] == [20] * 8  # those that take longest first
 
