@@ -36,7 +36,8 @@ def test_the_mixture_is_the_expert_or_the_pupil_and_always_knows_what_the_expert
     wanted = next(ef.flight(start, expert)).accelerations
     np.testing.assert_array_equal(mixture.target, wanted)
     expected = wanted if same == "expert" else next(ef.flight(start, pupil)).accelerations
-    assert (moment.accelerations == expected).all()
+    # A network that learns is asked through torch, one that flies is compiled.
+    np.testing.assert_allclose(moment.accelerations, expected, rtol=0.0 if same == "expert" else 1e-4, atol=1e-6)
 
 
 def test_the_mixture_asks_each_about_as_often_as_it_should() -> None:

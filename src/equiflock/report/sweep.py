@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from equiflock.experiments.sweep import AXES, METRICS, summary
 from equiflock.files import written_whole
@@ -49,7 +50,9 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
         axes.set_visible(False)
     assert image is not None
     bar = figure.colorbar(image, ax=grid, label=METRICS[metric], shrink=0.9, format="{x:g}")
-    bar.ax.yaxis.set_minor_formatter("{x:g}")
+    if isinstance(norm, LogNorm):
+        bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        bar.ax.yaxis.set_minor_formatter(NullFormatter())
     with written_whole(path) as scratch:
         FigureCanvasAgg(figure).print_png(str(scratch))
     return Path(path)
