@@ -81,7 +81,9 @@ def test_an_epoch_says_what_came_of_it_and_validates_when_it_is_time() -> None:
     assert reports[1].expert_share == pytest.approx(0.993**2)
     assert reports[-1].validation is not None
     start = ef.random_disk(3, 20, seed=0, split="validation")
-    np.testing.assert_array_equal(reports[-1].validation.ivv, ef.metrics.ivv(ef.simulate(start, pupil, duration=0.2)))
+    # Validation flies through torch, this flight is compiled.
+    flown = ef.metrics.ivv(ef.simulate(start, pupil, duration=0.2))
+    np.testing.assert_allclose(reports[-1].validation.ivv, flown, rtol=1e-5)
 
 
 def test_nothing_is_kept_from_epoch_to_epoch_but_what_was_made_at_first() -> None:
