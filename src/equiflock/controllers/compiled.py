@@ -1,4 +1,4 @@
-"""The paper's networks as compiled functions, for flights: torch's numbers within 1e-5, at a fraction of its time.
+"""The paper's networks as compiled functions, for flights: torch's numbers within 1e-5, without its overhead.
 
 Sixty-four agents go through a network side by side, each number of theirs a row of `LANES`, so that every inner loop is
 plain arithmetic along such a row, which the compiler turns into vector instructions by itself. Functions that it has no
@@ -91,11 +91,13 @@ def compiled(network: nn.Module) -> CompiledNetwork | None:
         (outer,), _ = composed(second, third)
         return CompiledNetwork(network.name, network.hops, None, _equivariant, (inner, numbers(outer)))
     assert isinstance(network, TDAGNN)
-    kind = network.name, network.hops, network.dimensions
     if network.second_tanh:
         rest = second.weight.squeeze(2), second.bias, third.weight.squeeze(2), third.bias
-        return CompiledNetwork(*kind, _plain_twice_bent, (inner, *map(numbers, (first.bias, *rest))))
-    return CompiledNetwork(*kind, _plain, (inner, *map(numbers, (first.bias, *composed(second, third)))))
+    else:
+        nothing = second.bias[:0]
+        rest = nothing[:, None], nothing, *composed(second, third)
+    weights = inner, *map(numbers, (first.bias, *rest))
+    return CompiledNetwork(network.name, network.hops, network.dimensions, _plain, weights)
 
 
 # Kernels. Agents first .. last of messages (n, K * 3 * D) into accelerations (n, D), by blocks of LANES.
@@ -134,31 +136,6 @@ def _plain(
     messages: Array,
     inner: Array,
     inner_bias: Array,
-    outer: Array,
-    outer_bias: Array,
-    accelerations: Array,
-    first: Index,
-    last: Index,
-) -> None:
-    """TDAGNN-TF: one layer, tanh, and the product of the other two layers."""
-    x = np.zeros((messages.shape[1], LANES), np.float32)
-    hidden, total = np.empty((len(inner), LANES), np.float32), np.empty((len(outer), LANES), np.float32)
-    bits = np.empty(LANES, np.int32)
-    for base in range(first, last, LANES):
-        count = min(LANES, last - base)
-        _load(messages, base, count, x)
-        _layer(inner, inner_bias, x, hidden)
-        for o in range(len(hidden)):
-            _tanh(hidden[o], hidden[o], bits)
-        _layer(outer, outer_bias, hidden, total)
-        _store(total, base, count, accelerations)
-
-
-@kernel
-def _plain_twice_bent(
-    messages: Array,
-    inner: Array,
-    inner_bias: Array,
     middle: Array,
     middle_bias: Array,
     outer: Array,
@@ -167,7 +144,7 @@ def _plain_twice_bent(
     first: Index,
     last: Index,
 ) -> None:
-    """TDAGNN: three layers, tanh after the first two."""
+    """TDAGNN: three layers, tanh after the first two. TDAGNN-TF: an empty `middle`, which `outer` has multiplied out."""
     x = np.zeros((messages.shape[1], LANES), np.float32)
     hidden, bent = np.empty((len(inner), LANES), np.float32), np.empty((len(middle), LANES), np.float32)
     total = np.empty((len(outer), LANES), np.float32)
@@ -181,7 +158,7 @@ def _plain_twice_bent(
         _layer(middle, middle_bias, hidden, bent)
         for o in range(len(bent)):
             _tanh(bent[o], bent[o], bits)
-        _layer(outer, outer_bias, bent, total)
+        _layer(outer, outer_bias, bent if len(middle) > 0 else hidden, total)
         _store(total, base, count, accelerations)
 
 

@@ -1,0 +1,41 @@
+"""The networks of the paper compiled, as flights use them, beside torch: ns per agent on one thread.
+
+python benchmarks/policy.py
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import equiflock as ef
+from equiflock.controllers.compiled import compiled
+from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.bench import best_time
+from equiflock.imitation.dagger import one_thread
+
+SIZES = 100, 10_000, 100_000
+
+
+def main() -> None:
+    print(f"{'':16}" + "".join(f"{f'N = {agents:,}':>20}{'torch':>8}{'ratio':>7}" for agents in SIZES))
+    for name in TRAINED:
+        network: Any = ef.load(name)
+        fast = compiled(network)
+        assert fast is not None
+        cells = []
+        for agents in SIZES:
+            messages = np.random.default_rng(0).standard_normal((1, agents, 3, 3, 2)).astype(np.float32)
+            tensor = torch.from_numpy(messages)
+            with torch.inference_mode():
+                theirs = best_time(lambda: network(tensor), repeats=9) * 1e9 / agents  # noqa: B023
+            ours = best_time(lambda: fast(messages), repeats=9) * 1e9 / agents  # noqa: B023
+            cells.append(f"{ours:20.0f}{theirs:8.0f}{theirs / ours:6.1f}x")
+        print(f"{name:16}" + "".join(cells), flush=True)
+
+
+if __name__ == "__main__":
+    with one_thread():
+        main()
