@@ -144,7 +144,7 @@ def _plain(
     first: Index,
     last: Index,
 ) -> None:
-    """TDAGNN: three layers, tanh after the first two. TDAGNN-TF: an empty `middle`, which `outer` has multiplied out."""
+    """TDAGNN: three layers, tanh after two. TDAGNN-TF: an empty `middle`, which is multiplied out in `outer`."""
     x = np.zeros((messages.shape[1], LANES), np.float32)
     hidden, bent = np.empty((len(inner), LANES), np.float32), np.empty((len(middle), LANES), np.float32)
     total = np.empty((len(outer), LANES), np.float32)
