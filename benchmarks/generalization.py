@@ -52,6 +52,7 @@ def report(reading: Reading) -> None:
             "gap": curves.last("gap", name),
             "loss": curves.last("train_loss", name),
             "bound": curves.last("bound", name),
+            "data bound": curves.last("data_bound", name),
         }
         print(f"  {name:16}" + "".join(f"{label} {values[0]:<12.3g}" for label, values in found.items()), flush=True)
 
