@@ -121,6 +121,16 @@ def test_weights_in_a_file_are_known_by_their_content(tmp_path: Path) -> None:
     (cell,) = sweep_cells([str(path)], [0, 1], [10], [1.0], [None])  # a file has no seeds
     assert cell.pilot().hops == 3
     write_weights(new_network("etdagnn", seed=1), path)
-    with pytest.raises(InputError, match="is missing here, or not the file that the sweep was asked for"):
+    with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
         cell.pilot()
     assert sweep_cells([str(path)], [0], [10], [1.0], [None]) != [cell]
+
+
+def test_a_sweep_without_any_flocks_fails_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = ["sweep", "--controller", "tanner", "--agents", "1", "--flocks", "1"]
+    with pytest.raises(SystemExit):
+        cli.main([*alone, "--out", str(tmp_path / "sweep")])
+    assert (
+        "there are no such flocks at any point: min_degree must be below agents = 1"
+        in capsys.readouterr().err.replace("\n", " ")
+    )

@@ -77,6 +77,17 @@ def test_a_gradient_that_is_missing_at_0_does_not_matter() -> None:
     assert lipschitz_constant(Plain(), vectors=True) == pytest.approx(5 * 1.1996786, abs=1e-6)
 
 
+class Root(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sign(x) * x.abs().sqrt()
+
+
+@pytest.mark.parametrize("activation", [nn.Hardshrink(0.5), nn.Threshold(0.1, 0.0), Root()], ids=str)
+def test_activations_that_jump_or_are_infinitely_steep_are_refused(activation: nn.Module) -> None:
+    with pytest.raises(InputError, match=r"no Lipschitz constant|not a number"):
+        lipschitz_constant(activation)
+
+
 def test_activations_that_the_proof_does_not_cover_are_refused() -> None:
     with pytest.raises(InputError, match="Cube stretches ever more: it has no Lipschitz constant"):
         lipschitz_constant(Cube())

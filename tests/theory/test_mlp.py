@@ -58,6 +58,7 @@ def test_controllers_of_another_kind_are_refused() -> None:
     wrong: dict[str, tuple[list[nn.Module], int]] = {
         "Conv layers only or EqConv layers only": ([Conv(6, 3, 1), EqConv(3, 1, 1)], 1),
         "at least one": ([nn.Tanh()], 1),
+        "layers that fit each other; got 8 channels out, 9 in": ([Conv(6, 8, 1), Conv(9, 2, 1)], 1),
         "PReLU in chain has weights that no matrix holds": ([Conv(6, 3, 1), nn.PReLU(), Conv(3, 2, 1)], 1),
         "must end with a convolution": ([Conv(6, 2, 1), nn.Tanh()], 1),
         "must leave one of 3 hops; its kernels leave 2": ([Conv(6, 2, 2)], 3),

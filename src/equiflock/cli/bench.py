@@ -43,7 +43,7 @@ class Bench:
             limits = measure_limits(self.repeats)
         title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-        columns = "B x N", "sort", "messages", "policy", "moves", "step", "10⁶/s", "of limit", "by"
+        columns = "B x N", "sort", "messages", "policy", "integration", "step", "10⁶/s", "of limit", "by"
         for column in columns:
             table.add_column(column, justify="right", no_wrap=True)
         for timing in timings:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from equiflock.cli.terminal import import_plugin, numbers, out, progress, whole_numbers
 from equiflock.types import InputError, check_count
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,8 @@ class Sweep:
     hops: str | None = None
     """K, such as 1-4; goes with --epochs only, as trained weights have theirs."""
     epochs: int = 0
-    """Train each network for so many epochs first, with the agents, radius and hops of its point."""
+    """Train each network for so many epochs first, with the agents, radius and hops of its point; its weights are not
+    kept."""
     seeds: str = "0"
     """Seeds of the weights, such as 0-4."""
     flocks: int = 20
@@ -88,26 +94,38 @@ class Sweep:
             task = bar.add_task(f"sweep over {len(cells)} points", total=len(cells))
             prepare = partial(import_plugin, self.plugin) if self.plugin else None
             run_cells(cells, self.out / "cells", self.workers, lambda cell: bar.advance(task), prepare, self.scheduler)
-        table = collect(cells, self.out / "cells")
+        table = collect(cells, self.out / "cells").sort_values(
+            ["controller", "seed", "agents", "radius", "hops", "flock"]
+        )
         found = summary(table)
         for name, content in (("sweep", table), ("summary", found)):
             with written_whole(self.out / f"{name}.csv") as scratch:
                 content.to_csv(scratch, index=False)
-        files = [self.out / "sweep.csv", self.out / "summary.csv"]
-        files.append(draw_sweep(table, self.metric, self.out / f"{self.metric}.png"))
-        shown = Table(title="medians over flocks and seeds", title_justify="left")
+        with written_whole(self.out / "grid.json") as scratch:
+            scratch.write_text(json.dumps([asdict(cell) for cell in cells], indent=2) + "\n")
+        empty = table[table.remark.notna()]
+        if len(empty) == len(table):
+            raise InputError(f"there are no such flocks at any point: {table.remark.iloc[0]}")
+        drawn = draw_sweep(table, self.metric, self.out / f"{self.metric}.png")
+        self._print(found)
+        for row in empty.drop_duplicates(["agents", "radius"]).itertuples():
+            out.print(f"  agents {row.agents}, radius {row.radius:g}: {row.remark}", highlight=False)
+        for path in (self.out / "sweep.csv", self.out / "summary.csv", drawn):
+            out.print(f"  {path}", highlight=False)
+
+    def _print(self, found: pd.DataFrame) -> None:
+        title = "medians over flocks and seeds; of disconnected flocks the share"
+        shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
         found = found.dropna(axis="columns", how="all")
         for column in found.columns:
-            shown.add_column(
-                column.replace("_", " "), justify="left" if column == "controller" else "right", no_wrap=True
-            )
+            texts = ["-" if value != value or value is None else _text(value) for value in found[column]]
+            if column == "controller":
+                shown.add_column(column, overflow="fold")
+            else:
+                shown.add_column(column.replace("_", " "), justify="right", min_width=max(map(len, texts)))
         for row in found.itertuples(index=False):
             shown.add_row(*("-" if value != value or value is None else _text(value) for value in row))
         out.print(shown)
-        for remark in sorted(set(table.remark.dropna()) - {""}):
-            out.print(f"  no numbers: {remark}", highlight=False)
-        for path in files:
-            out.print(f"  {path}", highlight=False)
 
     def _check(self, controller: str) -> None:
         """A clear error, before anything is flown, if there is no such controller."""

@@ -19,7 +19,7 @@ from equiflock.experiments.executor import Cell, compute, keep, path_of
 from equiflock.imitation.run import versions
 from equiflock.types import InputError
 
-PATIENCE = 30
+PATIENCE = 15
 """Seconds to wait for a scheduler, and for its first worker."""
 
 _one_at_a_time = threading.Lock()
@@ -90,6 +90,9 @@ def _run(cell: Cell, prepare: Callable[[], object] | None, asked: Mapping[str, s
         other = ", ".join(f"{name} {value}, not {asked.get(name)}" for name, value in origin().items())
         raise InputError(f"the worker on {socket.gethostname()} is not like the command: it has {other}")
     with _one_at_a_time:
-        if prepare is not None:
-            prepare()
-        return compute(cell)
+        try:
+            if prepare is not None:
+                prepare()
+            return compute(cell)
+        except InputError as error:
+            raise InputError(f"on the worker at {socket.gethostname()}: {error}") from None

@@ -72,7 +72,7 @@ class SweepCell:
         try:
             start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.radius).draw()
         except InputError as error:
-            return pd.DataFrame([{"flock": 0, **dict.fromkeys(METRICS, np.nan), "remark": str(error)}])
+            return pd.DataFrame([{"flock": 0, **dict.fromkeys(METRICS, np.nan), "remark": str(error).split(":")[0]}])
         pilot = self.pilot()
         run = simulate(
             start,
@@ -97,7 +97,7 @@ class SweepCell:
     def pilot(self) -> Controller:
         """The controller, trained first if it is to be."""
         if file_checksum(self.controller) != self.checksum:
-            raise InputError(f"{self.controller} is missing here, or not the file that the sweep was asked for")
+            raise InputError(f"{self.controller} is missing, or not the file that the sweep was asked for")
         if self.epochs == 0:
             return load(self.controller, seed=self.seed) if self.controller in TRAINED else load(self.controller)
         from equiflock.imitation.dagger import train

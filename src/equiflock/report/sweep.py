@@ -49,7 +49,8 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     assert image is not None
-    bar = figure.colorbar(image, ax=grid, label=METRICS[metric], shrink=0.9, format="{x:g}")
+    bar = figure.colorbar(image, ax=grid, shrink=0.9, format="{x:g}")
+    figure.suptitle(METRICS[metric], color=INK)
     if isinstance(norm, LogNorm):
         bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         bar.ax.yaxis.set_minor_formatter(NullFormatter())

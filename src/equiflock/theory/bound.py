@@ -15,11 +15,14 @@ arrives at the latter.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
+
+import torch
 
 from equiflock.theory.lipschitz import lipschitz_constant
-from equiflock.theory.mlp import as_mlp
+from equiflock.theory.mlp import MLP, as_mlp
 from equiflock.types import InputError, LocalController, OneHop, check_choice, check_count, check_positive
 
 Variant = Literal["proven", "printed"]
@@ -173,7 +176,10 @@ def generalization_bound(
         failure_probability: delta.
         variant: the factor as "proven", 3 (L + 1), or as "printed", 3 L + 1.
     """
+    if not isinstance(data, Data):
+        raise InputError(f"data must be such as FastForward(...).make() gives; got {type(data).__name__}")
     mlp = as_mlp(controller)
+    _check_same_function(controller, mlp)
     if controller.hops != data.hops:
         raise InputError(f"the controller hears {controller.hops} hops, but the data has {data.hops}")
     # sigma_0 .. sigma_(L-1) are L activations, as many as the bound has factors C for.
@@ -189,3 +195,17 @@ def generalization_bound(
         failure_probability=failure_probability,
         variant=variant,
     )
+
+
+def _check_same_function(controller: LocalController, mlp: MLP) -> None:
+    """A clear error unless a controller computes what its chain of layers says, on a few messages in the plane."""
+    messages = torch.linspace(-2.0, 2.0, 5 * controller.hops * 6, dtype=mlp.weights[0].dtype)
+    messages = messages.view(1, 5, controller.hops, 3, 2)
+    try:
+        with torch.no_grad():
+            said, done = mlp(messages), cast(Callable[[Any], Any], controller)(messages)
+        same = said.shape == done.shape == (1, 5, 2) and torch.allclose(said, done, rtol=1e-3, atol=1e-4)
+    except RuntimeError as error:
+        raise InputError(f"the controller does not take messages in the plane: {error}") from None
+    if not same:
+        raise InputError("the controller does not compute what its chain of layers does, or not accelerations (.., 2)")

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from equiflock.types import InputError
 
 ZOOMS = 4
+STEEPEST = 1e6
+"""Beyond this a slope counts as infinite."""
 OUTER = 400
 """Points of the grid from its end in which a stretch that grows is seen to."""
 
@@ -34,7 +36,7 @@ def lipschitz_constant(activation: nn.Module, vectors: bool = False) -> float:
     # By symmetry, one side is enough for vectors.
     grid = torch.cat([zero, side]) if vectors else torch.cat([-side.flip(0), zero, side])
     _check(activation, grid, vectors)
-    best = 0.0
+    points, best = grid, 0.0
     for zoom in range(ZOOMS):
         stretch = _stretch(activation, grid, vectors)
         stretch = torch.where((grid == 0) & stretch.isnan(), 0.0, stretch)  # such as of a root that is 0
@@ -47,6 +49,12 @@ def lipschitz_constant(activation: nn.Module, vectors: bool = False) -> float:
         best = max(best, stretch[top].item())
         low, high = grid[max(top - 1, 0)], grid[min(top + 1, len(grid) - 1)]
         grid = torch.linspace(low.item(), high.item(), 1001, dtype=torch.float64)
+    # A jump has no slope: it shows in the values only.
+    x = torch.stack([points, torch.zeros_like(points)]) if vectors else points
+    with torch.no_grad():
+        values = activation(x)[0] if vectors else activation(x)
+    if ((values.diff() / points.diff()).abs() > 1.001 * best + 1e-9).any() or best > STEEPEST:
+        raise InputError(f"{_name(activation)} jumps, or is too steep: it has no Lipschitz constant")
     return best
 
 

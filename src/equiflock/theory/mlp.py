@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -102,6 +103,10 @@ def as_mlp(controller: object) -> MLP:
         raise InputError("chain must hold Conv layers only or EqConv layers only, and at least one")
     if len(activations.pop()) > 0:
         raise InputError("chain must end with a convolution: nothing comes after the acceleration")
+    for before, after in pairwise(layers):
+        if before.weight.shape[0] != after.weight.shape[1]:
+            sizes = f"{before.weight.shape[0]} channels out, {after.weight.shape[1]} in"
+            raise InputError(f"chain must hold layers that fit each other; got {sizes}")
     places = [controller.hops]
     for layer in layers:
         places.append(places[-1] - layer.weight.shape[2] + 1)
