@@ -15,6 +15,7 @@ LADDER: list[set[str]] = [
     {"trajectory"},
     {"cells"},
     {"graph", "orbit"},
+    {"hearing"},
     {"messages", "world", "course", "initial"},
     {"controllers"},
     {"flight", "metrics"},

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 
 from equiflock import threads
 from equiflock.cells import (
@@ -65,6 +65,18 @@ class Graph:
         receivers = np.repeat(np.arange(N), self.degrees[flock])
         senders = self.senders[self.starts[flock * N] : self.starts[(flock + 1) * N]]
         return np.stack([receivers, senders], axis=1)
+
+    def among(self, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
+        """The graph among the kept agents, which come first in a flock of `agents`."""
+        B, _ = self.shape
+        position = np.cumsum(keep) - 1
+        receivers = np.repeat(np.arange(self.degrees.size), self.degrees.ravel())
+        flock, receiver = np.divmod(receivers, len(keep))
+        stays = keep[receiver] & keep[self.senders]
+        rows = flock[stays] * agents + position[receiver[stays]]
+        starts = np.zeros(B * agents + 1, np.int64)
+        np.cumsum(np.bincount(rows, minlength=B * agents), out=starts[1:])
+        return Graph(starts, position[self.senders[stays]], (B, agents))
 
 
 def radius_graph(flock: Flock, radius: float = 1.0) -> Graph:

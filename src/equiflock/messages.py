@@ -23,20 +23,11 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from equiflock import threads
-from equiflock.cells import (
-    FASTEST,
-    cell_list,
-    into_cell_order,
-    order_by_rank,
-    out_of_range,
-    runs_around,
-    select_heard,
-    sort_into_cells,
-    workspace,
-)
-from equiflock.graph import AGENTS_PER_THREAD, FOLLOWER, OBSTACLE, SMALL_FLOCK, Graph, radius_graph, split_flocks
-from equiflock.kernels import Array, Index, inlined, kernel
-from equiflock.orbit import STAND_STILL, Orbit, hear_obstacles
+from equiflock.cells import cell_list, order_by_rank, out_of_range, sort_into_cells
+from equiflock.graph import AGENTS_PER_THREAD, SMALL_FLOCK, Graph, radius_graph, split_flocks
+from equiflock.hearing import gather_records, hear_cells, hear_flocks, hear_listed, make_records
+from equiflock.kernels import Array, Index
+from equiflock.orbit import STAND_STILL, Orbit
 from equiflock.types import (
     Flock,
     InputError,
@@ -49,9 +40,6 @@ from equiflock.types import (
 )
 
 Obstacles = Literal["nearest", "all"]
-
-SHORTEST = 1e-8
-"""In psi, |r_ij| counts as at least this: coincident agents push each other nowhere, and nothing overflows."""
 
 
 def messages(flock: Flock, *, radius: float = 1.0, hops: int = 3, one_hop: OneHop = "mean") -> Messages:
@@ -159,20 +147,20 @@ class DelayedAggregation:
                 new[:, :kept] = old[:, keep]
                 setattr(self, name, new)
         if self._graph is not None:
-            self._graph = _renumber(self._graph, keep, N)
+            self._graph = self._graph.among(keep, N)
         self._memory = None
 
     def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
         parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, before
         rest = self._rules, self.radius, self.one_hop == "mean", now
-        if not all(threads.share(_hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
+        if not all(threads.share(hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise out_of_range()
 
     def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None) -> None:
         N = flock.shape[1]
         if self._memory is None or len(self._memory[1][0]) != N:
-            self._memory = cell_list(N), _records(N, before.shape[1], flock.shape[2])
+            self._memory = cell_list(N), make_records(N, before.shape[1], flock.shape[2])
         (order, starts, bucket), records = self._memory
         positions, velocities, roles = flock.positions[b], flock.velocities[b], flock.roles[b]
         shape = sort_into_cells(positions, self.radius, order, starts, bucket)
@@ -185,11 +173,11 @@ class DelayedAggregation:
         if ranks is not None:
             threads.share(order_by_rank, [(order, starts, ranks, *part) for part in bounds])
         source = positions, velocities, before, order, records
-        if not all(threads.share(_gather_records, [(*source, *part) for part in parts])):
+        if not all(threads.share(gather_records, [(*source, *part) for part in parts])):
             raise out_of_range()
         numbers = np.empty(0, np.int64) if ranks is None else ranks
         common = records, roles, (order, starts, shape, numbers), self._rules, self.radius, self.one_hop == "mean", now
-        threads.share(_hear_cells, [(*common, *part) for part in bounds])
+        threads.share(hear_cells, [(*common, *part) for part in bounds])
 
     def _hear_frozen(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
         if self._graph is None:
@@ -198,204 +186,5 @@ class DelayedAggregation:
         state = flock.positions, flock.velocities, flock.roles, before
         graph = self._graph.starts, self._graph.senders.view(np.uintp)
         rest = *graph, self._rules, self.one_hop == "mean", now
-        if not all(threads.share(_hear_listed, [(*state, *rest, active[slice(*part)]) for part in parts])):
+        if not all(threads.share(hear_listed, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise out_of_range()
-
-
-def _renumber(graph: Graph, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
-    """The graph among the kept agents, which come first in a flock of `agents`."""
-    B, _ = graph.shape
-    position = np.cumsum(keep) - 1
-    receivers = np.repeat(np.arange(graph.degrees.size), graph.degrees.ravel())
-    flock, receiver = np.divmod(receivers, len(keep))
-    stays = keep[receiver] & keep[graph.senders]
-    rows = flock[stays] * agents + position[receiver[stays]]
-    starts = np.zeros(B * agents + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=B * agents), out=starts[1:])
-    return Graph(starts, position[graph.senders[stays]], (B, agents))
-
-
-# Kernels. The records of a flock are (place, motion, past): place and motion are positions and velocities padded
-# to three float64, past the first K - 1 hops of what each agent knew a step ago. In `before` and `now` an agent's
-# K x 3 x D block is one row.
-
-
-@kernel
-def _records(N: Index, width: Index, D: Index) -> tuple[Array, Array, Array]:
-    """Memory for the records of N agents that know `width` = K * 3 * D numbers each."""
-    past = np.empty((N, width - 3 * D), np.float32)
-    return np.empty((N, 3), np.float64), np.empty((N, 3), np.float64), past
-
-
-@kernel
-def _gather_records(
-    positions: Array, velocities: Array, before: Array, order: Array, records: Any, first: Index, last: Index
-) -> bool:
-    """Copy agents first .. last into cell order; False if a vector is not finite or absurdly large."""
-    place, motion, past = records
-    into_cell_order(positions, order, place, first, last)
-    into_cell_order(velocities, order, motion, first, last)
-    fine = True
-    for s in range(np.uintp(first), np.uintp(last)):
-        for c in range(past.shape[1]):
-            past[s, c] = before[order[s], c]
-        for d in range(3):
-            fine &= (abs(place[s, d]) <= FASTEST) & (abs(motion[s, d]) <= FASTEST)
-    return fine
-
-
-@inlined
-def _tell(
-    s: Index,
-    i: Index,
-    heard: Index,
-    hits: Array,
-    records: Any,
-    mean: bool,
-    D: Index,
-    later: Array,
-    now: Array,
-    more_x: float,
-    more_y: float,
-) -> None:
-    """Write into now[i] what agent i, whose record is s, learns from hits[:heard], added up in that order.
-
-    (more_x, more_y) is added to the sum of v_ij.
-    """
-    place, motion, past = records
-    x, y, z = place[s, 0], place[s, 1], place[s, 2]
-    u, v, w = motion[s, 0], motion[s, 1], motion[s, 2]
-    v0, v1, v2 = more_x, more_y, 0.0  # the sum of v_ij
-    a0, a1, a2 = 0.0, 0.0, 0.0  # the sum of r_ij / |r_ij|^4
-    b0, b1, b2 = 0.0, 0.0, 0.0  # the sum of r_ij / |r_ij|^2
-    for c in range(later.size):
-        later[c] = 0.0
-    for h in range(heard):
-        j = hits[h]
-        dx, dy, dz = x - place[j, 0], y - place[j, 1], z - place[j, 2] if D == 3 else 0.0
-        per_square = 1.0 / max(dx * dx + dy * dy + dz * dz, SHORTEST * SHORTEST)
-        per_fourth = per_square * per_square
-        v0, v1, v2 = v0 + (u - motion[j, 0]), v1 + (v - motion[j, 1]), v2 + (w - motion[j, 2])
-        a0, a1, a2 = a0 + dx * per_fourth, a1 + dy * per_fourth, a2 + dz * per_fourth
-        b0, b1, b2 = b0 + dx * per_square, b1 + dy * per_square, b2 + dz * per_square
-        for c in range(later.size):
-            later[c] += past[j, c]
-    per_degree = 1.0 / float(max(heard, np.uintp(1)))
-    scale = per_degree if mean else 1.0
-    now[i, 0], now[i, 1] = v0 * scale, v1 * scale
-    now[i, D], now[i, D + 1] = a0 * scale, a1 * scale
-    now[i, 2 * D], now[i, 2 * D + 1] = b0 * scale, b1 * scale
-    if D == 3:
-        now[i, 2], now[i, 5], now[i, 8] = v2 * scale, a2 * scale, b2 * scale
-    for c in range(later.size):
-        now[i, 3 * D + c] = later[c] * np.float32(per_degree)
-
-
-@inlined
-def _hear_cells_of(
-    D: Index,
-    records: Any,
-    roles: Array,
-    cells: Any,
-    rules: Any,
-    radius: float,
-    mean: bool,
-    now: Array,
-    first: Index,
-    last: Index,
-) -> None:
-    order, starts, shape, ranks = cells
-    place, motion, past = records
-    runs, hits = workspace(place.shape[0])
-    later = np.empty(past.shape[1], np.float32)
-    obstacles = D == 2 and (roles == OBSTACLE).any()
-    for c in range(first, last):
-        if starts[c] == starts[c + 1]:
-            continue
-        count = runs_around(c, shape, starts, runs)
-        for s in range(starts[c], starts[c + 1]):
-            i = order[s]
-            if roles[i] != FOLLOWER:
-                now[i] = 0.0
-                continue
-            heard = select_heard(s, place, radius * radius, runs, count, hits, D)
-            more_x, more_y = 0.0, 0.0
-            if obstacles:
-                heard, more_x, more_y = hear_obstacles(s, heard, hits, place, motion, roles, (order, ranks), rules)
-            _tell(s, i, heard, hits, records, mean, D, later, now, more_x, more_y)
-
-
-@kernel
-def _hear_cells(
-    records: Any, roles: Array, cells: Any, rules: Any, radius: float, mean: bool, now: Array, first: Index, last: Index
-) -> None:
-    """What the agents in buckets first .. last of one flock know, into `now` (N, K * 3 * D)."""
-    # The constant lets the compiler leave the third coordinate out in the plane.
-    if cells[2][2] == 1:
-        _hear_cells_of(2, records, roles, cells, rules, radius, mean, now, first, last)
-    else:
-        _hear_cells_of(3, records, roles, cells, rules, radius, mean, now, first, last)
-
-
-@kernel
-def _hear_flocks(
-    positions: Array,
-    velocities: Array,
-    roles: Array,
-    before: Array,
-    rules: Any,
-    radius: float,
-    mean: bool,
-    now: Array,
-    active: Array,
-) -> bool:
-    """What all agents of the active flocks know; False if one of them is out of range."""
-    _, N, D = positions.shape
-    order, starts, bucket = cell_list(N)
-    unranked = np.empty(0, np.int64)
-    records = _records(N, before.shape[2], D)
-    for b in active:
-        shape = sort_into_cells(positions[b], radius, order, starts, bucket)
-        if shape[0] == 0 or not _gather_records(positions[b], velocities[b], before[b], order, records, 0, N):
-            return False
-        buckets = shape[0] * shape[1] * shape[2]
-        cells = order, starts, shape, unranked
-        _hear_cells(records, roles[b], cells, rules, radius, mean, now[b], 0, buckets)
-    return True
-
-
-@kernel
-def _hear_listed(
-    positions: Array,
-    velocities: Array,
-    roles: Array,
-    before: Array,
-    begins: Array,
-    senders: Array,
-    rules: Any,
-    mean: bool,
-    now: Array,
-    active: Array,
-) -> bool:
-    """What all agents of the active flocks know if they hear the listed senders, at any distance."""
-    _, N, D = positions.shape
-    order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
-    records = _records(N, before.shape[2], D)
-    place, motion, past = records
-    later = np.empty(past.shape[1], np.float32)
-    for b in active:
-        if not _gather_records(positions[b], velocities[b], before[b], order, records, 0, N):
-            return False
-        for i in range(np.uintp(N)):
-            if roles[b, i] != FOLLOWER:
-                now[b, i] = 0.0
-                continue
-            row = np.uintp(b * N) + i
-            hits = senders[begins[row] : begins[row + np.uintp(1)]].copy()
-            heard, more_x, more_y = np.uintp(hits.size), 0.0, 0.0
-            if D == 2:
-                heard, more_x, more_y = hear_obstacles(
-                    i, heard, hits, place, motion, roles[b], (order, unranked), rules
-                )
-            _tell(i, i, heard, hits, records, mean, D, later, now[b], more_x, more_y)
-    return True
