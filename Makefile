@@ -2,9 +2,10 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types bench peers weights clean
+.PHONY: help demo view browser test check lint types bench peers weights clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -18,7 +19,15 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## train a network, test it beside others, write films and runs/demo/report.html
 	$(BIN)/equiflock demo --out runs/demo
 
-test: $(READY)  ## run the tests
+view: $(READY)  ## fly flocks live in a browser
+	$(BIN)/equiflock view
+
+# The live view is tested in a real browser. Where it cannot be installed, the tests say so, and fail in CI.
+browser:  ## install Chromium for the tests of the live view, from Debian's packages, unless it is there
+	@command -v chromium >/dev/null || { $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq chromium; } || \
+		echo "Chromium could not be installed: the tests of the live view need it"
+
+test: $(READY) browser  ## run the tests
 	$(BIN)/python -m pytest
 
 lint: $(READY)  ## ruff: style and format

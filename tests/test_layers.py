@@ -23,6 +23,7 @@ LADDER: list[set[str]] = [
     {"imitation", "theory"},
     {"experiments"},
     {"report"},
+    {"viewer"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LADDER) for name in names}

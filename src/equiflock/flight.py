@@ -100,6 +100,15 @@ class Flight(Iterator[Moment]):
             return _MomentInCellOrder.of(self._step, time, stored, ends, self._ranks)
         return Moment(self._step, time, flock, read_only(messages), read_only(self._accelerations), *ends)
 
+    @property
+    def orbit(self) -> Orbit | None:
+        """The technique by which followers avoid obstacles, if they do; it may change between two moments."""
+        return self._senses.orbit
+
+    @orbit.setter
+    def orbit(self, orbit: Orbit | None) -> None:
+        self._senses.orbit = orbit
+
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
         """Go on with a changed flock, between two moments.
 

@@ -85,13 +85,23 @@ class DelayedAggregation:
         self.hops = check_count("hops", hops)
         self.one_hop = check_choice("one_hop", one_hop, ("sum", "mean"))
         self.neighbourhood = check_choice("neighbourhood", neighbourhood, ("moving", "frozen"))
-        self.orbit = orbit
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
-        self._rules = obstacles == "nearest", orbit is not None, STAND_STILL if orbit is None else orbit.numbers
+        self.orbit = orbit
         self._now: Messages | None = None
         self._before: Messages | None = None
         self._graph: Graph | None = None
         self._memory: tuple[Any, ...] | None = None
+
+    @property
+    def orbit(self) -> Orbit | None:
+        """The technique by which followers avoid obstacles, if they do; it may change between two steps."""
+        return self._orbit
+
+    @orbit.setter
+    def orbit(self, orbit: Orbit | None) -> None:
+        self._orbit = orbit
+        numbers = STAND_STILL if orbit is None else orbit.numbers
+        self._rules = self.obstacles == "nearest", orbit is not None, numbers
 
     def hear(
         self, flock: Flock, flying: Bool[np.ndarray, " B"] | None = None, ranks: Int64[np.ndarray, " N"] | None = None

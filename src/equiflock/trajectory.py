@@ -139,6 +139,13 @@ class Trajectory:
         return _from_dataset(data, source)
 
 
+def load_flights(path: str | os.PathLike[str]) -> list[Trajectory]:
+    """The trajectory at a path or, if it is a folder of trajectories, all those in it, in the order of their names."""
+    source = Path(path)
+    inside = sorted(source.glob("*.zarr"))
+    return [Trajectory.load(store) for store in inside or [source]]
+
+
 def _checksum(array: NDArray[Any]) -> int:
     """Tells whether an array is the one that was written: zarr reads a missing piece as zeros."""
     content: Any = np.ascontiguousarray(array)

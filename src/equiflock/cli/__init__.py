@@ -20,12 +20,14 @@ from equiflock.cli.simulate import Simulate
 from equiflock.cli.sweep import Sweep
 from equiflock.cli.terminal import err
 from equiflock.cli.train import Train
+from equiflock.cli.view import View
 from equiflock.types import InputError
 from equiflock.version import __version__
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "simulate": Simulate,
+    "view": View,
     "animate": Animate,
     "evaluate": Evaluate,
     "reproduce": Reproduce,

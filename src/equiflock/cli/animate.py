@@ -12,7 +12,7 @@ from equiflock.cli.terminal import PREPARING, Disk, import_plugin, interruptible
 from equiflock.controllers import load
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
-from equiflock.trajectory import Trajectory
+from equiflock.trajectory import load_flights
 from equiflock.types import InputError
 
 
@@ -21,7 +21,8 @@ class Animate:
     """Draw a film of saved flights, side by side, or of a new one."""
 
     flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """Flights saved by `equiflock simulate --save`; without any, a new flock is flown."""
+    """Flights saved by `equiflock simulate --save`, or folders that `equiflock view` saved; without any, a new flock is
+    flown."""
     out: Path = Path("flock.mp4")
     """The film: .mp4 or .gif."""
     flock: int = 0
@@ -53,7 +54,7 @@ class Animate:
         if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in options):
             raise InputError("options of a new flight do not go with saved flights")
         with progress() as bar:
-            runs = [Trajectory.load(path) for path in self.flights]
+            runs = [run for path in self.flights for run in load_flights(path)]
             if not runs:
                 pilot = load(self.controller)
                 task = bar.add_task(PREPARING, total=None)

@@ -13,6 +13,8 @@ from equiflock.experiments.curves import pilot_of
 from equiflock.experiments.ledger import Check, Statement
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
+from equiflock.trajectory import Trajectory
+from equiflock.types import Flock
 
 LAW, NETWORK = "tanner-dynamic", "tdagnn"
 
@@ -38,16 +40,18 @@ class ConnectivityCell:
         """Of its rows."""
         return {"controller": self.controller, "seed": self.seed}
 
+    def start(self) -> Flock:
+        """The flocks."""
+        return RandomDisk(self.flocks, self.agents, split="test").draw()
+
+    def fly(self, start: Flock, **kept: Any) -> Trajectory:
+        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
+        pilot = pilot_of(self.controller, self.seed)
+        return simulate(start, pilot, time_step=self.time_step, duration=self.duration, **kept)
+
     def run(self) -> pd.DataFrame:
         """For every flock: pieces at the end, whether it was always connected, and when not for the first time."""
-        run = simulate(
-            RandomDisk(self.flocks, self.agents, split="test").draw(),
-            pilot_of(self.controller, self.seed),
-            time_step=self.time_step,
-            duration=self.duration,
-            keep_every=None,
-            record=(metrics.component_count,),
-        )
+        run = self.fly(self.start(), keep_every=None, record=(metrics.component_count,))
         pieces = run.series["component_count"]
         lost = pieces > 1
         return pd.DataFrame(

@@ -18,6 +18,7 @@ from equiflock.experiments.training import MEAN, SUM
 from equiflock.imitation.recipe import EXPERT
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
+from equiflock.trajectory import Trajectory
 from equiflock.types import Flock
 
 VARIANCE, EFFORT = "velocity_variance", "mean_acceleration_norm"
@@ -50,16 +51,15 @@ class FlockingCell:
         """The flocks."""
         return RandomDisk(self.flocks, self.agents, split="test").draw()
 
+    def fly(self, start: Flock, **kept: Any) -> Trajectory:
+        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
+        pilot = pilot_of(self.controller, self.seed)
+        return simulate(start, pilot, time_step=self.time_step, duration=self.duration, **kept)
+
     def run(self) -> pd.DataFrame:
         """Velocity variance and mean acceleration norm, every hundredth of a second."""
-        run = simulate(
-            self.start(),
-            pilot_of(self.controller, self.seed),
-            time_step=self.time_step,
-            duration=self.duration,
-            keep_every=None,
-            record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
-        )
+        record = metrics.velocity_variance, metrics.mean_acceleration_norm
+        run = self.fly(self.start(), keep_every=None, record=record)
         return curve_table(run, (VARIANCE, EFFORT), every=max(round(0.01 / self.time_step), 1))
 
 

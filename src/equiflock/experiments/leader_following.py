@@ -16,6 +16,7 @@ from equiflock.experiments.ledger import Check, Statement
 from equiflock.initial import LeaderFollowing, RandomDisk
 from equiflock.initial.leaders import LeaderVelocity
 from equiflock.simulation import simulate
+from equiflock.trajectory import Trajectory
 from equiflock.types import Flock
 
 DISTANCE, EFFORT, PIECES = "mean_leader_velocity_distance", "mean_acceleration_norm", "component_count"
@@ -48,16 +49,15 @@ class LeaderCell:
         disk = RandomDisk(self.flocks, self.agents, split="leader following")
         return LeaderFollowing(disk, leader_velocity=self.leader_velocity).draw()
 
+    def fly(self, start: Flock, **kept: Any) -> Trajectory:
+        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
+        pilot = pilot_of(self.controller, self.seed)
+        return simulate(start, pilot, time_step=self.time_step, duration=self.duration, **kept)
+
     def run(self) -> pd.DataFrame:
         """Distance to the leaders' velocity, mean acceleration norm and components, every hundredth of a second."""
-        run = simulate(
-            self.start(),
-            pilot_of(self.controller, self.seed),
-            time_step=self.time_step,
-            duration=self.duration,
-            keep_every=None,
-            record=(metrics.mean_leader_velocity_distance, metrics.mean_acceleration_norm, metrics.component_count),
-        )
+        record = metrics.mean_leader_velocity_distance, metrics.mean_acceleration_norm, metrics.component_count
+        run = self.fly(self.start(), keep_every=None, record=record)
         run.series["disconnected"] = (run.series[PIECES] > 1).astype(float)  # type: ignore[index]
         names = DISTANCE, EFFORT, "disconnected"
         return curve_table(run, names, every=max(round(0.01 / self.time_step), 1))

@@ -19,6 +19,7 @@ from equiflock.initial import ObstacleCourse, RandomDisk
 from equiflock.messages import Obstacles
 from equiflock.orbit import Orbit
 from equiflock.simulation import simulate
+from equiflock.trajectory import Trajectory
 from equiflock.types import Flock, Outcome
 
 SIDES = (3, 6, 12, 24, 48, 96)
@@ -60,18 +61,22 @@ class ObstacleCell:
         """The flocks and their obstacles."""
         return ObstacleCourse(RandomDisk(self.flocks, self.agents, split="obstacles"), self.sides).draw()
 
-    def run(self) -> pd.DataFrame:
-        """How the flight of each flock ended, and when."""
-        run = simulate(
-            self.start(),
+    def fly(self, start: Flock, **kept: Any) -> Trajectory:
+        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
+        return simulate(
+            start,
             pilot_of(self.controller, self.seed),
             time_step=self.time_step,
             duration=self.longest,
-            keep_every=None,
             ending=UntilPassed(clear_time=self.clear_time, obstacle_node=self.obstacle_node),
             orbit=Orbit() if self.technique else None,
             obstacles=self.obstacles,
+            **kept,
         )
+
+    def run(self) -> pd.DataFrame:
+        """How the flight of each flock ended, and when."""
+        run = self.fly(self.start(), keep_every=None)
         names = [outcome.name for outcome in run.outcome]
         return pd.DataFrame({"flock": range(len(names)), "outcome": names, "seconds": run.steps * self.time_step})
 

@@ -1,0 +1,74 @@
+"""What a server has to show: controllers, a setting to begin with, saved flights, and a folder to save to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from equiflock.controllers import load, names
+from equiflock.controllers.trained import SEEDS, TRAINED
+from equiflock.graph import SMALL_FLOCK
+from equiflock.trajectory import Trajectory
+from equiflock.types import Controller, wrong_choice
+from equiflock.version import __version__
+from equiflock.viewer.frames import pack_frame
+from equiflock.viewer.replay import check_replay
+from equiflock.viewer.setting import Setting
+from equiflock.viewer.stage import Stage
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A page can choose among these, and nothing else: no name of a file ever comes from outside."""
+
+    setting: Setting = field(default_factory=Setting)
+    """What a page begins with, if its address does not say."""
+    weights: tuple[Path, ...] = ()
+    """Files of weights to choose from, beside the controllers that have names."""
+    flights: Sequence[Trajectory] = ()
+    """Saved flights to play, in place of live ones."""
+    out: Path = Path("runs/view")
+    """The folder that flights are saved to."""
+
+    def __post_init__(self) -> None:
+        if self.flights:
+            check_replay(self.flights)
+        for name in (*self.setting.controllers, *map(str, self.weights)):
+            self.pilot(name)
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """The names that a page may choose."""
+        trained = (f"{name}:{seed}" for name in TRAINED for seed in SEEDS)
+        return (*names(), *trained, *map(str, self.weights))
+
+    def pilot(self, name: str) -> Controller:
+        """The controller of that name, ready to fly."""
+        if name not in self.controllers:
+            wrong_choice("controller", name, self.controllers)
+        return load(name)
+
+    def warm_up(self) -> None:
+        """Compile or load every kernel that a page may need, so that its first flock flies at once."""
+        for agents in (3, SMALL_FLOCK + 1):
+            setting = Setting(scenario="obstacles", agents=100 + agents, sides=3, leaders=1)
+            stage = Stage(setting, [self.pilot(self.setting.controller), load("tanner")])
+            stage.edges = True
+            stage.advance(3)
+            pack_frame(stage.step, stage.time, stage.panels())
+        for name in self.setting.controllers:
+            Stage(Setting(controller=name), [self.pilot(name)]).advance(2)
+
+    def told(self) -> dict[str, Any]:
+        """What a page must know before it can ask for anything."""
+        return {
+            "version": __version__,
+            "setting": self.setting.model_dump(mode="json"),
+            "laws": [name for name in names() if name not in TRAINED],
+            "trained": list(TRAINED),
+            "seeds": list(SEEDS),
+            "weights": [str(path) for path in self.weights],
+            "flocks": min((len(run.steps) for run in self.flights), default=0),
+        }

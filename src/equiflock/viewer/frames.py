@@ -1,0 +1,95 @@
+"""What the page is sent to draw: a frame, as compact bytes.
+
+All little-endian, every part beginning at a multiple of 8 bytes:
+
+    frame   uint32 kind = 1, uint32 panels, float64 step, float64 time, then its panels
+    panel   uint32 agents N, edges E, disks M, 0
+            float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm
+            float32 positions (N, 2), velocities (N, 2), accelerations (N, 2), disks (M, 3): x, y, radius
+            uint32 edges (E, 2)
+            uint8 roles (N,)
+
+Positions, those of disks too, are relative to the panel's origin. It is the flock's middle, so float32 is exact enough
+wherever the flock has flown to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy.typing import NDArray
+
+from equiflock import metrics
+from equiflock.types import Flock, Role, Vectors
+
+FRAME = struct.Struct("<IIdd")
+PANEL = struct.Struct("<IIII6d")
+KIND = 1
+MOST_EDGES = 150_000
+"""More lines than that would only hide the agents."""
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One flock to draw.
+
+    Attributes:
+        flock: of a single flock; one in space is seen from above.
+        accelerations: (1, N, D), what the agents do next.
+        radius: R.
+        disks: (M, 3), x, y and radius.
+        edges: (E, 2), pairs of agents to join by lines.
+    """
+
+    flock: Flock
+    accelerations: Vectors
+    radius: float
+    disks: Float64[np.ndarray, "M 3"]
+    edges: Int64[np.ndarray, "E 2"] | None = None
+
+    @property
+    def numbers(self) -> tuple[float, float, float, float]:
+        """Velocity variance, components, minimum separation and mean acceleration norm."""
+        member = self.flock.roles[0] != Role.OBSTACLE
+        effort = np.sqrt(np.square(self.accelerations[0, member]).sum(axis=1)).mean()
+        measured = (
+            metrics.velocity_variance(self.flock),
+            metrics.component_count(self.flock, self.radius),
+            metrics.minimum_separation(self.flock),
+        )
+        variance, components, separation = (float(values[0]) for values in measured)
+        return variance, components, separation, float(effort)
+
+
+def pack_frame(step: int, time: float, panels: Sequence[Panel]) -> bytes:
+    """The bytes of a frame."""
+    parts = [FRAME.pack(KIND, len(panels), step, time)]
+    for panel in panels:
+        parts += _pack_panel(panel)
+    return b"".join(parts)
+
+
+def _pack_panel(panel: Panel) -> list[bytes]:
+    places = panel.flock.positions[0, :, :2]
+    origin = places[panel.flock.roles[0] != Role.OBSTACLE].mean(axis=0)
+    edges = np.empty((0, 2)) if panel.edges is None or len(panel.edges) > MOST_EDGES else panel.edges
+    disks = panel.disks - [*origin, 0.0] if len(panel.disks) else panel.disks
+    sizes = len(places), len(edges), len(disks), 0
+    vectors = places - origin, panel.flock.velocities[0, :, :2], panel.accelerations[0, :, :2], disks
+    return [
+        PANEL.pack(*sizes, *origin, *panel.numbers),
+        *(_padded(array, "<f4") for array in vectors),
+        _padded(edges, "<u4"),
+        _padded(panel.flock.roles[0], "u1"),
+    ]
+
+
+def _padded(array: NDArray[Any], kind: str) -> bytes:
+    """The array's bytes, and zeros up to a multiple of 8."""
+    content = array.astype(kind).tobytes()
+    return content + bytes(-len(content) % 8)

@@ -1,0 +1,135 @@
+/** Where a panel looks: the middle and scale of a view that follows a flock, unless the hand says otherwise. */
+
+const SAMPLE = 400; // agents looked at to find the flock
+const MARGIN = 1.25; // of the reach, so that the flock does not touch the edges
+const EASE = 0.45; // seconds in which a gap shrinks by a factor e
+const SMALLEST = 2;
+const LARGEST = 600;
+
+const clamp = (scale) => Math.min(Math.max(scale, SMALLEST), LARGEST);
+
+/** The value below which a share of the values lies; sorts a copy. */
+function quantile(values, share) {
+  return Float64Array.from(values).sort()[Math.floor(share * (values.length - 1))];
+}
+
+export class Camera {
+  static #zooms = 0;
+
+  /** World coordinates of the middle of the view. */
+  x = 0;
+  y = 0;
+  /** Css pixels per world unit. */
+  scale = 100;
+  /** Keep the flock's middle in the middle; panning switches it off. */
+  following = true;
+  /** While following, also choose the scale so that the flock fits; zooming switches it off. */
+  fitting = true;
+
+  #radius;
+  #agents = 0; // of the panel watched last: a sample of another flock must not be compared with this one's
+  #xs = []; // the sample, in world coordinates
+  #ys = [];
+  #middle = null; // of the flock; null until something was watched
+  #reach = 1;
+  #jump = true; // the next glide arrives at once
+  #zoomed = 0; // when the hand zoomed last, in zooms of any camera
+
+  /** @param {number} radius  the communication radius R: the view is never closer than 2 R around the middle */
+  constructor(radius = 1) {
+    this.#radius = radius;
+  }
+
+  /**
+   * Look at the flock as it is drawn. Call it for every picture, with the `ahead` of that picture.
+   *
+   * The middle is a median, so that a few lost agents do not drag it away. It trembles as agents overtake each other, so
+   * the camera moves by the median displacement of the sample, which is smooth, and `glide` eases out the rest.
+   */
+  watch(panel, ahead) {
+    const { origin, positions, velocities, accelerations, roles } = panel;
+    const stride = Math.max(1, Math.ceil(roles.length / SAMPLE));
+    const at = (k) => positions[k] + (velocities[k] + (accelerations[k] * ahead) / 2) * ahead;
+    const xs = [];
+    const ys = [];
+    for (let i = 0; i < roles.length; i += stride) {
+      if (roles[i] === 2) continue;
+      xs.push(origin[0] + at(2 * i));
+      ys.push(origin[1] + at(2 * i + 1));
+    }
+    if (xs.length === 0) return;
+
+    if (this.following && this.#agents === roles.length && this.#xs.length === xs.length) {
+      this.x += quantile(xs.map((x, i) => x - this.#xs[i]), 0.5);
+      this.y += quantile(ys.map((y, i) => y - this.#ys[i]), 0.5);
+    }
+    [this.#agents, this.#xs, this.#ys] = [roles.length, xs, ys];
+    const [x, y] = (this.#middle = [quantile(xs, 0.5), quantile(ys, 0.5)]);
+    const distances = xs.map((_, i) => Math.hypot(xs[i] - x, ys[i] - y));
+    this.#reach = Math.max(MARGIN * quantile(distances, 0.9), 2 * this.#radius);
+  }
+
+  /** Let `seconds` of real time pass: glide towards the flock, equally fast at any frame rate. */
+  glide(seconds, viewport) {
+    if (!this.#middle || !this.following) return;
+    const step = this.#jump ? 1 : 1 - Math.exp(-seconds / EASE);
+    this.#jump = false;
+    this.x += step * (this.#middle[0] - this.x);
+    this.y += step * (this.#middle[1] - this.y);
+    if (!this.fitting) return;
+    const fit = clamp(Math.min(viewport.width, viewport.height) / (2 * this.#reach));
+    this.scale *= (fit / this.scale) ** step;
+  }
+
+  /** Drag the world by css pixels, y down. */
+  pan(dx, dy) {
+    this.x -= dx / this.scale;
+    this.y += dy / this.scale;
+    this.following = false;
+  }
+
+  /** Zoom about a point of the viewport, in css pixels from its top left. */
+  zoom(factor, px, py, viewport) {
+    const [x, y] = this.toWorld(px, py, viewport);
+    const before = this.scale;
+    this.scale = clamp(before * factor);
+    this.x = x + (this.x - x) * (before / this.scale);
+    this.y = y + (this.y - y) * (before / this.scale);
+    this.fitting = false;
+    this.#zoomed = ++Camera.#zooms;
+  }
+
+  /** @returns {[number, number]} world coordinates of a point in css pixels from the viewport's top left */
+  toWorld(px, py, viewport) {
+    return [this.x + (px - viewport.width / 2) / this.scale, this.y - (py - viewport.height / 2) / this.scale];
+  }
+
+  /** @returns {[number, number]} css pixels from the viewport's top left of a point in world coordinates */
+  toScreen(x, y, viewport) {
+    return [viewport.width / 2 + (x - this.x) * this.scale, viewport.height / 2 - (y - this.y) * this.scale];
+  }
+
+  /** Follow and fit the flock again, and glide there. */
+  followAgain() {
+    this.following = true;
+    this.fitting = true;
+  }
+
+  /** Another flight begins: follow and fit it, and be there at once. */
+  restart() {
+    this.followAgain();
+    this.#agents = 0;
+    this.#middle = null;
+    this.#jump = true;
+  }
+
+  /** Give all cameras one scale: the one zoomed to last by hand, or else the smallest, at which every flock fits. */
+  static share(cameras) {
+    const byHand = cameras.filter((camera) => !camera.fitting).sort((a, b) => b.#zoomed - a.#zoomed);
+    const scale = byHand[0]?.scale ?? Math.min(...cameras.map((camera) => camera.scale));
+    for (const camera of cameras) {
+      camera.scale = scale;
+      camera.fitting = byHand.length === 0;
+    }
+  }
+}

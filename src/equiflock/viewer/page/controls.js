@@ -1,0 +1,95 @@
+/** The form: a setting in, changes of it out. */
+
+const FEWEST = 3, MOST = 10000;
+const byId = (id) => document.getElementById(id);
+
+/** Names as people write them. */
+const PRETTY = {
+  tanner: "Tanner, centralized expert",
+  "tanner-dynamic": "Tanner, dynamic topology",
+  "tanner-fixed": "Tanner, fixed topology",
+  tdagnn: "TDAGNN",
+  "tdagnn-tf": "TDAGNN-TF",
+  "tdagnn-tf-mean": "TDAGNN-TF-mean",
+  etdagnn: "ETDAGNN",
+};
+
+/** A controller's name for people: `etdagnn:3` is ETDAGNN, seed 3. */
+export function title(name) {
+  const [, network, seed] = name.match(/^([\w-]+):(\d+)$/) ?? [null, name, null];
+  const pretty = PRETTY[network] ?? name.split("/").at(-1);
+  return seed === null ? pretty : `${pretty}, seed ${seed}`;
+}
+
+export class Controls {
+  /**
+   * @param {object} welcome what the server offers
+   * @param {function(object): void} onChange called with the fields of the setting that were changed
+   */
+  constructor(welcome, onChange) {
+    this.trained = welcome.trained;
+    for (const id of ["controller", "compare"]) {
+      const none = id === "compare" ? [["", "nobody"]] : [];
+      fill(byId(id), [["", none], ["Trained", pairs(welcome.trained)], ["Laws", pairs(welcome.laws)], ["Files", pairs(welcome.weights)]]);
+      fill(byId(`${id}-seed`), [["", welcome.seeds.map((seed) => [String(seed), `seed ${seed}`])]]);
+      byId(id).onchange = () => onChange({ [id]: this.#chosen(id) });
+      byId(`${id}-seed`).onchange = () => onChange({ [id]: this.#chosen(id) });
+    }
+    for (const input of document.querySelectorAll("input[name=scenario]")) {
+      input.onchange = () => onChange({ scenario: input.value });
+    }
+    for (const id of ["agents", "seed", "radius", "time_step", "leaders", "sides"]) {
+      byId(id).onchange = () => {
+        if (byId(id).value !== "" && byId(id).reportValidity()) onChange({ [id]: byId(id).valueAsNumber });
+      };
+    }
+    byId("spread").onchange = () => onChange({ spread: byId("spread").value });
+    const slider = byId("agents-slider");
+    slider.oninput = () => { byId("agents").value = fromSlider(slider.valueAsNumber); };
+    slider.onchange = () => onChange({ agents: fromSlider(slider.valueAsNumber) });
+    byId("another").onclick = () => onChange({ seed: byId("seed").valueAsNumber + 1 });
+    byId("setting").onsubmit = (event) => event.preventDefault();
+  }
+
+  /** Show a setting. */
+  show(setting) {
+    for (const input of document.querySelectorAll("input[name=scenario]")) input.checked = input.value === setting.scenario;
+    for (const id of ["agents", "seed", "radius", "time_step", "spread", "leaders", "sides"]) byId(id).value = setting[id];
+    byId("agents-slider").value = toSlider(setting.agents);
+    for (const id of ["controller", "compare"]) {
+      const [, network, seed] = (setting[id] ?? "").match(/^(.*?)(?::(\d+))?$/);
+      byId(id).value = network;
+      byId(`${id}-seed`).value = seed ?? "0";
+      byId(`${id}-seed`).hidden = !this.trained.includes(network);
+    }
+    byId("orbit").checked = setting.orbit;
+  }
+
+  #chosen(id) {
+    const network = byId(id).value;
+    if (!network) return null;
+    const seed = byId(`${id}-seed`).value;
+    return this.trained.includes(network) && seed !== "0" ? `${network}:${seed}` : network;
+  }
+}
+
+const pairs = (names) => names.map((name) => [name, title(name)]);
+
+function fill(select, groups) {
+  select.replaceChildren();
+  for (const [label, options] of groups) {
+    if (!options.length) continue;
+    const parent = label ? Object.assign(document.createElement("optgroup"), { label }) : select;
+    for (const [value, text] of options) parent.append(new Option(text, value));
+    if (parent !== select) select.append(parent);
+  }
+}
+
+/** The slider is logarithmic; its numbers are round. */
+function fromSlider(place) {
+  const exact = FEWEST * (MOST / FEWEST) ** place;
+  const unit = 10 ** Math.max(Math.floor(Math.log10(exact)) - 1, 0);
+  return Math.min(Math.max(Math.round(exact / unit) * unit, FEWEST), MOST);
+}
+
+const toSlider = (agents) => Math.log(agents / FEWEST) / Math.log(MOST / FEWEST);

@@ -1,0 +1,61 @@
+/** Frames as the server sends them; their layout stands in frames.py. */
+
+const KIND = 1;
+const HEADER_BYTES = 24;
+const PANEL_BYTES = 64;
+
+/**
+ * Read a frame. Its arrays are views of the buffer: nothing is copied.
+ * @param {ArrayBuffer} buffer
+ */
+export function readFrame(buffer) {
+  const data = new DataView(buffer);
+  if (data.getUint32(0, true) !== KIND) throw new Error("the server speaks another version: load the page again");
+  const frame = { step: data.getFloat64(8, true), time: data.getFloat64(16, true), panels: [] };
+  let at = HEADER_BYTES;
+  /** The next part of the buffer; every part begins at a multiple of 8 bytes. */
+  const take = (Kind, length) => {
+    const part = new Kind(buffer, at, length);
+    at += Math.ceil(part.byteLength / 8) * 8;
+    return part;
+  };
+  for (let count = data.getUint32(4, true); count > 0; count--) {
+    const [agents, edges, disks] = [0, 4, 8].map((offset) => data.getUint32(at + offset, true));
+    const numbers = [16, 24, 32, 40, 48, 56].map((offset) => data.getFloat64(at + offset, true));
+    at += PANEL_BYTES;
+    frame.panels.push({
+      agents,
+      origin: numbers.slice(0, 2),
+      /** Velocity variance, components, minimum separation, mean acceleration norm. */
+      numbers: numbers.slice(2),
+      positions: take(Float32Array, 2 * agents),
+      velocities: take(Float32Array, 2 * agents),
+      accelerations: take(Float32Array, 2 * agents),
+      disks: take(Float32Array, 3 * disks),
+      edges: take(Uint32Array, 2 * edges),
+      roles: take(Uint8Array, agents),
+    });
+  }
+  return frame;
+}
+
+export const FOLLOWER = 0, LEADER = 1, OBSTACLE = 2;
+
+/** How many agents of a panel are part of the flock. */
+export function flockSize(panel) {
+  let count = 0;
+  for (const role of panel.roles) count += role !== OBSTACLE;
+  return count;
+}
+
+/** The mean velocity of a panel's leaders, or null if nobody leads. */
+export function leaderVelocity(panel) {
+  let count = 0, x = 0, y = 0;
+  panel.roles.forEach((role, i) => {
+    if (role !== LEADER) return;
+    count += 1;
+    x += panel.velocities[2 * i];
+    y += panel.velocities[2 * i + 1];
+  });
+  return count ? [x / count, y / count] : null;
+}

@@ -1,0 +1,161 @@
+/** Curves of a flight as it goes on: four small plots with the numbers of the moment. */
+
+const MOST_POINTS = 1200;
+const SHORTEST_SECONDS = 2;
+const MOST_DECADES = 6;
+
+/** In the order of a panel's numbers. */
+export const METRICS = [
+  { name: "Velocity variance", log: true },
+  { name: "Components", whole: true },
+  { name: "Min. separation" },
+  { name: "Mean acceleration", log: true },
+];
+
+const superscript = (number) => [...String(number)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("");
+
+function written(value, whole) {
+  if (!Number.isFinite(value)) return "–";
+  if (whole) return String(value);
+  if (value === 0 || value >= 0.001) return value.toPrecision(3);
+  const power = Math.floor(Math.log10(value));
+  return `${(value / 10 ** power).toFixed(1)}·10${superscript(power)}`;
+}
+
+/** The numbers of a flight so far, thinned out when there are too many: times, and values[panel][metric]. */
+export class History {
+  constructor() {
+    this.clear();
+  }
+
+  clear() {
+    this.times = [];
+    this.rows = [];
+  }
+
+  /** Add the numbers of all panels at a time; those of the same time are replaced. */
+  add(time, numbers) {
+    if (this.times.at(-1) === time) {
+      this.times.pop();
+      this.rows.pop();
+    }
+    if (this.times.length >= MOST_POINTS) {
+      const even = (_, i) => i % 2 === 0;
+      [this.times, this.rows] = [this.times.filter(even), this.rows.filter(even)];
+    }
+    this.times.push(time);
+    this.rows.push(numbers);
+  }
+}
+
+/** One plot: its name, the numbers of the moment, and a canvas with the curves. */
+export class Plot {
+  constructor(parent, metric, index) {
+    this.metric = metric;
+    this.index = index;
+    const figure = document.createElement("figure");
+    const caption = document.createElement("figcaption");
+    this.values = document.createElement("output");
+    this.canvas = document.createElement("canvas");
+    caption.append(metric.name, this.values);
+    figure.append(caption, this.canvas);
+    parent.append(figure);
+  }
+
+  /** Write the numbers of the moment, one for each panel. */
+  tell(panels) {
+    if (this.values.children.length !== panels.length) {
+      this.values.replaceChildren(...panels.map((_, i) => Object.assign(document.createElement("b"), { className: `panel-${i}` })));
+    }
+    panels.forEach(({ numbers }, i) => { this.values.children[i].textContent = written(numbers[this.index], this.metric.whole); });
+  }
+
+  /**
+   * @param {History} history
+   * @param {number} now where the flight is, in seconds
+   * @param {object} style colours: ink, faint, grid, series [one per panel]
+   */
+  draw(history, now, style) {
+    const { canvas } = this, ratio = Math.min(devicePixelRatio, 2);
+    const width = canvas.clientWidth, height = canvas.clientHeight;
+    if (!width) return;
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    const pen = canvas.getContext("2d");
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    if (!history.times.length) return;
+
+    const box = { left: 30, right: width - 4, top: 6, bottom: height - 14 };
+    const first = history.times[0], last = Math.max(history.times.at(-1), first + SHORTEST_SECONDS);
+    const x = (time) => box.left + (time - first) / (last - first) * (box.right - box.left);
+    const scale = this.#scale(history, box);
+    this.#axes(pen, box, scale, { x, first, last }, style);
+    history.rows[0].forEach((_, panel) => {
+      pen.beginPath();
+      history.times.forEach((time, i) => {
+        const value = history.rows[i][panel]?.[this.index];
+        if (Number.isFinite(value)) pen.lineTo(x(time), scale.y(value));
+      });
+      pen.strokeStyle = style.series[panel];
+      pen.lineWidth = 1.6;
+      pen.lineJoin = "round";
+      pen.stroke();
+    });
+    pen.fillStyle = style.faint;
+    pen.fillRect(x(Math.min(now, last)) - 0.5, box.top, 1, box.bottom - box.top);
+  }
+
+  /** Range, ticks and the height of a value. */
+  #scale(history, box) {
+    const { metric, index } = this;
+    const values = history.rows.flat().map((numbers) => numbers[index]).filter(Number.isFinite);
+    const between = (low, high) => (value) =>
+      box.bottom - (Math.max(value, low) - low) / (high - low) * (box.bottom - box.top);
+    const largest = Math.max(...values, 0);
+    if (metric.log) {
+      const positive = values.filter((value) => value > 0);
+      const high = positive.length ? Math.ceil(Math.log10(largest)) : 0;
+      const low = Math.min(Math.max(Math.floor(Math.log10(Math.min(...positive))), high - MOST_DECADES), high - 1);
+      const ticks = [];
+      for (let power = low; power <= high; power += Math.ceil((high - low) / 3)) {
+        ticks.push({ value: 10 ** power, text: `10${superscript(power)}` });
+      }
+      const y = between(low, high);
+      return { ticks, y: (value) => y(value > 0 ? Math.log10(value) : low) };
+    }
+    const high = niceAbove(Math.max(largest, metric.whole ? 2 : 1e-3));
+    const ticks = [0, high / 2, high].filter((v) => !metric.whole || Number.isInteger(v));
+    return { ticks: ticks.map((value) => ({ value, text: Number(value.toPrecision(3)).toString() })), y: between(0, high) };
+  }
+
+  #axes(pen, box, scale, { x, first, last }, style) {
+    pen.font = "10px system-ui, sans-serif";
+    pen.fillStyle = style.faint;
+    pen.strokeStyle = style.grid;
+    pen.lineWidth = 1;
+    pen.textAlign = "right";
+    pen.textBaseline = "middle";
+    for (const { value, text } of scale.ticks) {
+      const y = Math.round(scale.y(value)) + 0.5;
+      pen.beginPath();
+      pen.moveTo(box.left, y);
+      pen.lineTo(box.right, y);
+      pen.stroke();
+      pen.fillText(text, box.left - 5, y);
+    }
+    pen.textBaseline = "alphabetic";
+    pen.textAlign = "left";
+    pen.fillText(`${Number(first.toFixed(1))} s`, x(first), box.bottom + 12);
+    pen.textAlign = "right";
+    pen.fillText(`${Number(last.toFixed(1))} s`, x(last), box.bottom + 12);
+  }
+}
+
+/** The next of 1, 2, 4, 5, 8, 10 .. at or above a value. */
+function niceAbove(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return power * [1, 2, 4, 5, 8, 10].find((factor) => factor * power >= value * 0.999);
+}

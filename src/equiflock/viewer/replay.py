@@ -1,0 +1,100 @@
+"""Saved flights on the page: one, or two side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from equiflock.trajectory import Trajectory
+from equiflock.types import InputError, Role
+from equiflock.viewer.frames import Panel
+from equiflock.viewer.stage import edges_of
+
+MOST_FLIGHTS = 2
+MOST_MEASURED = 400
+"""The curves of the whole flight are drawn through so many frames at most."""
+
+
+class Replay:
+    """One flock of each of one or two saved flights, frame by frame.
+
+    Args:
+        runs: with the same times.
+        flock: which flock of the batch.
+    """
+
+    def __init__(self, runs: Sequence[Trajectory], flock: int = 0) -> None:
+        check_replay(runs)
+        flocks = min(len(run.steps) for run in runs)
+        if flock >= flocks:
+            raise InputError(f"flock must be below {flocks}; got {flock}")
+        self.runs = [run[flock] for run in runs]
+        self.edges = False
+        self.frame = 0
+
+    @property
+    def step(self) -> int:
+        """The number of the frame."""
+        return self.frame
+
+    @property
+    def time(self) -> float:
+        """Of the frame, in seconds."""
+        return float(self.runs[0].times[self.frame])
+
+    def seek(self, frame: int) -> None:
+        """Go to a frame, or to the last if there are fewer."""
+        self.frame = min(frame, len(self.runs[0].times) - 1)
+
+    def panels(self) -> list[Panel]:
+        """What there is to see."""
+        found = []
+        for run in self.runs:
+            flock = run.flock(self.frame)
+            last = len(run.accelerations) - 1
+            accelerations = run.accelerations[self.frame] if self.frame <= last else np.zeros_like(flock.positions)
+            edges = edges_of(flock, run.radius) if self.edges else None
+            found.append(Panel(flock, accelerations, run.radius, _disks(run, self.frame), edges))
+        return found
+
+    def told(self) -> dict[str, Any]:
+        """What the page must know of the flights."""
+        first = self.runs[0]
+        measured = np.unique(np.linspace(0, len(first.times) - 1, MOST_MEASURED).round().astype(int))
+        curves = [[panel.numbers for panel in self._panels_at(frame)] for frame in measured.tolist()]
+        return {
+            "times": first.times.tolist(),
+            "time_step": first.time_step,
+            "radius": first.radius,
+            "agents": first.positions.shape[2],
+            "titles": [str(run.config.get("controller", "flight")) for run in self.runs],
+            "curves": {"times": first.times[measured].tolist(), "numbers": curves},
+        }
+
+    def _panels_at(self, frame: int) -> list[Panel]:
+        before, self.frame = self.frame, frame
+        panels = self.panels()
+        self.frame = before
+        return panels
+
+
+def check_replay(runs: Sequence[Trajectory]) -> None:
+    """Raise a clear error unless these can be shown together."""
+    if not 1 <= len(runs) <= MOST_FLIGHTS:
+        raise InputError(f"one flight can be shown, or {MOST_FLIGHTS} side by side; got {len(runs)}")
+    if any(not np.array_equal(run.times, runs[0].times) for run in runs):
+        raise InputError("two flights can be shown side by side if they have the same times; these have not")
+
+
+def _disks(run: Trajectory, frame: int) -> Any:
+    """The circles around the obstacle agents: one for each rim that the flight tells of, else one for all of them."""
+    points = run.positions[frame, 0, run.roles[0] == Role.OBSTACLE, :2]
+    rims = run.config.get("rims", [len(points)])
+    if len(points) == 0 or not isinstance(rims, list) or sum(rims) != len(points):
+        return np.empty((0, 3))
+    groups = np.split(points, np.cumsum(rims)[:-1])
+    centres = [group.mean(axis=0) for group in groups]
+    pairs = zip(groups, centres, strict=True)
+    return np.array([[*centre, np.hypot(*(group - centre).T).mean()] for group, centre in pairs])

@@ -1,0 +1,124 @@
+"""The server: the page's files, and a websocket for every page that is open."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI, HTTPException, Request, Response, WebSocket
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
+
+from equiflock.types import InputError
+from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.requests import LONGEST_REQUEST
+from equiflock.viewer.saving import FILM
+from equiflock.viewer.session import Session
+
+PAGE = Path(__file__).with_name("page")
+MOST_SESSIONS = 16
+PORTS_TRIED = 20
+FULL = 1013
+"""The websocket's code for "try again later"."""
+HEADERS = {
+    # Nothing from elsewhere, in nobody's frame, and never an old page with a new server.
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+def create_app(exhibit: Exhibit, host: str, port: int) -> FastAPI:
+    """The application: / is the page, /flight the websocket, /saved/NAME/film.mp4 a film that was saved.
+
+    Only pages from this server may talk to it: requests must name it as their host, and a websocket must come from a
+    page of that host, so no other page that is open in the same browser can fly flocks or save files here.
+    """
+    app = FastAPI(openapi_url=None)
+    workers = ThreadPoolExecutor(MOST_SESSIONS, thread_name_prefix="flight")
+    saved: dict[str, Path] = {}
+    hosts = {f"{name}:{port}" for name in (_in_address(host), "localhost", "127.0.0.1", "[::1]")}
+    app.state.sessions = set()
+
+    @app.middleware("http")
+    async def only_from_here(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
+        if request.headers.get("host") not in hosts:
+            return Response("this server is known by another name", status_code=400)
+        response = await call(request)
+        response.headers.update(HEADERS)
+        return response
+
+    @app.websocket("/flight")
+    async def flight(websocket: WebSocket) -> None:
+        if websocket.headers.get("origin") not in {f"http://{name}" for name in hosts}:
+            await websocket.close()  # before it was accepted: refused as forbidden
+            return
+        await websocket.accept()
+        sessions: set[Session] = app.state.sessions
+        if len(sessions) >= MOST_SESSIONS:
+            await websocket.close(FULL, f"{MOST_SESSIONS} pages are open already: close one")
+            return
+        session = Session(exhibit, workers, saved)
+        sessions.add(session)
+        try:
+            await session.serve(websocket)
+        finally:
+            sessions.remove(session)  # and with it its flight
+
+    @app.get("/saved/{name}/film.mp4")
+    async def film(name: str) -> FileResponse:
+        if name not in saved:
+            raise HTTPException(404, "no such flight was saved since the server started")
+        return FileResponse(saved[name] / FILM, filename=f"{name}.mp4")
+
+    app.mount("/", StaticFiles(directory=PAGE, html=True))
+    return app
+
+
+def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.socket:
+    """A socket on the port or, if that is in use, on one of the next; `on_busy` is told of each that is."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for candidate in range(port, min(port + PORTS_TRIED, 65536)):
+        found = socket.socket(family)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, candidate))
+            found.listen()
+        except PermissionError:
+            found.close()
+            raise InputError(f"port {candidate} must not be used: choose one above 1023") from None
+        except OSError as error:
+            found.close()
+            if isinstance(error, socket.gaierror) or error.errno != errno.EADDRINUSE:
+                raise InputError(f"{host} is not an address of this machine: {error.strerror}") from None
+            on_busy(candidate)
+            continue
+        return found
+    raise InputError(f"ports {port} to {candidate} are all in use: choose another with --port")
+
+
+def serve(exhibit: Exhibit, host: str, listening: socket.socket) -> uvicorn.Server:
+    """A server for a socket, ready to `run`."""
+    app = create_app(exhibit, host, listening.getsockname()[1])
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            ws_max_size=LONGEST_REQUEST,
+            ws_max_queue=8,
+            ws_per_message_deflate=False,  # on this machine bytes are cheaper than the time to squeeze them
+        )
+    )
+
+
+def address(host: str, port: int) -> str:
+    """Where a browser finds the page."""
+    return f"http://{_in_address(host)}:{port}/"
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,236 @@
+"""Live flights that a person can touch: one, or two in lockstep from the same start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy.typing import NDArray
+
+from equiflock.flight import flight
+from equiflock.graph import radius_graph
+from equiflock.orbit import Orbit
+from equiflock.randomness import stream
+from equiflock.trajectory import Trajectory
+from equiflock.types import Controller, Flock, InputError, Role
+from equiflock.viewer.frames import Panel
+from equiflock.viewer.recording import Recording
+from equiflock.viewer.setting import MOST_DISKS, Disk, Setting, with_points
+
+SECONDS_PER_ADVANCE = 0.05
+"""After so long an advance ends, though it may have made fewer steps than it was asked for: the page stays alive."""
+
+Mask = Bool[np.ndarray, " N"]
+
+
+class LiveFlight:
+    """A flight, its flock as it is now, and what was recorded of it."""
+
+    def __init__(self, start: Flock, pilot: Controller, setting: Setting) -> None:
+        orbit = Orbit() if setting.orbit else None
+        self.flight = flight(start, pilot, time_step=setting.time_step, radius=setting.radius, orbit=orbit)
+        self.advance()
+        self.recording = self._recording()
+
+    def advance(self) -> None:
+        """Make a step."""
+        moment = next(self.flight)
+        self.step, self.flock, self.accelerations = moment.step, moment.flock, moment.accelerations
+
+    def record(self) -> None:
+        """Take down what is now."""
+        self.recording.add(self.step, self.flock, self.accelerations)
+
+    def change(self, flock: Flock, keep: Mask | None = None) -> None:
+        """Go on with a changed flock (see `Flight.replace`)."""
+        self.flight.replace(flock, keep)
+        decided = self.accelerations if keep is None else self.accelerations[:, keep]
+        accelerations = np.zeros_like(flock.positions)
+        accelerations[:, : decided.shape[1]] = decided
+        accelerations[flock.roles != Role.FOLLOWER] = 0.0
+        same_crew = np.array_equal(self.flock.roles, flock.roles)
+        self.flock, self.accelerations = flock, accelerations
+        if same_crew:
+            self.record()
+        else:
+            self.recording = self._recording()
+
+    def _recording(self) -> Recording:
+        recording = Recording(self.step, self.flock)
+        recording.add(self.step, self.flock, self.accelerations)
+        return recording
+
+
+class Stage:
+    """The flights of a setting. They always have the same agents, whatever is done to them.
+
+    Args:
+        setting: what they begin with.
+        pilots: one for each of the setting's controllers.
+    """
+
+    def __init__(self, setting: Setting, pilots: Sequence[Controller]) -> None:
+        self.setting = setting
+        self.edges = False
+        """Whether pictures show who hears whom."""
+        start, disks = setting.draw()
+        self.disks = list(disks)
+        self.flights = [LiveFlight(start, pilot, setting) for pilot in pilots]
+        self._rims = self._rim_sizes(start)
+        self._scatterings = 0
+
+    @property
+    def step(self) -> int:
+        """How many steps were made."""
+        return self.flights[0].step
+
+    @property
+    def time(self) -> float:
+        """How long the flights have been going on, in seconds."""
+        return self.step * self.setting.time_step
+
+    def advance(self, steps: int) -> None:
+        """Make so many steps, or as many as there is time for, but at least one if any."""
+        end = time.perf_counter() + SECONDS_PER_ADVANCE
+        for _ in range(steps):
+            for live in self.flights:
+                live.advance()
+                live.record()
+            if time.perf_counter() > end:
+                break
+
+    def panels(self) -> list[Panel]:
+        """What there is to see."""
+        disks = np.array([[disk.x, disk.y, disk.radius] for disk in self.disks]).reshape(-1, 3)
+        found = []
+        for live in self.flights:
+            edges = edges_of(live.flock, self.setting.radius) if self.edges else None
+            found.append(Panel(live.flock, live.accelerations, self.setting.radius, disks, edges))
+        return found
+
+    def steer(self, velocity: tuple[float, float]) -> None:
+        """Give all leaders a velocity."""
+        self._velocities(lambda live: np.where(_is(live, Role.LEADER)[:, None], velocity, live.flock.velocities[0]))
+
+    def scatter(self) -> None:
+        """Give every follower a velocity of its own, drawn anew as at the start, the same in both flights."""
+        self._scatterings += 1
+        most, seed = self.setting.start.max_speed, self.setting.seed
+        shape = self.flights[0].flock.velocities[0].shape
+        fresh = stream(seed, "scatter", self._scatterings).uniform(-most, most, shape)
+        self._velocities(lambda live: np.where(_is(live, Role.FOLLOWER)[:, None], fresh, live.flock.velocities[0]))
+
+    def lead(self, at: tuple[float, float], panel: int) -> None:
+        """Let the agent nearest to a place lead or, if it does, follow."""
+        live = self._flight(panel)
+        distances = self._distances(live, at)
+        chosen = int(np.argmin(np.where(_is(live, Role.OBSTACLE), np.inf, distances)))
+        for other in self.flights:
+            roles = other.flock.roles.copy()
+            roles[0, chosen] = Role.LEADER if roles[0, chosen] == Role.FOLLOWER else Role.FOLLOWER
+            other.change(replace(other.flock, roles=roles))
+
+    def remove(self, at: tuple[float, float], reach: float, panel: int) -> None:
+        """Take away the agents of a flight within reach of a place, and the same ones of the other flight."""
+        live = self._flight(panel)
+        gone = (self._distances(live, at) <= reach) & ~_is(live, Role.OBSTACLE)
+        if not gone.any():
+            return
+        if gone.sum() >= np.count_nonzero(~_is(live, Role.OBSTACLE)):
+            raise InputError("the last agent stays: somebody must fly")
+        for other in self.flights:
+            other.change(_only(other.flock, ~gone), ~gone)
+
+    def drop(self, disk: Disk) -> None:
+        """Put an obstacle into the way."""
+        if len(self.disks) >= MOST_DISKS:
+            raise InputError(f"there may be {MOST_DISKS} obstacles; remove one first")
+        rim = disk.rim(self.setting.start.min_separation)
+        for live in self.flights:
+            live.change(with_points(live.flock, rim))
+        self.disks.append(disk)
+        self._rims.append(len(rim))
+
+    def move(self, number: int, at: tuple[float, float]) -> None:
+        """Put an obstacle somewhere else."""
+        disk, rim = self._disk(number)
+        shift = at[0] - disk.x, at[1] - disk.y
+        for live in self.flights:
+            positions = live.flock.positions.copy()
+            positions[0, self._points(live, rim)] += shift
+            live.change(replace(live.flock, positions=positions))
+        self.disks[number] = Disk(x=at[0], y=at[1], radius=disk.radius)
+
+    def lift(self, number: int) -> None:
+        """Take an obstacle away."""
+        _, rim = self._disk(number)
+        for live in self.flights:
+            keep = np.ones(live.flock.shape[1], bool)
+            keep[self._points(live, rim)] = False
+            live.change(_only(live.flock, keep), keep)
+        del self.disks[number], self._rims[number]
+
+    def orbit(self, on: bool) -> None:
+        """Switch the orbit technique on or off."""
+        for live in self.flights:
+            live.flight.orbit = Orbit() if on else None
+
+    def trajectories(self) -> list[Trajectory]:
+        """What was recorded of each flight since its agents changed for the last time."""
+        told = {"setting": self.setting.model_dump(mode="json"), "rims": list(self._rims)}
+        time_step, radius = self.setting.time_step, self.setting.radius
+        return [
+            live.recording.trajectory(time_step, radius, {"controller": name, **told})
+            for live, name in zip(self.flights, self.setting.controllers, strict=True)
+        ]
+
+    def _velocities(self, of: Callable[[LiveFlight], NDArray[Any]]) -> None:
+        for live in self.flights:
+            live.change(replace(live.flock, velocities=of(live)[None]))
+
+    def _flight(self, panel: int) -> LiveFlight:
+        if panel >= len(self.flights):
+            raise InputError(f"panel must be below {len(self.flights)}; got {panel}")
+        return self.flights[panel]
+
+    def _disk(self, number: int) -> tuple[Disk, slice]:
+        """An obstacle, and where its agents are among all obstacle agents."""
+        if number >= len(self.disks):
+            raise InputError(f"there is no obstacle number {number}")
+        first = sum(self._rims[:number])
+        return self.disks[number], slice(first, first + self._rims[number])
+
+    def _rim_sizes(self, start: Flock) -> list[int]:
+        """How many obstacle agents each disk has: the course's own has as many sides as the setting says."""
+        own = [len(disk.rim(self.setting.start.min_separation)) for disk in self.setting.disks]
+        given = int(np.count_nonzero(start.roles == Role.OBSTACLE)) - sum(own)
+        return [given, *own] if given else own
+
+    @staticmethod
+    def _points(live: LiveFlight, rim: slice) -> Int64[np.ndarray, " points"]:
+        return np.flatnonzero(_is(live, Role.OBSTACLE))[rim]
+
+    @staticmethod
+    def _distances(live: LiveFlight, at: tuple[float, float]) -> Float64[np.ndarray, " N"]:
+        return np.asarray(np.hypot(*(live.flock.positions[0] - at).T))
+
+
+def edges_of(flock: Flock, radius: float) -> Int64[np.ndarray, "edges 2"]:
+    """Who hears whom, each pair once."""
+    edges = radius_graph(flock, radius).edges(0)
+    receivers, senders = edges.T
+    # Two followers hear each other; nobody else hears.
+    once: Int64[np.ndarray, "edges 2"] = edges[(receivers < senders) | (flock.roles[0, senders] != Role.FOLLOWER)]
+    return once
+
+
+def _is(live: LiveFlight, role: Role) -> Mask:
+    return np.asarray(live.flock.roles[0] == role)
+
+
+def _only(flock: Flock, keep: Mask) -> Flock:
+    return Flock(flock.positions[:, keep], flock.velocities[:, keep], flock.roles[:, keep])

@@ -1,0 +1,53 @@
+"""A frame holds what there is to see, to float32, wherever the flock is."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import equiflock as ef
+from equiflock.viewer.frames import MOST_EDGES, Panel, pack_frame
+from equiflock.viewer.stage import edges_of
+from tests.viewer.twins import read_frame
+
+
+@given(agents=st.integers(3, 40), seed=st.integers(0, 1000), far=st.sampled_from([0.0, 1e5]), panels=st.integers(1, 2))
+def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, panels: int) -> None:
+    start = ef.random_disk(agents=agents, seed=seed)
+    flock = ef.Flock(start.positions + far, start.velocities, start.roles)
+    accelerations = np.random.default_rng(seed).normal(size=flock.shape)
+    disks = np.array([[far + 1.0, far - 2.0, 0.5]])
+    panel = Panel(flock, accelerations, 1.0, disks, edges_of(flock, 1.0))
+    frame = read_frame(pack_frame(7, 0.07, [panel] * panels))
+    assert (frame.step, frame.time, len(frame.panels)) == (7, 0.07, panels)
+    for shown in frame.panels:
+        assert np.allclose(shown.positions, flock.positions[0], atol=1e-5)
+        assert np.allclose(shown.velocities, flock.velocities[0], atol=1e-5)
+        assert np.allclose(shown.accelerations, accelerations[0], atol=1e-5)
+        assert np.allclose(shown.disks, disks, atol=1e-5)
+        assert np.array_equal(shown.roles, flock.roles[0])
+        assert np.array_equal(shown.edges, panel.edges)
+
+
+def test_the_numbers_are_those_of_the_metrics() -> None:
+    start = ef.ObstacleCourse(ef.RandomDisk(agents=50, seed=2)).draw()
+    moment = next(ef.flight(start, ef.load("tanner")))
+    numbers = Panel(moment.flock, moment.accelerations, 1.0, np.empty((0, 3))).numbers
+    measured = ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.minimum_separation
+    assert numbers[:3] == tuple(measure(moment)[0] for measure in measured)
+    assert np.isclose(numbers[3], ef.metrics.mean_acceleration_norm(moment)[0])
+
+
+def test_edges_join_each_pair_that_hears_once() -> None:
+    start = ef.LeaderFollowing(ef.RandomDisk(agents=40), leaders=5).draw()
+    heard = {(i, j) for i, j in ef.radius_graph(start, 1.0).edges(0).tolist()}
+    edges = [tuple(edge) for edge in edges_of(start, 1.0).tolist()]
+    assert {frozenset(edge) for edge in edges} == {frozenset(edge) for edge in heard}
+    assert len(edges) == len({frozenset(edge) for edge in edges})
+
+
+def test_too_many_edges_are_left_out() -> None:
+    flock = ef.random_disk(agents=10)
+    panel = Panel(flock, np.zeros(flock.shape), 1.0, np.empty((0, 3)), np.zeros((MOST_EDGES + 1, 2), np.int64))
+    assert len(read_frame(pack_frame(0, 0.0, [panel])).panels[0].edges) == 0

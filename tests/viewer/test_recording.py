@@ -1,0 +1,74 @@
+"""All of a flight is kept, in bounded memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.trajectory import load_flights
+from equiflock.viewer.recording import Recording
+from equiflock.viewer.replay import Replay
+from equiflock.viewer.saving import save_flights
+from equiflock.viewer.setting import Disk
+from tests.viewer.stages import fly, stage
+
+
+def test_what_was_recorded_is_what_simulate_keeps() -> None:
+    live = stage(seed=2)
+    fly(live, 30)
+    found = live.trajectories()[0]
+    expected = ef.simulate(ef.random_disk(agents=30, seed=2), ef.load("tanner"), duration=0.3, orbit=ef.Orbit())
+    for name in ("times", "positions", "velocities", "accelerations", "roles"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+    assert found.every_step
+    assert ef.metrics.ivv(found) == ef.metrics.ivv(expected)
+
+
+@pytest.mark.parametrize("steps", [7, 8, 9, 31, 100])
+def test_a_long_flight_is_thinned_out_evenly_and_its_last_step_is_always_there(steps: int) -> None:
+    flock = ef.random_disk(agents=5)
+    recording = Recording(0, flock, most_bytes=0)  # the fewest frames: 8
+    for step in range(steps + 1):
+        recording.add(step, flock, np.full(flock.shape, float(step)))
+    run = recording.trajectory(0.5, 1.0, {})
+    kept = np.round(run.times / 0.5).astype(int)
+    assert len(kept) <= 9
+    assert (kept[0], kept[-1]) == (0, steps)
+    assert set(np.diff(kept[:-1])) <= {recording.every}
+    assert run.accelerations[:, 0, 0, 0].tolist() == kept[:-1].tolist()
+
+
+def test_a_new_recording_begins_when_agents_come_go_or_change_their_roles() -> None:
+    live = stage()
+    fly(live, 5)
+    live.scatter()
+    fly(live, 5)
+    assert len(live.trajectories()[0].times) == 11
+    live.drop(Disk(x=1.0, y=1.0, radius=0.3))
+    fly(live, 4)
+    run = live.trajectories()[0]
+    assert len(run.times) == 5
+    assert run.times[0] == 0.0
+    assert run.config["begins_at"] == pytest.approx(0.1)
+
+
+def test_a_saved_flight_opens_again_with_its_obstacles(tmp_path: Path) -> None:
+    live = stage(compare="tanner-dynamic", disks=(Disk(x=4.0, y=0.0, radius=0.3), Disk(x=-4.0, y=1.0, radius=0.5)))
+    fly(live, 5)
+    drawn: list[tuple[int, int]] = []
+    folder = save_flights(live.trajectories(), tmp_path / "out", lambda *frame: drawn.append(frame))
+    assert (folder / "film.mp4").stat().st_size > 1000
+    assert drawn[-1][0] == drawn[-1][1] > 0
+    runs = load_flights(folder)
+    assert [run.config["controller"] for run in runs] == ["tanner", "tanner-dynamic"]
+    again = Replay(runs)
+    again.seek(5)
+    shown, seen = live.panels(), again.panels()
+    for panel, other in zip(shown, seen, strict=True):
+        assert np.array_equal(panel.flock.positions, other.flock.positions)
+        assert np.allclose(panel.disks, other.disks)
+    second = save_flights(live.trajectories(), tmp_path / "out", lambda *frame: None)
+    assert second != folder

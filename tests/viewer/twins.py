@@ -1,0 +1,53 @@
+"""A slow, obvious reader of frames."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass
+class ReadPanel:
+    numbers: tuple[float, ...]
+    positions: Any
+    velocities: Any
+    accelerations: Any
+    disks: Any
+    edges: Any
+    roles: Any
+
+
+@dataclass
+class ReadFrame:
+    step: float
+    time: float
+    panels: list[ReadPanel]
+
+
+def read_frame(content: bytes) -> ReadFrame:
+    kind, panels, step, time = struct.unpack_from("<IIdd", content)
+    assert kind == 1
+    at = 24
+    frame = ReadFrame(step, time, [])
+
+    def take(kind: str, count: int, columns: int) -> Any:
+        nonlocal at
+        array = np.frombuffer(content, kind, count * columns, at).reshape(count, columns)
+        at += (array.nbytes + 7) // 8 * 8
+        return array
+
+    for _ in range(panels):
+        agents, edges, disks, zero, *numbers = struct.unpack_from("<IIII6d", content, at)
+        assert zero == 0
+        at += 64
+        origin = np.array(numbers[:2])
+        positions = take("<f4", agents, 2) + origin
+        velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)
+        circles = take("<f4", disks, 3) + [*origin, 0.0]
+        pairs, roles = take("<u4", edges, 2), take("u1", agents, 1)[:, 0]
+        frame.panels.append(ReadPanel(tuple(numbers[2:]), positions, velocities, accelerations, circles, pairs, roles))
+    assert at == len(content)
+    return frame
