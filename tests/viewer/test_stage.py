@@ -94,7 +94,7 @@ def test_obstacles_are_dropped_moved_and_lifted() -> None:
     fly(live, 3)
     live.move(1, (4.0, 4.0))
     points = live.flights[0].flock.positions[0, 42:][: len(DISK.rim(0.1))]
-    assert np.allclose(points, DISK.rim(0.1) + [2.0, 3.0])
+    assert np.allclose(points, DISK.rim(0.1) + np.array([2.0, 3.0]))
     live.lift(0)
     assert live.disks == [Disk(x=4.0, y=4.0, radius=0.4), more]
     assert course not in live.disks

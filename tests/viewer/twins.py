@@ -46,7 +46,7 @@ def read_frame(content: bytes) -> ReadFrame:
         origin = np.array(numbers[:2])
         positions = take("<f4", agents, 2) + origin
         velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)
-        circles = take("<f4", disks, 3) + [*origin, 0.0]
+        circles = take("<f4", disks, 3) + np.array([*origin, 0.0])
         pairs, roles = take("<u4", edges, 2), take("u1", agents, 1)[:, 0]
         frame.panels.append(ReadPanel(tuple(numbers[2:]), positions, velocities, accelerations, circles, pairs, roles))
     assert at == len(content)

@@ -54,8 +54,8 @@ class Session:
     async def serve(self, socket: WebSocket) -> None:
         """Answer requests until the page goes away."""
         await socket.send_json({"is": "welcome", **self.exhibit.told()})
-        async for text in socket.iter_text():
-            answer = await self._in_thread(partial(self.answer, text))
+        while (message := await socket.receive())["type"] == "websocket.receive":
+            answer = await self._in_thread(partial(self.answer, message.get("text") or ""))
             if isinstance(answer, bytes):
                 await socket.send_bytes(answer)
             else:

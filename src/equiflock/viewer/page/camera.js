@@ -43,8 +43,8 @@ export class Camera {
   /**
    * Look at the flock as it is drawn. Call it for every picture, with the `ahead` of that picture.
    *
-   * The middle is a median, so that a few lost agents do not drag it away. It trembles as agents overtake each other, so
-   * the camera moves by the median displacement of the sample, which is smooth, and `glide` eases out the rest.
+   * The middle is a median, so that a few lost agents do not drag it away. It trembles as agents overtake each other,
+   * so the camera moves by the median displacement of the sample, which is smooth, and `glide` eases out the rest.
    */
   watch(panel, ahead) {
     const { origin, positions, velocities, accelerations, roles } = panel;

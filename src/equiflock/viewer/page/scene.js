@@ -44,7 +44,7 @@ const SHORTEST = 5; // darts, in css pixels
 const LONGEST = 26;
 const GRID = 40; // css pixels between lines, at least
 const TRAIL = 1.44; // simulated seconds that a trail lasts
-const TRAIL_WORK = 16000; // segments drawn, at most
+const TRAIL_WORK = 16000; // segments drawn, unless that leaves fewer than 4 an agent
 const ROW = 1024; // texels in a row of a texture of agents
 const DART = 6; // vertices of a dart
 const RING = 6 * 64; // and of a ring, two triangles a segment
@@ -83,7 +83,7 @@ vec3 oklch(float lightness, float chroma, vec2 hue) {
   vec3 x = clamp(toRgb * (lms * lms * lms), 0.0, 1.0);
   vec3 root = sqrt(x);
   vec3 fourth = sqrt(root);
-  // The transfer function of sRGB within 0.003, without the powers that would take most of the time of a trail.
+  // The transfer function of sRGB within 0.007, without the powers that would take most of the time of a trail.
   return 0.6620027 * root + 0.6841221 * fourth - 0.3235836 * sqrt(fourth) - 0.0225411 * x;
 }
 
@@ -264,9 +264,11 @@ class Flock {
     const next = [0, tally[0], tally[0] + tally[1]];
     this.roles = tally.map((count, role) => ({ start: next[role], count }));
     roles.forEach((role, i) => {
-      texels.set(positions.subarray(2 * i, 2 * i + 2), 8 * i);
-      texels.set(velocities.subarray(2 * i, 2 * i + 2), 8 * i + 2);
-      texels.set(accelerations.subarray(2 * i, 2 * i + 2), 8 * i + 4);
+      for (let k = 0; k < 2; k++) {
+        texels[8 * i + k] = positions[2 * i + k];
+        texels[8 * i + 2 + k] = velocities[2 * i + k];
+        texels[8 * i + 4 + k] = accelerations[2 * i + k];
+      }
       texels[8 * next[role]++ + 6] = i;
     });
     return texels;
@@ -276,7 +278,7 @@ class Flock {
   #spare() {
     if (!this.now) return undefined;
     const last = this.past.at(-1);
-    if (last && this.now.time - last.time < TRAIL / this.slots - 1e-6) return this.now.agents; // 1e-6: rounding
+    if (last && this.now.time - last.time < TRAIL / this.slots - 1e-6) return this.now.agents; // times are rounded
     this.past.push(this.now);
     return this.past.length > this.slots ? this.past.shift().agents : undefined;
   }
@@ -307,7 +309,8 @@ export class Scene {
    */
   constructor(canvas) {
     this.#canvas = canvas;
-    this.#gl = canvas.getContext("webgl2", { alpha: false, antialias: true, depth: false, preserveDrawingBuffer: true });
+    const options = { alpha: false, antialias: true, depth: false, preserveDrawingBuffer: true };
+    this.#gl = canvas.getContext("webgl2", options);
     if (!this.#gl) throw new Error("This browser cannot draw flocks: WebGL2 is missing or switched off.");
     canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
     canvas.addEventListener("webglcontextrestored", () => this.#build());
@@ -347,8 +350,8 @@ export class Scene {
     return Array.from({ length: panels }, (_, i) => ({
       x: (wide ? i * pitch : 0) / ratio,
       y: (wide ? 0 : i * pitch) / ratio,
-      width: (wide ? pitch - 1 : width) / ratio,
-      height: (wide ? height : pitch - 1) / ratio,
+      width: (wide ? Math.min(pitch - 1, width - i * pitch) : width) / ratio,
+      height: (wide ? height : Math.min(pitch - 1, height - i * pitch)) / ratio,
     }));
   }
 

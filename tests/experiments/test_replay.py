@@ -1,0 +1,75 @@
+"""A cell can be watched: what is flown again is what its numbers were taken from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from equiflock.experiments import replay
+from equiflock.experiments.evaluation import evaluation_cells
+from equiflock.experiments.executor import keep, path_of
+from equiflock.experiments.flocking import FlockingCell
+from equiflock.experiments.obstacle_avoidance import ObstacleCell
+from equiflock.experiments.replay import find_cell, fly_again
+from equiflock.experiments.reproduction import PROFILES, RUN_IN_CELLS, cells_of
+from equiflock.metrics import velocity_variance
+from equiflock.types import InputError
+
+SETTINGS = ("tanner", "flocking", 20, 3, 24, 0.01)
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path) -> Path:
+    """The folder of a small evaluation with the results of its first cell."""
+    (tmp_path / "config.json").write_text(json.dumps({"settings": SETTINGS}))
+    cell = evaluation_cells(*SETTINGS)[0]
+    (tmp_path / "cells").mkdir()
+    keep(cell.run(), cell, tmp_path / "cells")
+    return path_of(cell, tmp_path / "cells")
+
+
+def test_the_flight_is_the_one_that_the_numbers_were_taken_from(evaluated: Path) -> None:
+    run = fly_again(evaluated)
+    table = pd.read_csv(evaluated).query("metric == 'velocity_variance'")
+    assert np.allclose(np.median(velocity_variance(run), axis=1), table["median"])
+
+
+def test_frames_are_kept_as_far_as_memory_goes(evaluated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = len(fly_again(evaluated).times)
+    assert frames == 201
+    monkeypatch.setattr(replay, "MOST_BYTES", 48 * 60 * 20)
+    assert len(fly_again(evaluated).times) == 21
+
+
+def test_every_flying_cell_of_the_reproduction_is_found_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"profile": {"name": "quick"}}))
+    for experiment in RUN_IN_CELLS:
+        cell = cells_of(experiment, PROFILES["quick"], (tmp_path / "fast-forward").resolve())[-1]
+        path = path_of(cell, tmp_path / "cells")
+        if experiment == "generalization":
+            with pytest.raises(InputError, match="a training"):
+                find_cell(path)
+        else:
+            assert find_cell(path) == cell
+
+
+def test_a_course_is_flown_until_it_ends() -> None:
+    cell = ObstacleCell("etdagnn", 0, 12, True, flocks=2)
+    run = cell.fly(cell.start(), keep_every=10)
+    table = cell.run()
+    assert [outcome.name for outcome in run.outcome] == table.outcome.tolist()
+
+
+def test_what_is_no_cell_is_refused(evaluated: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a cell"):
+        find_cell(evaluated.with_name("other.csv"))
+    with pytest.raises(InputError, match="not a folder of equiflock reproduce"):
+        find_cell(tmp_path / "elsewhere" / "cells" / "some.csv")
+    other = replace(FlockingCell("tanner", None, 20), flocks=7)
+    with pytest.raises(InputError, match="is not a cell"):
+        find_cell(path_of(other, evaluated.parent))

@@ -1,0 +1,53 @@
+"""A browser for the tests of the page: Debian's Chromium, which `make browser` installs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.viewer.servers import Running
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MISSING = "there is no Chromium, so the live view was NOT tested in a browser: run `make browser`"
+# No graphics card, no sandbox for root, and no word to anybody but our own server.
+ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking", "--no-first-run"]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens pages of a server, waits until a flock is on the screen, and fails if the console told of any error."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_one(server: Running, setting: str = "", wait: bool = True, **options: Any) -> Page:
+        context = chromium.new_context(**{"viewport": {"width": 1000, "height": 640}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(server.address + setting)
+        if wait:
+            page.wait_for_function("() => globalThis.flockView?.frame && flockView.drawn > 2")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -1,0 +1,93 @@
+"""Servers on ports of their own, and pages that are programs."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
+
+from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.server import address, listen, serve
+from tests.viewer.twins import ReadFrame, read_frame
+
+HOST = "127.0.0.1"
+
+
+class Running:
+    """A server that runs in a thread."""
+
+    def __init__(self, exhibit: Exhibit, port: int) -> None:
+        listening = listen(HOST, port, lambda port: None)
+        self.port = listening.getsockname()[1]
+        self.address = address(HOST, self.port)
+        self.server = serve(exhibit, HOST, listening)
+        self.app: Any = self.server.config.app
+        self._thread = threading.Thread(target=self.server.run, args=([listening],))
+        self._thread.start()
+        wait_until(lambda: self.server.started)
+
+    @property
+    def sessions(self) -> set[Any]:
+        return self.app.state.sessions
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    @contextmanager
+    def page(self, origin: str | None = None) -> Iterator[Page]:
+        given = Origin(self.address.rstrip("/") if origin is None else origin)
+        url = f"ws://{HOST}:{self.port}/flight"
+        with connect(url, origin=given, max_size=None, compression=None) as connection:
+            yield Page(connection)
+
+
+class Page:
+    """Asks, and reads the answers."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self.welcome = self.read()
+
+    def read(self) -> Any:
+        answer = self.connection.recv(timeout=60)
+        return read_frame(answer) if isinstance(answer, bytes) else json.loads(answer)
+
+    def ask(self, do: str, **fields: Any) -> Any:
+        self.connection.send(json.dumps({"do": do, **fields}))
+        return self.read()
+
+    def start(self, **setting: Any) -> ReadFrame:
+        answer = self.ask("start", setting={"controller": "tanner", "agents": 20, **setting})
+        assert answer["is"] == "started", answer
+        return self.fly(0)
+
+    def fly(self, steps: int) -> ReadFrame:
+        """As far as that step, though the machine may be slow."""
+        frame: ReadFrame = self.ask("advance", steps=0)
+        while frame.step < steps:
+            frame = self.ask("advance", steps=int(steps - frame.step))
+        return frame
+
+
+@contextmanager
+def running(exhibit: Exhibit | None = None, port: int = 9400) -> Iterator[Running]:
+    server = Running(exhibit or Exhibit(), port)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)

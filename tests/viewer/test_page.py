@@ -1,0 +1,372 @@
+"""The page in a real browser, as a person would use it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from playwright.sync_api import Page, expect
+
+import equiflock as ef
+from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.setting import Setting
+from tests.viewer.servers import Running, running, wait_until
+
+Open = Callable[..., Page]
+PHONE = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(Exhibit(Setting(agents=40), out=tmp_path_factory.mktemp("out"))) as found:
+        yield found
+
+
+def look(page: Page, expression: str) -> Any:
+    """What the page's own variables say; `view` is the page, `panel` what it shows first."""
+    return page.evaluate(f"() => {{ const view = flockView, panel = view.frame?.panels[0]; return {expression}; }}")
+
+
+def wait_for(page: Page, expression: str) -> None:
+    page.wait_for_function(
+        f"() => {{ const view = flockView, panel = view.frame?.panels[0]; return panel && ({expression}); }}"
+    )
+
+
+def pixels(page: Page) -> np.ndarray:
+    """(height, width, 3) of the canvas, from 0 to 1."""
+    return imread(io.BytesIO(page.locator("#scene").screenshot()), format="png")[:, :, :3]
+
+
+def on_screen(page: Page, agent: str) -> tuple[float, float]:
+    """Where an agent of the first panel is in the window; `agent` is an expression for its number."""
+    place = look(
+        page,
+        f"""(() => {{
+            const i = {agent}, viewport = view.viewports()[0], canvas = document.getElementById("scene");
+            const x = panel.origin[0] + panel.positions[2 * i], y = panel.origin[1] + panel.positions[2 * i + 1];
+            const at = view.cameras[0].toScreen(x, y, viewport), bounds = canvas.getBoundingClientRect();
+            return [bounds.left + viewport.x + at[0], bounds.top + viewport.y + at[1]];
+        }})()""",
+    )
+    return place[0], place[1]
+
+
+def pause(page: Page) -> None:
+    page.get_by_role("button", name="Pause").click()
+    wait_for(page, "!view.playing && view.link.idle")
+
+
+def test_a_flock_is_drawn_in_many_colours(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    image = pixels(page)
+    background = image[5, 500]
+    drawn = np.abs(image - background).max(axis=2) > 0.25
+    assert 300 < drawn.sum() < 0.2 * drawn.size
+    shown = image[drawn]
+    assert shown.std(axis=0).min() > 0.03  # a flock that does not agree yet has every hue
+
+
+def test_the_flock_flies_until_it_is_paused_and_then_goes_by_single_steps(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    wait_for(page, "view.frame.time > 0.2")
+    pause(page)
+    step = look(page, "view.frame.step")
+    page.wait_for_timeout(200)
+    assert look(page, "view.frame.step") == step
+    page.get_by_role("button", name="Single step").click()
+    wait_for(page, f"view.frame.step === {step + 1}")
+    page.keyboard.press(".")
+    wait_for(page, f"view.frame.step === {step + 2}")
+    page.keyboard.press("Space")
+    wait_for(page, f"view.frame.step > {step + 10}")
+    page.get_by_role("button", name="Reset").click()
+    wait_for(page, f"view.frame.step < {step}")
+
+
+def test_the_curves_fall_as_the_flock_agrees_and_stand_beside_their_numbers(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#speed=4&agents=100")
+    wait_for(page, "panel.numbers[0] < 0.1")
+    names = page.locator("figcaption").all_inner_texts()
+    for name, word in zip(
+        names, ("Velocity variance", "Components", "Min. separation", "Mean acceleration"), strict=True
+    ):
+        assert word in name
+        assert any(digit in name for digit in "0123456789")
+
+
+def test_another_controller_starts_the_same_flock_again(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    pause(page)
+    page.get_by_role("button", name="Reset").click()
+    wait_for(page, "view.frame.step === 0")
+    before = look(page, "[...panel.positions]")
+    page.locator("#controller").select_option("tanner-dynamic")
+    wait_for(page, "view.frame.step === 0 && view.state.setting.controller === 'tanner-dynamic'")
+    assert look(page, "[...panel.positions]") == before
+    expect(page.locator("#titles")).to_contain_text("dynamic topology")
+    page.locator("#controller").select_option("tdagnn")
+    page.locator("#controller-seed").select_option("3")
+    wait_for(page, "view.state.setting.controller === 'tdagnn:3'")
+
+
+def test_agents_seed_and_time_step_can_be_chosen(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    page.locator("#agents").fill("75")
+    page.locator("#agents").press("Enter")
+    wait_for(page, "panel.agents === 75")
+    expect(page.locator("#titles")).to_contain_text("75 agents")
+    page.get_by_text("another").click()
+    wait_for(page, "view.state.setting.seed === 1")
+    page.get_by_text("More settings").click()
+    page.locator("#time_step").fill("0.005")
+    page.locator("#time_step").press("Enter")
+    wait_for(page, "view.state.setting.time_step === 0.005 && view.frame.time > 0.05")
+
+
+@pytest.mark.parametrize("how", ["keys", "mouse"])
+def test_a_leader_is_steered(server: Running, open_page: Open, how: str) -> None:
+    page = open_page(server, "#scenario=leaders&speed=0.1")
+    leader = "[...panel.roles].indexOf(1)"
+    before = look(page, "view.leaderVelocity()")
+    if how == "keys":
+        for _ in range(5):
+            page.keyboard.press("ArrowUp")
+        wait_for(page, f"view.leaderVelocity()[1] > {before[1] + 1.9}")
+    else:
+        page.keyboard.press("2")
+        x, y = on_screen(page, leader)
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x + 60, y, steps=4)
+        page.mouse.move(x + 250, y, steps=4)
+        page.mouse.up()
+        wait_for(page, f"view.leaderVelocity()[0] > {before[0] + 0.5}")
+
+
+def test_an_agent_that_is_clicked_leads(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    pause(page)
+    page.get_by_role("button", name="Lead and steer").click()
+    page.mouse.click(*on_screen(page, "7"))
+    wait_for(page, "panel.roles[7] === 1")
+    page.mouse.click(*on_screen(page, "7"))
+    wait_for(page, "panel.roles[7] === 0")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#notices")).to_contain_text("Nobody leads")
+
+
+def test_an_obstacle_is_drawn_moved_and_removed_and_stands_in_the_address(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    pause(page)
+    page.get_by_role("button", name="Obstacles").click()
+    page.mouse.move(300, 500)
+    page.mouse.down()
+    page.mouse.move(340, 500, steps=5)
+    page.mouse.up()
+    wait_for(page, "panel.disks.length === 3")
+    radius = 40 / look(page, "view.cameras[0].scale")
+    assert look(page, "panel.disks[2]") == pytest.approx(radius, rel=0.1)
+    assert "disks=" in page.url
+    before = look(page, "panel.disks[0] + panel.origin[0]")
+    page.mouse.move(300, 500)
+    page.mouse.down()
+    page.mouse.move(400, 480, steps=5)
+    page.mouse.up()
+    wait_for(page, f"panel.disks[0] + panel.origin[0] > {before} + 90 / view.cameras[0].scale")
+    page.mouse.dblclick(400, 480)
+    wait_for(page, "panel.disks.length === 0")
+    assert "disks=" not in page.url
+
+
+def test_agents_that_are_brushed_over_are_gone(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    pause(page)
+    page.keyboard.press("4")
+    page.mouse.move(*on_screen(page, "0"))
+    page.mouse.down()
+    page.mouse.move(*on_screen(page, "1"), steps=8)
+    page.mouse.up()
+    wait_for(page, "panel.agents < 39")
+    expect(page.locator("#titles")).to_contain_text(f"{look(page, 'panel.agents')} agents")
+
+
+def test_a_scattered_flock_agrees_no_more(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#speed=4&agents=100")
+    wait_for(page, "panel.numbers[0] < 0.05")
+    pause(page)
+    page.keyboard.press("s")
+    wait_for(page, "panel.numbers[0] > 3")
+
+
+def test_the_orbit_technique_is_switched_by_its_box(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#scenario=obstacles")
+    page.get_by_label("Orbit technique").uncheck()
+    page.wait_for_function("() => flockView.link.idle")
+    (session,) = server.sessions
+    wait_until(lambda: session.shown.flights[0].flight.orbit is None)
+    assert "orbit=0" in page.url
+
+
+def test_two_controllers_fly_in_lockstep_from_the_same_start(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    pause(page)
+    page.locator("#compare").select_option("tanner-dynamic")
+    wait_for(page, "view.frame.panels.length === 2 && view.frame.step === 0")
+    assert look(page, "[...panel.positions]") == look(page, "[...view.frame.panels[1].positions]")
+    page.keyboard.press("Space")
+    wait_for(page, "view.frame.step > 30")
+    pause(page)
+    (session,) = server.sessions
+    first, second = session.shown.flights
+    assert first.step == second.step == look(page, "view.frame.step")
+    assert look(page, "[...panel.positions]") != look(page, "[...view.frame.panels[1].positions]")
+    assert len(page.locator("figcaption").first.locator("b").all()) == 2
+    image = pixels(page)
+    half = image.shape[1] // 2
+    for side in (image[:, :half], image[:, half:]):
+        assert (np.abs(side - image[5, half - 20]).max(axis=2) > 0.25).sum() > 200
+
+
+def test_a_link_restores_the_setting(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    page.get_by_text("Leaders", exact=True).first.click()
+    wait_for(page, "view.state.setting.scenario === 'leaders'")
+    page.locator("#agents").fill("33")
+    page.locator("#agents").press("Enter")
+    wait_for(page, "panel.agents === 33")
+    page.locator("#compare").select_option("tdagnn")
+    wait_for(page, "view.frame.panels.length === 2")
+    page.get_by_label("Trails").uncheck()
+    page.get_by_label("Who hears whom").check()
+    page.locator("#speed").select_option("2")
+    wait_for(page, "panel.edges.length > 0")
+    other = open_page(server, page.url.removeprefix(server.address))
+    assert other.url == page.url
+    assert look(other, "view.state") == look(page, "view.state")
+    assert other.locator("#agents").input_value() == "33"
+    assert other.locator("#compare").input_value() == "tdagnn"
+
+
+def test_an_address_that_makes_no_sense_is_told_and_something_flies(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#agents=999999999&radius=banana")
+    expect(page.locator("#notices")).to_contain_text("agents")
+    assert look(page, "panel.agents") == 40
+
+
+def test_dark_and_light_can_be_changed(server: Running, open_page: Open) -> None:
+    page = open_page(server, color_scheme="light")
+    assert pixels(page)[5, 500].mean() > 0.9
+    page.get_by_role("button", name="Light or dark").click()
+    wait_for(page, "view.drawn > 0")
+    page.wait_for_timeout(100)
+    assert pixels(page)[5, 500].mean() < 0.15
+
+
+def test_the_camera_pans_zooms_and_follows_again(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    assert look(page, "view.cameras[0].following")
+    scale = look(page, "view.cameras[0].scale")
+    page.mouse.move(300, 300)
+    page.mouse.wheel(0, -400)
+    wait_for(page, f"view.cameras[0].scale > {scale} * 1.3")
+    page.mouse.down()
+    page.mouse.move(500, 350, steps=4)
+    page.mouse.up()
+    wait_for(page, "!view.cameras[0].following")
+    page.keyboard.press("f")
+    wait_for(page, "view.cameras[0].following")
+
+
+def test_the_page_can_be_used_on_a_phone(server: Running, open_page: Open) -> None:
+    page = open_page(server, **PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="Pause").tap()
+    wait_for(page, "!view.playing")
+    page.get_by_role("button", name="Remove agents").tap()
+    page.touchscreen.tap(*on_screen(page, "0"))
+    wait_for(page, "panel.agents < 40")
+    page.locator("#save").scroll_into_view_if_needed()
+    expect(page.locator("#save")).to_be_in_viewport()
+
+
+def test_a_flight_is_saved_by_its_button(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#controller=tanner")
+    pause(page)
+    page.get_by_role("button", name="Save flight").click()
+    expect(page.locator("#notices")).to_contain_text("Saved in", timeout=60_000)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="film").click()
+    assert download.value.path().read_bytes()[4:8] == b"ftyp"
+
+
+def test_a_flight_that_breaks_down_is_told_and_reset_starts_it_again(own_registry: None, open_page: Open) -> None:
+    class Late:
+        hops, one_hop = 1, "mean"
+        born = 0
+
+        def __init__(self) -> None:
+            Late.born += 1
+            self.left = 20 if Late.born < 3 else 10**9
+
+        def __call__(self, messages: np.ndarray) -> np.ndarray:
+            self.left -= 1
+            return np.full((*messages.shape[:2], 2), 0.0 if self.left >= 0 else np.nan)
+
+    ef.register("late")(Late)
+    with running(Exhibit(Setting(controller="late"))) as server:
+        page = open_page(server)
+        expect(page.locator("#notices")).to_contain_text("The flight broke down: the controller returned NaN")
+        page.locator("#notices").get_by_role("button", name="Reset").click()
+        wait_for(page, "view.frame.step > 40")
+        expect(page.locator("#notices")).to_be_empty()
+        page.close()
+
+
+def test_a_lost_connection_is_told_and_comes_back(open_page: Open, chromium: Any) -> None:
+    context = chromium.new_context()
+    page = context.new_page()  # its console tells of the lost connection, as it should
+    with running(Exhibit(Setting(agents=20))) as server:
+        page.goto(server.address + "#seed=5")
+        page.wait_for_function("() => globalThis.flockView?.frame")
+        (session,) = server.sessions
+        port = server.port
+    expect(page.locator("#notices")).to_contain_text("connection is lost")
+    with running(Exhibit(Setting(agents=20)), port) as server:
+        assert server.port == port
+        page.wait_for_function("() => flockView.frame", timeout=20_000)
+        expect(page.locator("#notices")).to_be_empty()
+        assert look(page, "view.state.setting.seed") == 5
+        context.close()
+
+
+def test_a_saved_flight_is_played_with_a_slider(open_page: Open) -> None:
+    run = ef.simulate(ef.random_disk(flocks=2, agents=15), ef.load("tanner"), duration=0.5)
+    with running(Exhibit(flights=[run])) as server:
+        page = open_page(server, "#speed=4")
+        assert not page.locator("#setting").is_visible()
+        wait_for(page, "view.frame.step === 50 && !view.playing")  # it ends by itself
+        page.locator("#slider").fill("20")
+        wait_for(page, "view.frame.step === 20")
+        shown = np.array(look(page, "[...panel.positions].map((p, i) => p + panel.origin[i % 2])")).reshape(-1, 2)
+        assert np.allclose(shown, run.positions[20, 0], atol=1e-5)
+        page.locator("#scene").focus()
+        page.keyboard.press("ArrowRight")
+        wait_for(page, "view.frame.step === 21")
+        page.locator("#flock").fill("1")
+        page.locator("#flock").press("Enter")
+        wait_for(page, "view.state.flock === 1")
+        page.keyboard.press("Space")
+        page.close()
+
+
+def test_help_tells_the_keys(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("brush over agents")
+    page.get_by_role("button", name="Fly", exact=True).click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
