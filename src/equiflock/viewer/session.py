@@ -54,14 +54,15 @@ class Session:
     async def serve(self, socket: WebSocket) -> None:
         """Answer requests until the page goes away."""
         await socket.send_json({"is": "welcome", **self.exhibit.told()})
-        while (message := await socket.receive())["type"] == "websocket.receive":
-            answer = await self._in_thread(partial(self.answer, message.get("text") or ""))
-            if isinstance(answer, bytes):
-                await socket.send_bytes(answer)
-            else:
-                await socket.send_json(answer)
-            if isinstance(answer, dict) and answer["is"] == "saving":
-                self._saving = asyncio.create_task(self._save(socket))
+        with suppress(WebSocketDisconnect):  # while an answer was on its way
+            while (message := await socket.receive())["type"] == "websocket.receive":
+                answer = await self._in_thread(partial(self.answer, message.get("text") or ""))
+                if isinstance(answer, bytes):
+                    await socket.send_bytes(answer)
+                else:
+                    await socket.send_json(answer)
+                if self._to_save:
+                    self._saving = asyncio.create_task(self._save(socket))
 
     def answer(self, text: str) -> Answer:
         """Do what a message asks for. Whatever goes wrong, the answer says so in one line."""

@@ -15,6 +15,8 @@ const LONGEST_PAUSE = 0.1;
 const MOST_STEPS = 1000;
 const PLOT_SECONDS = 0.066;
 const NOTICE_MS = 6000;
+/** How long pictures are drawn after somebody has moved something: the camera may glide. */
+const AWAKE_MS = 3000;
 
 class View {
   frame = null;
@@ -29,9 +31,15 @@ class View {
   drawn = 0;
   /** Where the flight shall be now, in seconds. */
   #clock = 0;
-  /** The step, or frame of a replay, that the server was asked for last. */
-  #asked = 0;
+  /** How much of it passes between two pictures. */
+  #pace = 0;
+  /** Frames that came before their time. */
+  #early = [];
   #last = 0;
+  /** What the picture shows. */
+  #shown = { frame: null, ahead: 0 };
+  /** Until when pictures are drawn though nothing flies: somebody has moved something. */
+  #awake = 0;
   #plotted = 0;
   #history = new History();
   #rates = { since: 0, drawn: 0 };
@@ -47,6 +55,8 @@ class View {
       this.#placeTitles();
     }).observe(byId("scene"));
     addEventListener("keydown", (event) => this.#key(event));
+    for (const event of ["pointermove", "pointerdown", "wheel", "keydown", "resize"]) addEventListener(event, () => this.#wake());
+    byId("scene").addEventListener("webglcontextrestored", () => this.#wake());
     addEventListener("hashchange", () => this.#readAddress());
     this.link = new Link({
       message: (message) => this.#message(message),
@@ -134,11 +144,12 @@ class View {
   #started(message) {
     this.dismiss("failure");
     this.frame = null;
-    this.#clock = this.#asked = 0;
+    this.#early = [];
+    this.#clock = 0;
     this.courseLifted = false;
     this.#history.clear();
     this.scene.forgetTrails();
-    this.cameras.forEach((camera) => camera.restart());
+    this.cameras = [];
     this.replay = message.replay ?? null;
     if (this.replay) {
       const { curves, times, titles, agents } = this.replay;
@@ -155,16 +166,28 @@ class View {
 
   #frame(frame) {
     this.received += 1;
-    if (!this.cameras.length || this.cameras.length !== frame.panels.length) {
-      this.cameras = frame.panels.map(() => new Camera());
+    this.#early.push(frame);
+    if (!this.frame || !this.playing) {
+      this.#clock = frame.time;
+      this.#takeFrames();
+      this.#wake();
+    } else {
+      // Not at the next picture: the way there and back takes time, too.
+      this.#askAhead();
     }
-    const first = this.frame === null;
-    this.frame = frame;
-    if (this.link.idle) this.#asked = frame.step;
-    if (!this.replay) this.#history.add(frame.time, frame.panels.map((panel) => panel.numbers));
-    if (first || frame.step === 0 || !this.playing) this.#clock = frame.time;
-    frame.panels.forEach((panel, i) => this.cameras[i].watch(panel, 0));
-    if (first) this.#titles();
+  }
+
+  /** Show the frames whose time has come. */
+  #takeFrames() {
+    while (this.#early.length && this.#early[0].time <= this.#clock + 1e-9) {
+      const first = this.frame === null;
+      this.frame = this.#early.shift();
+      if (!this.replay) this.#history.add(this.frame.time, this.frame.panels.map((panel) => panel.numbers));
+      if (this.cameras.length !== this.frame.panels.length) {
+        this.cameras = this.frame.panels.map(() => new Camera(this.#radius));
+      }
+      if (first) this.#titles();
+    }
   }
 
   #refused(text) {
@@ -201,32 +224,50 @@ class View {
     this.#last = now;
     if (!this.frame) return;
     if (this.playing) this.#advance(seconds * this.state.look.speed);
-    this.#draw(seconds);
+    // The same picture again would only hold up the frames that are on their way.
+    const ahead = this.#ahead;
+    if (this.frame === this.#shown.frame && ahead === this.#shown.ahead && now > this.#awake) return;
+    this.#shown = { frame: this.frame, ahead };
+    this.#draw(seconds, ahead);
     if (now - this.#plotted > PLOT_SECONDS * 1000) {
       this.#plotted = now;
       this.#drawNumbers(now);
     }
   }
 
-  /** Move the clock on and ask for the moment that it will show at the next picture. */
+  /** Move the clock on, show the frame whose time has come, and ask for the one after it. */
   #advance(seconds) {
-    const { frame, replay } = this;
-    const step = replay ? replay.times[Math.min(frame.step + 1, replay.times.length - 1)] - frame.time : this.state.setting.time_step;
+    this.#pace += 0.2 * (seconds - this.#pace);
     // A slow server makes time pass slowly, not in leaps.
-    this.#clock = Math.min(this.#clock + seconds, frame.time + step + seconds);
-    if (!this.link.idle) return;
-    const soon = this.#clock + seconds;
-    if (replay) {
-      const next = frameAt(replay.times, soon);
-      if (next !== frame.step) this.link.ask({ do: "seek", frame: next });
-      else if (next === replay.times.length - 1) this.#play(false);
+    const most = this.#stepAfter(this.#newest) + LONGEST_PAUSE * this.state.look.speed;
+    this.#clock = Math.min(this.#clock + seconds, this.#newest.time + most);
+    this.#takeFrames();
+    this.#askAhead();
+  }
+
+  get #newest() {
+    return this.#early.at(-1) ?? this.frame;
+  }
+
+  /** Seconds from a frame to the one after it. */
+  #stepAfter(frame) {
+    if (!this.replay) return this.state.setting.time_step;
+    const { times } = this.replay;
+    return times[Math.min(frame.step + 1, times.length - 1)] - frame.time;
+  }
+
+  /** Ask for the moment that will be shown in two pictures' time, unless an answer is on its way. */
+  #askAhead() {
+    if (!this.playing || !this.link.idle) return;
+    const newest = this.#newest, soon = this.#clock + 2 * this.#pace;
+    if (this.replay) {
+      const next = frameAt(this.replay.times, soon);
+      if (next > newest.step) this.ask({ do: "seek", frame: next });
+      else if (this.frame.step === this.replay.times.length - 1) this.#play(false);
       return;
     }
-    const steps = Math.min(Math.floor(soon / step + 1e-9) - this.#asked, MOST_STEPS);
-    if (steps > 0) {
-      this.link.ask({ do: "advance", steps });
-      this.#asked += steps;
-    }
+    const steps = Math.floor((soon - newest.time) / this.state.setting.time_step + 1e-9);
+    if (steps > 0) this.ask({ do: "advance", steps: Math.min(steps, MOST_STEPS) });
   }
 
   /** How far the picture is ahead of the frame: agents move on within a step as they do in the simulation. */
@@ -236,16 +277,23 @@ class View {
     return last ? 0 : Math.min(Math.max(this.#clock - this.frame.time, 0), step);
   }
 
-  #draw(seconds) {
-    const views = this.viewports(), ahead = this.#ahead;
+  get #radius() {
+    return this.replay ? this.replay.radius : this.state.setting.radius;
+  }
+
+  #wake() {
+    this.#awake = performance.now() + AWAKE_MS;
+  }
+
+  #draw(seconds, ahead) {
+    const views = this.viewports();
     this.frame.panels.forEach((panel, i) => {
       this.cameras[i].watch(panel, ahead);
       this.cameras[i].glide(seconds, views[i]);
     });
     Camera.share(this.cameras);
-    const radius = this.replay ? this.replay.radius : this.state.setting.radius;
     const { edges, trails } = this.state.look;
-    this.scene.draw(this.frame, ahead, this.cameras, { edges, trails, radius, highlight: this.tools.highlight });
+    this.scene.draw(this.frame, ahead, this.cameras, { edges, trails, radius: this.#radius, highlight: this.tools.highlight });
     this.drawn += 1;
   }
 
@@ -294,10 +342,14 @@ class View {
   #play(playing) {
     const ended = this.replay && this.frame?.step === this.replay.times.length - 1;
     if (playing && ended) {
-      this.#clock = 0;
+      this.frame = null;
       this.ask({ do: "seek", frame: 0 });
     }
     this.playing = playing;
+    if (this.frame) {
+      this.#clock = this.#newest.time; // where the server is
+      this.#takeFrames();
+    }
     const button = byId("play");
     button.classList.toggle("playing", playing);
     button.setAttribute("aria-label", playing ? "Pause" : "Play");
@@ -342,6 +394,7 @@ class View {
 
   #theme(theme) {
     document.documentElement.dataset.theme = this.scene.theme = theme;
+    this.#wake();
     localStorage.setItem("theme", theme);
   }
 

@@ -1,0 +1,77 @@
+"""The live page in headless Chromium: frames received from the server and pictures drawn, each second.
+
+    python benchmarks/view.py [--seconds 5]
+
+The server is `equiflock view` in a process of its own, as for a user; the browser draws in software where there is no
+graphics card. The page is asked to fly at the speed of life (a simulated second each second).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from playwright.sync_api import Browser, sync_playwright
+from rich.console import Console
+from rich.table import Table
+
+ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking", "--no-first-run"]
+WANTED = {100: 60, 1_000: 30, 10_000: 10}
+COUNTS = "() => [flockView.received, flockView.drawn, performance.now() / 1000, flockView.frame.time]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long to count")
+    parser.add_argument("--width", type=int, default=1280)
+    parser.add_argument("--height", type=int, default=800)
+    options = parser.parse_args()
+    command = [sys.executable, "-m", "equiflock.cli", "view", "--no-browser", "--port", "8700"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        found = re.search(r"http://\S+", server.stdout.readline())
+        assert found is not None, "the server did not start"
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
+            report(browser, found[0], options)
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def report(browser: Browser, address: str, options: argparse.Namespace) -> None:
+    table = Table(title=f"{options.width} x {options.height} pixels, each second", title_justify="left")
+    for column in ("agents", "trails", "received", "drawn", "wanted", "simulated s", "first flock"):
+        table.add_column(column, justify="right")
+    for agents, wanted in WANTED.items():
+        for trails in (True, False):
+            received, drawn, simulated, first = measure(browser, f"{address}#agents={agents}&speed=1&trails={trails:d}", options)
+            table.add_row(f"{agents:,}", "yes" if trails else "no", f"{received:.1f}", f"{drawn:.1f}", str(wanted), f"{simulated:.2f}", f"{first:.2f} s")
+    Console().print(table)
+
+
+def measure(browser: Browser, address: str, options: argparse.Namespace) -> tuple[float, float, float, float]:
+    """Frames received, pictures drawn and seconds simulated in a second, and seconds from opening to the first flock."""
+    context = browser.new_context(viewport={"width": options.width, "height": options.height}, color_scheme="dark")
+    page = context.new_page()
+    start = time.perf_counter()
+    page.goto(address)
+    page.wait_for_function("() => globalThis.flockView?.frame && flockView.drawn > 0")
+    first = time.perf_counter() - start
+    page.wait_for_timeout(1500)
+    before = page.evaluate(COUNTS)
+    page.wait_for_timeout(options.seconds * 1000)
+    after = page.evaluate(COUNTS)
+    context.close()
+    received, drawn, seconds, simulated = (b - a for a, b in zip(before, after, strict=True))
+    return received / seconds, drawn / seconds, simulated / seconds, first
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+/**
+ * Programs that draw agents and what is around them.
+ *
+ * No draw is instanced, and only edges have a vertex buffer: shaders count vertices and fetch agents from a texture. A
+ * software renderer makes every instance a draw of its own, and then takes five times as long for 10,000 darts.
+ */
+
+export const ROW = 1024; // texels in a row of a texture of agents
+export const DART = 6; // vertices of a dart
+export const RING = 6 * 64; // and of a ring, two triangles a segment
+
+const HEAD = `#version 300 es
+precision highp float;
+precision highp sampler2D;
+uniform sampler2D agents;  // two texels each: x, y, vx, vy and ax, ay, j, 0
+uniform vec2 origin;  // of their positions, seen from the camera
+uniform vec2 viewport;  // css pixels, like all lengths on the screen
+uniform float scale, ahead, start, lightness, chroma;
+uniform vec4 paint;
+out vec4 colour;
+
+vec4 clip(vec2 pixels) { return vec4(2.0 * pixels / viewport, 0.0, 1.0); }
+
+vec4 texel(sampler2D of, int k) { return texelFetch(of, ivec2(k % ${ROW}, k / ${ROW}), 0); }
+
+// Where agent i is in pixels, and its velocity: exact, since an acceleration is held during a step.
+vec4 agent(int i) {
+  vec4 rv = texel(agents, 2 * i);
+  vec2 a = texel(agents, 2 * i + 1).xy;
+  return vec4((rv.xy + (rv.zw + 0.5 * a * ahead) * ahead + origin) * scale, rv.zw + a * ahead);
+}
+
+// The k-th agent of the role that begins at start: texel pair k tells that agent j is the k-th in the order of roles.
+vec4 agentOfRole(int k) { return agent(int(texel(agents, 2 * (int(start) + k) + 1).z)); }
+
+// OKLCH to sRGB, with the hue as a unit vector: no angle is ever computed.
+vec3 oklch(float lightness, float chroma, vec2 hue) {
+  vec2 ab = chroma * hue;
+  vec3 lms = lightness + mat2x3(0.3963378, -0.1055613, -0.0894842, 0.2158038, -0.0638542, -1.2914855) * ab;
+  mat3 toRgb = mat3(4.0767417, -1.268438, -0.0041961, -3.3077116, 2.6097574, -0.7034186,
+                    0.2309699, -0.3413194, 1.7076147);
+  vec3 x = clamp(toRgb * (lms * lms * lms), 0.0, 1.0);
+  vec3 root = sqrt(x);
+  vec3 fourth = sqrt(root);
+  // The transfer function of sRGB within 0.007, without the powers that would take most of the time of a trail.
+  return 0.6620027 * root + 0.6841221 * fourth - 0.3235836 * sqrt(fourth) - 0.0225411 * x;
+}
+
+// Vertex k of a ring between an inner and an outer radius; a disc is a ring around nothing.
+vec2 ring(int k, vec2 radii) {
+  const vec2 CORNERS[6] = vec2[](vec2(0, 0), vec2(0, 1), vec2(1, 1), vec2(0, 0), vec2(1, 1), vec2(1, 0));
+  vec2 corner = CORNERS[k % 6];
+  float angle = 6.2831853 * (float(k / 6) + corner.x) / ${RING / 6}.0;
+  return mix(radii.x, radii.y, corner.y) * vec2(cos(angle), sin(angle));
+}
+`;
+
+const SHADERS = {
+  // Vertical lines, then horizontal ones. Every other line fades out as the view recedes, so that none pops up or away.
+  grid: `
+uniform vec2 first, parity;
+uniform float columns, spacing, nearness;
+void main() {
+  float k = float(gl_VertexID / 2);
+  bool column = k < columns;
+  if (!column) k -= columns;
+  vec2 across = (first + k * spacing) * scale;
+  vec2 along = viewport * (float(gl_VertexID % 2) - 0.5);
+  gl_Position = clip(column ? vec2(across.x, along.y) : vec2(along.x, across.y));
+  bool odd = mod(k + (column ? parity.x : parity.y), 2.0) == 1.0;
+  colour = vec4(paint.rgb, paint.a * (odd ? nearness : 1.0));
+}`,
+
+  circles: `
+uniform vec2 centre, radii;
+void main() {
+  gl_Position = clip(centre * scale + ring(gl_VertexID, radii));
+  colour = paint;
+}`,
+
+  edges: `
+layout(location = 0) in uint index;
+void main() {
+  gl_Position = clip(agent(int(index)).xy);
+  colour = paint;
+}`,
+
+  // The path of every agent from one slot to the next, fading with age.
+  trails: `
+uniform sampler2D before;
+uniform vec2 originBefore, fade;
+uniform float opacity;
+void main() {
+  int i = gl_VertexID / 2;
+  vec2 from = (texel(before, 2 * i).xy + originBefore) * scale;
+  vec2 to = agent(i).xy;
+  bool young = gl_VertexID % 2 == 1;
+  gl_Position = clip(young ? to : from);
+  float way = distance(from, to);
+  float strength = young ? fade.y : fade.x;
+  colour = vec4(oklch(lightness, chroma, way > 0.0 ? (to - from) / way : vec2(0.0)), opacity * strength * strength);
+}`,
+
+  rings: `
+uniform vec2 radii;
+void main() {
+  gl_Position = clip(agentOfRole(gl_VertexID / ${RING}).xy + ring(gl_VertexID % ${RING}, radii));
+  colour = paint;
+}`,
+
+  // Folded sheets: nose, wing and notch of the left half, then of the right half, which lies in the shade.
+  darts: `
+uniform float size, outline;
+const vec2 CORNERS[3] = vec2[](vec2(0.56, 0.0), vec2(-0.44, 0.32), vec2(-0.24, 0.0));
+const vec2 OUTWARDS[3] = vec2[](vec2(2.4, 0.0), vec2(-1.0, 1.3), vec2(-1.0, 0.0));
+void main() {
+  int k = gl_VertexID % ${DART};
+  vec4 self = agentOfRole(gl_VertexID / ${DART});
+  float speed = length(self.zw);
+  vec2 heading = speed > 0.0 ? self.zw / speed : vec2(1.0, 0.0);
+  float side = k < 3 ? 1.0 : -1.0;
+  vec2 point = (CORNERS[k % 3] * size + OUTWARDS[k % 3] * outline) * vec2(1.0, side);
+  gl_Position = clip(self.xy + mat2(heading, -heading.y, heading.x) * point);
+  // Without paint the colour tells the heading. A slow agent has hardly a heading, so it has hardly a hue.
+  float vividness = chroma * smoothstep(0.0, 0.15, speed);
+  colour = paint.a > 0.0 ? paint : vec4(oklch(lightness + 0.04 * side, vividness, heading), 1.0);
+}`,
+};
+
+const FRAGMENT = `#version 300 es
+precision mediump float;
+in vec4 colour;
+out vec4 fragment;
+void main() { fragment = colour; }`;
+
+/** All programs by name: each is a function that uses it with uniforms given by name, textures among them. */
+export function buildPrograms(gl) {
+  return Object.fromEntries(Object.entries(SHADERS).map(([name, source]) => [name, buildProgram(gl, source)]));
+}
+
+function buildProgram(gl, vertexSource) {
+  const program = gl.createProgram();
+  for (const [type, source] of [[gl.VERTEX_SHADER, HEAD + vertexSource], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
+    const shader = gl.createShader(type);
+    gl.shaderSource(shader, source);
+    gl.compileShader(shader);
+    gl.attachShader(program, shader);
+  }
+  gl.linkProgram(program);
+  if (!gl.getProgramParameter(program, gl.LINK_STATUS) && !gl.isContextLost()) {
+    const logs = gl.getAttachedShaders(program).map((shader) => gl.getShaderInfoLog(shader));
+    throw new Error(`A shader is wrong: ${logs.join(" ")}`);
+  }
+  const locations = {};
+  for (let i = 0; i < gl.getProgramParameter(program, gl.ACTIVE_UNIFORMS); i++) {
+    const { name } = gl.getActiveUniform(program, i);
+    locations[name] = gl.getUniformLocation(program, name);
+  }
+  return (uniforms) => {
+    gl.useProgram(program);
+    let unit = 0;
+    for (const [name, value] of Object.entries(uniforms)) {
+      if (value instanceof WebGLTexture) {
+        gl.activeTexture(gl.TEXTURE0 + unit);
+        gl.bindTexture(gl.TEXTURE_2D, value);
+        gl.uniform1i(locations[name], unit++);
+      } else if (typeof value === "number") gl.uniform1f(locations[name], value);
+      else if (value.length === 2) gl.uniform2fv(locations[name], value);
+      else gl.uniform4fv(locations[name], value);
+    }
+  };
+}
