@@ -120,7 +120,7 @@ def test_agents_seed_and_time_step_can_be_chosen(server: Running, open_page: Ope
     page.locator("#agents").press("Enter")
     wait_for(page, "panel.agents === 75")
     expect(page.locator("#titles")).to_contain_text("75 agents")
-    page.get_by_text("another").click()
+    page.get_by_role("button", name="another").click()
     wait_for(page, "view.state.setting.seed === 1")
     page.get_by_text("More settings").click()
     page.locator("#time_step").fill("0.005")
@@ -298,7 +298,7 @@ def test_a_flight_is_saved_by_its_button(server: Running, open_page: Open) -> No
     page = open_page(server, "#controller=tanner")
     pause(page)
     page.get_by_role("button", name="Save flight").click()
-    expect(page.locator("#notices")).to_contain_text("Saved in", timeout=60_000)
+    expect(page.locator("#notices")).to_contain_text("Saved:", timeout=60_000)
     with page.expect_download() as download:
         page.get_by_role("link", name="film").click()
     assert download.value.path().read_bytes()[4:8] == b"ftyp"
@@ -333,7 +333,6 @@ def test_a_lost_connection_is_told_and_comes_back(open_page: Open, chromium: Any
     with running(Exhibit(Setting(agents=20))) as server:
         page.goto(server.address + "#seed=5")
         page.wait_for_function("() => globalThis.flockView?.frame")
-        (session,) = server.sessions
         port = server.port
     expect(page.locator("#notices")).to_contain_text("connection is lost")
     with running(Exhibit(Setting(agents=20)), port) as server:

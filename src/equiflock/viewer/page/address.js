@@ -28,7 +28,8 @@ export function writeAddress({ setting, look, flock }, replaying) {
   } else {
     for (const key of [...WORDS, ...NUMBERS]) given.set(key, setting[key] ?? "");
     given.set("orbit", Number(setting.orbit));
-    if (setting.disks.length) given.set("disks", setting.disks.map(({ x, y, radius }) => [x, y, radius].map(short)).join(";"));
+    if (setting.disks.length)
+      given.set("disks", setting.disks.map(({ x, y, radius }) => [x, y, radius].map(short)).join(";"));
   }
   given.set("speed", look.speed);
   for (const key of ["edges", "trails"]) given.set(key, Number(look[key]));
@@ -36,10 +37,13 @@ export function writeAddress({ setting, look, flock }, replaying) {
 }
 
 function readDisks(text) {
-  return text.split(";").filter(Boolean).map((disk) => {
-    const [x, y, radius] = disk.split(",").map(Number);
-    return { x, y, radius };
-  });
+  return text
+    .split(";")
+    .filter(Boolean)
+    .map((disk) => {
+      const [x, y, radius] = disk.split(",").map(Number);
+      return { x, y, radius };
+    });
 }
 
 const short = (number) => Number(number.toFixed(3));

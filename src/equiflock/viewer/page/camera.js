@@ -2,6 +2,7 @@
 
 const SAMPLE = 400; // agents looked at to find the flock
 const MARGIN = 1.25; // of the reach, so that the flock does not touch the edges
+const BURST = 2.5; // a flock that spreads to so many times its first reach has burst: its ruins are not chased
 const EASE = 0.45; // seconds in which a gap shrinks by a factor e
 const SMALLEST = 2;
 const LARGEST = 600;
@@ -32,6 +33,7 @@ export class Camera {
   #ys = [];
   #middle = null; // of the flock; null until something was watched
   #reach = 1;
+  #firstReach = 0; // 0 until something was watched
   #jump = true; // the next glide arrives at once
   #zoomed = 0; // when the hand zoomed last, in zooms of any camera
 
@@ -60,13 +62,21 @@ export class Camera {
     if (xs.length === 0) return;
 
     if (this.following && this.#agents === roles.length && this.#xs.length === xs.length) {
-      this.x += quantile(xs.map((x, i) => x - this.#xs[i]), 0.5);
-      this.y += quantile(ys.map((y, i) => y - this.#ys[i]), 0.5);
+      this.x += quantile(
+        xs.map((x, i) => x - this.#xs[i]),
+        0.5,
+      );
+      this.y += quantile(
+        ys.map((y, i) => y - this.#ys[i]),
+        0.5,
+      );
     }
     [this.#agents, this.#xs, this.#ys] = [roles.length, xs, ys];
     const [x, y] = (this.#middle = [quantile(xs, 0.5), quantile(ys, 0.5)]);
     const distances = xs.map((_, i) => Math.hypot(xs[i] - x, ys[i] - y));
     this.#reach = Math.max(MARGIN * quantile(distances, 0.9), 2 * this.#radius);
+    this.#firstReach ||= this.#reach;
+    this.#reach = Math.min(this.#reach, BURST * this.#firstReach);
   }
 
   /** Let `seconds` of real time pass: glide towards the flock, equally fast at any frame rate. */
@@ -113,14 +123,6 @@ export class Camera {
   followAgain() {
     this.following = true;
     this.fitting = true;
-  }
-
-  /** Another flight begins: follow and fit it, and be there at once. */
-  restart() {
-    this.followAgain();
-    this.#agents = 0;
-    this.#middle = null;
-    this.#jump = true;
   }
 
   /** Give all cameras one scale: the one zoomed to last by hand, or else the smallest, at which every flock fits. */

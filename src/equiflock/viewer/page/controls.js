@@ -1,6 +1,7 @@
 /** The form: a setting in, changes of it out. */
 
-const FEWEST = 3, MOST = 10000;
+const FEWEST = 3,
+  MOST = 10000;
 const byId = (id) => document.getElementById(id);
 
 /** Names as people write them. */
@@ -30,7 +31,12 @@ export class Controls {
     this.trained = welcome.trained;
     for (const id of ["controller", "compare"]) {
       const none = id === "compare" ? [["", "nobody"]] : [];
-      fill(byId(id), [["", none], ["Trained", pairs(welcome.trained)], ["Laws", pairs(welcome.laws)], ["Files", pairs(welcome.weights)]]);
+      fill(byId(id), [
+        ["", none],
+        ["Trained", pairs(welcome.trained)],
+        ["Laws", pairs(welcome.laws)],
+        ["Files", pairs(welcome.weights)],
+      ]);
       fill(byId(`${id}-seed`), [["", welcome.seeds.map((seed) => [String(seed), `seed ${seed}`])]]);
       byId(id).onchange = () => onChange({ [id]: this.#chosen(id) });
       byId(`${id}-seed`).onchange = () => onChange({ [id]: this.#chosen(id) });
@@ -45,7 +51,9 @@ export class Controls {
     }
     byId("spread").onchange = () => onChange({ spread: byId("spread").value });
     const slider = byId("agents-slider");
-    slider.oninput = () => { byId("agents").value = fromSlider(slider.valueAsNumber); };
+    slider.oninput = () => {
+      byId("agents").value = fromSlider(slider.valueAsNumber);
+    };
     slider.onchange = () => onChange({ agents: fromSlider(slider.valueAsNumber) });
     byId("another").onclick = () => onChange({ seed: byId("seed").valueAsNumber + 1 });
     byId("setting").onsubmit = (event) => event.preventDefault();
@@ -53,8 +61,10 @@ export class Controls {
 
   /** Show a setting. */
   show(setting) {
-    for (const input of document.querySelectorAll("input[name=scenario]")) input.checked = input.value === setting.scenario;
-    for (const id of ["agents", "seed", "radius", "time_step", "spread", "leaders", "sides"]) byId(id).value = setting[id];
+    for (const input of document.querySelectorAll("input[name=scenario]"))
+      input.checked = input.value === setting.scenario;
+    for (const id of ["agents", "seed", "radius", "time_step", "spread", "leaders", "sides"])
+      byId(id).value = setting[id];
     byId("agents-slider").value = toSlider(setting.agents);
     for (const id of ["controller", "compare"]) {
       const [, network, seed] = (setting[id] ?? "").match(/^(.*?)(?::(\d+))?$/);

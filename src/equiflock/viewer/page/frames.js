@@ -39,7 +39,9 @@ export function readFrame(buffer) {
   return frame;
 }
 
-export const FOLLOWER = 0, LEADER = 1, OBSTACLE = 2;
+export const FOLLOWER = 0,
+  LEADER = 1,
+  OBSTACLE = 2;
 
 /** How many agents of a panel are part of the flock. */
 export function flockSize(panel) {
@@ -50,7 +52,9 @@ export function flockSize(panel) {
 
 /** The mean velocity of a panel's leaders, or null if nobody leads. */
 export function leaderVelocity(panel) {
-  let count = 0, x = 0, y = 0;
+  let count = 0,
+    x = 0,
+    y = 0;
   panel.roles.forEach((role, i) => {
     if (role !== LEADER) return;
     count += 1;

@@ -3,7 +3,8 @@
 import { readFrame } from "./frames.js";
 
 const FULL = 1013;
-const FIRST_WAIT = 500, LONGEST_WAIT = 5000;
+const FIRST_WAIT = 500,
+  LONGEST_WAIT = 5000;
 /** Requests on their way at the same time. One more than one hides the way there and back. */
 const MOST_WAITING = 2;
 
@@ -52,7 +53,9 @@ export class Link {
   #connect() {
     const socket = new WebSocket(`ws://${location.host}/flight`);
     socket.binaryType = "arraybuffer";
-    socket.onopen = () => { this.#wait = FIRST_WAIT; };
+    socket.onopen = () => {
+      this.#wait = FIRST_WAIT;
+    };
     socket.onmessage = ({ data }) => {
       if (data instanceof ArrayBuffer) {
         this.#answered();

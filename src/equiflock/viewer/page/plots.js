@@ -65,9 +65,13 @@ export class Plot {
   /** Write the numbers of the moment, one for each panel. */
   tell(panels) {
     if (this.values.children.length !== panels.length) {
-      this.values.replaceChildren(...panels.map((_, i) => Object.assign(document.createElement("b"), { className: `panel-${i}` })));
+      this.values.replaceChildren(
+        ...panels.map((_, i) => Object.assign(document.createElement("b"), { className: `panel-${i}` })),
+      );
     }
-    panels.forEach(({ numbers }, i) => { this.values.children[i].textContent = written(numbers[this.index], this.metric.whole); });
+    panels.forEach(({ numbers }, i) => {
+      this.values.children[i].textContent = written(numbers[this.index], this.metric.whole);
+    });
   }
 
   /**
@@ -76,8 +80,10 @@ export class Plot {
    * @param {object} style colours: ink, faint, grid, series [one per panel]
    */
   draw(history, now, style) {
-    const { canvas } = this, ratio = Math.min(devicePixelRatio, 2);
-    const width = canvas.clientWidth, height = canvas.clientHeight;
+    const { canvas } = this,
+      ratio = Math.min(devicePixelRatio, 2);
+    const width = canvas.clientWidth,
+      height = canvas.clientHeight;
     if (!width) return;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
       canvas.width = Math.round(width * ratio);
@@ -89,8 +95,9 @@ export class Plot {
     if (!history.times.length) return;
 
     const box = { left: 30, right: width - 4, top: 6, bottom: height - 14 };
-    const first = history.times[0], last = Math.max(history.times.at(-1), first + SHORTEST_SECONDS);
-    const x = (time) => box.left + (time - first) / (last - first) * (box.right - box.left);
+    const first = history.times[0],
+      last = Math.max(history.times.at(-1), first + SHORTEST_SECONDS);
+    const x = (time) => box.left + ((time - first) / (last - first)) * (box.right - box.left);
     const scale = this.#scale(history, box);
     this.#axes(pen, box, scale, { x, first, last }, style);
     history.rows[0].forEach((_, panel) => {
@@ -111,9 +118,12 @@ export class Plot {
   /** Range, ticks and the height of a value. */
   #scale(history, box) {
     const { metric, index } = this;
-    const values = history.rows.flat().map((numbers) => numbers[index]).filter(Number.isFinite);
+    const values = history.rows
+      .flat()
+      .map((numbers) => numbers[index])
+      .filter(Number.isFinite);
     const between = (low, high) => (value) =>
-      box.bottom - (Math.max(value, low) - low) / (high - low) * (box.bottom - box.top);
+      box.bottom - ((Math.max(value, low) - low) / (high - low)) * (box.bottom - box.top);
     const largest = Math.max(...values, 0);
     if (metric.log) {
       const positive = values.filter((value) => value > 0);
@@ -128,7 +138,10 @@ export class Plot {
     }
     const high = niceAbove(Math.max(largest, metric.whole ? 2 : 1e-3));
     const ticks = [0, high / 2, high].filter((v) => !metric.whole || Number.isInteger(v));
-    return { ticks: ticks.map((value) => ({ value, text: Number(value.toPrecision(3)).toString() })), y: between(0, high) };
+    return {
+      ticks: ticks.map((value) => ({ value, text: Number(value.toPrecision(3)).toString() })),
+      y: between(0, high),
+    };
   }
 
   #axes(pen, box, scale, { x, first, last }, style) {

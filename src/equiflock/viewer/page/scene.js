@@ -10,7 +10,11 @@ const GRID = 40; // css pixels between lines, at least
 const BY_HEADING = [0, 0, 0, 0]; // instead of a colour
 
 function rgba(hex) {
-  return hex.slice(1).padEnd(8, "f").match(/../g).map((byte) => parseInt(byte, 16) / 255);
+  return hex
+    .slice(1)
+    .padEnd(8, "f")
+    .match(/../g)
+    .map((byte) => parseInt(byte, 16) / 255);
 }
 
 /** Whether the processor draws, in place of a graphics card: smooth edges would take it twice as long. */

@@ -140,7 +140,10 @@ export function buildPrograms(gl) {
 
 function buildProgram(gl, vertexSource) {
   const program = gl.createProgram();
-  for (const [type, source] of [[gl.VERTEX_SHADER, HEAD + vertexSource], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
+  for (const [type, source] of [
+    [gl.VERTEX_SHADER, HEAD + vertexSource],
+    [gl.FRAGMENT_SHADER, FRAGMENT],
+  ]) {
     const shader = gl.createShader(type);
     gl.shaderSource(shader, source);
     gl.compileShader(shader);
