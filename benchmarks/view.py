@@ -51,13 +51,15 @@ def report(browser: Browser, address: str, options: argparse.Namespace) -> None:
         table.add_column(column, justify="right")
     for agents, wanted in WANTED.items():
         for trails in (True, False):
-            received, drawn, simulated, first = measure(browser, f"{address}#agents={agents}&speed=1&trails={trails:d}", options)
-            table.add_row(f"{agents:,}", "yes" if trails else "no", f"{received:.1f}", f"{drawn:.1f}", str(wanted), f"{simulated:.2f}", f"{first:.2f} s")
+            setting = f"{address}#agents={agents}&speed=1&trails={trails:d}"
+            received, drawn, simulated, first = measure(browser, setting, options)
+            counted = f"{received:.1f}", f"{drawn:.1f}", str(wanted), f"{simulated:.2f}", f"{first:.2f} s"
+            table.add_row(f"{agents:,}", "yes" if trails else "no", *counted)
     Console().print(table)
 
 
 def measure(browser: Browser, address: str, options: argparse.Namespace) -> tuple[float, float, float, float]:
-    """Frames received, pictures drawn and seconds simulated in a second, and seconds from opening to the first flock."""
+    """Frames received, pictures drawn and seconds simulated each second; seconds from opening to the first flock."""
     context = browser.new_context(viewport={"width": options.width, "height": options.height}, color_scheme="dark")
     page = context.new_page()
     start = time.perf_counter()

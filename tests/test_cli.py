@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -176,6 +179,15 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
         (("animate", "nowhere.zarr"), "there is no such file or folder"),
         (("animate", "--agents", "5", "--duration", "0", "--out", "film.avi"), "must end in .mp4 or .gif"),
         (("animate", "--agents", "5", "--duration", "0", "--flock", "1"), "flock must be from 0 to 0; got 1"),
+        (("view", "nowhere.zarr"), "there is no such file or folder"),
+        (("view", "nowhere.csv"), "nowhere.csv: there is no such file"),
+        (("view", "--agents", "20000"), "agents: Input should be less than or equal to 10000; got 20000"),
+        (("view", "--controller", "taner"), "did you mean 'tanner'?"),
+        (("view", "--weights", "nowhere.safetensors"), "nowhere.safetensors: there is no such file"),
+        (("view", "--port", "70000"), "port must be from 0 to 65535; got 70000"),
+        (("view", "--host", "0.0.0.0"), "name one address of this machine"),
+        (("view", "--host", "192.0.2.1"), "192.0.2.1 is not an address of this machine"),
+        (("view", "--out", "/dev/null/flights"), "cannot be written"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(
@@ -252,9 +264,45 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_view_takes_the_next_port_serves_the_page_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "equiflock.cli", "view", "--no-browser", "--port", str(port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://127.0.0.1:\d+/", process.stdout.readline())
+            assert found is not None
+            with urllib.request.urlopen(found[0]) as answer:
+                assert b"<title>equiflock</title>" in answer.read()
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 0
+    assert f"port {port} is in use" in errors
+    assert "Traceback" not in errors
+
+
+def test_view_without_its_extra_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("equiflock.viewer")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "pip install 'equiflock[view]'" in failure(capsys, "view")
+
+
 def test_help_lists_every_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in (
-        (("--help",), ("train", "simulate", "animate", "evaluate", "reproduce", "sweep", "demo", "bench")),
+        (("--help",), ("train", "simulate", "animate", "evaluate", "reproduce", "sweep", "demo", "bench", "view")),
         (("train", "--help"), ("--controller", "--learning-rate", "--resume", "--seeds", "--workers")),
         (("simulate", "--help"), ("--controller", "--radius-rule", "--save", "--keep-every")),
     ):

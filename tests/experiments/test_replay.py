@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,9 +47,11 @@ def test_frames_are_kept_as_far_as_memory_goes(evaluated: Path, monkeypatch: pyt
 
 def test_every_flying_cell_of_the_reproduction_is_found_by_its_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"profile": {"name": "quick"}}))
+    (tmp_path / "cells").mkdir()
     for experiment in RUN_IN_CELLS:
         cell = cells_of(experiment, PROFILES["quick"], (tmp_path / "fast-forward").resolve())[-1]
         path = path_of(cell, tmp_path / "cells")
+        path.touch()
         if experiment == "generalization":
             with pytest.raises(InputError, match="a training"):
                 find_cell(path)
@@ -66,10 +67,12 @@ def test_a_course_is_flown_until_it_ends() -> None:
 
 
 def test_what_is_no_cell_is_refused(evaluated: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a cell"):
+    with pytest.raises(InputError, match="no such file"):
         find_cell(evaluated.with_name("other.csv"))
-    with pytest.raises(InputError, match="not a folder of equiflock reproduce"):
-        find_cell(tmp_path / "elsewhere" / "cells" / "some.csv")
-    other = replace(FlockingCell("tanner", None, 20), flocks=7)
-    with pytest.raises(InputError, match="is not a cell"):
-        find_cell(path_of(other, evaluated.parent))
+    elsewhere = tmp_path / "elsewhere" / "cells"
+    elsewhere.mkdir(parents=True)
+    for folder, text in ((elsewhere, "not a folder of equiflock reproduce"), (evaluated.parent, "is not a cell")):
+        path = path_of(FlockingCell("tanner", None, 20, flocks=7), folder)
+        path.touch()
+        with pytest.raises(InputError, match=text):
+            find_cell(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -69,7 +70,7 @@ class View:
         sys.stdout.flush()
         if self.browser:
             webbrowser.open(page)
-        with listening:
+        with listening, suppress(KeyboardInterrupt):
             serve(exhibit, self.host, listening).run([listening])
 
     def _exhibit(self) -> Exhibit:

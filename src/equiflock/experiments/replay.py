@@ -21,6 +21,8 @@ FRAME_SECONDS = 0.01
 
 def find_cell(path: Path) -> Any:
     """The cell whose result a file is: FOLDER/cells/NAME.csv in a folder of `equiflock reproduce` or `evaluate`."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
     for cell in _cells_of_folder(path.parent.parent):
         if path_of(cell, path.parent) == path:
             found = cell.cell if isinstance(cell, Evaluated) else cell

@@ -47,7 +47,7 @@ class Exhibit:
     def pilot(self, name: str) -> Controller:
         """The controller of that name, ready to fly."""
         if name not in self.controllers:
-            wrong_choice("controller", name, self.controllers)
+            wrong_choice("controller", name, (*names(), *map(str, self.weights)))
         return load(name)
 
     def warm_up(self) -> None:

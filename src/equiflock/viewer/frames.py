@@ -15,6 +15,7 @@ wherever the flock has flown to.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,30 +41,32 @@ class Panel:
 
     Attributes:
         flock: of a single flock; one in space is seen from above.
-        accelerations: (1, N, D), what the agents do next.
+        accelerations: (1, N, D), what the agents do next; None if nothing comes next.
         radius: R.
         disks: (M, 3), x, y and radius.
         edges: (E, 2), pairs of agents to join by lines.
     """
 
     flock: Flock
-    accelerations: Vectors
+    accelerations: Vectors | None
     radius: float
     disks: Float64[np.ndarray, "M 3"]
     edges: Int64[np.ndarray, "E 2"] | None = None
 
     @property
     def numbers(self) -> tuple[float, float, float, float]:
-        """Velocity variance, components, minimum separation and mean acceleration norm."""
-        member = self.flock.roles[0] != Role.OBSTACLE
-        effort = np.sqrt(np.square(self.accelerations[0, member]).sum(axis=1)).mean()
+        """Velocity variance, components, minimum separation and mean acceleration norm (NaN if there is none)."""
+        effort = math.nan
+        if self.accelerations is not None:
+            member = self.flock.roles[0] != Role.OBSTACLE
+            effort = float(np.sqrt(np.square(self.accelerations[0, member]).sum(axis=1)).mean())
         measured = (
             metrics.velocity_variance(self.flock),
             metrics.component_count(self.flock, self.radius),
             metrics.minimum_separation(self.flock),
         )
         variance, components, separation = (float(values[0]) for values in measured)
-        return variance, components, separation, float(effort)
+        return variance, components, separation, effort
 
 
 def pack_frame(step: int, time: float, panels: Sequence[Panel]) -> bytes:
@@ -80,7 +83,8 @@ def _pack_panel(panel: Panel) -> list[bytes]:
     edges = np.empty((0, 2)) if panel.edges is None or len(panel.edges) > MOST_EDGES else panel.edges
     disks = panel.disks - [*origin, 0.0] if len(panel.disks) else panel.disks
     sizes = len(places), len(edges), len(disks), 0
-    vectors = places - origin, panel.flock.velocities[0, :, :2], panel.accelerations[0, :, :2], disks
+    next_step = np.zeros_like(panel.flock.positions) if panel.accelerations is None else panel.accelerations
+    vectors = places - origin, panel.flock.velocities[0, :, :2], next_step[0, :, :2], disks
     return [
         PANEL.pack(*sizes, *origin, *panel.numbers),
         *(_padded(array, "<f4") for array in vectors),

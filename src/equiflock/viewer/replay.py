@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +55,7 @@ class Replay:
         for run in self.runs:
             flock = run.flock(self.frame)
             last = len(run.accelerations) - 1
-            accelerations = run.accelerations[self.frame] if self.frame <= last else np.zeros_like(flock.positions)
+            accelerations = run.accelerations[self.frame] if self.frame <= last else None
             edges = edges_of(flock, run.radius) if self.edges else None
             found.append(Panel(flock, accelerations, run.radius, _disks(run, self.frame), edges))
         return found
@@ -63,7 +64,7 @@ class Replay:
         """What the page must know of the flights."""
         first = self.runs[0]
         measured = np.unique(np.linspace(0, len(first.times) - 1, MOST_MEASURED).round().astype(int))
-        curves = [[panel.numbers for panel in self._panels_at(frame)] for frame in measured.tolist()]
+        curves = [[_for_json(panel.numbers) for panel in self._panels_at(frame)] for frame in measured.tolist()]
         return {
             "times": first.times.tolist(),
             "time_step": first.time_step,
@@ -78,6 +79,10 @@ class Replay:
         panels = self.panels()
         self.frame = before
         return panels
+
+
+def _for_json(numbers: tuple[float, ...]) -> list[float | None]:
+    return [number if math.isfinite(number) else None for number in numbers]
 
 
 def check_replay(runs: Sequence[Trajectory]) -> None:

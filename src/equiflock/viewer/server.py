@@ -81,6 +81,10 @@ def create_app(exhibit: Exhibit, host: str, port: int) -> FastAPI:
 
 def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.socket:
     """A socket on the port or, if that is in use, on one of the next; `on_busy` is told of each that is."""
+    if host in ("0.0.0.0", "::"):
+        raise InputError(f"name one address of this machine: pages could reach {host} by names that nobody checked")
+    if not 0 <= port <= 65535:
+        raise InputError(f"port must be from 0 to 65535; got {port}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for candidate in range(port, min(port + PORTS_TRIED, 65536)):
         found = socket.socket(family)

@@ -4,7 +4,7 @@ const WORDS = ["scenario", "controller", "compare", "spread"];
 const NUMBERS = ["agents", "seed", "radius", "time_step", "leaders", "sides"];
 
 /** How things look; the server does not need to know. */
-export const LOOK = { speed: 0.5, edges: false, trails: true };
+export const LOOK = { speed: 0.25, edges: false, trails: true };
 
 /** What an address says, on top of what the server begins with. */
 export function readAddress(hash, usual) {
