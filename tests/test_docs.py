@@ -39,7 +39,9 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
         exec(compile(block, page.name, "exec"), names)
 
 
-def test_the_commands_of_the_readme_run() -> None:
+def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)  # it would serve for ever
+    monkeypatch.setattr("webbrowser.open", lambda address: None)
     lines = [line for block in blocks(PAGES[0], "sh") for line in block.splitlines() if line.startswith("equiflock ")]
     assert len(lines) >= 5
     for line in lines:

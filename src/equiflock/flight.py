@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int8, Int64
 
 from equiflock.controllers.bridge import as_numpy_function, read_only
 from equiflock.controllers.compiled import CompiledNetwork
-from equiflock.graph import SMALL_FLOCK
+from equiflock.graph import SMALL_FLOCK, Graph
 from equiflock.messages import DelayedAggregation, Obstacles
 from equiflock.orbit import Orbit
 from equiflock.types import (
@@ -99,6 +99,11 @@ class Flight(Iterator[Moment]):
             stored = flock, messages, self._accelerations
             return _MomentInCellOrder.of(self._step, time, stored, ends, self._ranks)
         return Moment(self._step, time, flock, read_only(messages), read_only(self._accelerations), *ends)
+
+    @property
+    def fixed_graph(self) -> Graph | None:
+        """Who hears whom for ever, if the pilot's neighbourhood is frozen; None if that changes with every step."""
+        return self._senses.fixed_graph
 
     @property
     def orbit(self) -> Orbit | None:

@@ -136,6 +136,11 @@ class DelayedAggregation:
         return self._now
 
     @property
+    def fixed_graph(self) -> Graph | None:
+        """Who hears whom for ever, in a frozen neighbourhood; None in a moving one, or before anybody heard."""
+        return self._graph
+
+    @property
     def order(self) -> Int64[np.ndarray, " N"] | None:
         """The agents of the last large flock that was heard, cell by cell."""
         return None if self._memory is None else self._memory[0][0].view(np.int64)

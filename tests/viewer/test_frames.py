@@ -18,7 +18,7 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
     flock = ef.Flock(start.positions + far, start.velocities, start.roles)
     accelerations = np.random.default_rng(seed).normal(size=flock.shape)
     disks = np.array([[far + 1.0, far - 2.0, 0.5]])
-    panel = Panel(flock, accelerations, 1.0, disks, edges_of(flock, 1.0))
+    panel = Panel(flock, accelerations, 1.0, disks, edges_of(flock, ef.radius_graph(flock)))
     frame = read_frame(pack_frame(7, 0.07, [panel] * panels))
     assert (frame.step, frame.time, len(frame.panels)) == (7, 0.07, panels)
     for shown in frame.panels:
@@ -41,10 +41,24 @@ def test_the_numbers_are_those_of_the_metrics() -> None:
 
 def test_edges_join_each_pair_that_hears_once() -> None:
     start = ef.LeaderFollowing(ef.RandomDisk(agents=40), leaders=5).draw()
-    heard = {(i, j) for i, j in ef.radius_graph(start, 1.0).edges(0).tolist()}
-    edges = [tuple(edge) for edge in edges_of(start, 1.0).tolist()]
-    assert {frozenset(edge) for edge in edges} == {frozenset(edge) for edge in heard}
-    assert len(edges) == len({frozenset(edge) for edge in edges})
+    graph = ef.radius_graph(start, 1.0)
+    edges = [frozenset(edge) for edge in edges_of(start, graph).tolist()]
+    assert set(edges) == {frozenset(edge) for edge in graph.edges(0).tolist()}
+    assert len(edges) == len(set(edges))
+
+
+def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
+    start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
+    flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
+    edges = edges_of(flock, ef.radius_graph(flock))
+    rim = np.arange(40, 64)
+    joined = {int(receiver): int(sender) for receiver, sender in edges if sender in rim}
+    assert len(joined) == np.isin(edges[:, 1], rim).sum() > 3
+    for follower in np.flatnonzero(flock.roles[0] == ef.Role.FOLLOWER):
+        distances = np.hypot(*(flock.positions[0, rim] - flock.positions[0, follower]).T)
+        assert (follower in joined) == (distances.min() <= 1.0)
+        if follower in joined:
+            assert joined[follower] == rim[np.argmin(distances)]
 
 
 def test_too_many_edges_are_left_out() -> None:

@@ -151,3 +151,14 @@ def test_a_large_flock_can_be_touched_too() -> None:
     fly(live, 3)
     assert live.flights[0].flock.shape[1] < 3500 + len(DISK.rim(0.1))
     assert np.isfinite(live.flights[0].flock.positions).all()
+
+
+def test_a_law_of_fixed_topology_is_shown_with_those_it_heard_at_the_start() -> None:
+    live = stage(controller="tanner-fixed", compare="tanner-dynamic")
+    live.edges = True
+    before = [panel.edges for panel in live.panels()]
+    assert np.array_equal(before[0], before[1])
+    fly(live, 60)
+    fixed, dynamic = (panel.edges for panel in live.panels())
+    assert np.array_equal(fixed, before[0])
+    assert not np.array_equal(dynamic, before[1])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from equiflock.graph import radius_graph
 from equiflock.trajectory import Trajectory
 from equiflock.types import InputError, Role
 from equiflock.viewer.frames import Panel
@@ -56,7 +57,7 @@ class Replay:
             flock = run.flock(self.frame)
             last = len(run.accelerations) - 1
             accelerations = run.accelerations[self.frame] if self.frame <= last else None
-            edges = edges_of(flock, run.radius) if self.edges else None
+            edges = edges_of(flock, radius_graph(flock, run.radius)) if self.edges else None
             found.append(Panel(flock, accelerations, run.radius, _disks(run, self.frame), edges))
         return found
 

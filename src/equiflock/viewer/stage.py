@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float64, Int64
 from numpy.typing import NDArray
 
 from equiflock.flight import flight
-from equiflock.graph import radius_graph
+from equiflock.graph import Graph, radius_graph
 from equiflock.orbit import Orbit
 from equiflock.randomness import stream
 from equiflock.trajectory import Trajectory
@@ -44,6 +44,10 @@ class LiveFlight:
     def record(self) -> None:
         """Take down what is now."""
         self.recording.add(self.step, self.flock, self.accelerations)
+
+    def graph(self, radius: float) -> Graph:
+        """Who hears whom."""
+        return self.flight.fixed_graph or radius_graph(self.flock, radius)
 
     def change(self, flock: Flock, keep: Mask | None = None) -> None:
         """Go on with a changed flock (see `Flight.replace`)."""
@@ -108,7 +112,7 @@ class Stage:
         disks = np.array([[disk.x, disk.y, disk.radius] for disk in self.disks]).reshape(-1, 3)
         found = []
         for live in self.flights:
-            edges = edges_of(live.flock, self.setting.radius) if self.edges else None
+            edges = edges_of(live.flock, live.graph(self.setting.radius)) if self.edges else None
             found.append(Panel(live.flock, live.accelerations, self.setting.radius, disks, edges))
         return found
 
@@ -219,13 +223,16 @@ class Stage:
         return np.asarray(np.hypot(*(live.flock.positions[0] - at).T))
 
 
-def edges_of(flock: Flock, radius: float) -> Int64[np.ndarray, "edges 2"]:
-    """Who hears whom, each pair once."""
-    edges = radius_graph(flock, radius).edges(0)
+def edges_of(flock: Flock, graph: Graph) -> Int64[np.ndarray, "edges 2"]:
+    """Who hears whom, each pair once. Of obstacle agents a follower hears the nearest."""
+    edges, (positions,), (roles,) = graph.edges(0), flock.positions, flock.roles
     receivers, senders = edges.T
-    # Two followers hear each other; nobody else hears.
-    once: Int64[np.ndarray, "edges 2"] = edges[(receivers < senders) | (flock.roles[0, senders] != Role.FOLLOWER)]
-    return once
+    rim = roles[senders] == Role.OBSTACLE
+    squares = np.square(positions[receivers[rim]] - positions[senders[rim]]).sum(axis=1)
+    _, nearest = np.unique(receivers[rim][order := np.argsort(squares, kind="stable")], return_index=True)
+    # Two followers hear each other; a leader is only heard.
+    pairs = ~rim & ((receivers < senders) | (roles[senders] == Role.LEADER))
+    return np.concatenate([edges[pairs], edges[rim][order][nearest]])
 
 
 def _is(live: LiveFlight, role: Role) -> Mask:

@@ -1,0 +1,121 @@
+"""Makes view.png and view.gif: the live page, used as a person would, one picture after the other.
+
+    python docs/media/record_view.py
+
+Needs Chromium (`make browser`). The flight is paused, and so many steps are made for every picture of the film, so it
+looks the same on any machine.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from imageio_ffmpeg import get_ffmpeg_exe
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+
+FOLDER = Path(__file__).parent
+SIZE = ViewportSize(width=1120, height=700)
+RATE = 12
+ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking", "--no-first-run"]
+# One palette for the whole film, made from its own colours.
+PALETTE = "split[a][b];[a]palettegen=max_colors=96:stats_mode=diff[p];[b][p]paletteuse=dither=none:diff_mode=rectangle"
+
+
+class Film:
+    """Takes pictures of a page, in a folder."""
+
+    def __init__(self, page: Page, folder: Path) -> None:
+        self.page, self.folder, self.count = page, folder, 0
+
+    def shoot(self, pictures: int, steps: int = 2, between: Callable[[int], object] = lambda number: None) -> None:
+        """Take pictures, so many steps apart; `between` is called with the number of each before it is taken."""
+        for number in range(pictures):
+            between(number)
+            self.page.evaluate("(steps) => flockView.ask({ do: 'advance', steps })", steps)
+            self.page.wait_for_function("() => flockView.link.idle && flockView.frame")
+            self.page.wait_for_timeout(60)
+            self.page.evaluate("() => document.getElementById('play').classList.add('playing')")  # as when it plays
+            self.page.screenshot(path=self.folder / f"{self.count:04}.png")
+            self.count += 1
+
+
+def open_at(page: Page, setting: str) -> None:
+    """Another setting, standing at its start."""
+    page.evaluate("(hash) => { flockView.play(false); location.hash = hash; }", setting)
+    page.wait_for_timeout(100)
+    page.wait_for_function("() => flockView.link.idle && flockView.frame?.step === 0")
+    page.wait_for_timeout(300)
+
+
+def record(page: Page, film: Film) -> None:
+    """The story: a flock agrees, meets an obstacle, is led, and is compared."""
+    open_at(page, "scenario=flocking&agents=100&seed=3")
+    film.shoot(24, 1)
+
+    page.keyboard.press("3")
+    heading_x, heading_y = page.evaluate("""() => {
+        const { velocities } = flockView.frame.panels[0], size = Math.hypot(velocities[0], velocities[1]);
+        return [velocities[0] / size, -velocities[1] / size];
+    }""")
+    x, y = 400 + 300 * heading_x, 340 + 300 * heading_y
+    page.mouse.move(x, y)
+    page.mouse.down()
+    film.shoot(5, 1, lambda number: page.mouse.move(x + 9 * number, y))
+    page.mouse.up()
+    film.shoot(34, 3)
+
+    page.keyboard.press("1")
+    open_at(page, "scenario=leaders&agents=120&seed=2")
+    film.shoot(14, 2)
+    film.shoot(34, 3, lambda number: page.keyboard.press("ArrowRight") if number < 24 and number % 2 == 0 else None)
+
+    open_at(page, "scenario=flocking&agents=100&seed=1&compare=tanner-dynamic")
+    film.shoot(34, 2)
+
+
+def main() -> None:
+    command = [sys.executable, "-m", "equiflock.cli", "view", "--no-browser", "--port", "8720"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        address = re.search(r"http://\S+", server.stdout.readline())
+        assert address is not None, "the server did not start"
+        with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
+            film = Film(open_page(browser, address[0], "dark"), Path(folder))
+            record(film.page, film)
+            write(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")
+            single = Film(open_page(browser, address[0], "light"), Path(folder))
+            open_at(single.page, "scenario=obstacles&agents=120&seed=4&edges=1&sides=40")
+            single.shoot(13, 25)
+            write(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "view.png")
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def open_page(browser: Browser, address: str, theme: Literal["dark", "light"]) -> Page:
+    # Twice as many pixels, put together again: smooth edges though no graphics card draws.
+    page = browser.new_page(viewport=SIZE, device_scale_factor=2, color_scheme=theme)
+    page.goto(address)
+    page.wait_for_function("() => globalThis.flockView?.frame")
+    # It would tell how fast pictures are taken.
+    page.evaluate("() => { document.getElementById('rate').hidden = true; }")
+    return page
+
+
+def write(pictures: Path, how: str, target: Path) -> None:
+    source = ["-r", str(RATE), "-i", str(pictures)]
+    subprocess.run([get_ffmpeg_exe(), "-v", "error", "-y", *source, "-vf", how, str(target)], check=True)
+
+
+if __name__ == "__main__":
+    main()
