@@ -54,7 +54,7 @@ def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
     rim = np.arange(40, 64)
     joined = {int(receiver): int(sender) for receiver, sender in edges if sender in rim}
     assert len(joined) == np.isin(edges[:, 1], rim).sum() > 3
-    for follower in np.flatnonzero(flock.roles[0] == ef.Role.FOLLOWER):
+    for follower in np.flatnonzero(flock.roles[0] == ef.Role.FOLLOWER).tolist():
         distances = np.hypot(*(flock.positions[0, rim] - flock.positions[0, follower]).T)
         assert (follower in joined) == (distances.min() <= 1.0)
         if follower in joined:
