@@ -26,7 +26,7 @@ class Running:
         listening = listen(HOST, port, lambda port: None)
         self.port = listening.getsockname()[1]
         self.address = address(HOST, self.port)
-        self.server = serve(exhibit, HOST, listening)
+        self.server = serve(exhibit, HOST)
         self.app: Any = self.server.config.app
         self._thread = threading.Thread(target=self.server.run, args=([listening],))
         self._thread.start()

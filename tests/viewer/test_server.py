@@ -76,8 +76,23 @@ def test_a_page_of_another_origin_is_refused(server: Running) -> None:
 
 
 def test_a_name_that_is_not_the_servers_is_refused(server: Running) -> None:
-    assert get(server, "", Host="evil.example")[0] == 400
+    for name in ("evil.example", f"evil.example:{server.port}", "", f"127.0.0.1.evil.example:{server.port}"):
+        assert get(server, "", Host=name)[0] == 400
     assert get(server, "", Host=f"localhost:{server.port}")[0] == 200
+
+
+def test_a_tunnel_may_have_a_port_of_its_own(server: Running) -> None:
+    assert get(server, "", Host="localhost:9000")[0] == 200
+    for origin, host, accepted in (
+        ("http://localhost:9000", "localhost:9000", True),
+        ("http://localhost:9001", "localhost:9000", False),
+        ("http://evil.example:9000", "evil.example:9000", False),
+    ):
+        with socket.create_connection((HOST, server.port)) as connection:
+            lines = ["GET /flight HTTP/1.1", f"Host: {host}", f"Origin: {origin}", "Connection: Upgrade"]
+            lines += ["Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="]
+            connection.sendall("\r\n".join([*lines, "", ""]).encode())
+            assert connection.recv(100).startswith(b"HTTP/1.1 101" if accepted else b"HTTP/1.1 403")
 
 
 def test_a_page_flies_a_flock_and_gets_a_frame_for_every_request(page: Page) -> None:

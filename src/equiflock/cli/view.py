@@ -71,7 +71,7 @@ class View:
         if self.browser:
             webbrowser.open(page)
         with listening, suppress(KeyboardInterrupt):
-            serve(exhibit, self.host, listening).run([listening])
+            serve(exhibit, self.host).run([listening])
 
     def _exhibit(self) -> Exhibit:
         from pydantic import ValidationError

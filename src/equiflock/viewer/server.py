@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response, WebSocket
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import Headers
 
 from equiflock.types import InputError
 from equiflock.viewer.exhibit import Exhibit
@@ -32,21 +33,22 @@ HEADERS = {
 }
 
 
-def create_app(exhibit: Exhibit, host: str, port: int) -> FastAPI:
+def create_app(exhibit: Exhibit, host: str) -> FastAPI:
     """The application: / is the page, /flight the websocket, /saved/NAME/film.mp4 a film that was saved.
 
     Only pages from this server may talk to it: requests must name it as their host, and a websocket must come from a
-    page of that host, so no other page that is open in the same browser can fly flocks or save files here.
+    page of that host and port, so no other page that is open in the same browser can fly flocks or save files here. The
+    port may be that of a tunnel.
     """
     app = FastAPI(openapi_url=None)
     workers = ThreadPoolExecutor(MOST_SESSIONS, thread_name_prefix="flight")
     saved: dict[str, Path] = {}
-    hosts = {f"{name}:{port}" for name in (_in_address(host), "localhost", "127.0.0.1", "[::1]")}
+    names = {_in_address(host), "localhost", "127.0.0.1", "[::1]"}
     app.state.sessions = set()
 
     @app.middleware("http")
     async def only_from_here(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        if request.headers.get("host") not in hosts:
+        if _name_of(request.headers) not in names:
             return Response("this server is known by another name", status_code=400)
         response = await call(request)
         response.headers.update(HEADERS)
@@ -54,7 +56,8 @@ def create_app(exhibit: Exhibit, host: str, port: int) -> FastAPI:
 
     @app.websocket("/flight")
     async def flight(websocket: WebSocket) -> None:
-        if websocket.headers.get("origin") not in {f"http://{name}" for name in hosts}:
+        headers = websocket.headers
+        if _name_of(headers) not in names or headers.get("origin") != f"http://{headers['host']}":
             await websocket.close()  # before it was accepted: refused as forbidden
             return
         await websocket.accept()
@@ -105,12 +108,11 @@ def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.soc
     raise InputError(f"ports {port} to {candidate} are all in use: choose another with --port")
 
 
-def serve(exhibit: Exhibit, host: str, listening: socket.socket) -> uvicorn.Server:
-    """A server for a socket, ready to `run`."""
-    app = create_app(exhibit, host, listening.getsockname()[1])
+def serve(exhibit: Exhibit, host: str) -> uvicorn.Server:
+    """A server that is known as `host`, ready to `run` on a socket."""
     return uvicorn.Server(
         uvicorn.Config(
-            app,
+            create_app(exhibit, host),
             log_level="warning",
             ws_max_size=LONGEST_REQUEST,
             ws_max_queue=8,
@@ -122,6 +124,11 @@ def serve(exhibit: Exhibit, host: str, listening: socket.socket) -> uvicorn.Serv
 def address(host: str, port: int) -> str:
     """Where a browser finds the page."""
     return f"http://{_in_address(host)}:{port}/"
+
+
+def _name_of(headers: Headers) -> str:
+    """What a request calls this server, without the port."""
+    return headers.get("host", "").rpartition(":")[0]
 
 
 def _in_address(host: str) -> str:

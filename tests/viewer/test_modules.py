@@ -1,0 +1,179 @@
+"""Parts of the page by themselves, in the browser that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.viewer.servers import running
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Any) -> Iterator[Page]:
+    with running() as server:
+        found = chromium.new_page()
+        found.goto(server.address + "icon.svg")  # a page without scripts
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def run(page: Page) -> Callable[..., Any]:
+    def evaluate(module: str, body: str, argument: Any = None) -> Any:
+        return page.evaluate(f"async (given) => {{ const m = await import('/{module}.js'); {body} }}", argument)
+
+    return evaluate
+
+
+def test_a_flight_keeps_pace_with_real_time_whatever_the_rate_of_pictures(run: Callable[..., Any]) -> None:
+    for seconds in (1 / 144, 1 / 60, 1 / 20):
+        shown = run(
+            "player",
+            """
+            const player = new m.Player(), times = [];
+            player.begin(new m.LiveSteps(0.01));
+            player.speed = 0.5;
+            player.take({ step: 0, time: 0 });
+            let server = 0;
+            for (let picture = 0; picture < Math.round(2 / given); picture++) {
+              player.advance(given);
+              times.push(player.frame.time + player.ahead);
+              const { request } = player;
+              if (request) {
+                server += request.steps;
+                player.take({ step: server, time: server * 0.01 });
+              }
+            }
+            return times;""",
+            seconds,
+        )
+        assert shown == sorted(shown)
+        assert shown[-1] == pytest.approx(1.0, abs=0.05)
+        later = shown[len(shown) // 2 :]
+        strides = [b - a for a, b in pairwise(later)]
+        assert max(strides) == pytest.approx(0.5 * seconds, rel=0.05)  # smoothly, not step by step
+        assert min(strides) == pytest.approx(0.5 * seconds, rel=0.05)
+
+
+def test_a_slow_server_makes_time_pass_slowly_not_in_leaps(run: Callable[..., Any]) -> None:
+    asked = run(
+        "player",
+        """
+        const player = new m.Player(), asked = [];
+        player.begin(new m.LiveSteps(0.01));
+        player.take({ step: 0, time: 0 });
+        let server = 0;
+        for (let picture = 0; picture < 300; picture++) {
+          player.advance(1 / 60);
+          if (picture % 30 === 29) {  // two answers a second
+            const { steps } = player.request;
+            asked.push(steps);
+            server += steps;
+            player.take({ step: server, time: server * 0.01 });
+          }
+        }
+        return asked;""",
+    )
+    assert max(asked) <= 16
+
+
+def test_frames_are_shown_in_order_and_not_before_their_time(run: Callable[..., Any]) -> None:
+    assert run(
+        "player",
+        """
+        const player = new m.Player(), frame = (step) => ({ step, time: step / 100 });
+        player.begin(new m.LiveSteps(0.01));
+        player.take(frame(0));
+        player.advance(0.001);
+        const early = player.take(frame(5)).length;
+        const still = player.frame.step;
+        const due = [player.advance(0.03), player.advance(0.03)].map((frames) => frames.map(({ step }) => step));
+        player.take(frame(9));
+        const paused = player.play(false).map(({ step }) => step);
+        return [early, still, due, paused, player.frame.step, player.request];""",
+    ) == [0, 0, [[], [5]], [9], 9, None]
+
+
+def test_a_saved_flight_ends_at_its_last_frame(run: Callable[..., Any]) -> None:
+    assert run(
+        "player",
+        """
+        const player = new m.Player(), times = [0, 0.1, 0.2];
+        player.begin(new m.SavedFrames({ times, time_step: 0.01 }));
+        player.take({ step: 0, time: 0 });
+        const asked = [];
+        for (let picture = 0; picture < 60; picture++) {
+          player.advance(1 / 60);
+          const { request } = player;
+          if (!request) continue;
+          asked.push(request.frame);
+          player.take({ step: request.frame, time: times[request.frame] });
+        }
+        return [asked, player.ended, player.ahead];""",
+    ) == [[1, 2], True, 0]
+
+
+SETTING = {
+    "scenario": "obstacles",
+    "controller": "runs/mine & yours/weights.safetensors",
+    "compare": None,
+    "agents": 321,
+    "seed": 7,
+    "radius": 1.25,
+    "time_step": 0.005,
+    "spread": "automatic",
+    "leaders": 3,
+    "sides": 12,
+    "orbit": False,
+    "disks": [{"x": -1.5, "y": 2.25, "radius": 0.5}, {"x": 0, "y": 0, "radius": 3}],
+}
+
+
+def test_an_address_is_read_as_it_was_written(run: Callable[..., Any]) -> None:
+    state = {"setting": SETTING, "look": {"speed": 2, "edges": True, "trails": False}, "flock": 0}
+    usual = {**SETTING, "agents": 100, "compare": "tanner", "disks": []}
+    body = "return m.readAddress(m.writeAddress(given[0], false), given[1]);"
+    assert run("address", body, [state, usual]) == state
+
+
+def test_an_empty_address_is_what_the_server_begins_with(run: Callable[..., Any]) -> None:
+    found = run("address", "return m.readAddress('', given);", SETTING)
+    assert found["setting"] == SETTING
+
+
+def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callable[..., Any]) -> None:
+    lag = run(
+        "camera",
+        """
+        const camera = new m.Camera(1), viewport = { width: 800, height: 600 };
+        const panel = (time) => ({
+          origin: [5 * time, -3 * time],
+          roles: new Uint8Array(9),
+          positions: new Float32Array(18).map((_, i) => (i * 7) % 5),
+          velocities: new Float32Array(18), accelerations: new Float32Array(18),
+        });
+        const places = [];
+        for (let n = 0; n <= 120; n++) {
+          camera.watch(panel(n / 60), 0);
+          camera.glide(1 / 60, viewport);
+          places.push([camera.x - 5 * n / 60, camera.y + 3 * n / 60]);
+        }
+        return places.map(([x, y]) => Math.hypot(x - places[0][0], y - places[0][1]));""",
+    )
+    assert max(lag) < 1e-4
+
+
+def test_what_is_under_the_pointer_stays_there_while_zooming(run: Callable[..., Any]) -> None:
+    before, after = run(
+        "camera",
+        """
+        const camera = new m.Camera(1), viewport = { width: 800, height: 600 };
+        const before = camera.toWorld(100, 50, viewport);
+        camera.zoom(1.7, 100, 50, viewport);
+        return [before, camera.toWorld(100, 50, viewport)];""",
+    )
+    assert after == pytest.approx(before)
