@@ -21,7 +21,7 @@ from rich.table import Table
 
 ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking", "--no-first-run"]
 WANTED = {100: 60, 1_000: 30, 10_000: 10}
-COUNTS = "() => [flockView.received, flockView.drawn, performance.now() / 1000, flockView.frame.time]"
+COUNTS = "() => [flockView.received, flockView.screen.drawn, performance.now() / 1000, flockView.frame.time]"
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def measure(browser: Browser, address: str, options: argparse.Namespace) -> tupl
     page = context.new_page()
     start = time.perf_counter()
     page.goto(address)
-    page.wait_for_function("() => globalThis.flockView?.frame && flockView.drawn > 0")
+    page.wait_for_function("() => globalThis.flockView?.frame && flockView.screen.drawn > 0")
     first = time.perf_counter() - start
     page.wait_for_timeout(1500)
     before = page.evaluate(COUNTS)

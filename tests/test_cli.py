@@ -183,6 +183,8 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
         (("view", "nowhere.csv"), "nowhere.csv: there is no such file"),
         (("view", "--agents", "20000"), "agents: Input should be less than or equal to 10000; got 20000"),
         (("view", "--controller", "taner"), "did you mean 'tanner'?"),
+        (("view", "--weights", "README.md"), "README.md is not a file of weights: its name must end in .safetensors"),
+        (("view", "some.zarr", "--agents", "50"), "options of live flights do not go with saved flights"),
         (("view", "--weights", "nowhere.safetensors"), "nowhere.safetensors: there is no such file"),
         (("view", "--port", "70000"), "port must be from 0 to 65535; got 70000"),
         (("view", "--host", "0.0.0.0"), "name one address of this machine"),
@@ -289,6 +291,16 @@ def test_view_takes_the_next_port_serves_the_page_and_ends_with_ctrl_c(tmp_path:
     assert process.returncode == 0
     assert f"port {port} is in use" in errors
     assert "Traceback" not in errors
+
+
+def test_view_of_an_experiment_asks_for_one_of_its_cells(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    cell = tmp_path / "cells" / "some.csv"
+    cell.parent.mkdir()
+    cell.touch()
+    table = tmp_path / "flocking.csv"
+    table.touch()
+    assert f"name one of its cells, such as {cell}" in failure(capsys, "view", str(tmp_path))
+    assert "those are in its folder, as cells/*.csv" in failure(capsys, "view", str(table))
 
 
 def test_view_without_its_extra_says_what_to_install(

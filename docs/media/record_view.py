@@ -38,7 +38,7 @@ class Film:
         """Take pictures, so many steps apart; `between` is called with the number of each before it is taken."""
         for number in range(pictures):
             between(number)
-            self.page.evaluate("(steps) => flockView.ask({ do: 'advance', steps })", steps)
+            self.page.evaluate("(steps) => flockView.link.ask({ do: 'advance', steps })", steps)
             self.page.wait_for_function("() => flockView.link.idle && flockView.frame")
             self.page.wait_for_timeout(60)
             self.page.evaluate("() => document.getElementById('play').classList.add('playing')")  # as when it plays

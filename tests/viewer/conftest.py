@@ -44,7 +44,7 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(server.address + setting)
         if wait:
-            page.wait_for_function("() => globalThis.flockView?.frame && flockView.drawn > 2")
+            page.wait_for_function("() => globalThis.flockView?.frame && flockView.screen.drawn > 2")
         return page
 
     yield open_one

@@ -13,6 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.saving import Archive
 from equiflock.viewer.server import address, listen, serve
 from tests.viewer.twins import ReadFrame, read_frame
 
@@ -35,6 +36,10 @@ class Running:
     @property
     def sessions(self) -> set[Any]:
         return self.app.state.sessions
+
+    @property
+    def archive(self) -> Archive:
+        return self.app.state.archive
 
     def stop(self) -> None:
         self.server.should_exit = True

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
-from equiflock.viewer.frames import MOST_EDGES, Panel, pack_frame
-from equiflock.viewer.stage import edges_of
+from equiflock.viewer import frames
+from equiflock.viewer.frames import Panel, edges_of, pack_frame
 from tests.viewer.twins import read_frame
 
 
@@ -18,7 +19,7 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
     flock = ef.Flock(start.positions + far, start.velocities, start.roles)
     accelerations = np.random.default_rng(seed).normal(size=flock.shape)
     disks = np.array([[far + 1.0, far - 2.0, 0.5]])
-    panel = Panel(flock, accelerations, 1.0, disks, edges_of(flock, ef.radius_graph(flock)))
+    panel = Panel(flock, accelerations, 1.0, disks, edges_of(flock, 1.0))
     frame = read_frame(pack_frame(7, 0.07, [panel] * panels))
     assert (frame.step, frame.time, len(frame.panels)) == (7, 0.07, panels)
     for shown in frame.panels:
@@ -42,7 +43,7 @@ def test_the_numbers_are_those_of_the_metrics() -> None:
 def test_edges_join_each_pair_that_hears_once() -> None:
     start = ef.LeaderFollowing(ef.RandomDisk(agents=40), leaders=5).draw()
     graph = ef.radius_graph(start, 1.0)
-    edges = [frozenset(edge) for edge in edges_of(start, graph).tolist()]
+    edges = [frozenset(edge) for edge in edges_of(start, 1.0).tolist()]
     assert set(edges) == {frozenset(edge) for edge in graph.edges(0).tolist()}
     assert len(edges) == len(set(edges))
 
@@ -50,7 +51,7 @@ def test_edges_join_each_pair_that_hears_once() -> None:
 def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
     flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
-    edges = edges_of(flock, ef.radius_graph(flock))
+    edges = edges_of(flock, 1.0)
     rim = np.arange(40, 64)
     joined = {int(receiver): int(sender) for receiver, sender in edges if sender in rim}
     assert len(joined) == np.isin(edges[:, 1], rim).sum() > 3
@@ -61,7 +62,10 @@ def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
             assert joined[follower] == rim[np.argmin(distances)]
 
 
-def test_too_many_edges_are_left_out() -> None:
-    flock = ef.random_disk(agents=10)
-    panel = Panel(flock, np.zeros(flock.shape), 1.0, np.empty((0, 3)), np.zeros((MOST_EDGES + 1, 2), np.int64))
-    assert len(read_frame(pack_frame(0, 0.0, [panel])).panels[0].edges) == 0
+def test_too_many_edges_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    flock = ef.random_disk(agents=30)
+    count = len(edges_of(flock, 1.0))
+    monkeypatch.setattr(frames, "MOST_EDGES", count)
+    assert len(edges_of(flock, 1.0)) == count
+    monkeypatch.setattr(frames, "MOST_EDGES", count - 1)
+    assert len(edges_of(flock, 1.0)) == 0

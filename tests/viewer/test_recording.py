@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock import cli
 from equiflock.trajectory import load_flights
 from equiflock.viewer.recording import Recording
 from equiflock.viewer.replay import Replay
@@ -59,7 +60,7 @@ def test_a_saved_flight_opens_again_with_its_obstacles(tmp_path: Path) -> None:
     live = stage(compare="tanner-dynamic", disks=(Disk(x=4.0, y=0.0, radius=0.3), Disk(x=-4.0, y=1.0, radius=0.5)))
     fly(live, 5)
     drawn: list[tuple[int, int]] = []
-    folder = save_flights(live.trajectories(), tmp_path / "out", lambda *frame: drawn.append(frame))
+    folder = save_flights(live.trajectories(), tmp_path / "out", 0.5, lambda *frame: drawn.append(frame))
     assert (folder / "film.mp4").stat().st_size > 1000
     assert drawn[-1][0] == drawn[-1][1] > 0
     runs = load_flights(folder)
@@ -70,5 +71,7 @@ def test_a_saved_flight_opens_again_with_its_obstacles(tmp_path: Path) -> None:
     for panel, other in zip(shown, seen, strict=True):
         assert np.array_equal(panel.flock.positions, other.flock.positions)
         assert np.allclose(panel.disks, other.disks)
-    second = save_flights(live.trajectories(), tmp_path / "out", lambda *frame: None)
+    cli.main(["animate", str(folder), "--out", str(tmp_path / "again.mp4"), "--dots-per-inch", "40"])
+    assert (tmp_path / "again.mp4").exists()
+    second = save_flights(live.trajectories(), tmp_path / "out", 0.5, lambda *frame: None)
     assert second != folder

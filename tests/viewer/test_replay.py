@@ -63,3 +63,14 @@ def test_two_flights_must_have_the_same_times() -> None:
 def test_a_flock_that_is_not_there_is_refused() -> None:
     with pytest.raises(InputError, match="flock must be below 3"):
         Replay([run()], flock=3)
+
+
+def test_a_flock_whose_flight_has_ended_stands_still() -> None:
+    course = ef.ObstacleCourse(ef.RandomDisk(agents=30), sides=12).draw()
+    saved = ef.simulate(course, ef.load("etdagnn"), duration=6.0, ending=ef.UntilPassed(clear_time=0.01))
+    last = int(saved.steps[0])
+    assert 0 < last < 600
+    replay = Replay([saved])
+    for frame, still in ((last - 1, False), (last, True), (600, True)):
+        replay.seek(frame)
+        assert replay.panels()[0].still is still

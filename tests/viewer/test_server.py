@@ -26,10 +26,12 @@ from equiflock.trajectory import load_flights
 from equiflock.types import InputError
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.requests import LONGEST_REQUEST
+from equiflock.viewer.saving import MOST_WAITING, Archive
 from equiflock.viewer.server import MOST_SESSIONS, listen
 from equiflock.viewer.session import Session
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import HOST, Page, Running, running, wait_until
+from tests.viewer.stages import stage
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +78,10 @@ def test_a_page_of_another_origin_is_refused(server: Running) -> None:
 
 
 def test_a_name_that_is_not_the_servers_is_refused(server: Running) -> None:
-    for name in ("evil.example", f"evil.example:{server.port}", "", f"127.0.0.1.evil.example:{server.port}"):
+    for name in ("evil.example", f"evil.example:{server.port}", "[::1", f"127.0.0.1.evil.example:{server.port}"):
         assert get(server, "", Host=name)[0] == 400
-    assert get(server, "", Host=f"localhost:{server.port}")[0] == 200
+    for name in (f"localhost:{server.port}", "localhost", "LOCALHOST:80", f"[::1]:{server.port}"):
+        assert get(server, "", Host=name)[0] == 200
 
 
 def test_a_tunnel_may_have_a_port_of_its_own(server: Running) -> None:
@@ -113,7 +116,7 @@ def test_a_page_flies_a_flock_and_gets_a_frame_for_every_request(page: Page) -> 
      '{"do": "start", "setting": {"agents": 1000000}}', '{"do": "start", "setting": {"controller": "/etc/passwd"}}',
      '{"do": "start", "setting": {"controller": "../x.safetensors"}}', '{"do": "start", "setting": {"radius": 0.1}}',
      '{"do": "lift", "number": 99}', '{"do": "seek", "frame": 3}', '{"do": "replay"}', '{"do": "scatter", "more": 1}',
-     '{"do": "remove", "at": [0, 0], "reach": 1, "panel": 7}', "\x00", "{" * 5000],
+     '{"do": "remove", "at": [[0, 0]], "reach": 1, "panel": 7}', "\x00", "{" * 5000],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_in_one_line_and_the_flight_goes_on(page: Page, message: str) -> None:
     page.start()
@@ -126,8 +129,28 @@ def test_what_makes_no_sense_is_refused_in_one_line_and_the_flight_goes_on(page:
 
 
 def test_nothing_can_be_done_before_a_flight_was_started(page: Page) -> None:
-    assert "start a flight first" in page.ask("advance", steps=1)["text"]
-    assert "start a flight first" in page.ask("save")["text"]
+    for request in ({"do": "advance", "steps": 1}, {"do": "save"}, {"do": "scatter"}):
+        answer = page.ask(**request)
+        assert answer["is"] == "refused"
+        assert "start a flight first" in answer["text"]
+
+
+def test_what_is_done_to_a_flight_shows_in_its_next_frame(page: Page) -> None:
+    before = page.start(scenario="leaders")
+    leader = int(np.flatnonzero(before.panels[0].roles == ef.Role.LEADER)[0])
+    x, y = before.panels[0].positions[3].tolist()
+    for request in (
+        {"do": "steer", "velocity": [1, 2]},
+        {"do": "drop", "disk": {"x": 9, "y": 9, "radius": 0.5}},
+        {"do": "move", "number": 0, "at": [8, 8]},
+        {"do": "orbit", "active": False},
+        {"do": "remove", "at": [[x, y], [1000, 1000]], "reach": 1e-3},
+    ):
+        assert page.ask(**request) == {"is": "done"}
+    (shown,) = page.fly(0).panels
+    assert (shown.roles != ef.Role.OBSTACLE).sum() == 19
+    assert np.allclose(shown.disks, [[8, 8, 0.5]])
+    assert np.allclose(shown.velocities[leader - (leader > 3)], [1, 2])
 
 
 VALUES = st.recursive(
@@ -141,8 +164,8 @@ POINTS = st.lists(st.floats(-30, 30), min_size=2, max_size=2)
 SENSIBLE = st.one_of(
     st.builds(lambda n: {"do": "advance", "steps": n}, st.integers(0, 3)),
     st.builds(lambda v: {"do": "steer", "velocity": v}, st.lists(st.floats(-9, 9), min_size=2, max_size=2)),
-    st.builds(lambda at: {"do": "lead", "at": at}, POINTS),
-    st.builds(lambda at, r: {"do": "remove", "at": at, "reach": r}, POINTS, st.floats(0.01, 40)),
+    st.builds(lambda at: {"do": "lead", "at": at, "reach": 5}, POINTS),
+    st.builds(lambda at, r: {"do": "remove", "at": [at], "reach": r}, POINTS, st.floats(0.01, 40)),
     st.builds(lambda at: {"do": "drop", "disk": {"x": at[0], "y": at[1], "radius": 0.3}}, POINTS),
     st.builds(lambda n, at: {"do": "move", "number": n, "at": at}, st.integers(0, 3), POINTS),
     st.builds(lambda n: {"do": "lift", "number": n}, st.integers(0, 3)),
@@ -163,7 +186,7 @@ def test_whatever_is_sent_the_server_answers_and_goes_on(server: Running, messag
         for message in messages:
             page.connection.send(json.dumps(message) if isinstance(message, dict) else message)
         for answer in [page.read() for _ in messages]:
-            assert not isinstance(answer, dict) or answer["is"] in ("refused", "started", "failed"), answer
+            assert not isinstance(answer, dict) or answer["is"] in ("refused", "started", "done"), answer
         assert page.start().step == 0
     wait_until(lambda: not server.sessions)
 
@@ -275,6 +298,48 @@ def test_a_controller_that_breaks_down_in_flight_ends_the_flight_and_the_next_on
         assert "NaN" in answer["text"]
 
 
+def test_a_closed_page_frees_its_flight_though_it_is_being_saved(server: Running) -> None:
+    with server.page() as page:
+        page.start(agents=300)
+        page.fly(40)
+        (session,) = server.sessions
+        stage = weakref.ref(session.shown)
+        del session
+        assert page.ask("save")["is"] == "saving"
+    saved = len(server.archive.saved)
+    wait_until(lambda: not server.sessions)
+    gc.collect()
+    assert stage() is None
+    wait_until(lambda: len(server.archive.saved) > saved, 60)
+
+
+def test_flights_that_are_saved_at_once_are_saved_one_after_the_other(tmp_path: Path) -> None:
+    with running(Exhibit(Setting(controller="tanner"), out=tmp_path)) as server:
+        with server.page() as one, server.page() as other:
+            folders = set()
+            for page in (one, other):
+                page.start()
+                page.ask("save")
+            for page in (one, other):
+                while (told := page.read())["is"] == "progress":
+                    pass
+                folders.add(told["folder"])
+        assert len(folders) == 2
+        assert {path.name for path in tmp_path.iterdir()} == {Path(folder).name for folder in folders}
+
+
+def test_only_so_many_flights_wait_to_be_saved(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    hold = threading.Event()
+    archive._worker.submit(hold.wait)
+    live = stage()
+    works = [archive.save(live.trajectories(), 0.5, lambda *_: None) for _ in range(MOST_WAITING)]
+    with pytest.raises(InputError, match="wait for one"):
+        archive.save(live.trajectories(), 0.5, lambda *_: None)
+    hold.set()
+    assert len({work.result() for work in works}) == MOST_WAITING
+
+
 def test_a_flight_is_saved_as_a_film_and_a_folder(server: Running) -> None:
     with server.page() as page:
         page.start(compare="tanner-dynamic")
@@ -348,6 +413,17 @@ def test_a_port_in_use_is_told_and_the_next_one_taken() -> None:
             assert second.getsockname()[0] == HOST
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "0", "::"])
+def test_all_addresses_at_once_are_refused(host: str) -> None:
+    with pytest.raises(InputError, match="name one address"):
+        listen(host, 9480, lambda port: None)
+
+
+def test_a_setting_without_a_flock_is_an_error_before_anything_is_served() -> None:
+    with pytest.raises(InputError, match="leaders must be fewer"):
+        Exhibit(Setting(controller="tanner", scenario="leaders", agents=40, leaders=80)).warm_up()
+
+
 def test_an_address_that_is_not_this_machines_is_refused() -> None:
     with pytest.raises(InputError, match="not an address of this machine"):
         listen("192.0.2.1", 9480, lambda port: None)
@@ -363,6 +439,6 @@ def test_ports_that_are_all_in_use_are_an_error(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_session_answers_without_a_server_too() -> None:
-    session = Session(Exhibit(), ThreadPoolExecutor(1), {})
+    session = Session(Exhibit(), ThreadPoolExecutor(1), Archive(Path("unused")))
     assert session.answer('{"do": "start", "setting": {"controller": "tanner"}}')["is"] == "started"  # type: ignore[index,call-overload]
     assert isinstance(session.answer('{"do": "advance", "steps": 1}'), bytes)

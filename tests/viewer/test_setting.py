@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 import equiflock as ef
+from equiflock.types import InputError
 from equiflock.viewer.setting import Disk, Setting, one_line
 
 
@@ -73,7 +74,7 @@ def test_beyond_a_thousand_agents_the_density_stays_what_it_was() -> None:
         ("leaders", 0),
         ("sides", 10**6),
         ("orbit", 1),
-        ("controller", "x" * 1000),
+        ("controller", "x" * 1001),
         ("disks", tuple(Disk(x=0.0, y=0.0, radius=1.0) for _ in range(21))),
         ("colour", "red"),
     ],
@@ -84,3 +85,11 @@ def test_absurd_fields_are_refused_in_one_line_that_names_them(field: str, value
     line = one_line(error.value)
     assert line.startswith(field.replace("_", " "))
     assert "\n" not in line
+
+
+def test_a_start_that_cannot_be_found_is_told_in_words_of_the_page() -> None:
+    with pytest.raises(InputError, match="raise the radius R, or choose another start disk") as error:
+        Setting(agents=2000, spread="quarter-power", radius=0.1).draw()
+    assert "min_degree" not in str(error.value)
+    with pytest.raises(InputError, match="leaders must be fewer"):
+        Setting(scenario="leaders", agents=10, leaders=20).draw()

@@ -58,11 +58,13 @@ def test_the_agent_nearest_to_a_place_leads_and_follows_again_in_both_flights() 
     live = stage(compare="tanner-dynamic")
     fly(live, 10)
     place = live.flights[1].flock.positions[0, 17] + 1e-6
-    live.lead((place[0], place[1]), panel=1)
+    live.lead((place[0], place[1]), 0.1, panel=1)
     assert [np.flatnonzero(roles(live, panel)).tolist() for panel in (0, 1)] == [[17], [17]]
     assert np.array_equal(live.flights[0].accelerations[0, 17], [0.0, 0.0])
-    live.lead((place[0], place[1]), panel=1)
+    live.lead((place[0], place[1]), 0.1, panel=1)
     assert not roles(live).any()
+    with pytest.raises(InputError, match="no agent is there"):
+        live.lead((place[0] + 50.0, place[1]), 0.1, panel=1)
 
 
 def test_removed_agents_are_gone_from_both_flights_and_the_others_keep_their_memory() -> None:
@@ -72,7 +74,7 @@ def test_removed_agents_are_gone_from_both_flights_and_the_others_keep_their_mem
     distances = np.hypot(*(live.flights[0].flock.positions[0] - place).T)
     stay = distances > 0.5
     kept = [other.flock.positions[0, stay].copy() for other in live.flights]
-    live.remove((place[0], place[1]), 0.5, panel=0)
+    live.remove([(place[0], place[1])], 0.5, panel=0)
     for other, positions in zip(live.flights, kept, strict=True):
         assert np.array_equal(other.flock.positions[0], positions)
     fly(live, 5)
@@ -82,7 +84,7 @@ def test_removed_agents_are_gone_from_both_flights_and_the_others_keep_their_mem
 def test_the_last_agents_cannot_be_removed() -> None:
     live = stage()
     with pytest.raises(InputError, match="somebody must fly"):
-        live.remove((0.0, 0.0), 1e5, panel=0)
+        live.remove([(0.0, 0.0)], 1e5, panel=0)
     assert live.flights[0].flock.shape[1] == 30
 
 
@@ -138,16 +140,16 @@ def test_scattering_is_the_same_in_both_flights_and_at_every_try() -> None:
 
 def test_a_panel_that_is_not_there_is_refused() -> None:
     with pytest.raises(InputError, match="panel must be below 1"):
-        stage().remove((0.0, 0.0), 0.1, panel=1)
+        stage().remove([(0.0, 0.0)], 0.1, panel=1)
 
 
 def test_a_large_flock_can_be_touched_too() -> None:
     live = stage(agents=3500, controller="etdagnn")
     fly(live, 3)
     place = live.flights[0].flock.positions[0, 100]
-    live.remove((place[0], place[1]), 0.3, panel=0)
+    live.remove([(place[0], place[1])], 0.3, panel=0)
     live.drop(DISK)
-    live.lead((place[0], place[1]), panel=0)
+    live.lead((place[0], place[1]), 9.0, panel=0)
     fly(live, 3)
     assert live.flights[0].flock.shape[1] < 3500 + len(DISK.rim(0.1))
     assert np.isfinite(live.flights[0].flock.positions).all()

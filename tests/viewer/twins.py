@@ -18,6 +18,7 @@ class ReadPanel:
     disks: Any
     edges: Any
     roles: Any
+    still: bool
 
 
 @dataclass
@@ -40,14 +41,15 @@ def read_frame(content: bytes) -> ReadFrame:
         return array
 
     for _ in range(panels):
-        agents, edges, disks, zero, *numbers = struct.unpack_from("<IIII6d", content, at)
-        assert zero == 0
+        agents, edges, disks, still, *numbers = struct.unpack_from("<IIII6d", content, at)
         at += 64
         origin = np.array(numbers[:2])
         positions = take("<f4", agents, 2) + origin
         velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)
         circles = take("<f4", disks, 3) + np.array([*origin, 0.0])
         pairs, roles = take("<u4", edges, 2), take("u1", agents, 1)[:, 0]
-        frame.panels.append(ReadPanel(tuple(numbers[2:]), positions, velocities, accelerations, circles, pairs, roles))
+        frame.panels.append(
+            ReadPanel(tuple(numbers[2:]), positions, velocities, accelerations, circles, pairs, roles, bool(still))
+        )
     assert at == len(content)
     return frame

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from equiflock.viewer.exhibit import Exhibit
 
 
+WEIGHTS = ".safetensors"
+
+
 @dataclass(frozen=True)
 class View:
     """Watch flocks live in a browser and play with them, or play saved flights."""
@@ -79,26 +82,41 @@ class View:
         from equiflock.viewer.exhibit import Exhibit
         from equiflock.viewer.setting import Setting, one_line
 
-        named = [self.controller, *([] if self.compare is None else [self.compare])]
-        files = [Path(name) for name in named if name.endswith(".safetensors")]
+        fresh = View()
+        live = ("controller", "compare", "weights", "scenario", "agents", "seed")
+        if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in live):
+            raise InputError("options of live flights do not go with saved flights")
+        wrong = [str(path) for path in self.weights if path.suffix != WEIGHTS]
+        if wrong:
+            raise InputError(f"{wrong[0]} is not a file of weights: its name must end in {WEIGHTS}")
+        named = [_as_offered(name) for name in (self.controller, self.compare) if name is not None]
         try:
             setting = Setting(
                 scenario=self.scenario,
-                controller=self.controller,
-                compare=self.compare,
+                controller=named[0],
+                compare=named[1] if len(named) > 1 else None,
                 agents=self.agents,
                 seed=self.seed,
             )
         except ValidationError as error:
             raise InputError(one_line(error)) from None
+        files = [*self.weights, *(Path(name) for name in named if name.endswith(WEIGHTS))]
         with progress() as bar:
             bar.add_task("reading flights", total=None, visible=bool(self.flights))
             flights = [run for path in self.flights for run in _load(path)]
-        return Exhibit(setting, tuple(dict.fromkeys([*self.weights, *files])), flights, self.out)
+        return Exhibit(setting, tuple(dict.fromkeys(files)), flights, self.out)
+
+
+def _as_offered(name: str) -> str:
+    """A controller's name as the page tells it: files without a needless `./`."""
+    return str(Path(name)) if name.endswith(WEIGHTS) else name
 
 
 def _load(path: Path) -> list[Trajectory]:
     """The flights at a path, or that of an experiment's cell."""
+    cells = sorted((path / "cells").glob("*.csv"))
+    if cells:
+        raise InputError(f"{path} is the folder of an experiment: name one of its cells, such as {cells[0]}")
     if path.suffix != ".csv":
         return load_flights(path)
     from equiflock.experiments.replay import fly_again

@@ -23,6 +23,9 @@ def find_cell(path: Path) -> Any:
     """The cell whose result a file is: FOLDER/cells/NAME.csv in a folder of `equiflock reproduce` or `evaluate`."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
+    path = path.resolve()
+    if path.parent.name != "cells":
+        raise InputError(f"{path} is not a cell of an experiment: those are in its folder, as cells/*.csv")
     for cell in _cells_of_folder(path.parent.parent):
         if path_of(cell, path.parent) == path:
             found = cell.cell if isinstance(cell, Evaluated) else cell

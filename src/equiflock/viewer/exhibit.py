@@ -15,7 +15,7 @@ from equiflock.types import Controller, wrong_choice
 from equiflock.version import __version__
 from equiflock.viewer.frames import pack_frame
 from equiflock.viewer.replay import check_replay
-from equiflock.viewer.setting import Setting
+from equiflock.viewer.setting import MOST_DISKS, Setting
 from equiflock.viewer.stage import Stage
 
 
@@ -51,15 +51,17 @@ class Exhibit:
         return load(name)
 
     def warm_up(self) -> None:
-        """Compile or load every kernel that a page may need, so that its first flock flies at once."""
+        """Compile or load every kernel that a page may need, so that its first flock flies at once.
+
+        A clear error if there is no flock for the setting that pages begin with.
+        """
         for agents in (3, SMALL_FLOCK + 1):
             setting = Setting(scenario="obstacles", agents=100 + agents, sides=3, leaders=1)
             stage = Stage(setting, [self.pilot(self.setting.controller), load("tanner")])
             stage.edges = True
             stage.advance(3)
             pack_frame(stage.step, stage.time, stage.panels())
-        for name in self.setting.controllers:
-            Stage(Setting(controller=name), [self.pilot(name)]).advance(2)
+        Stage(self.setting, [self.pilot(name) for name in self.setting.controllers]).advance(2)
 
     def told(self) -> dict[str, Any]:
         """What a page must know before it can ask for anything."""
@@ -70,5 +72,6 @@ class Exhibit:
             "trained": list(TRAINED),
             "seeds": list(SEEDS),
             "weights": [str(path) for path in self.weights],
+            "most_disks": MOST_DISKS,
             "flocks": min((len(run.steps) for run in self.flights), default=0),
         }

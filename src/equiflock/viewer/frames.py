@@ -3,7 +3,7 @@
 All little-endian, every part beginning at a multiple of 8 bytes:
 
     frame   uint32 kind = 1, uint32 panels, float64 step, float64 time, then its panels
-    panel   uint32 agents N, edges E, disks M, 0
+    panel   uint32 agents N, edges E, disks M, and 1 if the flight has ended, else 0
             float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm
             float32 positions (N, 2), velocities (N, 2), accelerations (N, 2), disks (M, 3): x, y, radius
             uint32 edges (E, 2)
@@ -26,6 +26,7 @@ from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
 from equiflock import metrics
+from equiflock.graph import Graph, radius_graph, survey
 from equiflock.types import Flock, Role, Vectors
 
 FRAME = struct.Struct("<IIdd")
@@ -45,6 +46,7 @@ class Panel:
         radius: R.
         disks: (M, 3), x, y and radius.
         edges: (E, 2), pairs of agents to join by lines.
+        still: whether the flight has ended, so that velocities are only what they were then.
     """
 
     flock: Flock
@@ -52,6 +54,7 @@ class Panel:
     radius: float
     disks: Float64[np.ndarray, "M 3"]
     edges: Int64[np.ndarray, "E 2"] | None = None
+    still: bool = False
 
     @property
     def numbers(self) -> tuple[float, float, float, float]:
@@ -69,6 +72,29 @@ class Panel:
         return variance, components, separation, effort
 
 
+def edges_of(flock: Flock, radius: float, fixed: Graph | None = None) -> Int64[np.ndarray, "edges 2"]:
+    """Who hears whom, each pair once; nothing at all if these are too many to be told apart.
+
+    Of obstacle agents a follower hears the nearest.
+
+    Args:
+        flock: of a single flock.
+        radius: R.
+        fixed: who hears whom for ever, should that be so.
+    """
+    if fixed is None and survey(flock, radius)[0].sum() > 2 * MOST_EDGES:
+        return np.empty((0, 2), np.int64)
+    edges, (positions,), (roles,) = (fixed or radius_graph(flock, radius)).edges(0), flock.positions, flock.roles
+    receivers, senders = edges.T
+    rim = roles[senders] == Role.OBSTACLE
+    squares = np.square(positions[receivers[rim]] - positions[senders[rim]]).sum(axis=1)
+    order = np.argsort(squares, kind="stable")
+    _, nearest = np.unique(receivers[rim][order], return_index=True)
+    # Two followers hear each other; a leader is only heard.
+    pairs = ~rim & ((receivers < senders) | (roles[senders] == Role.LEADER))
+    return np.concatenate([edges[pairs], edges[rim][order][nearest]])
+
+
 def pack_frame(step: int, time: float, panels: Sequence[Panel]) -> bytes:
     """The bytes of a frame."""
     parts = [FRAME.pack(KIND, len(panels), step, time)]
@@ -80,9 +106,9 @@ def pack_frame(step: int, time: float, panels: Sequence[Panel]) -> bytes:
 def _pack_panel(panel: Panel) -> list[bytes]:
     places = panel.flock.positions[0, :, :2]
     origin = places[panel.flock.roles[0] != Role.OBSTACLE].mean(axis=0)
-    edges = np.empty((0, 2)) if panel.edges is None or len(panel.edges) > MOST_EDGES else panel.edges
+    edges = np.empty((0, 2)) if panel.edges is None else panel.edges
     disks = panel.disks - [*origin, 0.0] if len(panel.disks) else panel.disks
-    sizes = len(places), len(edges), len(disks), 0
+    sizes = len(places), len(edges), len(disks), panel.still
     next_step = np.zeros_like(panel.flock.positions) if panel.accelerations is None else panel.accelerations
     vectors = places - origin, panel.flock.velocities[0, :, :2], next_step[0, :, :2], disks
     return [

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from equiflock.graph import radius_graph
 from equiflock.trajectory import Trajectory
 from equiflock.types import InputError, Role
-from equiflock.viewer.frames import Panel
-from equiflock.viewer.stage import edges_of
+from equiflock.viewer.frames import Panel, edges_of
 
 MOST_FLIGHTS = 2
 MOST_MEASURED = 400
@@ -57,8 +55,9 @@ class Replay:
             flock = run.flock(self.frame)
             last = len(run.accelerations) - 1
             accelerations = run.accelerations[self.frame] if self.frame <= last else None
-            edges = edges_of(flock, radius_graph(flock, run.radius)) if self.edges else None
-            found.append(Panel(flock, accelerations, run.radius, _disks(run, self.frame), edges))
+            edges = edges_of(flock, run.radius) if self.edges else None
+            still = self.time >= (int(run.steps[0]) - 0.5) * run.time_step
+            found.append(Panel(flock, accelerations, run.radius, _disks(run, self.frame), edges, still))
         return found
 
     def told(self) -> dict[str, Any]:
@@ -70,7 +69,8 @@ class Replay:
             "times": first.times.tolist(),
             "time_step": first.time_step,
             "radius": first.radius,
-            "agents": first.positions.shape[2],
+            "agents": [int((run.roles[0] != Role.OBSTACLE).sum()) for run in self.runs],
+            "dimensions": first.positions.shape[3],
             "titles": [str(run.config.get("controller", "flight")) for run in self.runs],
             "curves": {"times": first.times[measured].tolist(), "numbers": curves},
         }

@@ -17,6 +17,7 @@ LONGEST_REQUEST = 16 * 1024
 FASTEST = 10.0
 
 Speed = Annotated[float, Field(ge=-FASTEST, le=FASTEST)]
+Reach = Annotated[float, Field(gt=0, le=FARTHEST)]
 Number = Annotated[int, Field(ge=0, le=10**9)]
 
 
@@ -83,19 +84,20 @@ class Lead(Action):
 
     do: Literal["lead"]
     at: Point
+    reach: Reach
     panel: Number = 0
 
     @override
     def on(self, stage: Stage) -> None:
-        stage.lead(self.at, self.panel)
+        stage.lead(self.at, self.reach, self.panel)
 
 
 class Remove(Action):
-    """Take away the agents within reach of a place."""
+    """Take away the agents within reach of some places."""
 
     do: Literal["remove"]
-    at: Point
-    reach: Annotated[float, Field(gt=0, le=FARTHEST)]
+    at: Annotated[tuple[Point, ...], Field(max_length=100)]
+    reach: Reach
     panel: Number = 0
 
     @override
@@ -162,6 +164,8 @@ class Save(Checked):
     """Write the flight as a film and a folder."""
 
     do: Literal["save"]
+    speed: Annotated[float, Field(ge=0.01, le=10.0)] = 0.5
+    """Of the film: simulated seconds per second."""
 
 
 Request = (

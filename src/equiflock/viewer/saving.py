@@ -5,30 +5,65 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
 from equiflock.files import written_whole
 from equiflock.trajectory import Trajectory
+from equiflock.types import InputError
 
 FILM = "film.mp4"
 LONGEST_FILM = 20.0
 """Seconds; a longer flight is shown faster."""
+MOST_WAITING = 4
+
+OnFrame = Callable[[int, int], object]
 
 
-def save_flights(runs: Sequence[Trajectory], out: Path, on_frame: Callable[[int, int], object]) -> Path:
+class Archive:
+    """Saves flights, one after the other, and knows those that it saved.
+
+    Args:
+        out: the folder that they are saved to, made if it is not there.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.saved: dict[str, Path] = {}
+        """Folders by their names."""
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="saving")
+        self._waiting: list[Future[Path]] = []
+
+    def save(self, runs: Sequence[Trajectory], speed: float, on_frame: OnFrame) -> Future[Path]:
+        """Begin to save flights; the result is their folder. A clear error if too many wait already."""
+        self._waiting = [work for work in self._waiting if not work.done()]
+        if len(self._waiting) >= MOST_WAITING:
+            raise InputError(f"{MOST_WAITING} flights are being saved: wait for one of them")
+        work = self._worker.submit(self._save, runs, speed, on_frame)
+        self._waiting.append(work)
+        return work
+
+    def _save(self, runs: Sequence[Trajectory], speed: float, on_frame: OnFrame) -> Path:
+        folder = save_flights(runs, self.out, speed, on_frame)
+        self.saved[folder.name] = folder
+        return folder
+
+
+def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: OnFrame) -> Path:
     """Write flights and their film into a new folder in `out`, named by the time of day.
 
     Args:
         runs: one, or two to be shown side by side.
         out: made if it is not there.
+        speed: of the film, in simulated seconds per second, unless it would become too long.
         on_frame: called with (frames drawn, frames in all) of the film.
     """
     from equiflock.report.film import film
 
     names = [re.sub(r"[^\w.-]+", "-", Path(str(run.config["controller"])).stem) for run in runs]
     folder = _unused(out / f"{datetime.now():%Y-%m-%d-%H%M%S}-{'-'.join(names)}")
-    speed = max(float(runs[0].times[-1]) / LONGEST_FILM, 0.5)
+    speed = max(float(runs[0].times[-1]) / LONGEST_FILM, speed)
     with written_whole(folder) as scratch:
         scratch.mkdir()
         for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):

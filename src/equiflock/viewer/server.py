@@ -6,7 +6,9 @@ import errno
 import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response, WebSocket
@@ -17,7 +19,7 @@ from starlette.datastructures import Headers
 from equiflock.types import InputError
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.requests import LONGEST_REQUEST
-from equiflock.viewer.saving import FILM
+from equiflock.viewer.saving import FILM, Archive
 from equiflock.viewer.session import Session
 
 PAGE = Path(__file__).with_name("page")
@@ -42,8 +44,8 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
     """
     app = FastAPI(openapi_url=None)
     workers = ThreadPoolExecutor(MOST_SESSIONS, thread_name_prefix="flight")
-    saved: dict[str, Path] = {}
-    names = {_in_address(host), "localhost", "127.0.0.1", "[::1]"}
+    app.state.archive = archive = Archive(exhibit.out)
+    names = {host.lower(), "localhost", "127.0.0.1", "::1"}
     app.state.sessions = set()
 
     @app.middleware("http")
@@ -65,18 +67,18 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
         if len(sessions) >= MOST_SESSIONS:
             await websocket.close(FULL, f"{MOST_SESSIONS} pages are open already: close one")
             return
-        session = Session(exhibit, workers, saved)
+        session = Session(exhibit, workers, archive)
         sessions.add(session)
         try:
             await session.serve(websocket)
         finally:
-            sessions.remove(session)  # and with it its flight
+            sessions.remove(session)
 
     @app.get("/saved/{name}/film.mp4")
     async def film(name: str) -> FileResponse:
-        if name not in saved:
+        if name not in archive.saved:
             raise HTTPException(404, "no such flight was saved since the server started")
-        return FileResponse(saved[name] / FILM, filename=f"{name}.mp4")
+        return FileResponse(archive.saved[name] / FILM, filename=f"{name}.mp4")
 
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     return app
@@ -84,8 +86,6 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
 
 def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.socket:
     """A socket on the port or, if that is in use, on one of the next; `on_busy` is told of each that is."""
-    if host in ("0.0.0.0", "::"):
-        raise InputError(f"name one address of this machine: pages could reach {host} by names that nobody checked")
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 0 to 65535; got {port}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -104,6 +104,9 @@ def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.soc
                 raise InputError(f"{host} is not an address of this machine: {error.strerror}") from None
             on_busy(candidate)
             continue
+        if found.getsockname()[0] in ("0.0.0.0", "::"):
+            found.close()
+            raise InputError("name one address of this machine: a page could call all of them by any name")
         return found
     raise InputError(f"ports {port} to {candidate} are all in use: choose another with --port")
 
@@ -126,9 +129,11 @@ def address(host: str, port: int) -> str:
     return f"http://{_in_address(host)}:{port}/"
 
 
-def _name_of(headers: Headers) -> str:
+def _name_of(headers: Headers) -> str | None:
     """What a request calls this server, without the port."""
-    return headers.get("host", "").rpartition(":")[0]
+    with suppress(ValueError):  # such as brackets that do not close
+        return urlsplit(f"//{headers.get('host', '')}").hostname
+    return None
 
 
 def _in_address(host: str) -> str:

@@ -4,77 +4,71 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import WebSocket, WebSocketDisconnect
 
-from equiflock.trajectory import Trajectory
 from equiflock.types import InputError
 from equiflock.viewer import requests
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.frames import pack_frame
 from equiflock.viewer.replay import Replay
-from equiflock.viewer.saving import save_flights
+from equiflock.viewer.saving import Archive
 from equiflock.viewer.stage import Stage
 
 PROGRESS_SECONDS = 0.25
 log = logging.getLogger("equiflock.viewer")
 
 Answer = bytes | dict[str, Any]
-Result = TypeVar("Result")
 
 
 class Session:
     """What one page sees, and the requests that change it.
 
-    A request is answered by a frame (bytes) or by a JSON object that says what it `is`: "started", "saving", "refused"
-    (the request made no sense; all is as it was) or "failed" (the flight broke down and is gone). A page that waits for
-    answers is never sent more than it can draw. What is no answer: "welcome", and "progress", "saved" or "unsaved" of a
-    flight that is being saved.
+    A request is answered by a frame (bytes) or by a JSON object that says what it `is`: "started", "done", "saving",
+    "refused" (the request made no sense; all is as it was) or "failed" (the flight broke down and is gone). A page that
+    waits for answers is never sent more than it can draw. What is no answer: "welcome", and "progress", "saved" or
+    "unsaved" of a flight that is being saved.
 
     Args:
         exhibit: what there is to choose from.
         workers: threads that fly. Kernels run on plain threads and without Python's lock, so sessions fly at once.
-        saved: name -> folder, of all flights that were saved; those of this session are added.
+        archive: saves flights.
     """
 
-    def __init__(self, exhibit: Exhibit, workers: Executor, saved: dict[str, Path]) -> None:
+    def __init__(self, exhibit: Exhibit, workers: Executor, archive: Archive) -> None:
         self.exhibit = exhibit
         self.shown: Stage | Replay | None = None
         self._workers = workers
-        self._saved = saved
-        self._to_save: list[Trajectory] = []
-        self._saving: asyncio.Task[None] | None = None
+        self._archive = archive
+        self._saving: _Saving | None = None
 
     async def serve(self, socket: WebSocket) -> None:
-        """Answer requests until the page goes away."""
+        """Answer requests until the page goes away, and free its flight then."""
         await socket.send_json({"is": "welcome", **self.exhibit.told()})
-        with suppress(WebSocketDisconnect):  # while an answer was on its way
+        loop = asyncio.get_running_loop()
+        try:
             while (message := await socket.receive())["type"] == "websocket.receive":
-                answer = await self._in_thread(partial(self.answer, message.get("text") or ""))
+                answer = await loop.run_in_executor(self._workers, self.answer, message.get("text") or "")
                 if isinstance(answer, bytes):
                     await socket.send_bytes(answer)
                 else:
                     await socket.send_json(answer)
-                if self._to_save:
-                    self._saving = asyncio.create_task(self._save(socket))
+                if self._saving is not None and self._saving.task is None:
+                    self._saving.task = asyncio.create_task(self._saving.tell(socket))
+        except WebSocketDisconnect:
+            pass  # while an answer was on its way
+        finally:
+            self.shown = None
 
     def answer(self, text: str) -> Answer:
         """Do what a message asks for. Whatever goes wrong, the answer says so in one line."""
         try:
-            request = requests.read_request(text)
+            return self._do(requests.read_request(text))
         except InputError as error:
-            return {"is": "refused", "text": str(error)}
-        try:
-            return self._do(request)
-        except InputError as error:
-            if isinstance(request, requests.Advance):
-                return self._fail(str(error))  # such as NaN from a controller, or a flock that flew out of range
             return {"is": "refused", "text": str(error)}
         except Exception as error:  # whatever somebody's controller may raise
             log.exception("a flight broke down")
@@ -101,47 +95,54 @@ class Session:
             shown.edges = request.edges
         elif isinstance(request, requests.Seek) and isinstance(shown, Replay):
             shown.seek(request.frame)
+        elif isinstance(request, requests.Advance) and isinstance(shown, Stage):
+            try:
+                shown.advance(request.steps)
+            except InputError as error:  # such as NaN from a controller, or a flock that flew out of range
+                return self._fail(str(error))
         elif isinstance(request, requests.Action) and isinstance(shown, Stage):
             request.on(shown)
+            return {"is": "done"}
         elif isinstance(request, requests.Save) and isinstance(shown, Stage):
-            return self._begin_to_save(shown)
+            return self._begin_to_save(shown, request.speed)
         else:
             raise InputError("saved flights can only be looked at, and live ones have no frames to go to")
         return pack_frame(shown.step, shown.time, shown.panels())
 
-    def _begin_to_save(self, stage: Stage) -> Answer:
-        if self._saving is not None and not self._saving.done():
+    def _begin_to_save(self, stage: Stage, speed: float) -> Answer:
+        if self._saving is not None and not self._saving.work.done():
             raise InputError("a flight is being saved: wait for it")
-        self._to_save = stage.trajectories()
+        self._saving = _Saving(self._archive, stage, speed)
         return {"is": "saving"}
 
-    async def _save(self, socket: WebSocket) -> None:
-        """Save what was flown, telling the page how far it is; if the page goes away it is saved all the same."""
-        progress = {"done": 0, "total": 0}
 
-        def on_frame(done: int, total: int) -> None:
-            progress.update(done=done, total=total)
+class _Saving:
+    """A flight that is being saved, if its page stays or not."""
 
-        runs, self._to_save = self._to_save, []
-        work = asyncio.ensure_future(self._in_thread(partial(save_flights, runs, self.exhibit.out, on_frame)))
-        while not work.done():
-            await asyncio.wait([work], timeout=PROGRESS_SECONDS)
-            await _tell(socket, {"is": "progress", **progress})
-        try:
-            folder = work.result()
-        except Exception as error:  # a full disk, a folder that must not be written to
-            log.exception("a flight could not be saved")
-            await _tell(socket, {"is": "unsaved", "text": f"the flight could not be saved: {error}"})
-            return
-        self._saved[folder.name] = folder
-        since = runs[0].config["begins_at"]
-        await _tell(socket, {"is": "saved", "folder": str(folder), "name": folder.name, "since": since})
+    def __init__(self, archive: Archive, stage: Stage, speed: float) -> None:
+        runs = stage.trajectories()
+        self.since = runs[0].config["begins_at"]
+        self.drawn = 0, 0
+        self.work: Future[Path] = archive.save(runs, speed, self._on_frame)
+        self.task: asyncio.Task[None] | None = None
+        """Tells the page."""
 
-    async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._workers, work)
+    def _on_frame(self, done: int, total: int) -> None:
+        self.drawn = done, total
 
-
-async def _tell(socket: WebSocket, message: dict[str, Any]) -> None:
-    """Send what is no answer, to a page that may have gone away."""
-    with suppress(RuntimeError, WebSocketDisconnect):
-        await socket.send_json(message)
+    async def tell(self, socket: WebSocket) -> None:
+        """Tell the page how far it is, and in the end where the flight is, as long as the page is there."""
+        work = asyncio.wrap_future(self.work)
+        with suppress(RuntimeError, WebSocketDisconnect):
+            while not work.done():
+                await asyncio.wait([work], timeout=PROGRESS_SECONDS)
+                done, total = self.drawn
+                await socket.send_json({"is": "progress", "done": done, "total": total})
+            try:
+                folder = work.result()
+            except Exception as error:  # a full disk, a folder that must not be written to
+                log.exception("a flight could not be saved")
+                await socket.send_json({"is": "unsaved", "text": f"the flight could not be saved: {error}"})
+            else:
+                told = {"folder": str(folder.resolve()), "name": folder.name, "since": self.since}
+                await socket.send_json({"is": "saved", **told})

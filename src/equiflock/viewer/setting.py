@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk
 from equiflock.initial.random_disk import RadiusRule
-from equiflock.types import Flock, Role
+from equiflock.types import Flock, InputError, Role
 
 MOST_AGENTS = 10_000
 MOST_DISKS = 20
@@ -58,12 +58,12 @@ class Setting(Checked):
     """A scenario, a controller or two of them, and their numbers."""
 
     scenario: Literal["flocking", "leaders", "obstacles"] = "flocking"
-    controller: Annotated[str, Field(max_length=200)] = "etdagnn"
-    compare: Annotated[str, Field(max_length=200)] | None = None
+    controller: Annotated[str, Field(max_length=1000)] = "etdagnn"
+    compare: Annotated[str, Field(max_length=1000)] | None = None
     """A second controller, flown in lockstep from the same start."""
     agents: Annotated[int, Field(ge=3, le=MOST_AGENTS)] = 100
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
-    radius: Annotated[float, Field(ge=0.1, le=5.0)] = 1.0
+    radius: Annotated[float, Field(ge=0.1, le=3.0)] = 1.0
     """R, within which agents hear each other."""
     time_step: Annotated[float, Field(ge=1e-4, le=0.1)] = 0.01
     """Seconds per step."""
@@ -93,6 +93,18 @@ class Setting(Checked):
 
     def draw(self) -> tuple[Flock, tuple[Disk, ...]]:
         """The flock with all obstacle agents after its own, and the disks whose rims these are, in their order."""
+        try:
+            return self._draw()
+        except InputError as error:
+            if "comm_radius" not in str(error):
+                raise
+            # It gives advice about options that a page does not have.
+            raise InputError(
+                f"no start was found for {self.agents:,} agents in which everybody hears two others within R = "
+                f"{self.radius:g}, and all are connected: raise the radius R, or choose another start disk"
+            ) from None
+
+    def _draw(self) -> tuple[Flock, tuple[Disk, ...]]:
         given: tuple[Disk, ...] = ()
         if self.scenario == "obstacles":
             course = ObstacleCourse(self.start, self.sides, self.leaders)

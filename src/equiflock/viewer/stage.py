@@ -12,12 +12,11 @@ from jaxtyping import Bool, Float64, Int64
 from numpy.typing import NDArray
 
 from equiflock.flight import flight
-from equiflock.graph import Graph, radius_graph
 from equiflock.orbit import Orbit
 from equiflock.randomness import stream
 from equiflock.trajectory import Trajectory
 from equiflock.types import Controller, Flock, InputError, Role
-from equiflock.viewer.frames import Panel
+from equiflock.viewer.frames import Panel, edges_of
 from equiflock.viewer.recording import Recording
 from equiflock.viewer.setting import MOST_DISKS, Disk, Setting, with_points
 
@@ -44,10 +43,6 @@ class LiveFlight:
     def record(self) -> None:
         """Take down what is now."""
         self.recording.add(self.step, self.flock, self.accelerations)
-
-    def graph(self, radius: float) -> Graph:
-        """Who hears whom."""
-        return self.flight.fixed_graph or radius_graph(self.flock, radius)
 
     def change(self, flock: Flock, keep: Mask | None = None) -> None:
         """Go on with a changed flock (see `Flight.replace`)."""
@@ -112,7 +107,7 @@ class Stage:
         disks = np.array([[disk.x, disk.y, disk.radius] for disk in self.disks]).reshape(-1, 3)
         found = []
         for live in self.flights:
-            edges = edges_of(live.flock, live.graph(self.setting.radius)) if self.edges else None
+            edges = edges_of(live.flock, self.setting.radius, live.flight.fixed_graph) if self.edges else None
             found.append(Panel(live.flock, live.accelerations, self.setting.radius, disks, edges))
         return found
 
@@ -128,20 +123,25 @@ class Stage:
         fresh = stream(seed, "scatter", self._scatterings).uniform(-most, most, shape)
         self._velocities(lambda live: np.where(_is(live, Role.FOLLOWER)[:, None], fresh, live.flock.velocities[0]))
 
-    def lead(self, at: tuple[float, float], panel: int) -> None:
-        """Let the agent nearest to a place lead or, if it does, follow."""
+    def lead(self, at: tuple[float, float], reach: float, panel: int) -> None:
+        """Let the agent nearest to a place lead or, if it does, follow; it must be within reach."""
         live = self._flight(panel)
-        distances = self._distances(live, at)
-        chosen = int(np.argmin(np.where(_is(live, Role.OBSTACLE), np.inf, distances)))
+        distances = np.where(_is(live, Role.OBSTACLE), np.inf, self._distances(live, at))
+        chosen = int(np.argmin(distances))
+        if distances[chosen] > reach:
+            raise InputError("no agent is there: click on one")
         for other in self.flights:
             roles = other.flock.roles.copy()
             roles[0, chosen] = Role.LEADER if roles[0, chosen] == Role.FOLLOWER else Role.FOLLOWER
             other.change(replace(other.flock, roles=roles))
 
-    def remove(self, at: tuple[float, float], reach: float, panel: int) -> None:
-        """Take away the agents of a flight within reach of a place, and the same ones of the other flight."""
+    def remove(self, places: Sequence[tuple[float, float]], reach: float, panel: int) -> None:
+        """Take away the agents of a flight within reach of some places, and the same ones of the other flight."""
         live = self._flight(panel)
-        gone = (self._distances(live, at) <= reach) & ~_is(live, Role.OBSTACLE)
+        near = np.zeros(live.flock.shape[1], bool)
+        for place in places:
+            near |= self._distances(live, place) <= reach
+        gone = near & ~_is(live, Role.OBSTACLE)
         if not gone.any():
             return
         if gone.sum() >= np.count_nonzero(~_is(live, Role.OBSTACLE)):
@@ -185,7 +185,8 @@ class Stage:
 
     def trajectories(self) -> list[Trajectory]:
         """What was recorded of each flight since its agents changed for the last time."""
-        told = {"setting": self.setting.model_dump(mode="json"), "rims": list(self._rims)}
+        disks = [disk.model_dump() for disk in self.disks]
+        told = {"setting": self.setting.model_dump(mode="json"), "disks": disks, "rims": list(self._rims)}
         time_step, radius = self.setting.time_step, self.setting.radius
         return [
             live.recording.trajectory(time_step, radius, {"controller": name, **told})
@@ -221,18 +222,6 @@ class Stage:
     @staticmethod
     def _distances(live: LiveFlight, at: tuple[float, float]) -> Float64[np.ndarray, " N"]:
         return np.asarray(np.hypot(*(live.flock.positions[0] - at).T))
-
-
-def edges_of(flock: Flock, graph: Graph) -> Int64[np.ndarray, "edges 2"]:
-    """Who hears whom, each pair once. Of obstacle agents a follower hears the nearest."""
-    edges, (positions,), (roles,) = graph.edges(0), flock.positions, flock.roles
-    receivers, senders = edges.T
-    rim = roles[senders] == Role.OBSTACLE
-    squares = np.square(positions[receivers[rim]] - positions[senders[rim]]).sum(axis=1)
-    _, nearest = np.unique(receivers[rim][order := np.argsort(squares, kind="stable")], return_index=True)
-    # Two followers hear each other; a leader is only heard.
-    pairs = ~rim & ((receivers < senders) | (roles[senders] == Role.LEADER))
-    return np.concatenate([edges[pairs], edges[rim][order][nearest]])
 
 
 def _is(live: LiveFlight, role: Role) -> Mask:

@@ -1,8 +1,11 @@
 /** Where a panel looks: the middle and scale of a view that follows a flock, unless the hand says otherwise. */
 
+import { OBSTACLE } from "./frames.js";
+
 const SAMPLE = 400; // agents looked at to find the flock
 const MARGIN = 1.25; // of the reach, so that the flock does not touch the edges
 const BURST = 2.5; // a flock that spreads to so many times its first reach has burst: its ruins are not chased
+const OVERLAYS = 110; // css pixels above and below the flock that titles and buttons may cover
 const EASE = 0.45; // seconds in which a gap shrinks by a factor e
 const SMALLEST = 2;
 const LARGEST = 600;
@@ -55,7 +58,7 @@ export class Camera {
     const xs = [];
     const ys = [];
     for (let i = 0; i < roles.length; i += stride) {
-      if (roles[i] === 2) continue;
+      if (roles[i] === OBSTACLE) continue;
       xs.push(origin[0] + at(2 * i));
       ys.push(origin[1] + at(2 * i + 1));
     }
@@ -87,7 +90,8 @@ export class Camera {
     this.x += step * (this.#middle[0] - this.x);
     this.y += step * (this.#middle[1] - this.y);
     if (!this.fitting) return;
-    const fit = clamp(Math.min(viewport.width, viewport.height) / (2 * this.#reach));
+    const height = Math.max(viewport.height - OVERLAYS, 0.6 * viewport.height);
+    const fit = clamp(Math.min(viewport.width, height) / (2 * this.#reach));
     this.scale *= (fit / this.scale) ** step;
   }
 

@@ -1,14 +1,15 @@
 /** The form: a setting in, changes of it out. */
 
+import { byId, make } from "./dom.js";
+
 const FEWEST = 3,
   MOST = 10000;
-const byId = (id) => document.getElementById(id);
 
 /** Names as people write them. */
 const PRETTY = {
-  tanner: "Tanner, centralized expert",
-  "tanner-dynamic": "Tanner, dynamic topology",
-  "tanner-fixed": "Tanner, fixed topology",
+  tanner: "Tanner, centralized",
+  "tanner-dynamic": "Tanner, dynamic",
+  "tanner-fixed": "Tanner, fixed",
   tdagnn: "TDAGNN",
   "tdagnn-tf": "TDAGNN-TF",
   "tdagnn-tf-mean": "TDAGNN-TF-mean",
@@ -73,6 +74,8 @@ export class Controls {
       byId(`${id}-seed`).hidden = !this.trained.includes(network);
     }
     byId("orbit").checked = setting.orbit;
+    byId("leaders-row").hidden = setting.scenario === "flocking";
+    byId("sides-row").hidden = setting.scenario !== "obstacles";
   }
 
   #chosen(id) {
@@ -89,7 +92,7 @@ function fill(select, groups) {
   select.replaceChildren();
   for (const [label, options] of groups) {
     if (!options.length) continue;
-    const parent = label ? Object.assign(document.createElement("optgroup"), { label }) : select;
+    const parent = label ? make("optgroup", { label }) : select;
     for (const [value, text] of options) parent.append(new Option(text, value));
     if (parent !== select) select.append(parent);
   }

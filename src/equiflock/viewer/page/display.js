@@ -1,10 +1,9 @@
 /** What the page writes about the flock: titles, numbers, curves. */
 
 import { title } from "./controls.js";
+import { byId, make } from "./dom.js";
 import { flockSize } from "./frames.js";
 import { METRICS, Plot } from "./plots.js";
-
-const byId = (id) => document.getElementById(id);
 
 export class Display {
   #plots = METRICS.map((metric, index) => new Plot(byId("plots"), metric, index));
@@ -12,11 +11,7 @@ export class Display {
   /** Name the panels. */
   begin(names) {
     byId("titles").replaceChildren(
-      ...names.map((name, i) => {
-        const label = Object.assign(document.createElement("span"), { className: `panel-${i}` });
-        label.append(title(name), document.createElement("small"));
-        return label;
-      }),
+      ...names.map((name, i) => make("span", { className: `panel-${i}` }, title(name), make("small"))),
     );
     byId("titles").dataset.panels = names.length;
   }
@@ -30,9 +25,15 @@ export class Display {
     });
   }
 
+  /** Tell how far apart lines of the grid are, in communication radii. */
+  tellGrid(radii) {
+    byId("scale").textContent = `grid: ${radii === 1 ? "" : radii < 1 ? `1/${1 / radii} ` : `${radii} `}R`;
+  }
+
   /** Write the numbers of a frame, and draw the curves up to it. */
-  show({ time, panels }, history) {
-    byId("time").textContent = `${time.toFixed(2)} s`;
+  show({ time, panels }, history, duration) {
+    byId("time").textContent =
+      duration === null ? `${time.toFixed(2)} s` : `${time.toFixed(2)} / ${duration.toFixed(2)} s`;
     panels.forEach((panel, i) => {
       byId("titles").children[i].lastChild.textContent = `${flockSize(panel).toLocaleString("en")} agents`;
     });

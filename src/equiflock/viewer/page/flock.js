@@ -27,7 +27,9 @@ export class Flock {
   upload(panel, time) {
     const gl = this.#gl;
     const count = panel.roles.length;
-    if (this.now && (this.now.count !== count || time < this.now.time)) this.forget();
+    // Trails do not lead from one moment of a flight to another that was jumped to.
+    const jumped = this.now && (time < this.now.time || time > this.now.time + TRAIL);
+    if (jumped || this.now?.count !== count) this.forget();
     this.now = { agents: this.#spare() ?? this.#texture(), origin: panel.origin, time, count };
     gl.bindTexture(gl.TEXTURE_2D, this.now.agents);
     const texels = this.#pack(panel);

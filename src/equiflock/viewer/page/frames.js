@@ -23,8 +23,11 @@ export function readFrame(buffer) {
     const [agents, edges, disks] = [0, 4, 8].map((offset) => data.getUint32(at + offset, true));
     const numbers = [16, 24, 32, 40, 48, 56].map((offset) => data.getFloat64(at + offset, true));
     at += PANEL_BYTES;
+    const still = data.getUint32(at - PANEL_BYTES + 12, true) === 1;
     frame.panels.push({
       agents,
+      /** Whether the flight has ended: agents stand still, their velocities are what they were. */
+      still,
       origin: numbers.slice(0, 2),
       /** Velocity variance, components, minimum separation, mean acceleration norm. */
       numbers: numbers.slice(2),
@@ -39,9 +42,9 @@ export function readFrame(buffer) {
   return frame;
 }
 
-export const FOLLOWER = 0,
-  LEADER = 1,
-  OBSTACLE = 2;
+/** Roles of agents; followers have 0. */
+export const LEADER = 1;
+export const OBSTACLE = 2;
 
 /** How many agents of a panel are part of the flock. */
 export function flockSize(panel) {

@@ -3,19 +3,23 @@
 import { readFrame } from "./frames.js";
 
 const FULL = 1013;
-const FIRST_WAIT = 500,
-  LONGEST_WAIT = 5000;
-/** Requests on their way at the same time. One more than one hides the way there and back. */
-const MOST_WAITING = 2;
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 5000;
+/** Requests that may be on their way at the same time: what a hand does need not wait for the next frame. */
+const MOST_SENT = 2;
+/** What the server says without having been asked. */
+const NEWS = ["welcome", "progress", "saved", "unsaved"];
 
 export class Link {
   #socket = null;
-  #waiting = 0;
+  /** Requests that were not answered yet, each with what to do then. */
+  #sent = [];
   #queue = [];
   #wait = FIRST_WAIT;
 
   /**
-   * @param {object} on what to call: `message(object)`, `frame(frame)`, `lost(reason)`; `welcome` is a message, too
+   * @param {object} on what to call: `news(message)`; `frame(frame)` or `answer(request, message)`, for each request one
+   *   of them; `lost(reason)`
    */
   constructor(on) {
     this.on = on;
@@ -24,51 +28,47 @@ export class Link {
 
   /** Whether every request was answered. */
   get idle() {
-    return this.#waiting === 0 && this.#queue.length === 0;
+    return this.#sent.length === 0 && this.#queue.length === 0;
   }
 
-  get open() {
-    return this.#socket?.readyState === WebSocket.OPEN;
+  /** Whether a request of one of these kinds was not answered yet. */
+  waitsFor(...kinds) {
+    return [...this.#sent, ...this.#queue].some(({ request }) => kinds.includes(request.do));
   }
 
-  /** Ask for something, now or as soon as the server has answered what it was asked before. */
-  ask(request) {
-    this.#queue.push(request);
+  /**
+   * Ask for something, now or when the server has answered what it was asked before; in vain while it is away.
+   * @param {object} request
+   * @param {function(): void} then called when it is done
+   */
+  ask(request, then = () => {}) {
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
+    this.#queue.push({ request, then });
     this.#flush();
   }
 
-  /** Ask for something that takes the place of the last request of its kind, should that still wait here. */
-  askLatest(request) {
-    this.#queue = this.#queue.filter((other) => other.do !== request.do);
-    this.ask(request);
+  /** Ask for something that takes the place of a request of its kind, should that not be sent yet. */
+  askLatest(request, then) {
+    this.#queue = this.#queue.filter((waiting) => waiting.request.do !== request.do);
+    this.ask(request, then);
   }
 
   #flush() {
-    while (this.open && this.#waiting < MOST_WAITING && this.#queue.length) {
-      this.#waiting += 1;
-      this.#socket.send(JSON.stringify(this.#queue.shift()));
+    while (this.#sent.length < MOST_SENT && this.#queue.length) {
+      this.#sent.push(this.#queue.shift());
+      this.#socket.send(JSON.stringify(this.#sent.at(-1).request));
     }
   }
 
   #connect() {
     const socket = new WebSocket(`ws://${location.host}/flight`);
     socket.binaryType = "arraybuffer";
-    socket.onopen = () => {
-      this.#wait = FIRST_WAIT;
-    };
     socket.onmessage = ({ data }) => {
-      if (data instanceof ArrayBuffer) {
-        this.#answered();
-        this.on.frame(readFrame(data));
-      } else {
-        const message = JSON.parse(data);
-        if (["started", "saving", "refused", "failed"].includes(message.is)) this.#answered();
-        this.on.message(message);
-      }
+      this.#receive(data instanceof ArrayBuffer ? readFrame(data) : JSON.parse(data));
       this.#flush();
     };
     socket.onclose = ({ code, reason }) => {
-      this.#waiting = 0;
+      this.#sent = [];
       this.#queue = [];
       this.on.lost(code === FULL ? reason : "The connection is lost. Is equiflock view still running? Trying again …");
       setTimeout(() => this.#connect(), this.#wait);
@@ -77,7 +77,15 @@ export class Link {
     this.#socket = socket;
   }
 
-  #answered() {
-    this.#waiting = Math.max(this.#waiting - 1, 0);
+  #receive(message) {
+    if (NEWS.includes(message.is)) {
+      this.#wait = FIRST_WAIT;
+      this.on.news(message);
+      return;
+    }
+    const { request, then } = this.#sent.shift();
+    if (message.is === "done") then();
+    if (message.is) this.on.answer(request, message);
+    else this.on.frame(message);
   }
 }

@@ -1,9 +1,8 @@
 /** Buttons and keys. */
 
+import { byId, make } from "./dom.js";
 import { typing } from "./tools.js";
 import { View } from "./view.js";
-
-const byId = (id) => document.getElementById(id);
 
 function chooseTool(view, tool) {
   view.tools.choose(tool);
@@ -12,7 +11,7 @@ function chooseTool(view, tool) {
 }
 
 function changeTheme(view, theme) {
-  view.theme(theme);
+  view.screen.theme = theme;
   localStorage.setItem("theme", theme);
 }
 
@@ -30,11 +29,12 @@ function bindButtons(view) {
     play: () => view.play(!view.playing),
     step: () => view.step(),
     reset: () => view.reset(),
-    scatter: () => view.ask({ do: "scatter" }),
+    scatter: () => view.scatter(),
     follow: () => view.follow(),
-    theme: () => changeTheme(view, view.scene.theme === "dark" ? "light" : "dark"),
+    theme: () => changeTheme(view, view.screen.theme === "dark" ? "light" : "dark"),
     help: () => byId("guide").showModal(),
-    save: () => view.ask({ do: "save" }),
+    save: () => view.save(),
+    clear: () => view.clearDisks(),
     link: () => copyLink(view),
   };
   for (const [id, action] of Object.entries(press)) byId(id).onclick = action;
@@ -69,13 +69,14 @@ function bindKeys(view) {
     s: click("scatter"),
     n: click("another"),
     o: click("orbit"),
+    backspace: () => view.clearDisks(),
     2: () => chooseTool(view, "lead"),
     3: () => chooseTool(view, "obstacle"),
     4: () => chooseTool(view, "remove"),
   };
   const replay = { arrowleft: () => view.nudge(-1), arrowright: () => view.nudge(1) };
   addEventListener("keydown", (event) => {
-    view.wake();
+    view.screen.wake();
     const busy = event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || byId("guide").open;
     // Space presses the button that has the focus.
     if (busy || !view.frame || (event.key === " " && event.target instanceof HTMLButtonElement)) return;
@@ -84,6 +85,14 @@ function bindKeys(view) {
     action?.();
     event.preventDefault();
   });
+}
+
+/** Help shows the icons of the tools it explains. */
+function showIcons() {
+  for (const place of document.querySelectorAll("[data-icon]")) {
+    const { icon } = place.dataset;
+    place.append((document.querySelector(`[data-tool=${icon}]`) ?? byId(icon)).querySelector("svg").cloneNode(true));
+  }
 }
 
 /** After a click keys belong to the flock again: Space plays, it does not click once more. */
@@ -96,6 +105,10 @@ function returnFocus() {
   };
   addEventListener("click", giveBack("button"));
   addEventListener("change", giveBack("select, input:not([type=number])"));
+  addEventListener("keydown", ({ key, target }) => {
+    const done = ["Enter", "Escape"].includes(key) && target.matches("input[type=number]");
+    if (done) setTimeout(() => byId("scene").focus({ preventScroll: true })); // after the box has told its change
+  });
 }
 
 try {
@@ -107,14 +120,15 @@ try {
   bindButtons(view);
   bindKeys(view);
   returnFocus();
+  showIcons();
   chooseTool(view, "pan");
   view.play(true);
   addEventListener("hashchange", () => view.readAddress());
   for (const event of ["pointermove", "pointerdown", "wheel"])
-    addEventListener(event, () => view.wake(), { passive: true });
+    addEventListener(event, () => view.screen.wake(), { passive: true });
   /** For the curious, and for tests. */
   globalThis.flockView = view;
 } catch (error) {
-  byId("notices").append(Object.assign(document.createElement("p"), { className: "bad", textContent: error.message }));
+  byId("notices").append(make("p", { className: "bad" }, error.message));
   throw error;
 }

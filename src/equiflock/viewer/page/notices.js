@@ -1,5 +1,7 @@
 /** Lines for the reader, below the flock. */
 
+import { make } from "./dom.js";
+
 const SHOWN_MS = 6000;
 
 export class Notices {
@@ -14,24 +16,16 @@ export class Notices {
    */
   tell(text, { id = text, bad = false, stays = false, link = null, action = null } = {}) {
     this.dismiss(id);
-    const notice = Object.assign(document.createElement("p"), { className: bad ? "bad" : "" });
+    const notice = make("p", { className: bad ? "bad" : "" }, text);
     notice.dataset.id = id;
-    notice.append(text);
-    if (link)
-      notice.append(
-        " ",
-        Object.assign(document.createElement("a"), {
-          href: link.href,
-          textContent: link.text,
-          download: link.download,
-        }),
-      );
-    if (action)
-      notice.append(
-        Object.assign(document.createElement("button"), { textContent: action.text, onclick: action.press }),
-      );
+    if (link) notice.append(" ", make("a", { href: link.href, download: link.download }, link.text));
+    if (action) notice.append(make("button", { onclick: action.press }, action.text));
     this.parent.append(notice);
     if (!stays) setTimeout(() => notice.remove(), SHOWN_MS);
+  }
+
+  dismissAllBut(id) {
+    for (const notice of [...this.parent.children]) if (notice.dataset.id !== id) notice.remove();
   }
 
   dismiss(id) {

@@ -1,5 +1,7 @@
 /** Curves of a flight as it goes on: four small plots with the numbers of the moment. */
 
+import { make } from "./dom.js";
+
 const MOST_POINTS = 1200;
 const SHORTEST_SECONDS = 2;
 const MOST_DECADES = 6;
@@ -22,7 +24,7 @@ function written(value, whole) {
   return `${(value / 10 ** power).toFixed(1)}·10${superscript(power)}`;
 }
 
-/** The numbers of a flight so far, thinned out when there are too many: times, and values[panel][metric]. */
+/** The numbers of a flight so far, thinned out when there are too many: times, and rows[time][panel][metric]. */
 export class History {
   constructor() {
     this.clear();
@@ -53,21 +55,15 @@ export class Plot {
   constructor(parent, metric, index) {
     this.metric = metric;
     this.index = index;
-    const figure = document.createElement("figure");
-    const caption = document.createElement("figcaption");
-    this.values = document.createElement("output");
-    this.canvas = document.createElement("canvas");
-    caption.append(metric.name, this.values);
-    figure.append(caption, this.canvas);
-    parent.append(figure);
+    this.values = make("output");
+    this.canvas = make("canvas");
+    parent.append(make("figure", {}, make("figcaption", {}, metric.name, this.values), this.canvas));
   }
 
   /** Write the numbers of the moment, one for each panel. */
   tell(panels) {
     if (this.values.children.length !== panels.length) {
-      this.values.replaceChildren(
-        ...panels.map((_, i) => Object.assign(document.createElement("b"), { className: `panel-${i}` })),
-      );
+      this.values.replaceChildren(...panels.map((_, i) => make("b", { className: `panel-${i}` })));
     }
     panels.forEach(({ numbers }, i) => {
       this.values.children[i].textContent = written(numbers[this.index], this.metric.whole);
@@ -77,7 +73,7 @@ export class Plot {
   /**
    * @param {History} history
    * @param {number} now where the flight is, in seconds
-   * @param {object} style colours: ink, faint, grid, series [one per panel]
+   * @param {object} style colours: faint, grid, series [one per panel]
    */
   draw(history, now, style) {
     const { canvas } = this,
@@ -126,9 +122,11 @@ export class Plot {
       box.bottom - ((Math.max(value, low) - low) / (high - low)) * (box.bottom - box.top);
     const largest = Math.max(...values, 0);
     if (metric.log) {
-      const positive = values.filter((value) => value > 0);
+      // What is there for a moment only, such as a start without any variance, has no say in the scale.
+      const positive = values.filter((value) => value > 0).sort((a, b) => a - b);
+      const least = positive[Math.floor(0.03 * positive.length)];
       const high = positive.length ? Math.ceil(Math.log10(largest)) : 0;
-      const low = Math.min(Math.max(Math.floor(Math.log10(Math.min(...positive))), high - MOST_DECADES), high - 1);
+      const low = Math.min(Math.max(Math.floor(Math.log10(least)), high - MOST_DECADES), high - 1);
       const ticks = [];
       for (let power = low; power <= high; power += Math.ceil((high - low) / 3)) {
         ticks.push({ value: 10 ** power, text: `10${superscript(power)}` });

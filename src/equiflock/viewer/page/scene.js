@@ -26,6 +26,17 @@ function isSoftware() {
   return /swiftshader|llvmpipe|software/i.test(renderer);
 }
 
+/** Between lines of the grid, in world units: R times a power of 2. */
+function gridSpacing(scale, radius) {
+  return radius * 2 ** Math.ceil(Math.log2(GRID / (radius * scale)));
+}
+
+/** Between those of its lines that are clearly seen: every other one fades in or out. */
+export function seenSpacing(scale, radius) {
+  const spacing = gridSpacing(scale, radius);
+  return spacing * scale < 1.5 * GRID ? 2 * spacing : spacing;
+}
+
 export class Scene {
   #canvas;
   #gl;
@@ -61,6 +72,7 @@ export class Scene {
     this.#theme = name;
     const numbers = ([key, value]) => [key, typeof value === "string" ? rgba(value) : value];
     this.#palette = Object.fromEntries(Object.entries(PALETTES[name]).map(numbers));
+    this.#clear(this.#palette.background, 0, 0, this.#canvas.width, this.#canvas.height);
   }
 
   /** Fit the drawing buffer to the canvas's css size; call it when that changes, then draw. */
@@ -68,6 +80,7 @@ export class Scene {
     this.#ratio = Math.min(window.devicePixelRatio, 2);
     this.#canvas.width = Math.max(1, Math.round(this.#canvas.clientWidth * this.#ratio));
     this.#canvas.height = Math.max(1, Math.round(this.#canvas.clientHeight * this.#ratio));
+    this.#clear(this.#palette.background, 0, 0, this.#canvas.width, this.#canvas.height);
   }
 
   /**
@@ -110,20 +123,23 @@ export class Scene {
       this.#flocks.forEach((flock, i) => flock.upload(frame.panels[i], frame.time));
       this.#frame = frame;
     }
-    const clear = (colour, ...rectangle) => {
-      gl.viewport(...rectangle);
-      gl.scissor(...rectangle);
-      gl.clearColor(...colour);
-      gl.clear(gl.COLOR_BUFFER_BIT);
-    };
     const { width, height } = this.#canvas;
     const rects = this.viewports(frame.panels.length);
-    if (rects.length > 1) clear(this.#palette.hairline, 0, 0, width, height);
+    if (rects.length > 1) this.#clear(this.#palette.hairline, 0, 0, width, height);
     rects.forEach((rect, i) => {
       const [x, y, w, h] = [rect.x, rect.y, rect.width, rect.height].map((css) => Math.round(css * this.#ratio));
-      clear(this.#palette.background, x, height - y - h, w, h);
-      this.#drawPanel(i, ahead, cameras[i], rect, look);
+      this.#clear(this.#palette.background, x, height - y - h, w, h);
+      this.#drawPanel(i, frame.panels[i].still ? 0 : ahead, cameras[i], rect, look);
     });
+  }
+
+  /** Fill a rectangle of the drawing buffer, and draw into it from now on. */
+  #clear(colour, ...rectangle) {
+    const gl = this.#gl;
+    gl.viewport(...rectangle);
+    gl.scissor(...rectangle);
+    gl.clearColor(...colour);
+    gl.clear(gl.COLOR_BUFFER_BIT);
   }
 
   #drawPanel(i, ahead, camera, rect, look) {
@@ -174,7 +190,7 @@ export class Scene {
   /** Lines at multiples of R times a power of 2. */
   #drawGrid(view, camera, radius) {
     const gl = this.#gl;
-    const spacing = radius * 2 ** Math.ceil(Math.log2(GRID / (radius * view.scale)));
+    const spacing = gridSpacing(view.scale, radius);
     const [w, h] = view.viewport.map((pixels) => pixels / view.scale);
     const [i, j] = [Math.ceil((camera.x - w / 2) / spacing), Math.ceil((camera.y - h / 2) / spacing)];
     const [columns, rows] = [Math.ceil(w / spacing), Math.ceil(h / spacing)];

@@ -5,9 +5,11 @@ import { LEADER } from "./frames.js";
 /** A drag of so many px is no click. */
 const CLICK_PX = 5;
 const BRUSH_PX = 26;
+const LEAD_PX = 18;
+/** In one request to remove agents. */
+const MOST_PLACES = 100;
 const SMALLEST_DISK = 0.15,
-  LARGEST_DISK = 3,
-  USUAL_DISK = 0.5;
+  LARGEST_DISK = 3;
 const DOUBLE_CLICK_MS = 350;
 /** Velocity for each unit of length that the pointer is away from the leaders, and at most. */
 const PULL = 1.5,
@@ -23,6 +25,7 @@ export class Tools {
   highlight = null;
   #pointers = new Map();
   #drag = null;
+  #brushed = [];
   #lastClick = 0;
   #steered = { at: -Infinity, velocity: [0, 0] };
 
@@ -45,7 +48,8 @@ export class Tools {
 
   choose(tool) {
     this.tool = tool;
-    this.highlight = null;
+    this.highlight = this.#drag = null;
+    this.#brushed = [];
     this.canvas.dataset.tool = tool;
   }
 
@@ -63,36 +67,50 @@ export class Tools {
     return true;
   }
 
-  /** Go on with what is held: leaders fly on while the hand rests. */
+  /** Go on with what is held: leaders follow a hand that rests, too. */
   tick() {
     const drag = this.#drag;
-    if (this.tool === "lead" && drag && drag.travelled >= CLICK_PX) this.#pull(this.#place(drag.last));
+    const pulling = this.tool === "lead" && drag && drag.travelled >= CLICK_PX;
+    if (pulling && !this.view.link.waitsFor("steer")) this.#pull(this.#place(drag.last));
+    if (this.#brushed.length && !this.view.link.waitsFor("remove")) this.#sweep();
+  }
+
+  /** Remove what was brushed over since the last time. */
+  #sweep() {
+    const [{ panel, camera }] = this.#brushed;
+    const places = this.#brushed.filter((place) => place.panel === panel).slice(0, MOST_PLACES);
+    this.#brushed = this.#brushed.filter((place) => !places.includes(place));
+    this.view.remove(
+      places.map(({ at }) => at),
+      panel,
+      BRUSH_PX / camera.scale,
+    );
   }
 
   zoom(factor) {
-    this.view.cameras.forEach((camera, i) => {
-      const { width, height } = this.view.viewports()[i];
-      camera.zoom(factor, width / 2, height / 2, this.view.viewports()[i]);
+    this.view.screen.cameras.forEach((camera, i) => {
+      const { width, height } = this.view.screen.viewports[i];
+      camera.zoom(factor, width / 2, height / 2, this.view.screen.viewports[i]);
     });
   }
 
   /** Which panel an event is over, and where in the world. */
   #place(event) {
     const bounds = this.canvas.getBoundingClientRect();
-    const x = event.clientX - bounds.left,
-      y = event.clientY - bounds.top;
-    const views = this.view.viewports();
+    const x = event.clientX - bounds.left;
+    const y = event.clientY - bounds.top;
+    const views = this.view.screen.viewports;
     const found = views.findIndex((v) => x >= v.x && x < v.x + v.width && y >= v.y && y < v.y + v.height);
-    const panel = Math.max(found, 0),
-      viewport = views[panel];
-    const px = x - viewport.x,
-      py = y - viewport.y;
-    const camera = this.view.cameras[panel];
+    const panel = Math.max(found, 0);
+    const viewport = views[panel];
+    const px = x - viewport.x;
+    const py = y - viewport.y;
+    const camera = this.view.screen.cameras[panel];
     return { panel, viewport, px, py, camera, at: camera.toWorld(px, py, viewport) };
   }
 
   #down(event) {
-    if (!this.view.frame) return;
+    if (!this.view.frame || event.button !== 0) return;
     this.canvas.focus({ preventScroll: true });
     this.canvas.setPointerCapture(event.pointerId);
     this.#pointers.set(event.pointerId, event);
@@ -102,7 +120,7 @@ export class Tools {
     }
     const place = this.#place(event);
     this.#drag = { from: place, last: event, travelled: 0 };
-    if (this.tool === "remove") this.#brush(place);
+    if (this.tool === "remove") this.#brushed.push(place);
     if (this.tool === "obstacle") this.#drag.disk = this.#diskAt(place);
   }
 
@@ -119,13 +137,13 @@ export class Tools {
     }
     const drag = this.#drag;
     if (!drag) return;
-    const dx = event.clientX - drag.last.clientX,
-      dy = event.clientY - drag.last.clientY;
+    const dx = event.clientX - drag.last.clientX;
+    const dy = event.clientY - drag.last.clientY;
     drag.last = event;
     drag.travelled += Math.hypot(dx, dy);
-    if (this.tool === "pan") this.view.cameras.forEach((camera) => camera.pan(dx, dy));
+    if (this.tool === "pan") this.view.screen.cameras.forEach((camera) => camera.pan(dx, dy));
     if (drag.travelled < CLICK_PX) return;
-    if (this.tool === "remove") this.#brush(place);
+    if (this.tool === "remove") this.#brushed.push(place);
     if (this.tool === "obstacle") this.#dragDisk(drag, place);
   }
 
@@ -133,10 +151,11 @@ export class Tools {
     this.#pointers.delete(event.pointerId);
     const drag = this.#drag;
     this.#drag = null;
-    if (!drag || event.type === "pointercancel") return;
+    if (!drag || !this.view.frame || event.type === "pointercancel") return;
     const place = this.#place(event);
     if (this.tool === "lead" && drag.travelled < CLICK_PX) {
-      this.view.ask({ do: "lead", at: place.at, panel: place.panel });
+      const reach = event.pointerType === "touch" ? 2 * LEAD_PX : LEAD_PX;
+      this.view.lead(place.at, place.panel, reach / place.camera.scale);
     }
     if (this.tool === "obstacle") this.#release(drag, place, event.timeStamp);
     if (event.pointerType !== "mouse") this.highlight = null;
@@ -147,7 +166,7 @@ export class Tools {
     if (!this.view.frame) return;
     const { px, py } = this.#place(event);
     const factor = Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015));
-    this.view.cameras.forEach((camera, i) => camera.zoom(factor, px, py, this.view.viewports()[i]));
+    this.view.screen.cameras.forEach((camera, i) => camera.zoom(factor, px, py, this.view.screen.viewports[i]));
   }
 
   #pinch(before, now) {
@@ -158,21 +177,28 @@ export class Tools {
       clientX: (now.clientX + other.clientX) / 2,
       clientY: (now.clientY + other.clientY) / 2,
     });
-    this.view.cameras.forEach((camera, i) => {
-      camera.zoom(apart(now) / Math.max(apart(before), 1), px, py, this.view.viewports()[i]);
+    this.view.screen.cameras.forEach((camera, i) => {
+      camera.zoom(apart(now) / Math.max(apart(before), 1), px, py, this.view.screen.viewports[i]);
       camera.pan((now.clientX - before.clientX) / 2, (now.clientY - before.clientY) / 2);
     });
   }
 
   /** Show where the tool would act. */
-  #point({ panel, at: [x, y], camera }) {
-    const radius = { remove: BRUSH_PX / camera.scale, obstacle: USUAL_DISK, lead: 14 / camera.scale }[this.tool];
-    const kind = { remove: "brush", obstacle: "obstacle", lead: "lead" }[this.tool];
-    this.highlight = radius ? { panel, x, y, radius, kind } : null;
-  }
-
-  #brush({ at, panel, camera }) {
-    this.view.ask({ do: "remove", at, panel, reach: BRUSH_PX / camera.scale });
+  #point(place) {
+    const { panel, at, camera } = place;
+    const circle = ([x, y], radius, kind) => ({ panel, x, y, radius, kind });
+    const held = this.#drag?.disk ?? (this.tool === "obstacle" ? this.#diskAt(place) : null);
+    if (held?.number >= 0) {
+      const { disks, origin } = this.view.frame.panels[panel];
+      const [x, y, radius] = disks.subarray(3 * held.number);
+      this.highlight = circle([origin[0] + x, origin[1] + y], radius, "lead");
+    } else if (this.tool === "pan") this.highlight = null;
+    else {
+      const radius = { remove: BRUSH_PX / camera.scale, obstacle: SMALLEST_DISK, lead: LEAD_PX / camera.scale }[
+        this.tool
+      ];
+      this.highlight = circle(at, radius, { remove: "brush", obstacle: "obstacle", lead: "lead" }[this.tool]);
+    }
   }
 
   /** The leaders are drawn towards the pointer, the faster the farther it is. */
@@ -188,18 +214,17 @@ export class Tools {
   }
 
   #steer(x, y) {
-    const size = Math.hypot(x, y),
-      factor = size > FASTEST ? FASTEST / size : 1;
+    const factor = Math.min(FASTEST / Math.max(Math.hypot(x, y), 1e-9), 1);
     this.#steered = { at: performance.now(), velocity: [factor * x, factor * y] };
-    this.view.askLatest({ do: "steer", velocity: this.#steered.velocity });
+    this.view.steer(this.#steered.velocity);
   }
 
   /** The number of the disk under a place, or -1, and how it is held. */
   #diskAt({ panel, at: [x, y] }) {
     const { disks, origin } = this.view.frame.panels[panel];
     for (let i = disks.length / 3 - 1; i >= 0; i--) {
-      const dx = x - origin[0] - disks[3 * i],
-        dy = y - origin[1] - disks[3 * i + 1];
+      const dx = x - origin[0] - disks[3 * i];
+      const dy = y - origin[1] - disks[3 * i + 1];
       if (Math.hypot(dx, dy) <= disks[3 * i + 2]) return { number: i, hold: [dx, dy] };
     }
     return { number: -1 };
@@ -208,7 +233,7 @@ export class Tools {
   #dragDisk(drag, { at: [x, y] }) {
     const { number, hold } = drag.disk;
     if (number >= 0) {
-      this.view.moveDisk(number, [x - hold[0], y - hold[1]]);
+      this.view.moveDisk(number, x - hold[0], y - hold[1]);
       return;
     }
     const [cx, cy] = drag.from.at;
@@ -223,15 +248,17 @@ export class Tools {
 
   #release(drag, place, time) {
     const { number } = drag.disk;
-    const click = drag.travelled < CLICK_PX,
-      double = click && time - this.#lastClick < DOUBLE_CLICK_MS;
+    const click = drag.travelled < CLICK_PX;
+    const double = click && time - this.#lastClick < DOUBLE_CLICK_MS;
     this.#lastClick = click ? time : 0;
     if (number >= 0) {
       if (double) this.view.liftDisk(number);
-      return;
+    } else if (click) {
+      this.view.notices.tell("Drag to draw an obstacle.");
+    } else {
+      const [x, y] = drag.from.at;
+      this.view.dropDisk({ x, y, radius: diskRadius([x, y], place.at) });
     }
-    const [x, y] = drag.from.at;
-    this.view.dropDisk({ x, y, radius: click ? USUAL_DISK : diskRadius([x, y], place.at) });
   }
 }
 
