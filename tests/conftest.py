@@ -22,6 +22,7 @@ jaxtyping.install_import_hook(
         "equiflock.theory.mlp",
         "equiflock.experiments",
         "equiflock.report",
+        *(f"equiflock.viewer.{name}" for name in ("frames", "recording", "replay", "setting", "stage")),
     ],
     "beartype.beartype",
 )
