@@ -21,7 +21,7 @@ from imageio_ffmpeg import get_ffmpeg_exe
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 FOLDER = Path(__file__).parent
-SIZE = ViewportSize(width=1120, height=700)
+SIZE = ViewportSize(width=1120, height=760)
 RATE = 12
 ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking", "--no-first-run"]
 # One palette for the whole film, made from its own colours.
@@ -64,7 +64,7 @@ def record(page: Page, film: Film) -> None:
         const { velocities } = flockView.frame.panels[0], size = Math.hypot(velocities[0], velocities[1]);
         return [velocities[0] / size, -velocities[1] / size];
     }""")
-    x, y = 400 + 300 * heading_x, 340 + 300 * heading_y
+    x, y = 400 + 300 * heading_x, 370 + 300 * heading_y
     page.mouse.move(x, y)
     page.mouse.down()
     film.shoot(5, 1, lambda number: page.mouse.move(x + 9 * number, y))
@@ -94,7 +94,7 @@ def main() -> None:
             write(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")
             single = Film(open_page(browser, address[0], "light"), Path(folder))
             open_at(single.page, "scenario=obstacles&agents=120&seed=4&edges=1&sides=40")
-            single.shoot(13, 25)
+            single.shoot(65, 5)
             write(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "view.png")
             browser.close()
     finally:

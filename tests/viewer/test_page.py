@@ -318,6 +318,12 @@ def test_after_enter_in_a_box_keys_belong_to_the_flock_again(server: Running, op
     page.keyboard.press("3")
     assert look(page, "view.tools.tool") == "obstacle"
     expect(page.locator("#agents")).to_have_value("20")
+    page.locator("#agents").fill("77")
+    page.locator("#agents").press("Escape")
+    expect(page.locator("#agents")).to_have_value("20")
+    page.keyboard.press("1")
+    assert look(page, "view.tools.tool") == "pan"
+    assert look(page, "panel.agents") == 20
 
 
 def test_an_address_that_makes_no_sense_is_told_and_something_flies(server: Running, open_page: Open) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import webbrowser
 from contextlib import suppress
@@ -49,7 +50,7 @@ class View:
     out: Path = Path("runs/view")
     """The folder that the page saves flights to."""
     browser: bool = True
-    """Whether to open a browser."""
+    """Whether to open a browser, where there is a screen."""
     plugin: str | None = None
     """A Python module or file to import first, such as one that registers your own controller."""
 
@@ -71,7 +72,7 @@ class View:
         page = address(self.host, listening.getsockname()[1])
         out.print(f"the flock flies at {page} (Ctrl-C ends it)", highlight=False)
         sys.stdout.flush()
-        if self.browser:
+        if self.browser and _has_screen():
             webbrowser.open(page)
         with listening, suppress(KeyboardInterrupt):
             serve(exhibit, self.host).run([listening])
@@ -105,6 +106,11 @@ class View:
             bar.add_task("reading flights", total=None, visible=bool(self.flights))
             flights = [run for path in self.flights for run in _load(path)]
         return Exhibit(setting, tuple(dict.fromkeys(files)), flights, self.out)
+
+
+def _has_screen() -> bool:
+    """Whether a browser could open a window: one for the terminal would take it away from us."""
+    return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
 
 def _as_offered(name: str) -> str:

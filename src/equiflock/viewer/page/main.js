@@ -96,7 +96,7 @@ function showIcons() {
 }
 
 /** After a click keys belong to the flock again: Space plays, it does not click once more. */
-function returnFocus() {
+function returnFocus(view) {
   let byHand = false;
   addEventListener("pointerdown", () => (byHand = true), true);
   addEventListener("keydown", () => (byHand = false), true);
@@ -106,8 +106,9 @@ function returnFocus() {
   addEventListener("click", giveBack("button"));
   addEventListener("change", giveBack("select, input:not([type=number])"));
   addEventListener("keydown", ({ key, target }) => {
-    const done = ["Enter", "Escape"].includes(key) && target.matches("input[type=number]");
-    if (done) setTimeout(() => byId("scene").focus({ preventScroll: true })); // after the box has told its change
+    if (!["Enter", "Escape"].includes(key) || !target.matches("input[type=number]")) return;
+    if (key === "Escape") view.controls.show(view.state.setting); // as it was
+    byId("scene").focus({ preventScroll: true }); // and with that the box tells its change
   });
 }
 
@@ -119,7 +120,7 @@ try {
   );
   bindButtons(view);
   bindKeys(view);
-  returnFocus();
+  returnFocus(view);
   showIcons();
   chooseTool(view, "pan");
   view.play(true);
