@@ -332,6 +332,21 @@ def test_an_address_that_makes_no_sense_is_told_and_something_flies(server: Runn
     assert look(page, "panel.agents") == 40
 
 
+def test_an_address_that_is_changed_flies_and_one_that_makes_no_sense_changes_nothing(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server)
+    page.evaluate("() => { location.hash = '#agents=25&scenario=leaders'; }")
+    wait_for(page, "panel.agents === 25")
+    before = look(page, "view.state.setting")
+    page.evaluate("() => { location.hash = '#agents=25&scenario=leaders&leaders=90'; }")
+    expect(page.locator("#notices")).to_contain_text("leaders must be fewer")
+    assert look(page, "view.state.setting") == before
+    assert "leaders=2&" in page.url
+    time = look(page, "view.frame.time")
+    wait_for(page, f"view.frame.time > {time + 0.05}")
+
+
 def test_dark_and_light_can_be_changed(server: Running, open_page: Open) -> None:
     page = open_page(server, color_scheme="light")
     assert pixels(page)[5, 500].mean() > 0.9

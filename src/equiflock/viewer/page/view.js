@@ -217,7 +217,6 @@ export class View {
   readAddress() {
     if (!this.#welcome || (this.frame && location.hash === this.#written)) return;
     const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting);
-    this.player.forget();
     this.look(look);
     if (this.replaying) this.chooseFlock(flock);
     else this.change(setting);
@@ -312,6 +311,7 @@ export class View {
   #refused(request, text) {
     this.controls.show(this.state.setting);
     byId("flock").value = this.state.flock;
+    this.#writeAddress(); // which may have asked for it
     if (!this.#flown && ["start", "replay"].includes(request.do)) {
       this.#flown = true;
       this.reset(); // an address that makes no sense: better fly something than nothing
