@@ -71,6 +71,19 @@ def test_a_flock_whose_flight_has_ended_stands_still() -> None:
     last = int(saved.steps[0])
     assert 0 < last < 600
     replay = Replay([saved])
+    told = replay.told()
+    assert told["endings"] == [f"{saved.outcome[0]} at {last * 0.01:.2f} s"]
+    assert len(told["times"]) == last + 1  # what comes after is no flight any more
     for frame, still in ((last - 1, False), (last, True), (600, True)):
         replay.seek(frame)
         assert replay.panels()[0].still is still
+    assert replay.step == last
+
+
+def test_two_flights_are_shown_until_both_have_ended() -> None:
+    course = ef.ObstacleCourse(ef.RandomDisk(agents=30), sides=12).draw()
+    ended = ef.simulate(course, ef.load("etdagnn"), duration=6.0, ending=ef.UntilPassed(clear_time=0.01))
+    whole = ef.simulate(course, ef.load("etdagnn"), duration=6.0)
+    told = Replay([ended, whole]).told()
+    assert len(told["times"]) == 601
+    assert told["endings"][1] == ""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from equiflock.trajectory import Trajectory
-from equiflock.types import InputError, Role
+from equiflock.types import InputError, Outcome, Role
 from equiflock.viewer.frames import Panel, edges_of
 
 MOST_FLIGHTS = 2
@@ -31,6 +31,9 @@ class Replay:
         if flock >= flocks:
             raise InputError(f"flock must be below {flocks}; got {flock}")
         self.runs = [run[flock] for run in runs]
+        # Frames after everybody's flight has ended repeat the last state.
+        end = max((int(run.steps[0]) + 0.5) * run.time_step for run in self.runs)
+        self.frames = max(int(np.count_nonzero(self.runs[0].times < end)), 1)
         self.edges = False
         self.frame = 0
 
@@ -46,7 +49,7 @@ class Replay:
 
     def seek(self, frame: int) -> None:
         """Go to a frame, or to the last if there are fewer."""
-        self.frame = min(frame, len(self.runs[0].times) - 1)
+        self.frame = min(frame, self.frames - 1)
 
     def panels(self) -> list[Panel]:
         """What there is to see."""
@@ -63,15 +66,16 @@ class Replay:
     def told(self) -> dict[str, Any]:
         """What the page must know of the flights."""
         first = self.runs[0]
-        measured = np.unique(np.linspace(0, len(first.times) - 1, MOST_MEASURED).round().astype(int))
+        measured = np.unique(np.linspace(0, self.frames - 1, MOST_MEASURED).round().astype(int))
         curves = [[_for_json(panel.numbers) for panel in self._panels_at(frame)] for frame in measured.tolist()]
         return {
-            "times": first.times.tolist(),
+            "times": first.times[: self.frames].tolist(),
             "time_step": first.time_step,
             "radius": first.radius,
             "agents": [int((run.roles[0] != Role.OBSTACLE).sum()) for run in self.runs],
             "dimensions": first.positions.shape[3],
             "titles": [str(run.config.get("controller", "flight")) for run in self.runs],
+            "endings": [_ending(run) for run in self.runs],
             "curves": {"times": first.times[measured].tolist(), "numbers": curves},
         }
 
@@ -80,6 +84,12 @@ class Replay:
         panels = self.panels()
         self.frame = before
         return panels
+
+
+def _ending(run: Trajectory) -> str:
+    """How a flight ended, and when, if not with its time."""
+    outcome = run.outcome[0]
+    return "" if outcome == Outcome.TIME_UP else f"{outcome} at {int(run.steps[0]) * run.time_step:.2f} s"
 
 
 def _for_json(numbers: tuple[float, ...]) -> list[float | None]:

@@ -281,14 +281,15 @@ export class View {
     this.#flown = true;
     this.#toldOfEdges = false;
     if (replay) {
-      const { curves, times, titles, agents, dimensions } = replay;
+      const { curves, times, titles, agents, dimensions, endings } = replay;
       this.state.flock = request.flock;
       this.player.begin(new SavedFrames(replay));
       this.screen.begin(titles, replay.radius);
       curves.times.forEach((time, i) => this.screen.note(time, curves.numbers[i]));
       byId("slider").max = times.length - 1;
       byId("flock").value = request.flock;
-      const flights = titles.map((name, i) => `${title(name)}, ${agents[i].toLocaleString("en")} agents`);
+      const ending = (i) => endings[i] && `: ${endings[i]}`;
+      const flights = titles.map((name, i) => `${title(name)}, ${agents[i].toLocaleString("en")} agents${ending(i)}`);
       if (dimensions === 3) flights.push("seen from above");
       byId("replayed").replaceChildren(...flights.map((text) => make("span", {}, text)));
       this.screen.duration = times.at(-1);
