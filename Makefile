@@ -2,7 +2,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
-AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive
 
 .DEFAULT_GOAL := help
 .PHONY: help demo view browser test check lint types bench peers weights clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -38,8 +39,9 @@ def wait_for(page: Page, expression: str) -> None:
 
 
 def pixels(page: Page) -> np.ndarray:
-    """(height, width, 3) of the canvas, from 0 to 1."""
-    return imread(io.BytesIO(page.locator("#scene").screenshot()), format="png")[:, :, :3]
+    """(height, width, 3) of the canvas alone, without what lies over it, from 0 to 1."""
+    content = page.locator("#scene").evaluate("(canvas) => canvas.toDataURL().split(',')[1]")
+    return imread(io.BytesIO(base64.b64decode(content)), format="png")[:, :, :3]
 
 
 def on_screen(page: Page, agent: str) -> tuple[float, float]:
@@ -235,7 +237,7 @@ def test_agents_that_are_brushed_over_are_gone(server: Running, open_page: Open)
     page.mouse.move(*on_screen(page, "1"), steps=8)
     page.mouse.up()
     wait_for(page, "panel.agents < 39")
-    expect(page.locator("#titles")).to_contain_text(f"{look(page, 'panel.agents')} agents")
+    wait_until(lambda: f"{look(page, 'panel.agents')} agents" in page.locator("#titles").inner_text())
 
 
 def test_a_scattered_flock_agrees_no_more(server: Running, open_page: Open) -> None:
