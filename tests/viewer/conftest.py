@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.viewer.servers import Running
+from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.setting import Setting
+from tests.viewer import servers
+from tests.viewer.servers import Running, running
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MISSING = "there is no Chromium, so the live view was NOT tested in a browser: run `make browser`"
@@ -51,3 +54,17 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
     for context in contexts:
         context.close()
     assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server of live flights."""
+    with running(Exhibit(Setting(agents=40), out=tmp_path_factory.mktemp("out"))) as found:
+        yield found
+
+
+@pytest.fixture
+def page(server: Running) -> Iterator[servers.Page]:
+    """A page that is a program."""
+    with server.page() as found:
+        yield found

@@ -35,23 +35,11 @@ class Replay(Checked):
     flock: Number = 0
 
 
-class Action(Checked, ABC):
-    """Something that a person does to live flights."""
-
-    @abstractmethod
-    def on(self, stage: Stage) -> None:
-        """Do it."""
-
-
-class Advance(Action):
+class Advance(Checked):
     """Let time pass: so many steps, or as many as there is time for."""
 
     do: Literal["advance"]
     steps: Annotated[int, Field(ge=0, le=1000)]
-
-    @override
-    def on(self, stage: Stage) -> None:
-        stage.advance(self.steps)
 
 
 class Seek(Checked):
@@ -66,6 +54,14 @@ class Show(Checked):
 
     do: Literal["show"]
     edges: bool
+
+
+class Action(Checked, ABC):
+    """Something that a person does to live flights."""
+
+    @abstractmethod
+    def on(self, stage: Stage) -> None:
+        """Do it."""
 
 
 class Steer(Action):

@@ -1,0 +1,58 @@
+"""Looking at a page in the browser, and waiting for it."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.image import imread
+from playwright.sync_api import Page
+
+from tests.viewer.servers import Running, wait_until
+
+Open = Callable[..., Page]
+
+
+def look(page: Page, expression: str) -> Any:
+    """What the page's own variables say; `view` is the page, `panel` what it shows first."""
+    return page.evaluate(f"() => {{ const view = flockView, panel = view.frame?.panels[0]; return {expression}; }}")
+
+
+def wait_for(page: Page, expression: str) -> None:
+    page.wait_for_function(
+        f"() => {{ const view = flockView, panel = view.frame?.panels[0]; return panel && ({expression}); }}"
+    )
+
+
+def pixels(page: Page) -> np.ndarray:
+    """(height, width, 3) of the canvas alone, without what lies over it, from 0 to 1."""
+    content = page.locator("#scene").evaluate("(canvas) => canvas.toDataURL().split(',')[1]")
+    return imread(io.BytesIO(base64.b64decode(content)), format="png")[:, :, :3]
+
+
+def on_screen(page: Page, agent: str) -> tuple[float, float]:
+    """Where an agent of the first panel is in the window; `agent` is an expression for its number."""
+    place = look(
+        page,
+        f"""(() => {{
+            const i = {agent}, viewport = view.screen.viewports[0], canvas = document.getElementById("scene");
+            const x = panel.origin[0] + panel.positions[2 * i], y = panel.origin[1] + panel.positions[2 * i + 1];
+            const at = view.screen.cameras[0].toScreen(x, y, viewport), bounds = canvas.getBoundingClientRect();
+            return [bounds.left + viewport.x + at[0], bounds.top + viewport.y + at[1]];
+        }})()""",
+    )
+    return place[0], place[1]
+
+
+def the_session(server: Running) -> Any:
+    """That of the only page; pages of tests before may still be on their way out."""
+    wait_until(lambda: len(server.sessions) == 1)
+    return next(iter(server.sessions))
+
+
+def pause(page: Page) -> None:
+    page.get_by_role("button", name="Pause").click()
+    wait_for(page, "!view.playing && view.link.idle")
