@@ -9,17 +9,14 @@ graphics card. The page is asked to fly at the speed of life (a simulated second
 from __future__ import annotations
 
 import argparse
-import re
-import shutil
-import subprocess
-import sys
 import time
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 from rich.console import Console
 from rich.table import Table
 
-ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking", "--no-first-run"]
+from browser import live_page
+
 WANTED = {100: 60, 1_000: 30, 10_000: 10}
 COUNTS = "() => [flockView.received, flockView.screen.drawn, performance.now() / 1000, flockView.frame.time]"
 
@@ -30,19 +27,8 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1280)
     parser.add_argument("--height", type=int, default=800)
     options = parser.parse_args()
-    command = [sys.executable, "-m", "equiflock.cli", "view", "--no-browser", "--port", "8700"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        found = re.search(r"http://\S+", server.stdout.readline())
-        assert found is not None, "the server did not start"
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
-            report(browser, found[0], options)
-            browser.close()
-    finally:
-        server.terminate()
-        server.wait()
+    with live_page(8700) as (browser, address):
+        report(browser, address, options)
 
 
 def report(browser: Browser, address: str, options: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
-"""Makes view.png and view.gif: the live page, used as a person would, one picture after the other.
+"""Makes docs/media/view.png and view.gif: the live page, used as a person would, one picture after the other.
 
-    python docs/media/record_view.py
+    python benchmarks/record_view.py
 
 Needs Chromium (`make browser`). The flight is paused, and so many steps are made for every picture of the film, so it
 looks the same on any machine.
@@ -8,22 +8,20 @@ looks the same on any machine.
 
 from __future__ import annotations
 
-import re
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from imageio_ffmpeg import get_ffmpeg_exe
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize
 
-FOLDER = Path(__file__).parent
+from browser import live_page
+
+FOLDER = Path(__file__).parent.parent / "docs" / "media"
 SIZE = ViewportSize(width=1120, height=760)
 RATE = 12
-ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking", "--no-first-run"]
 # One palette for the whole film, made from its own colours.
 PALETTE = "split[a][b];[a]palettegen=max_colors=96:stats_mode=diff[p];[b][p]paletteuse=dither=none:diff_mode=rectangle"
 
@@ -81,25 +79,14 @@ def record(page: Page, film: Film) -> None:
 
 
 def main() -> None:
-    command = [sys.executable, "-m", "equiflock.cli", "view", "--no-browser", "--port", "8720"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        address = re.search(r"http://\S+", server.stdout.readline())
-        assert address is not None, "the server did not start"
-        with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
-            film = Film(open_page(browser, address[0], "dark"), Path(folder))
-            record(film.page, film)
-            write(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")
-            single = Film(open_page(browser, address[0], "light"), Path(folder))
-            open_at(single.page, "scenario=obstacles&agents=120&seed=4&edges=1&sides=40")
-            single.shoot(65, 5)
-            write(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "view.png")
-            browser.close()
-    finally:
-        server.terminate()
-        server.wait()
+    with live_page(8720) as (browser, address), tempfile.TemporaryDirectory() as folder:
+        film = Film(open_page(browser, address, "dark"), Path(folder))
+        record(film.page, film)
+        write(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")
+        single = Film(open_page(browser, address, "light"), Path(folder))
+        open_at(single.page, "scenario=obstacles&agents=120&seed=4&edges=1&sides=40")
+        single.shoot(65, 5)
+        write(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "view.png")
 
 
 def open_page(browser: Browser, address: str, theme: Literal["dark", "light"]) -> Page:
