@@ -12,10 +12,9 @@ from pathlib import Path
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.executor import collect, run_cells
 from equiflock.experiments.generalization import CloningCell, CloningCurves
-from equiflock.files import check_config
 from equiflock.imitation.fast_forward import FastForward
 from equiflock.imitation.recipe import Cloning
-from equiflock.imitation.run import versions
+from equiflock.provenance import claim_folder, versions
 
 FOLDER = Path("runs/generalization-readings")
 WORKERS = os.cpu_count() or 1
@@ -58,6 +57,6 @@ def report(reading: Reading) -> None:
 
 
 if __name__ == "__main__":
-    check_config(FOLDER, {"readings": repr(READINGS), "versions": versions()})
+    claim_folder(FOLDER, "benchmark", {"readings": repr(READINGS), "versions": versions()})
     for reading in READINGS:
         report(reading)

@@ -17,9 +17,8 @@ from equiflock.experiments.curves import TimeCurves
 from equiflock.experiments.executor import collect, run_cells
 from equiflock.experiments.leader_following import DISTANCE, LeaderCell
 from equiflock.experiments.obstacle_avoidance import Endings, ObstacleCell
-from equiflock.files import check_config
-from equiflock.imitation.run import versions
 from equiflock.initial.leaders import LeaderVelocity
+from equiflock.provenance import claim_folder, versions
 
 FOLDER = Path("runs/readings")
 WORKERS = os.cpu_count() or 1
@@ -65,6 +64,6 @@ def obstacles() -> None:
 
 
 if __name__ == "__main__":
-    check_config(FOLDER, {"obstacles": OBSTACLES, "versions": versions()})
+    claim_folder(FOLDER, "benchmark", {"obstacles": OBSTACLES, "versions": versions()})
     leaders()
     obstacles()

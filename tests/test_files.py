@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.files import check_config, check_new, check_writable, uninterrupted, written_whole
+from equiflock.files import check_new, check_writable, uninterrupted, written_whole
 from equiflock.types import InputError
 
 
@@ -60,15 +60,3 @@ def test_ctrl_c_waits_for_the_end_of_a_block_that_must_not_be_interrupted() -> N
         signal.raise_signal(signal.SIGINT)
         reached = True
     assert reached
-
-
-def test_a_folder_of_other_settings_or_with_other_things_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "results"
-    check_config(folder, {"flocks": 5})
-    check_config(folder, {"flocks": 5})
-    with pytest.raises(InputError, match="holds results of other settings or versions"):
-        check_config(folder, {"flocks": 6})
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match="holds something else"):
-        check_config(tmp_path / "thesis", {"flocks": 5})

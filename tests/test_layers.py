@@ -12,6 +12,8 @@ PACKAGE = Path(__file__).parent.parent / "src" / "equiflock"
 LADDER: list[set[str]] = [
     {"version", "types", "kernels"},
     {"threads", "randomness", "files"},
+    {"checksums"},
+    {"provenance"},
     {"trajectory"},
     {"cells"},
     {"graph", "orbit"},

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -23,7 +21,8 @@ def written_whole(path: str | os.PathLike[str], *, replace_folder: bool = False)
     """A scratch path beside `path` to write a file or folder to; it takes the name when the block ends well.
 
     If the block fails or is interrupted, the scratch is removed and everything else is as it was. A file under the
-    name is replaced; a folder only if `replace_folder` says so.
+    name is replaced; a folder only if `replace_folder` says so. What was written is on the disk before it takes the
+    name, so that not even a power cut leaves a name without its content.
     """
     target = Path(path).resolve()
     if target.is_dir() and not replace_folder:
@@ -33,13 +32,31 @@ def written_whole(path: str | os.PathLike[str], *, replace_folder: bool = False)
     aside = target.with_name(f".{target.stem}.{os.getpid()}.old")
     try:
         yield scratch
+        _flush(scratch)
         with uninterrupted():
             if replace_folder and target.is_dir():
                 target.rename(aside)  # removed only when the new one is in its place
             scratch.replace(target)
+        _flush_entry(target.parent)
     finally:
         _remove(scratch)
         _remove(aside)
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file, or a folder and all that is in it, is on the disk."""
+    for part in [path, *path.rglob("*")] if path.is_dir() else [path]:
+        _flush_entry(part)
+
+
+def _flush_entry(path: Path) -> None:
+    if path.is_dir() and os.name != "posix":
+        return  # other systems write the names in a folder themselves
+    handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _remove(path: Path) -> None:
@@ -67,20 +84,6 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InputError(f"{path} cannot be written: {folder} is not a folder that may be written to")
-
-
-def check_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write what the results in `folder` are results of, or refuse if there are results of something else."""
-    path = folder / "config.json"
-    text = json.dumps(config, indent=2) + "\n"
-    if path.exists():
-        if path.read_text() != text:
-            raise InputError(f"{folder} holds results of other settings or versions: choose another folder with --out")
-        return
-    if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise InputError(f"{folder} holds something else: choose another folder with --out")
-    with written_whole(path) as scratch:
-        scratch.write_text(text)
 
 
 @contextmanager

@@ -48,8 +48,8 @@ class Evaluate:
         from equiflock.experiments.evaluation import evaluation_cells, evaluation_rows
         from equiflock.experiments.executor import collect, run_cells
         from equiflock.experiments.flocking import VARIANCE
-        from equiflock.files import check_config, written_whole
-        from equiflock.imitation.run import versions
+        from equiflock.files import written_whole
+        from equiflock.provenance import claim_folder, versions
         from equiflock.report.reproduction import draw_flocking, draw_leaders
 
         for name in ("agents", "flocks", "sides", "workers"):
@@ -64,7 +64,7 @@ class Evaluate:
         sources = [Path(name) for name in (self.controller, self.plugin) if name is not None]
         checksums = [zlib.crc32(path.read_bytes()) for path in sources if path.is_file()]
         folder = self.out or Path("runs/evaluation") / f"{Path(self.controller).stem}-{self.scenario}"
-        check_config(folder, {"settings": flown, "checksums": checksums, "versions": versions()})
+        claim_folder(folder, "evaluation", {"settings": flown, "checksums": checksums, "versions": versions()})
         with progress() as bar:
             task = bar.add_task(f"{self.scenario}, {self.flocks} x {self.agents} agents", total=len(cells))
             prepare = partial(import_plugin, self.plugin)

@@ -61,9 +61,9 @@ class Sweep:
         """Run the grid and print the medians."""
         from equiflock.experiments.executor import collect, run_cells
         from equiflock.experiments.sweep import file_checksum, summary, sweep_cells
-        from equiflock.files import check_config, written_whole
+        from equiflock.files import written_whole
         from equiflock.imitation.recipe import DAgger
-        from equiflock.imitation.run import versions
+        from equiflock.provenance import claim_folder, versions
         from equiflock.report.sweep import draw_sweep
 
         check_count("workers", self.workers)
@@ -89,7 +89,7 @@ class Sweep:
             self._check(name)
         plugin = file_checksum(self.plugin or "")
         # Cells name their results by what they are, so a sweep may grow in its folder.
-        check_config(self.out, {"plugin": [self.plugin, plugin], "versions": versions()})
+        claim_folder(self.out, "sweep", {"plugin": [self.plugin, plugin], "versions": versions()})
         with progress() as bar:
             task = bar.add_task(f"sweep over {len(cells)} points", total=len(cells))
             prepare = partial(import_plugin, self.plugin) if self.plugin else None

@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from equiflock.experiments.executor import Cell, compute, keep, path_of
-from equiflock.imitation.run import versions
+from equiflock.provenance import versions
 from equiflock.types import InputError
 
 PATIENCE = 15

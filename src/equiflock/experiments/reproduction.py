@@ -21,13 +21,13 @@ from equiflock.experiments.ledger import Statement
 from equiflock.experiments.obstacle_avoidance import SIDES, obstacle_cells, obstacle_statements
 from equiflock.experiments.remarks import REMARKS
 from equiflock.experiments.training import trained_tables, training_statements
-from equiflock.files import check_config
 from equiflock.imitation.fast_forward import FastForward
-from equiflock.imitation.run import versions
+from equiflock.provenance import claim_folder, versions
 from equiflock.types import check_choice
 
 RUN_IN_CELLS = ("connectivity", "flocking", "leaders", "obstacles", "generalization")
 EXPERIMENTS = ("training", *RUN_IN_CELLS)
+KIND = "reproduction"
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def reproduce(
     """
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
-    check_config(folder, settings(profile))
+    claim_folder(folder, KIND, settings(profile))
     tables: dict[str, pd.DataFrame] = {}
     for experiment in EXPERIMENTS:
         if experiment not in experiments and not _is_done(experiment, profile, folder):

@@ -31,18 +31,19 @@ from jaxtyping import Float32, Int64
 
 from equiflock import threads
 from equiflock.controllers import load
-from equiflock.files import check_config, check_writable, held_alone, written_whole
+from equiflock.files import check_writable, held_alone, written_whole
 from equiflock.flight import flight
 from equiflock.imitation.recipe import EXPERT
-from equiflock.imitation.run import versions
 from equiflock.initial import RandomDisk
 from equiflock.messages import DelayedAggregation
+from equiflock.provenance import claim_folder, versions
 from equiflock.types import Controller, InputError, OneHop, check_choice, check_count, check_positive
 
 AGGREGATIONS: tuple[OneHop, ...] = ("sum", "mean")
 Split = Literal["train", "test"]
 Mode = Literal["r+", "w+"]
 DIMENSIONS = 2
+KIND = "fast-forward data set"
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class FastForward:
         check_writable(folder / "config.json")
         folder.mkdir(parents=True, exist_ok=True)
         with held_alone(folder, wait=True):  # whoever comes second finds it done
-            check_config(folder, {"fast_forward": asdict(self), "versions": versions()})
+            claim_folder(folder, KIND, {"fast_forward": asdict(self), "versions": versions()})
             marks = folder / "parts"
             marks.mkdir(exist_ok=True)
             missing = {step for step in range(self.indices) if not (marks / f"{step}").exists()}

@@ -12,9 +12,7 @@ A continued run ends with the same bits as one that was never interrupted.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -25,8 +23,8 @@ import numpy as np
 
 from equiflock.files import check_new, held_alone, written_whole
 from equiflock.imitation.recipe import EXPERT, DAgger
+from equiflock.provenance import versions
 from equiflock.types import InputError
-from equiflock.version import __version__
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from equiflock.imitation.dagger import EpochReport, Trainer
@@ -173,12 +171,6 @@ class TrainingRun:
         if self.begun_with != versions():
             extra["begun_with"] = self.begun_with
         return write_weights(trainer.network, self.weights, extra)
-
-
-def versions() -> dict[str, str]:
-    """Of everything that has a say in the bits of a training."""
-    parts = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "numba")}
-    return {"equiflock": __version__, "python": platform.python_version(), **parts}
 
 
 def _told(versions: Mapping[str, str]) -> str:

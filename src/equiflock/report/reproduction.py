@@ -22,9 +22,9 @@ from equiflock.experiments.ledger import write_ledger
 from equiflock.experiments.obstacle_avoidance import Endings
 from equiflock.experiments.reproduction import Reproduction
 from equiflock.files import written_whole
-from equiflock.imitation.run import versions
 from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk
 from equiflock.orbit import Orbit
+from equiflock.provenance import versions
 from equiflock.report.figures import Panel, draw_panels
 from equiflock.report.film import film
 from equiflock.report.generalization import FIGURES, bound_rows

@@ -1,0 +1,68 @@
+"""A folder holds results of one set of settings, and says which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from equiflock.checksums import read_json
+from equiflock.provenance import claim_folder, versions
+from equiflock.types import InputError
+
+
+def finished(folder: Path) -> Path:
+    """A folder with a result in it."""
+    claim_folder(folder, "sweep", {"flocks": 5, "versions": versions()})
+    (folder / "cells").mkdir()
+    (folder / "cells" / "one.csv").write_text("1")
+    return folder
+
+
+def test_results_of_the_same_settings_are_gone_on_with(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    claim_folder(folder, "sweep", {"flocks": 5, "versions": versions()})
+    assert (folder / "cells" / "one.csv").exists()
+
+
+def test_a_refusal_says_which_setting_differs(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    with pytest.raises(InputError, match=r"other settings: flocks = 5, not 6; choose another .* --force"):
+        claim_folder(folder, "sweep", {"flocks": 6, "versions": versions()})
+    with pytest.raises(InputError, match=r"other settings: versions numpy = [\d.]+, not 9"):
+        claim_folder(folder, "sweep", {"flocks": 5, "versions": {**versions(), "numpy": "9"}})
+
+
+def test_what_failed_before_its_first_result_blocks_nobody(tmp_path: Path) -> None:
+    claim_folder(tmp_path / "results", "sweep", {"flocks": 5})
+    (tmp_path / "results" / "cells").mkdir()
+    claim_folder(tmp_path / "results", "sweep", {"flocks": 6})
+    assert read_json(tmp_path / "results" / "config.json")["flocks"] == 6
+
+
+def test_force_begins_anew(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    claim_folder(folder, "sweep", {"flocks": 6}, force=True)
+    assert [path.name for path in folder.iterdir()] == ["config.json"]
+
+
+def test_other_things_are_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for force in (False, True):
+        with pytest.raises(InputError, match="holds something else"):
+            claim_folder(tmp_path, "sweep", {"flocks": 5}, force=force)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_a_folder_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    with pytest.raises(InputError, match="the folder of a sweep, not of an evaluation"):
+        claim_folder(folder, "evaluation", {"flocks": 5})
+
+
+def test_a_damaged_config_is_refused_beside_results(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace("5", "6"))
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        claim_folder(folder, "sweep", {"flocks": 6, "versions": versions()})
