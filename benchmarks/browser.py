@@ -17,7 +17,7 @@ ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-backgroun
 @contextmanager
 def live_page(port: int) -> Iterator[tuple[Browser, str]]:
     """A browser, and the address of the page."""
-    command = [sys.executable, "-m", "equiflock.cli", "view", "--no-browser", "--port", str(port)]
+    command = [sys.executable, "-m", "equiflock", "view", "--no-browser", "--port", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None

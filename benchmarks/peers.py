@@ -68,14 +68,14 @@ class DenseLoop:
         from rivals import dense_step  # needs scipy
 
         self.hear = dense_step
-        self.positions, self.velocities, self.roles = start.positions.copy(), start.velocities.copy(), start.roles
+        self.positions, self.velocities = start.positions.copy(), start.velocities.copy()
         self.known = np.zeros((*start.shape[:2], 3 * 3 * start.shape[2]))
         self.network = cast(nn.Module, ef.load("etdagnn"))
 
     def __call__(self) -> None:
         """Hear, ask, move."""
         B, N, D = self.positions.shape
-        self.known = self.hear(Flock.view(self.positions, self.velocities, self.roles), self.known)
+        self.known = self.hear(Flock(self.positions, self.velocities), self.known)
         messages = torch.from_numpy(self.known.astype(np.float32).reshape(B, N, 3, 3, D))
         with torch.inference_mode():
             accelerations = self.network(messages).numpy().astype(np.float64)

@@ -4,15 +4,15 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
-# Left out: modules with kernels, as Numba must see functions as they are, and types and flight, which check their
-# input themselves and are tested for it.
+# Left out: modules with kernels, as Numba must see functions as they are, and types, flight and the registry, which
+# check their input themselves and are tested for it.
 jaxtyping.install_import_hook(
     [
         "equiflock.randomness",
         "equiflock.trajectory",
         *(
             f"equiflock.controllers.{name}"
-            for name in ("bridge", "layers", "networks", "registry", "tanner", "tolstaya", "trained", "weights")
+            for name in ("bridge", "layers", "networks", "tanner", "tolstaya", "trained", "weights")
         ),
         "equiflock.imitation.cloning",
         "equiflock.imitation.fast_forward",

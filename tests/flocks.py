@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from equiflock.types import Flock, Role
+from equiflock.types import NO_OBSTACLE, Flock, Role
 
 Array = NDArray[Any]
 
@@ -74,4 +74,5 @@ def flocks(draw: st.DrawFn, max_agents: int = 30, roles: bool = True) -> Flock:
         kinds = rng.choice(3 if D == 2 else 2, (B, N), p=[0.7, 0.2, 0.1] if D == 2 else [0.8, 0.2]).astype(np.int8)
         kinds[(kinds == Role.OBSTACLE).all(axis=1), 0] = Role.FOLLOWER
         velocities[kinds == Role.OBSTACLE] = 0.0
-    return Flock(positions, velocities, kinds)
+    numbers = np.where(kinds == Role.OBSTACLE, rng.integers(0, min(3, N), (B, N)), NO_OBSTACLE)
+    return Flock(positions, velocities, kinds, numbers)

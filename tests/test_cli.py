@@ -246,7 +246,7 @@ def test_a_full_disk_is_said_in_plain_words(
 def test_ctrl_c_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
     arguments = ["simulate", "--duration", "1e6", "--keep-every", "1000000", "--save", str(tmp_path / "run.zarr")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "equiflock.cli", *arguments],
+        [sys.executable, "-m", "equiflock", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # Where the tests run in the background, Ctrl-C is ignored, and a child would inherit that.
@@ -270,7 +270,7 @@ def test_view_takes_the_next_port_serves_the_page_and_ends_with_ctrl_c(tmp_path:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         process = subprocess.Popen(
-            [sys.executable, "-m", "equiflock.cli", "view", "--no-browser", "--port", str(port)],
+            [sys.executable, "-m", "equiflock", "view", "--no-browser", "--port", str(port)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import equiflock as ef
+from equiflock.course import obstacle_disks
 from equiflock.types import Flock, InputError, Outcome, Role
 from tests import twins
 from tests.flocks import flocks
@@ -82,6 +83,60 @@ def test_the_obstacle_joins_the_followers_that_hear_it_but_not_leaders() -> None
     assert outcome(far, obstacle_node="each") is Outcome.DISCONNECTED
 
 
+def course(*centres: tuple[float, float], numbers: bool = True) -> Flock:
+    """Two agents that fly to the right, and a triangle around each of these centres."""
+    rims = np.concatenate([np.array(TRIANGLE) + centre for centre in centres])
+    positions = np.concatenate([[[-2.0, 0.0], [-2.0, 0.5]], rims])
+    velocities = np.concatenate([[RIGHT, RIGHT], np.zeros_like(rims)])
+    obstacles = np.repeat([-1, *range(len(centres))], [2, *[3] * len(centres)])
+    return Flock([positions], [velocities], [[F, L, *[O] * len(rims)]], [obstacles] if numbers else None)
+
+
+def test_between_two_obstacles_there_is_room() -> None:
+    corridor = course((0.0, 5.0), (0.0, -5.0), (0.0, 1.4))
+    run = ef.simulate(corridor, Coast(), duration=6.0, ending=ef.UntilPassed())
+    assert run.outcome == (Outcome.PASSED,)
+    # As one obstacle they would fill the corridor from wall to wall.
+    as_one = course((0.0, 5.0), (0.0, -5.0), (0.0, 1.4), numbers=False)
+    assert ef.simulate(as_one, Coast(), duration=6.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
+
+
+def test_each_obstacle_joins_only_the_followers_that_hear_it() -> None:
+    still, rims = [0.0, 0.0], np.concatenate([np.add(TRIANGLE, (x, 0.0)) for x in (0.0, 6.0)])
+    positions, velocities = [[-0.9, 0.0], [6.9, 0.0], *rims], [still] * 8
+    apart = Flock([positions], [velocities], [[F, F, *[O] * 6]], [[-1, -1, 0, 0, 0, 1, 1, 1]])
+    assert ef.UntilPassed()(0.0, apart, np.array([True])) == [Outcome.DISCONNECTED]
+
+
+def test_one_obstacle_after_the_other_must_be_passed_but_not_what_lies_behind_or_aside() -> None:
+    def seconds(*centres: tuple[float, float]) -> float:
+        run = ef.simulate(course(*centres), Coast(), duration=20.0, ending=ef.UntilPassed())
+        assert run.outcome == (Outcome.PASSED,)
+        return int(run.steps[0]) * run.time_step
+
+    first = seconds((0.0, 0.9))
+    assert seconds((0.0, 0.9), (8.0, 0.9)) == pytest.approx(first + 8.0)
+    assert seconds((0.0, 0.9), (-5.0, 0.0)) == pytest.approx(first)
+    # Aside, and never near: it counts as passed once it lies behind.
+    assert first < seconds((0.0, 0.9), (6.0, 50.0)) < first + 8.0
+
+
+def test_the_disk_of_an_obstacle_is_the_circle_around_its_agents() -> None:
+    disks = obstacle_disks(course((0.0, 5.0), (3.0, -5.0)))
+    assert disks == pytest.approx(np.array([[0.0, 5.0, 0.1], [3.0, -5.0, 0.1]]), abs=1e-4)
+    assert obstacle_disks(ef.random_disk()).shape == (0, 3)
+
+
+def test_the_radius_is_that_of_the_flight_unless_another_is_said() -> None:
+    places, still = [[[0.0, 0.0], [1.5, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]
+    far, near = Flock(places, still), Flock(places, still, comm_radius=2.0)
+    for ending in (ef.UntilPassed(), ef.UntilDisconnected()):
+        assert ending(0.0, far, np.array([True])) == [Outcome.DISCONNECTED]
+        assert ending(0.0, near, np.array([True])) == [Outcome.FLYING]
+    for ending in (ef.UntilPassed(radius=1.0), ef.UntilDisconnected(radius=1.0)):
+        assert ending(0.0, near, np.array([True])) == [Outcome.DISCONNECTED]
+
+
 def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None:
     start = Flock(
         [[[-2.0, 0.5], [-2.0, 0.8], *TRIANGLE], [[-3.0, 0.0], [-2.5, 0.0], *TRIANGLE]],
@@ -95,15 +150,18 @@ def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None
 
 
 def seen_by_loops(flock: Flock, b: int, one_node: bool) -> tuple[int, float, float, float]:
-    """Pieces, least separation within 1, least gap to an obstacle agent within 1, and distance from the rim."""
-    positions, roles = flock.positions[b], flock.roles[b]
+    """Pieces, least separation within 1, least gap to an obstacle agent within 1, and distance from the nearest rim."""
+    positions, roles, numbers = flock.positions[b], flock.roles[b], flock.obstacles[b]
     member = roles != O
     heard = twins.adjacency(positions, roles, 1.0)
-    touched = heard[:, ~member].any()
     joined = heard | heard.T
-    if one_node:
-        joined[np.ix_(~member, ~member)] = True
-    nodes = np.ones(len(roles), bool) if touched else member
+    nodes = member.copy()
+    for number in set(numbers[~member].tolist()):
+        rim = numbers == number
+        if one_node:
+            joined[np.ix_(rim, rim)] = True
+        if heard[:, rim].any():
+            nodes |= rim
     left, pieces = set(np.flatnonzero(nodes).tolist()), 0
     while left:
         frontier, pieces = [left.pop()], pieces + 1
@@ -117,9 +175,10 @@ def seen_by_loops(flock: Flock, b: int, one_node: bool) -> tuple[int, float, flo
     separation = square[np.ix_(member, member)].min(initial=np.inf)
     gap = square[np.ix_(member, ~member)].min(initial=np.inf)
     depth = np.inf
-    if not member.all():
-        distance = np.sqrt(np.square(positions[:, :2] - positions[~member].mean(axis=0)[:2]).sum(axis=-1))
-        depth = distance[member].min() - distance[~member].max()
+    for number in set(numbers[~member].tolist()):
+        rim = numbers == number
+        distance = np.sqrt(np.square(positions[:, :2] - positions[rim].mean(axis=0)[:2]).sum(axis=-1))
+        depth = min(depth, distance[member].min() - distance[rim].max())
     return pieces, float(np.sqrt(separation)), float(np.sqrt(gap)), depth
 
 

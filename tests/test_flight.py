@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.types import Flock, InputError, Role
+from equiflock.types import Flock, InputError, Outcome, Role
 from tests.pilots import EndAt, Push
 
 FLIGHT = sys.modules["equiflock.flight"]  # `equiflock.flight` is the function
@@ -111,7 +111,7 @@ def test_space_works_like_the_plane() -> None:
 
 def test_an_ending_must_return_outcomes(start: Flock) -> None:
     for wrong in (np.full(3, 9), np.zeros(2), 0):
-        with pytest.raises(InputError, match=r"one Outcome per flock, \(3,\)"):
+        with pytest.raises(InputError, match=r"one Outcome, or True or False, for each flock, \(3,\)"):
             ef.simulate(start, Push(), ending=lambda *_, wrong=wrong: wrong)
 
 
@@ -272,3 +272,47 @@ def test_whoever_looks_at_every_step_gets_the_callers_order_at_once(large: Flock
     loop = ef.flight(large, pilot, **options)  # type: ignore[arg-type]
     for moment in itertools.islice(loop, 3):
         assert np.shares_memory(moment.flock.positions, loop._positions)
+
+
+def test_an_ending_may_answer_true_or_false(start: Flock) -> None:
+    def lone_first(time: float, flock: Flock, flying: Any) -> Any:
+        return np.arange(len(flock)) == 0
+
+    run = ef.simulate(start, ef.load("tanner"), duration=0.05, ending=lone_first)
+    assert run.outcome == (Outcome.ENDED, Outcome.TIME_UP, Outcome.TIME_UP)
+    assert run.steps.tolist() == [0, 5, 5]
+    assert str(Outcome.ENDED) == "the ending's condition was met"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"orbit": ef.Orbit}, r"orbit must be an Orbit, such as equiflock.Orbit\(\), or None; got <class"),
+        ({"orbit": True}, "orbit must be an Orbit, .* got True"),
+        ({"ending": ef.UntilDisconnected}, r"ending must be an instance: UntilDisconnected\(\), not UntilDisconnected"),
+        ({"ending": 3.0}, "ending must be callable, .* got 3.0"),
+        ({"radius": 10**400}, "radius must be a finite number above 0; got 1000"),
+        ({"time_step": "fast"}, "time_step must be a finite number above 0; got 'fast'"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_in_one_line(start: Flock, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text) as caught:
+        ef.simulate(start, ef.load("tanner"), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_controller_s_class_is_not_a_controller(start: Flock) -> None:
+    with pytest.raises(InputError, match=r"pilot must be an instance: Push\(\), not Push"):
+        ef.flight(start, Push)
+
+
+@pytest.mark.parametrize("kind", [complex, bool, object])
+def test_a_controller_that_returns_anything_but_real_numbers_is_refused(start: Flock, kind: type) -> None:
+    class Odd:
+        hops, one_hop = 1, "mean"
+
+        def __call__(self, messages: Any) -> Any:
+            return messages[:, :, 0, 0].astype(kind)
+
+    with pytest.raises(InputError, match=f"must return an array of real numbers; got {np.dtype(kind)}"):
+        next(ef.flight(start, Odd()))

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "equiflock"
 LADDER: list[set[str]] = [
     {"version", "types", "kernels"},
     {"threads", "randomness", "files"},
-    {"checksums"},
+    {"checksums", "stores"},
     {"provenance"},
     {"trajectory"},
     {"cells"},
@@ -27,6 +27,7 @@ LADDER: list[set[str]] = [
     {"report"},
     {"viewer"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LADDER) for name in names}
 

@@ -103,6 +103,8 @@ def test_only_the_right_angle_treats_left_and_right_alike(where: float, heading:
         ({"gravity_break": 1.5}, "gravity_break must be from 0 to 1; got 1.5"),
         ({"dodge_angle": 0.0}, "dodge_angle must be above 0 and at most pi/2; got 0.0"),
         ({"near": -1.0}, "near must be a finite number of at least 0; got -1.0"),
+        ({"near": 10**400}, "near must be a finite number of at least 0; got 1000"),
+        ({"gravity_break": "much"}, "gravity_break must be from 0 to 1; got 'much'"),
         ({"slow": math.nan}, "slow must be a finite number of at least 0; got nan"),
     ],
 )

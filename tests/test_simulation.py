@@ -139,3 +139,19 @@ def test_one_flock_of_a_run_is_a_run(start: Flock) -> None:
     assert one.positions.shape == (6, 1, 30, 2)
     assert (ef.metrics.velocity_variance(one)[:, 0] == run.series["velocity_variance"][:, 2]).all()
     assert (one.series["velocity_variance"][:, 0] == run.series["velocity_variance"][:, 2]).all()
+
+
+def test_a_flight_takes_the_radius_of_its_flock_unless_another_is_said() -> None:
+    start = ef.random_disk(2, 50, comm_radius=5.0, disk_radius=15.0)
+    run = ef.simulate(start, ef.load("tanner-dynamic"), duration=0.05, ending=ef.UntilDisconnected())
+    assert run.radius == run.flock().comm_radius == 5.0
+    assert (ef.metrics.component_count(run) == 1).all()
+    assert (ef.metrics.component_count(start) == 1).all()
+    assert ef.components(start).max() == 0
+    assert ef.radius_graph(start).degrees.min() >= 2
+    heard = ef.messages(start)
+    assert (heard == ef.messages(start, radius=5.0)).all()
+    assert (heard != ef.messages(start, radius=1.0)).any()
+    said = ef.simulate(start, ef.load("tanner-dynamic"), radius=1.0, duration=0.05, ending=ef.UntilDisconnected())
+    assert said.radius == said.flock().comm_radius == 1.0
+    assert said.outcome == (Outcome.DISCONNECTED,) * 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import random
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ import xarray
 import zarr
 
 import equiflock as ef
+from equiflock import stores
 from equiflock.types import InputError
+from tests.damage import DAMAGES
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +27,20 @@ def run() -> ef.Trajectory:
     )
 
 
-def test_a_round_trip_keeps_every_bit_and_the_config(run: ef.Trajectory, tmp_path: Path) -> None:
-    path = run.save(tmp_path / "deep" / "run.zarr")
-    back = ef.Trajectory.load(path)
-    for name in ("times", "positions", "velocities", "accelerations", "roles", "steps", "outcomes"):
+def same(back: ef.Trajectory, run: ef.Trajectory) -> None:
+    for name in ("times", "positions", "velocities", "accelerations", "roles", "obstacles", "steps", "outcomes"):
         assert (getattr(back, name) == getattr(run, name)).all()
         assert getattr(back, name).dtype == getattr(run, name).dtype
     assert (back.series["velocity_variance"] == run.series["velocity_variance"]).all()
     assert back.config == run.config
-    assert back.config["a"] == [1]
     assert (back.radius, back.time_step, back.outcome) == (run.radius, run.time_step, run.outcome)
+
+
+def test_a_round_trip_keeps_every_bit_and_the_config(run: ef.Trajectory, tmp_path: Path) -> None:
+    path = run.save(tmp_path / "deep" / "run.zarr")
+    back = ef.Trajectory.load(path)
+    same(back, run)
+    assert back.config["a"] == [1]
     assert [p.name for p in path.parent.iterdir()] == ["run.zarr"]
 
 
@@ -52,12 +60,10 @@ def test_nothing_is_overwritten(run: ef.Trajectory, tmp_path: Path) -> None:
 def test_a_full_disk_leaves_nothing_under_the_final_name(
     run: ef.Trajectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Any, store: Path, **_: Any) -> None:
-        Path(store).mkdir(parents=True)
-        (Path(store) / "half").write_text("written")
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(xarray.Dataset, "to_zarr", full)
+    monkeypatch.setattr(zarr, "consolidate_metadata", full)
     with pytest.raises(OSError, match="No space left"):
         run.save(tmp_path / "run.zarr")
     assert list(tmp_path.iterdir()) == []
@@ -116,6 +122,56 @@ def test_a_damaged_or_foreign_store_is_refused_in_one_line(run: ef.Trajectory, t
     with pytest.raises(InputError, match=r"run.zarr is (not a|a damaged) trajectory") as caught:
         ef.Trajectory.load(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("how", DAMAGES, ids=lambda how: how.__name__)
+def test_no_damage_to_any_file_of_a_store_goes_unnoticed(run: ef.Trajectory, tmp_path: Path, how: Any) -> None:
+    rng = random.Random(0)
+    whole = run.save(tmp_path / "whole.zarr")
+    names = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+    for name in names:
+        path = tmp_path / "run.zarr"
+        shutil.copytree(whole, path)
+        how(path / name, rng)
+        try:
+            same(ef.Trajectory.load(path), run)  # metadata is there twice, and only one is read
+        except InputError as error:
+            assert "\n" not in str(error)
+        shutil.rmtree(path)
+
+
+def test_what_a_flight_says_of_itself_is_checked_too(run: ef.Trajectory, tmp_path: Path) -> None:
+    for name, value in (("time_step", 0.02), ("radius", 2.0), ("config", '{"controller": "other"}')):
+        path = run.save(tmp_path / f"{name}.zarr")
+        zarr.open_group(path, mode="r+").attrs[name] = value
+        zarr.consolidate_metadata(path)
+        with pytest.raises(InputError, match="checksum does not fit"):
+            ef.Trajectory.load(path)
+    path = run.save(tmp_path / "time.zarr")
+    zarr.open_group(path, mode="r+")["time"][3] = 0.5  # type: ignore[index]
+    with pytest.raises(InputError, match="checksum does not fit"):
+        ef.Trajectory.load(path)
+
+
+def test_ctrl_c_is_heard_between_two_pieces_of_a_save(
+    run: ef.Trajectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "PIECE_BYTES", 1000)
+    written = []
+    put = zarr.Array.__setitem__
+
+    def press_at_the_third(array: Any, place: Any, values: Any) -> None:
+        put(array, place, values)
+        written.append(place)
+        if len(written) == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(zarr.Array, "__setitem__", press_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        run.save(tmp_path / "run.zarr")
+    assert len(written) == 3
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from equiflock.types import Flock, InputError, Outcome, Role, check_count, wrong_choice
+import equiflock as ef
+from equiflock.types import Flock, InputError, Outcome, Role, check_count, check_positive, wrong_choice
 
 ZEROS = np.zeros((1, 2, 2))
 
@@ -18,7 +19,7 @@ def test_a_flock_takes_lists_and_defaults_to_followers() -> None:
     assert flock.positions.dtype == np.float64
     assert (flock.roles == Role.FOLLOWER).all()
     assert flock.shape == (1, 2, 2)
-    assert repr(flock) == "Flock(B=1, N=2, D=2: 2 followers)"
+    assert repr(flock) == "Flock(B=1, N=2, D=2, R=1: 2 followers)"
 
 
 def test_a_flock_does_not_change_when_its_source_does_and_cannot_be_written() -> None:
@@ -92,3 +93,61 @@ def test_counts_are_whole_numbers() -> None:
 def test_a_mistyped_name_brings_the_nearest_one() -> None:
     with pytest.raises(InputError, match="did you mean 'tanner-dynamic'"):
         wrong_choice("controller", "taner-dinamic", ("tanner", "tanner-dynamic"))
+
+
+def test_a_flock_remembers_the_radius_it_was_drawn_for() -> None:
+    assert ef.random_disk(comm_radius=2.0, disk_radius=4.0).comm_radius == 2.0
+    course = ef.ObstacleCourse(ef.RandomDisk(comm_radius=1.5)).draw()
+    assert course.comm_radius == course[0].comm_radius == 1.5
+    assert ef.LeaderFollowing(ef.RandomDisk(comm_radius=1.5)).draw().comm_radius == 1.5
+    assert Flock([[[0.0, 0.0]]], [[[0.0, 0.0]]]).comm_radius == 1.0
+    assert "R=1.5" in repr(course)
+    with pytest.raises(InputError, match="comm_radius must be a finite number above 0"):
+        Flock([[[0.0, 0.0]]], [[[0.0, 0.0]]], comm_radius=0.0)
+
+
+def test_obstacle_agents_carry_the_number_of_their_obstacle() -> None:
+    places, roles = [[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]], [[Role.FOLLOWER, Role.OBSTACLE, Role.OBSTACLE]]
+    still = np.zeros((1, 3, 2))
+    assert Flock(places, still, roles).obstacles.tolist() == [[-1, 0, 0]]
+    assert Flock(places, still, roles, [[-1, 1, 0]]).obstacles.tolist() == [[-1, 1, 0]]
+    assert Flock(places, still).obstacles.tolist() == [[-1, -1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([[0, 0, 0]], "-1 for all others"),
+        ([[-1, -1, 0]], "from 0 to 2 for obstacle agents"),
+        ([[-1, 3, 0]], "from 0 to 2 for obstacle agents"),
+        ([[-1, 0]], r"whole numbers of shape \(B, N\) = \(1, 3\); got int64 of shape \(1, 2\)"),
+        ([[-1, 0.5, 0]], "whole numbers of shape"),
+    ],
+)
+def test_obstacle_numbers_that_make_no_sense_are_refused(numbers: list[list[float]], text: str) -> None:
+    places, roles = [[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]], [[Role.FOLLOWER, Role.OBSTACLE, Role.OBSTACLE]]
+    with pytest.raises(InputError, match=text):
+        Flock(places, np.zeros((1, 3, 2)), roles, numbers)
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), float("inf"), "1", None, True, 1j, [1.0]], ids=lambda value: type(value).__name__
+)
+def test_what_is_no_finite_number_is_refused_in_one_short_line(value: object) -> None:
+    with pytest.raises(InputError, match="size must be a finite number above 0; got ") as caught:
+        check_positive("size", value)
+    assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    "value", [10**5000, 10**400, 2**63, "1", None, True, 1.0], ids=lambda value: type(value).__name__
+)
+def test_what_cannot_be_counted_is_refused_in_one_short_line(value: object) -> None:
+    with pytest.raises(InputError, match="size must be") as caught:
+        check_count("size", value)
+    assert len(str(caught.value)) < 150
+
+
+def test_positions_that_no_float_can_hold_are_refused() -> None:
+    with pytest.raises(InputError, match="positions must be numbers of shape"):
+        Flock([[[10**400, 0]]], [[[0.0, 0.0]]])

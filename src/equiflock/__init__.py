@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from equiflock import metrics, threads, types
-from equiflock.controllers import load, names, register
+from equiflock.controllers import load, names, register, save
 from equiflock.course import UntilPassed
 from equiflock.flight import Flight, flight
 from equiflock.graph import Graph, components, radius_graph
@@ -53,6 +53,7 @@ __all__ = [
     "radius_graph",
     "random_disk",
     "register",
+    "save",
     "simulate",
     "theory",
     "threads",

@@ -24,6 +24,7 @@ from equiflock.types import (
     Role,
     Vectors,
     check_positive,
+    short,
 )
 from equiflock.world import advance
 
@@ -49,21 +50,22 @@ class Flight(Iterator[Moment]):
         pilot: Controller,
         *,
         time_step: float = 0.01,
-        radius: float = 1.0,
+        radius: float | None = None,
         ending: Ending | None = None,
         orbit: Orbit | None = None,
         obstacles: Obstacles = "nearest",
     ) -> None:
         if not isinstance(start, Flock) or len(start) == 0:
-            raise InputError(f"start must be a Flock of at least one flock; got {start!r:.80}")
+            raise InputError(f"start must be a Flock of at least one flock; got {short(start)}")
         check_controller(pilot)
         self.pilot = pilot
         self._ask = as_numpy_function(pilot)
         self.time_step = check_positive("time_step", time_step)
-        self.radius = check_positive("radius", radius)
+        self.radius = start.comm_radius if radius is None else check_positive("radius", radius)
         self.ending = ending
+        _check_ending(ending)
         self._senses = DelayedAggregation(
-            radius=radius,
+            radius=self.radius,
             hops=pilot.hops,
             one_hop=pilot.one_hop,
             neighbourhood=getattr(pilot, "neighbourhood", "moving"),
@@ -87,7 +89,7 @@ class Flight(Iterator[Moment]):
             advance(*state, self.time_step, np.flatnonzero(flying))
         self._step += 1
         time = self._step * self.time_step
-        flock = Flock.view(self._positions, self._velocities, self._roles)
+        flock = Flock.view(self._positions, self._velocities, self._roles, self._obstacles, comm_radius=self.radius)
         if self.ending is not None:
             outcomes = _checked_outcomes(self.ending(time, flock, flying), len(flock))
             self._outcomes = np.where(flying, outcomes, self._outcomes)
@@ -141,7 +143,7 @@ class Flight(Iterator[Moment]):
 
     def _take(self, flock: Flock) -> None:
         self._positions, self._velocities = flock.positions.copy(), flock.velocities.copy()
-        self._roles = flock.roles.copy()
+        self._roles, self._obstacles = flock.roles.copy(), flock.obstacles.copy()
         self._accelerations = np.zeros_like(self._positions)
         # Only a network that was compiled here is sure not to care for the order, and nobody else looks at every step.
         free = isinstance(self._ask, CompiledNetwork) and self.ending is None
@@ -160,7 +162,8 @@ class Flight(Iterator[Moment]):
         assert self._ranks is not None
         self._ranks = self._ranks[order]
         self._positions, self._velocities = self._positions[:, order], self._velocities[:, order]
-        self._accelerations, self._roles = self._accelerations[:, order], self._roles[:, order]
+        self._roles, self._obstacles = self._roles[:, order], self._obstacles[:, order]
+        self._accelerations = self._accelerations[:, order]
         self._senses.renumber(order)
 
     def _decide(self, flock: Flock, messages: Messages, flying: Bool[np.ndarray, " B"], time: float) -> None:
@@ -172,10 +175,7 @@ class Flight(Iterator[Moment]):
                 return
             flock, messages = flock[flying], messages[flying]
         answer = self._ask(flock, messages) if getattr(self.pilot, "privileged", False) else self._ask(messages)
-        try:
-            answer = np.asarray(answer, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"the controller must return an array of numbers; got {answer!r:.80}") from None
+        answer = _real_numbers(answer)
         if answer.shape != flock.shape:
             raise InputError(
                 f"the controller must return accelerations of shape (B, N, D) = {flock.shape}; got {answer.shape}"
@@ -213,7 +213,8 @@ class _MomentInCellOrder(Moment):
         flock, messages, accelerations = self._stored
         found: Any
         if name == "flock":
-            found = Flock.view(*map(self._in_order, (flock.positions, flock.velocities, flock.roles)))
+            arrays = flock.positions, flock.velocities, flock.roles, flock.obstacles
+            found = Flock.view(*map(self._in_order, arrays), comm_radius=flock.comm_radius)
         else:
             found = read_only(self._in_order(messages if name == "messages" else accelerations))
         object.__setattr__(self, name, found)
@@ -230,7 +231,7 @@ def flight(
     pilot: Controller,
     *,
     time_step: float = 0.01,
-    radius: float = 1.0,
+    radius: float | None = None,
     ending: Ending | None = None,
     orbit: Orbit | None = None,
     obstacles: Obstacles = "nearest",
@@ -241,7 +242,7 @@ def flight(
         start: the flock at t = 0.
         pilot: a controller, such as `load("tanner")`.
         time_step: dt, in seconds.
-        radius: the communication radius R.
+        radius: the communication radius R, if it shall be another than that of `start`.
         ending: decides at every moment which flocks have ended; None lets them fly for ever.
         orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
@@ -249,11 +250,33 @@ def flight(
     return Flight(start, pilot, time_step=time_step, radius=radius, ending=ending, orbit=orbit, obstacles=obstacles)
 
 
+def _real_numbers(answer: Any) -> Vectors:
+    """What a controller returned, if that is an array of real numbers."""
+    try:
+        array = np.asarray(answer)
+    except (TypeError, ValueError):  # such as rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"the controller must return an array of real numbers; got {array.dtype} {short(answer)}")
+    return array.astype(np.float64, copy=False)
+
+
+def _check_ending(ending: Ending | None) -> None:
+    if isinstance(ending, type):
+        raise InputError(f"ending must be an instance: {ending.__name__}(), not {ending.__name__}")
+    if ending is not None and not callable(ending):
+        raise InputError(f"ending must be callable, such as equiflock.UntilDisconnected(); got {short(ending)}")
+
+
 def _checked_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
-    """What an ending returned, if it is one outcome per flock."""
+    """What an ending returned, if it is one outcome per flock, or whether each has ended."""
     outcomes = np.asarray(answer)
-    if outcomes.shape != (flocks,) or not np.isin(outcomes, list(Outcome)).all():
-        raise InputError(f"the ending must return one Outcome per flock, ({flocks},); got {outcomes!r:.80}")
+    if outcomes.dtype == bool:
+        outcomes = np.where(outcomes, int(Outcome.ENDED), FLYING)
+    if outcomes.shape != (flocks,) or outcomes.dtype.kind not in "iu" or not np.isin(outcomes, list(Outcome)).all():
+        raise InputError(
+            f"the ending must return one Outcome, or True or False, for each flock, ({flocks},); got {short(answer)}"
+        )
     return outcomes.astype(np.int8)
 
 
@@ -267,3 +290,5 @@ def check_controller(pilot: Controller) -> None:
             "pilot must be callable and declare hops and one_hop (see LocalController); "
             f"got {type(pilot).__name__}" + (f" without {' and '.join(missing)}" if missing else "")
         )
+    if isinstance(pilot, type):
+        raise InputError(f"pilot must be an instance: {pilot.__name__}(), not {pilot.__name__}")

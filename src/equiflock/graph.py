@@ -79,34 +79,35 @@ class Graph:
         return Graph(starts, position[self.senders[stays]], (B, agents))
 
 
-def radius_graph(flock: Flock, radius: float = 1.0) -> Graph:
-    """The exact communication graph for communication radius R, with no cap on neighbours.
+def radius_graph(flock: Flock, radius: float | None = None) -> Graph:
+    """The exact communication graph, with no cap on neighbours, for communication radius R, the flock's if left out.
 
     Memory is O(N + edges). Coincident agents (|r_ij| = 0) hear each other like any others.
     """
+    radius = flock.comm_radius if radius is None else check_positive("radius", radius)
     degrees, _ = survey(flock, radius)
     starts = np.zeros(degrees.size + 1, np.int64)
     np.cumsum(degrees.ravel(), out=starts[1:])
     senders = np.empty(starts[-1], np.int64)
-    over_flocks(_list_neighbours, flock, flock.positions, flock.roles, float(radius), starts.astype(np.uintp), senders)
+    over_flocks(_list_neighbours, flock, flock.positions, flock.roles, radius, starts.astype(np.uintp), senders)
     return Graph(starts, senders, flock.shape[:2])
 
 
-def components(flock: Flock, radius: float = 1.0) -> Int64[np.ndarray, "B N"]:
+def components(flock: Flock, radius: float | None = None) -> Int64[np.ndarray, "B N"]:
     """Which connected component each agent belongs to, (B, N), numbered 0, 1, .. by their first agents.
 
-    Two agents of the flock are joined when at least one hears the other, so two leaders are not joined
-    directly. Obstacle agents belong to no component: -1.
+    Two agents of the flock are joined when at least one hears the other within R, the flock's if left out, so two
+    leaders are not joined directly. Obstacle agents belong to no component: -1.
     """
     return survey(flock, radius)[1]
 
 
-def survey(flock: Flock, radius: float) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
+def survey(flock: Flock, radius: float | None = None) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
     """Degrees and component labels, both (B, N), without listing the edges: memory O(N)."""
-    check_positive("radius", radius)
+    radius = flock.comm_radius if radius is None else check_positive("radius", radius)
     degrees = np.empty(flock.shape[:2], np.int64)
     labels = np.empty(flock.shape[:2], np.int64)
-    over_flocks(_survey_flocks, flock, flock.positions, flock.roles, float(radius), degrees, labels)
+    over_flocks(_survey_flocks, flock, flock.positions, flock.roles, radius, degrees, labels)
     return degrees, labels
 
 

@@ -37,23 +37,26 @@ from equiflock.types import (
     check_choice,
     check_count,
     check_positive,
+    short,
 )
 
 Obstacles = Literal["nearest", "all"]
 
 
-def messages(flock: Flock, *, radius: float = 1.0, hops: int = 3, one_hop: OneHop = "mean") -> Messages:
+def messages(flock: Flock, *, radius: float | None = None, hops: int = 3, one_hop: OneHop = "mean") -> Messages:
     """What every agent of a flock with no past knows, (B, N, K, 3, D): z^1 at hop index 0, zeros beyond.
 
     Args:
         flock: the agents now.
-        radius: the communication radius R.
+        radius: the communication radius R, if it shall be another than that of the flock.
         hops: K >= 1.
         one_hop: whether z^1 is the sum or the mean over the agents heard.
 
     Coincident agents hear each other: v_ij counts in full, the two position channels are exactly zero (psi is
     computed with max(|r_ij|, 1e-8) in place of |r_ij|).
     """
+    if not isinstance(flock, Flock):
+        raise InputError(f"flock must be a Flock; got {short(flock)}")
     return DelayedAggregation(radius=radius, hops=hops, one_hop=one_hop).hear(flock)
 
 
@@ -61,7 +64,7 @@ class DelayedAggregation:
     """The memory of a flock in flight: `hear` it once per time step and get what every agent knows.
 
     Args:
-        radius: the communication radius R.
+        radius: the communication radius R, if it shall be another than that of the flock.
         hops: K >= 1.
         one_hop: whether z^1 is the sum or the mean over the agents heard.
         neighbourhood: "moving" for whoever is within R now, "frozen" for whoever was at the first step.
@@ -74,14 +77,14 @@ class DelayedAggregation:
     def __init__(
         self,
         *,
-        radius: float,
+        radius: float | None = None,
         hops: int,
         one_hop: OneHop,
         neighbourhood: Neighbourhood = "moving",
         orbit: Orbit | None = None,
         obstacles: Obstacles = "nearest",
     ) -> None:
-        self.radius = check_positive("radius", radius)
+        self.radius = None if radius is None else check_positive("radius", radius)
         self.hops = check_count("hops", hops)
         self.one_hop = check_choice("one_hop", one_hop, ("sum", "mean"))
         self.neighbourhood = check_choice("neighbourhood", neighbourhood, ("moving", "frozen"))
@@ -99,6 +102,8 @@ class DelayedAggregation:
 
     @orbit.setter
     def orbit(self, orbit: Orbit | None) -> None:
+        if orbit is not None and not isinstance(orbit, Orbit):
+            raise InputError(f"orbit must be an Orbit, such as equiflock.Orbit(), or None; got {short(orbit)}")
         self._orbit = orbit
         numbers = STAND_STILL if orbit is None else orbit.numbers
         self._rules = self.obstacles == "nearest", orbit is not None, numbers
@@ -135,6 +140,9 @@ class DelayedAggregation:
                 self._hear_large(flock, b, before[b], now[b], ranks)
         return self._now
 
+    def _radius_of(self, flock: Flock) -> float:
+        return flock.comm_radius if self.radius is None else self.radius
+
     @property
     def fixed_graph(self) -> Graph | None:
         """Who hears whom for ever, in a frozen neighbourhood; None in a moving one, or before anybody heard."""
@@ -168,17 +176,17 @@ class DelayedAggregation:
     def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
         parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, before
-        rest = self._rules, self.radius, self.one_hop == "mean", now
+        rest = self._rules, self._radius_of(flock), self.one_hop == "mean", now
         if not all(threads.share(hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise out_of_range()
 
     def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None) -> None:
-        N = flock.shape[1]
+        N, radius = flock.shape[1], self._radius_of(flock)
         if self._memory is None or len(self._memory[1][0]) != N:
             self._memory = cell_list(N), make_records(N, before.shape[1], flock.shape[2])
         (order, starts, bucket), records = self._memory
         positions, velocities, roles = flock.positions[b], flock.velocities[b], flock.roles[b]
-        shape = sort_into_cells(positions, self.radius, order, starts, bucket)
+        shape = sort_into_cells(positions, radius, order, starts, bucket)
         if shape[0] == 0:
             raise out_of_range()
         parts = threads.split(N, AGENTS_PER_THREAD)
@@ -191,12 +199,12 @@ class DelayedAggregation:
         if not all(threads.share(gather_records, [(*source, *part) for part in parts])):
             raise out_of_range()
         numbers = np.empty(0, np.int64) if ranks is None else ranks
-        common = records, roles, (order, starts, shape, numbers), self._rules, self.radius, self.one_hop == "mean", now
+        common = records, roles, (order, starts, shape, numbers), self._rules, radius, self.one_hop == "mean", now
         threads.share(hear_cells, [(*common, *part) for part in bounds])
 
     def _hear_frozen(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
         if self._graph is None:
-            self._graph = radius_graph(flock, self.radius)
+            self._graph = radius_graph(flock, self._radius_of(flock))
         parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, before
         graph = self._graph.starts, self._graph.senders.view(np.uintp)

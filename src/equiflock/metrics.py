@@ -76,10 +76,8 @@ def component_count(subject: Subject, radius: float | None = None) -> Numbers:
 
     Args:
         subject: a moment or trajectory, or a flock.
-        radius: R; that of the flight if left out, 1 for a plain flock.
+        radius: R; that of the flock or flight if left out.
     """
-    if radius is None:
-        radius = 1.0 if isinstance(subject, Flock) else subject.radius
     stacked = _stacked(subject)
     counts: Numbers = components(stacked, radius).max(axis=1) + 1.0
     return counts.reshape(_velocities(subject).shape[:-2])
@@ -129,8 +127,9 @@ def _stacked(subject: Subject) -> Flock:
     if not isinstance(subject, Trajectory):
         return _flock(subject)
     frames, B, N, D = subject.positions.shape
-    roles = np.broadcast_to(subject.roles, (frames, B, N)).reshape(frames * B, N)
-    return Flock.view(subject.positions.reshape(-1, N, D), subject.velocities.reshape(-1, N, D), roles)
+    crew = (np.broadcast_to(each, (frames, B, N)).reshape(-1, N) for each in (subject.roles, subject.obstacles))
+    vectors = (each.reshape(-1, N, D) for each in (subject.positions, subject.velocities))
+    return Flock.view(*vectors, *crew, comm_radius=subject.radius)
 
 
 def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str) -> Numbers:

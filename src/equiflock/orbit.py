@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from equiflock.kernels import Array, Index, inlined
-from equiflock.types import InputError, Role
+from equiflock.types import InputError, Role, is_finite, short
 
 OBSTACLE = int(Role.OBSTACLE)
 
@@ -39,13 +39,13 @@ class Orbit:
     """The weight of e^(-|w|) in it."""
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.gravity_break <= 1.0:
-            raise InputError(f"gravity_break must be from 0 to 1; got {self.gravity_break!r}")
-        if not 0.0 < self.dodge_angle <= math.pi / 2:
-            raise InputError(f"dodge_angle must be above 0 and at most pi/2; got {self.dodge_angle!r}")
+        if not (is_finite(self.gravity_break) and 0.0 <= self.gravity_break <= 1.0):
+            raise InputError(f"gravity_break must be from 0 to 1; got {short(self.gravity_break)}")
+        if not (is_finite(self.dodge_angle) and 0.0 < self.dodge_angle <= math.pi / 2):
+            raise InputError(f"dodge_angle must be above 0 and at most pi/2; got {short(self.dodge_angle)}")
         for name in ("near", "slow"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0.0):
-                raise InputError(f"{name} must be a finite number of at least 0; got {getattr(self, name)!r}")
+            if not (is_finite(getattr(self, name)) and getattr(self, name) >= 0.0):
+                raise InputError(f"{name} must be a finite number of at least 0; got {short(getattr(self, name))}")
 
     @property
     def numbers(self) -> tuple[float, float, float, float, float]:

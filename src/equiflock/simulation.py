@@ -26,6 +26,8 @@ from equiflock.types import (
     Vectors,
     check_count,
     check_positive,
+    is_finite,
+    short,
 )
 from equiflock.version import __version__
 
@@ -41,7 +43,7 @@ def simulate(
     *,
     time_step: float = 0.01,
     duration: float = 2.0,
-    radius: float = 1.0,
+    radius: float | None = None,
     ending: Ending | None = None,
     orbit: Orbit | None = None,
     obstacles: Obstacles = "nearest",
@@ -57,7 +59,7 @@ def simulate(
         pilot: a controller, such as `load("tanner")`.
         time_step: dt, in seconds.
         duration: in seconds; T = duration / time_step, rounded, steps are made.
-        radius: the communication radius R.
+        radius: the communication radius R, if it shall be another than that of `start`.
         ending: decides at every moment which flocks have ended; None lets them fly the whole time.
         orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
@@ -69,9 +71,9 @@ def simulate(
         config: more settings to keep with the trajectory, such as JSON can hold.
     """
     steps = count_steps(duration, time_step)
-    time_step, radius, duration = float(time_step), check_positive("radius", radius), float(duration)
-    settings = _settings(pilot, time_step, duration, radius, keep_every, config)
     loop = flight(start, pilot, time_step=time_step, radius=radius, ending=ending, orbit=orbit, obstacles=obstacles)
+    time_step, radius, duration = loop.time_step, loop.radius, float(duration)
+    settings = _settings(pilot, time_step, duration, radius, keep_every, config)
     frames = _Frames(steps, keep_every, start.shape)
     measures = _named(record)
     series = {name: np.empty((steps + 1, len(start))) for name in measures}
@@ -101,6 +103,7 @@ def simulate(
         velocities=frames.velocities,
         accelerations=frames.accelerations,
         roles=start.roles.copy(),
+        obstacles=start.obstacles.copy(),
         steps=flown,
         outcomes=np.where(moment.flying, Outcome.TIME_UP, moment.outcomes).astype(np.int8),
         time_step=time_step,
@@ -113,8 +116,8 @@ def simulate(
 def count_steps(duration: float, time_step: float) -> int:
     """How many steps a duration takes, to the nearest; a clear error if that is no sensible number."""
     check_positive("time_step", time_step)
-    if not (isinstance(duration, (int, float, np.number)) and np.isfinite(duration) and duration >= 0):
-        raise InputError(f"duration must be a finite number of at least 0; got {duration!r}")
+    if not is_finite(duration) or duration < 0:
+        raise InputError(f"duration must be a finite number of at least 0; got {short(duration)}")
     steps = float(duration) / time_step
     if steps > MOST_STEPS:
         raise InputError(f"duration / time_step must be at most {MOST_STEPS:.0e} steps; got {steps:.3g}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float64, Int8, Int64
-from numpy.typing import NDArray
 
-from equiflock.files import check_new, uninterrupted, written_whole
-from equiflock.types import Flock, InputError, Outcome, Roles, check_positive
+from equiflock.checksums import checksum
+from equiflock.files import check_new, written_whole
+from equiflock.stores import write_zarr
+from equiflock.types import Flock, InputError, ObstacleNumbers, Outcome, Roles, check_positive
 
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = "equiflock trajectory 1"
+FORMAT = "equiflock trajectory 2"
+CHECKSUM = "checksum"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,6 +34,7 @@ class Trajectory:
         velocities: (F, B, N, D).
         accelerations: (F - 1, B, N, D), what the agents did after each frame but the last.
         roles: (B, N), values of `Role`.
+        obstacles: (B, N), the number of each obstacle agent's obstacle, as in `Flock`.
         steps: (B,), how many steps each flock flew; later frames of a flock repeat its last state.
         outcomes: (B,), values of `Outcome`.
         time_step: dt, in seconds.
@@ -46,6 +48,7 @@ class Trajectory:
     velocities: Float64[np.ndarray, "F B N D"]
     accelerations: Float64[np.ndarray, "F-1 B N D"]
     roles: Roles
+    obstacles: ObstacleNumbers
     steps: Int64[np.ndarray, " B"]
     outcomes: Int8[np.ndarray, " B"]
     time_step: float
@@ -54,7 +57,8 @@ class Trajectory:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for array in (self.times, self.positions, self.velocities, self.accelerations, self.roles):
+        arrays = self.times, self.positions, self.velocities, self.accelerations, self.roles, self.obstacles
+        for array in arrays:
             array.setflags(write=False)
 
     @property
@@ -69,7 +73,9 @@ class Trajectory:
 
     def flock(self, frame: int = -1) -> Flock:
         """The flock at one of the frames, the last by default."""
-        return Flock.view(self.positions[frame], self.velocities[frame], self.roles)
+        return Flock.view(
+            self.positions[frame], self.velocities[frame], self.roles, self.obstacles, comm_radius=self.radius
+        )
 
     def __getitem__(self, flock: int) -> Trajectory:
         """One flock of the batch, as a trajectory of its own."""
@@ -81,6 +87,7 @@ class Trajectory:
             velocities=self.velocities[:, one],
             accelerations=self.accelerations[:, one],
             roles=self.roles[one],
+            obstacles=self.obstacles[one],
             steps=self.steps[one],
             outcomes=self.outcomes[one],
             series={name: values[:, one] for name, values in self.series.items()},
@@ -100,27 +107,27 @@ class Trajectory:
             "velocities": (vectors, self.velocities),
             "accelerations": (("interval", *vectors[1:]), self.accelerations),
             "roles": (("flock", "agent"), self.roles),
+            "obstacles": (("flock", "agent"), self.obstacles),
             "steps": ("flock", self.steps),
             "outcomes": ("flock", self.outcomes),
         }
         for name, values in self.series.items():
             variables[f"series_{name}"] = (("step", "flock"), values)
-        checksums = {name: _checksum(array) for name, (_, array) in variables.items()}
         coordinates = {"time": ("frame", self.times), "axis": list("xyz"[: self.positions.shape[-1]])}
         attributes = {
             "format": FORMAT,
             "time_step": self.time_step,
             "radius": self.radius,
             "config": json.dumps(dict(self.config)),
-            "checksums": json.dumps(checksums),
         }
-        return xarray.Dataset(variables, coordinates, attributes)
+        data = xarray.Dataset(variables, coordinates, attributes)
+        return data.assign_attrs({CHECKSUM: _checksum(data)})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the trajectory as a zarr store; nothing stands under `path` until all is written."""
         check_new(path)
-        with uninterrupted(), written_whole(path) as scratch:
-            self.to_xarray().to_zarr(scratch, zarr_format=2, consolidated=True)
+        with written_whole(path) as scratch:
+            write_zarr(self.to_xarray(), scratch)
         return Path(path)
 
     @classmethod
@@ -146,10 +153,17 @@ def load_flights(path: str | os.PathLike[str]) -> list[Trajectory]:
     return [Trajectory.load(store) for store in inside or [source]]
 
 
-def _checksum(array: NDArray[Any]) -> int:
-    """Tells whether an array is the one that was written: zarr reads a missing piece as zeros."""
-    content: Any = np.ascontiguousarray(array)
-    return zlib.crc32(content)
+def _checksum(data: xarray.Dataset) -> str:
+    """Of everything that is in a dataset, names, types and shapes too: zarr reads a missing piece as zeros."""
+    settings = {name: value for name, value in data.attrs.items() if name != CHECKSUM}
+    parts: list[bytes | memoryview] = [json.dumps(settings, sort_keys=True).encode()]
+    for name in sorted(map(str, data.variables)):
+        array = np.ascontiguousarray(data[name].values)
+        if array.dtype.kind == "U":
+            array = np.asarray(array.tolist(), "S")  # names of axes, whatever kind of text they were read as
+        parts.append(f"{name} {data[name].dims} {array.dtype.str} {array.shape}".encode())
+        parts.append(array.reshape(-1).view(np.uint8).data)
+    return checksum(*parts)
 
 
 def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
@@ -159,11 +173,10 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
             f"expected {FORMAT!r}"
         )
     try:
-        for name, checksum in json.loads(data.attrs["checksums"]).items():
-            if _checksum(data[name].values) != checksum:
-                raise ValueError(f"{name} is not what was written")
-        names = ("positions", "velocities", "accelerations", "roles", "steps", "outcomes")
-        positions, velocities, accelerations, roles, steps, outcomes = (data[name].values for name in names)
+        if _checksum(data) != data.attrs.get(CHECKSUM):
+            raise ValueError("its checksum does not fit")
+        names = ("positions", "velocities", "accelerations", "roles", "obstacles", "steps", "outcomes")
+        positions, velocities, accelerations, roles, obstacles, steps, outcomes = (data[name].values for name in names)
         times = data["time"].values
         series = {str(n)[7:]: data[n].values for n in data.data_vars if str(n).startswith("series_")}
         config = dict(json.loads(data.attrs["config"]))
@@ -173,15 +186,14 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
         shapes_fit = (
             velocities.shape == positions.shape
             and accelerations.shape == (frames - 1, B, N, D)
-            and roles.shape == (B, N)
+            and roles.shape == obstacles.shape == (B, N)
             and steps.shape == outcomes.shape == (B,)
             and times.shape == (frames,)
         )
         if not (shapes_fit and np.isfinite(times).all() and set(np.unique(outcomes)) <= set(Outcome)):
             raise ValueError("shapes or values do not fit together")
-        Flock(positions[-1], velocities[-1], roles)
+        Flock(positions[-1], velocities[-1], roles, obstacles, comm_radius=radius)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{source} is a damaged trajectory: {error}") from None
-    return Trajectory(
-        times, positions, velocities, accelerations, roles, steps, outcomes, time_step, radius, series, config
-    )
+    vectors, crew = (positions, velocities, accelerations), (roles, obstacles)
+    return Trajectory(times, *vectors, *crew, steps, outcomes, time_step, radius, series, config)

@@ -11,17 +11,22 @@ from __future__ import annotations
 
 import difflib
 import enum
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Float64, Int8
+from jaxtyping import Bool, Float, Float32, Float64, Int8, Int32
 from numpy.typing import NDArray
 
 Vectors: TypeAlias = Float64[np.ndarray, "B N D"]
 """One vector per agent: positions, velocities or accelerations."""
 
 Roles: TypeAlias = Int8[np.ndarray, "B N"]
+
+ObstacleNumbers: TypeAlias = Int32[np.ndarray, "B N"]
+"""Which obstacle each obstacle agent belongs to, counted from 0; NO_OBSTACLE for all others."""
+NO_OBSTACLE = -1
 
 Messages: TypeAlias = Float32[np.ndarray, "B N K 3 D"]
 """What each agent knows: for each hop k the three vectors of z^k, hop index 0 being z^1(t)."""
@@ -63,6 +68,7 @@ class Outcome(enum.IntEnum):
     COLLIDED = 3, "two agents came too near each other"
     HIT_OBSTACLE = 4, "an agent came too near the obstacle"
     PASSED = 5, "the flock passed the obstacle"
+    ENDED = 6, "the ending's condition was met"
 
     def __str__(self) -> str:
         return self.message
@@ -77,6 +83,9 @@ class Flock:
         velocities: (B, N, D) float64, finite; zero for obstacle agents.
         roles: (B, N), values of `Role`; all followers if left out. Obstacle agents exist for D = 2 only, and never
             alone.
+        obstacles: (B, N), the number of the obstacle that each obstacle agent belongs to, from 0, and -1 for all other
+            agents; if left out, the obstacle agents of a flock are one obstacle, number 0.
+        comm_radius: R, within which these agents hear each other. Flights, endings and metrics take it from here.
 
     The arrays are copied and read-only; `dataclasses.replace(flock, velocities=...)` makes a changed flock.
     """
@@ -84,6 +93,8 @@ class Flock:
     positions: Vectors
     velocities: Vectors
     roles: Roles = None  # type: ignore[assignment]
+    obstacles: ObstacleNumbers = None  # type: ignore[assignment]
+    comm_radius: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
         positions = _vectors("positions", self.positions)
@@ -91,26 +102,33 @@ class Flock:
         if velocities.shape != positions.shape:
             raise InputError(f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}")
         roles = _roles(self.roles, positions.shape[:2])
-        obstacles = roles == Role.OBSTACLE
-        if obstacles.any():
+        rim = roles == Role.OBSTACLE
+        if rim.any():
             if positions.shape[2] != 2:
                 raise InputError(f"obstacle agents exist for D = 2 only; got D = {positions.shape[2]}")
-            if velocities[obstacles].any():
+            if velocities[rim].any():
                 raise InputError("obstacle agents stand still: their velocities must be zero")
-            if obstacles.all(axis=1).any():
+            if rim.all(axis=1).any():
                 raise InputError("every flock needs a leader or follower; got one of obstacle agents only")
-        for name, array in (("positions", positions), ("velocities", velocities), ("roles", roles)):
+        obstacles = _obstacles(self.obstacles, rim)
+        arrays = {"positions": positions, "velocities": velocities, "roles": roles, "obstacles": obstacles}
+        for name, array in arrays.items():
             array.setflags(write=False)
             object.__setattr__(self, name, array)
+        object.__setattr__(self, "comm_radius", check_positive("comm_radius", self.comm_radius))
 
     @classmethod
-    def view(cls, positions: Vectors, velocities: Vectors, roles: Roles) -> Flock:
+    def view(
+        cls, positions: Vectors, velocities: Vectors, roles: Roles, obstacles: ObstacleNumbers, *, comm_radius: float
+    ) -> Flock:
         """A flock over arrays that are known to be good: no check, no copy if contiguous, read-only through it."""
         flock = object.__new__(cls)
-        for name, array in (("positions", positions), ("velocities", velocities), ("roles", roles)):
+        arrays = ("positions", positions), ("velocities", velocities), ("roles", roles), ("obstacles", obstacles)
+        for name, array in arrays:
             view = np.ascontiguousarray(array).view()  # kernels are compiled for contiguous arrays
             view.setflags(write=False)
             object.__setattr__(flock, name, view)
+        object.__setattr__(flock, "comm_radius", comm_radius)
         return flock
 
     @property
@@ -128,13 +146,14 @@ class Flock:
         if isinstance(which, (int, np.integer)):
             index = range(len(self))[which]  # an IndexError like a list's
             which = slice(index, index + 1)
-        return Flock.view(self.positions[which], self.velocities[which], self.roles[which])
+        arrays = self.positions, self.velocities, self.roles, self.obstacles
+        return Flock.view(*(array[which] for array in arrays), comm_radius=self.comm_radius)
 
     def __repr__(self) -> str:
         B, N, D = self.shape
         counts = ((int((self.roles == role).sum()), role.name.lower()) for role in Role)
         crew = ", ".join(f"{count:,} {name}s" for count, name in counts if count)
-        return f"Flock(B={B}, N={N:,}, D={D}: {crew})"
+        return f"Flock(B={B}, N={N:,}, D={D}, R={self.comm_radius:g}: {crew})"
 
 
 def _vectors(name: str, given: Any) -> Vectors:
@@ -142,7 +161,7 @@ def _vectors(name: str, given: Any) -> Vectors:
         if np.iscomplexobj(given):
             raise TypeError("complex numbers came")
         array = np.array(given, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers of shape (B, N, D): {error}") from None
     if array.ndim != 3:
         hint = f"; for one flock pass {name}[None]" if array.ndim == 2 else ""
@@ -170,6 +189,22 @@ def _roles(given: Any, shape: tuple[int, ...]) -> Roles:
         allowed = ", ".join(f"{role.value} ({role.name.lower()})" for role in Role)
         raise InputError(f"roles must be {allowed}; got {sorted(set(roles.ravel().tolist()) - set(Role))}")
     return roles.astype(np.int8)
+
+
+def _obstacles(given: Any, rim: Bool[np.ndarray, "B N"]) -> ObstacleNumbers:
+    expected = f"obstacles must be whole numbers of shape (B, N) = {rim.shape}"
+    try:
+        numbers = np.full(rim.shape, NO_OBSTACLE) if given is None else np.array(given)
+    except ValueError as error:
+        raise InputError(f"{expected}: {error}") from None
+    if numbers.shape != rim.shape or numbers.dtype.kind not in "iu":
+        raise InputError(f"{expected}; got {numbers.dtype} of shape {numbers.shape}")
+    if (numbers == NO_OBSTACLE).all():
+        numbers = np.where(rim, 0, NO_OBSTACLE)
+    most = rim.shape[1] - 1
+    if ((numbers < 0) | (numbers > most))[rim].any() or (numbers[~rim] != NO_OBSTACLE).any():
+        raise InputError(f"obstacles must be from 0 to {most} for obstacle agents and {NO_OBSTACLE} for all others")
+    return numbers.astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -254,21 +289,49 @@ class Ending(Protocol):
     """Decides, at every instant, which flocks have ended and how."""
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"], /) -> Int8[np.ndarray, " B"]:
-        """Values of `Outcome` (B,), FLYING where the flight goes on. Flocks not flying are ignored."""
+        """Values of `Outcome` (B,), FLYING where the flight goes on, or booleans, True where it ends.
+
+        Flocks not flying are ignored.
+        """
         ...
+
+
+LARGEST_COUNT = 2**63 - 1
+"""What a machine can count to."""
 
 
 def check_positive(name: str, value: float) -> float:
     """`value` if it is a finite number above zero, else a clear error."""
-    if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be a finite number above 0; got {value!r}")
+    if not is_finite(value) or value <= 0:
+        raise InputError(f"{name} must be a finite number above 0; got {short(value)}")
     return float(value)
+
+
+def is_finite(value: object) -> bool:
+    """Whether it is a number, and one that a float can hold."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # such as 10**400
+        return False
+
+
+def short(value: object) -> str:
+    """What came, for an error's text, however long it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        text = "a number of too many digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def check_count(name: str, value: int, least: int = 1) -> int:
     """`value` if it is a whole number of at least `least`, else a clear error."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
+        raise InputError(f"{name} must be a whole number of at least {least}; got {short(value)}")
+    if value > LARGEST_COUNT:
+        raise InputError(f"{name} must be at most {LARGEST_COUNT:,}; got {short(value)}")
     return int(value)
 
 

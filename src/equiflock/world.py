@@ -75,13 +75,14 @@ class UntilDisconnected:
     """Ends a flight as soon as its communication graph, taken without directions, is not connected.
 
     Args:
-        radius: the communication radius R, that of the flight.
+        radius: the communication radius R, if it shall be another than that of the flight.
     """
 
-    radius: float
+    radius: float | None = None
 
     def __post_init__(self) -> None:
-        check_positive("radius", self.radius)
+        if self.radius is not None:
+            check_positive("radius", self.radius)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
         """DISCONNECTED where a flying flock has more than one component."""

@@ -201,3 +201,70 @@ def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
 def test_an_unknown_network_brings_a_suggestion() -> None:
     with pytest.raises(InputError, match="did you mean 'etdagnn'"):
         new_network("etdagn")
+
+
+def test_a_network_takes_numpy_as_laws_do_and_tensors_as_modules_do() -> None:
+    start = ef.random_disk(2, 30)
+    network: Any = ef.load("etdagnn")
+    moment = next(ef.flight(start, network))  # its arrays must not be written to
+    answer = network(moment.messages)
+    assert isinstance(answer, np.ndarray)
+    tensors = network(torch.from_numpy(moment.messages.copy()))
+    assert tensors.requires_grad
+    np.testing.assert_array_equal(answer, tensors.detach().numpy())
+    np.testing.assert_array_equal(answer, network(moment.messages.astype(np.float64)))
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_law_may_ask_a_network() -> None:
+    network: Any = ef.load("etdagnn")
+
+    @ef.register("cautious", hops=3, one_hop="mean")
+    def cautious(messages: Any, share: float = 0.5) -> Any:
+        return share * network(messages)
+
+    start = ef.random_disk(1, 30)
+    half, whole = (next(ef.flight(start, pilot)).accelerations for pilot in (ef.load("cautious"), network))
+    np.testing.assert_allclose(half, 0.5 * whole, rtol=1e-4, atol=1e-4)
+
+
+class Mixer(torch.nn.Module):
+    hops, one_hop = 2, "sum"
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.options = {"hidden": hidden}
+        self.layers = torch.nn.Sequential(torch.nn.Linear(12, hidden), torch.nn.Linear(hidden, 2))
+
+    def forward(self, messages: torch.Tensor) -> torch.Tensor:
+        return self.layers(messages.flatten(2))
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_module_of_one_s_own_is_saved_and_comes_back(tmp_path: Path) -> None:
+    own = ef.register("mixer")(type("Own", (Mixer,), {}))
+    network = own(hidden=5)
+    path = ef.save(network, tmp_path / "mine.safetensors")
+    back: Any = ef.load(path)
+    known = ef.messages(ef.random_disk(1, 30), hops=2, one_hop="sum")
+    np.testing.assert_array_equal(back(known), network(known))
+    assert isinstance(back(known), np.ndarray)
+    with pytest.raises(InputError, match=r"cannot be made with the options \{\}: .*hidden"):
+        ef.load("mixer")
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    with pytest.raises(InputError, match="Mixer is not registered, so it could not be loaded"):
+        ef.save(Mixer(5), path)
+    own = ef.register("mixer")(type("Own", (Mixer,), {}))
+    network = own(hidden=5)
+    network.options = {"hidden": 6}
+    with pytest.raises(InputError, match="has other weights: give it an attribute options"):
+        ef.save(network, path)
+    with pytest.raises(InputError, match="only a torch module has weights to save; got"):
+        ef.save(ef.load("tanner"), path)
+    with pytest.raises(InputError, match=r"must end in .safetensors; got 'mine.pt'"):
+        ef.save(ef.load("etdagnn"), tmp_path / "mine.pt")
+    assert list(tmp_path.iterdir()) == []

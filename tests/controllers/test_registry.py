@@ -40,7 +40,7 @@ def test_a_class_becomes_a_controller_with_options() -> None:
 
     moment = next(ef.flight(ef.random_disk(1, 30), ef.load("still", push=2.0)))
     assert (moment.accelerations == 2.0).all()
-    with pytest.raises(InputError, match="controller 'still' does not take these options"):
+    with pytest.raises(InputError, match=r"controller 'still' cannot be made with the options \{'pull': 1.0\}"):
         ef.load("still", pull=1.0)
 
 
@@ -57,3 +57,46 @@ def test_a_name_is_taken_once() -> None:
 def test_what_a_controller_hears_is_checked_when_it_is_registered() -> None:
     with pytest.raises(InputError, match="hops must be a whole number"):
         ef.register("deaf", hops=0)
+
+
+def test_a_bare_decorator_takes_the_function_s_own_name() -> None:
+    @ef.register
+    def coast(messages: Any) -> Any:
+        return 0.0 * messages[:, :, 0, 0]
+
+    assert callable(coast)
+    assert (ef.load("coast").hops, ef.load("coast").one_hop) == (1, "mean")
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "mine.safetensors", 3, None])
+def test_a_name_that_could_not_be_loaded_is_refused(name: Any) -> None:
+    with pytest.raises(InputError, match="name must be a word without a colon"):
+        ef.register(name)
+
+
+def test_options_of_a_function_are_its_arguments() -> None:
+    @ef.register("push")
+    def push(messages: Any, gain: float = 1.0, away: bool = False) -> Any:
+        return np.full(messages[:, :, 0, 0].shape, -gain if away else gain)
+
+    start = ef.random_disk(1, 30)
+    for pilot in (ef.load("push", gain=4.0, away=True), ef.load("push:gain=4:away=true")):
+        assert (next(ef.flight(start, pilot)).accelerations == -4.0).all()
+    with pytest.raises(InputError, match=r"controller 'push' cannot be made with the options .*'gian'"):
+        ef.load("push:gian=4")
+
+
+def test_options_may_be_part_of_a_name() -> None:
+    assert ef.load("tanner:clamp=5.0") == ef.load("tanner", clamp=5.0)
+    assert ef.load("tanner:clamp=none") == ef.load("tanner", clamp=None)
+    with pytest.raises(InputError, match="clamp must be a finite number above 0; got -1.5"):
+        ef.load("tanner:clamp=-1.5")
+    for wrong in ("tanner:clamp", "tanner:clamp=", "tanner:=5", "tanner:clamp=5:clamp=6", "tanner:"):
+        with pytest.raises(InputError, match="must be such as key=value:key=value"):
+            ef.load(wrong)
+
+
+@pytest.mark.parametrize("name", [None, 3, ["tanner"]])
+def test_what_is_no_name_is_refused(name: Any) -> None:
+    with pytest.raises(InputError, match="a controller must be a name or the path of a file of weights; got"):
+        ef.load(name)

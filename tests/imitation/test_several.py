@@ -59,7 +59,7 @@ def test_no_process_outlives_the_command(tmp_path: Path, end: signal.Signals) ->
     options = ["--agents", "20", "--flocks", "5", "--duration", "0.2", "--updates", "5", "--epochs", "100000"]
     command = ["train", "--seeds", "0-1", "--workers", "2", "--validation-flocks", "2", *options, "--out", str(folder)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "equiflock.cli", *command],
+        [sys.executable, "-m", "equiflock", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

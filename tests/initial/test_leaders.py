@@ -55,3 +55,8 @@ def test_readings_and_numbers_that_make_no_sense_are_refused() -> None:
         ef.LeaderFollowing(DISK, leader_velocity="means")
     with pytest.raises(InputError, match="leaders must be fewer than agents = 30; got 30"):
         ef.LeaderFollowing(DISK, leaders=30)
+
+
+def test_flocks_that_were_drawn_already_are_refused() -> None:
+    with pytest.raises(InputError, match=r"disk must be an equiflock.RandomDisk, .* got Flock\("):
+        ef.LeaderFollowing(ef.random_disk())

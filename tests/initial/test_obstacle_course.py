@@ -94,3 +94,8 @@ def test_a_flock_in_which_nobody_can_lead_is_drawn_anew_and_in_the_end_given_up(
 def test_courses_that_make_no_sense_are_refused(options: dict[str, object], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.ObstacleCourse(**options)
+
+
+def test_flocks_that_were_drawn_already_are_refused() -> None:
+    with pytest.raises(InputError, match=r"disk must be an equiflock.RandomDisk, .* got Flock\("):
+        ef.ObstacleCourse(ef.random_disk())

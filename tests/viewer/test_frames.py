@@ -19,7 +19,7 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
     flock = ef.Flock(start.positions + far, start.velocities, start.roles)
     accelerations = np.random.default_rng(seed).normal(size=flock.shape)
     disks = np.array([[far + 1.0, far - 2.0, 0.5]])
-    panel = Panel(flock, accelerations, 1.0, disks, edges_of(flock, 1.0))
+    panel = Panel(flock, accelerations, disks, edges_of(flock))
     frame = read_frame(pack_frame(7, 0.07, [panel] * panels))
     assert (frame.step, frame.time, len(frame.panels)) == (7, 0.07, panels)
     for shown in frame.panels:
@@ -34,7 +34,7 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
 def test_the_numbers_are_those_of_the_metrics() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=50, seed=2)).draw()
     moment = next(ef.flight(start, ef.load("tanner")))
-    numbers = Panel(moment.flock, moment.accelerations, 1.0, np.empty((0, 3))).numbers
+    numbers = Panel(moment.flock, moment.accelerations, np.empty((0, 3))).numbers
     measured = ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.minimum_separation
     assert numbers[:3] == tuple(measure(moment)[0] for measure in measured)
     assert np.isclose(numbers[3], ef.metrics.mean_acceleration_norm(moment)[0])
@@ -42,8 +42,8 @@ def test_the_numbers_are_those_of_the_metrics() -> None:
 
 def test_edges_join_each_pair_that_hears_once() -> None:
     start = ef.LeaderFollowing(ef.RandomDisk(agents=40), leaders=5).draw()
-    graph = ef.radius_graph(start, 1.0)
-    edges = [frozenset(edge) for edge in edges_of(start, 1.0).tolist()]
+    graph = ef.radius_graph(start)
+    edges = [frozenset(edge) for edge in edges_of(start).tolist()]
     assert set(edges) == {frozenset(edge) for edge in graph.edges(0).tolist()}
     assert len(edges) == len(set(edges))
 
@@ -51,7 +51,7 @@ def test_edges_join_each_pair_that_hears_once() -> None:
 def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
     flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
-    edges = edges_of(flock, 1.0)
+    edges = edges_of(flock)
     rim = np.arange(40, 64)
     joined = {int(receiver): int(sender) for receiver, sender in edges if sender in rim}
     assert len(joined) == np.isin(edges[:, 1], rim).sum() > 3
@@ -64,8 +64,8 @@ def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
 
 def test_too_many_edges_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     flock = ef.random_disk(agents=30)
-    count = len(edges_of(flock, 1.0))
+    count = len(edges_of(flock))
     monkeypatch.setattr(frames, "MOST_EDGES", count)
-    assert len(edges_of(flock, 1.0)) == count
+    assert len(edges_of(flock)) == count
     monkeypatch.setattr(frames, "MOST_EDGES", count - 1)
-    assert len(edges_of(flock, 1.0)) == 0
+    assert len(edges_of(flock)) == 0

@@ -34,7 +34,7 @@ def test_a_long_flight_is_thinned_out_evenly_and_its_last_step_is_always_there(s
     recording = Recording(0, flock, most_bytes=0)  # the fewest frames: 8
     for step in range(steps + 1):
         recording.add(step, flock, np.full(flock.shape, float(step)))
-    run = recording.trajectory(0.5, 1.0, {})
+    run = recording.trajectory(0.5, {})
     kept = np.round(run.times / 0.5).astype(int)
     assert len(kept) <= 9
     assert (kept[0], kept[-1]) == (0, steps)

@@ -36,6 +36,7 @@ Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
 """The options of RandomDisk, without a prefix of their own."""
 
 PREPARING = "preparing (the first run compiles the kernels)"
+MOST_NUMBERS = 10_000
 Result = TypeVar("Result")
 out = Console()
 err = Console(stderr=True)
@@ -64,7 +65,10 @@ def whole_numbers(name: str, text: str) -> list[int]:
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
         if match is None:
             raise InputError(f"{name} must be such as 0-4 or 0,3,7; got {text!r}")
-        found.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+        numbers = range(int(match[1]), int(match[2] or match[1]) + 1)
+        if len(found) + len(numbers) > MOST_NUMBERS:
+            raise InputError(f"{name} must be at most {MOST_NUMBERS:,} numbers; got {text!r}")
+        found.extend(numbers)
     if not found or len(set(found)) < len(found):
         raise InputError(f"{name} must be such as 0-4 or 0,3,7, each once; got {text!r}")
     return found

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from equiflock.controllers.compiled import compiled
 from equiflock.types import Controller
+
+Module = TypeVar("Module")
 
 
 def as_numpy_function(pilot: Controller, learning: bool = False) -> Callable[..., NDArray[Any]]:
@@ -32,6 +35,25 @@ def as_numpy_function(pilot: Controller, learning: bool = False) -> Callable[...
         return accelerations
 
     return think
+
+
+def takes_numpy(module: type[Module]) -> type[Module]:
+    """Let the instances of a torch module's class take NumPy arrays and answer with one, as laws do.
+
+    Tensors in still give tensors out, with their gradients.
+    """
+    torch = sys.modules["torch"]
+    think: Callable[..., Any] = module.__call__
+
+    def call(self: Any, *known: Any, **more: Any) -> Any:
+        if not known or not isinstance(known[-1], np.ndarray):
+            return think(self, *known, **more)
+        with torch.inference_mode():
+            # A copy: torch does not know arrays that must not be written to.
+            return think(self, *known[:-1], torch.tensor(known[-1], dtype=torch.float32), **more).numpy()
+
+    module.__call__ = call  # type: ignore[method-assign]
+    return module
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -15,12 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from equiflock.controllers.bridge import takes_numpy
 from equiflock.controllers.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
 from equiflock.controllers.registry import registered_modules
 from equiflock.controllers.weights import read_weights, write_weights
 from equiflock.types import InputError, OneHop, check_choice, check_count, wrong_choice
 
 
+@takes_numpy
 class TDAGNN(nn.Module):
     """Convolutions 3D -> 32 (over all K hops) -> 32 -> D with bias; tanh after the first or the first two.
 
@@ -75,6 +77,7 @@ class TDAGNN(nn.Module):
         return write_weights(self, path, extra)
 
 
+@takes_numpy
 class ETDAGNN(nn.Module):
     """Equivariant convolutions of vectors 3 -> 16 (over all K hops) -> 16 -> 1, for any dimension.
 
@@ -142,7 +145,10 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
         wrong_choice("network", name, (*NETWORKS, *own))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network: nn.Module = (NETWORKS | own)[name](**options)
+        try:
+            network: nn.Module = (NETWORKS | own)[name](**options)
+        except TypeError as error:
+            raise InputError(f"network {name!r} cannot be made with the options {options}: {error}") from None
     return network
 
 
@@ -155,7 +161,7 @@ def load_network(path: str | os.PathLike[str]) -> nn.Module:
     try:
         network = new_network(name, **options)
         network.load_state_dict(weights)
-    except (RuntimeError, TypeError) as error:
+    except (InputError, RuntimeError, TypeError) as error:
         reason = str(error).splitlines()[-1].strip()
         raise InputError(f"the weights in {path} do not fit {name} with {options}: {reason}") from None
     return network.eval()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 from numpy.typing import NDArray
 
+from equiflock.controllers.bridge import takes_numpy
+from equiflock.controllers.options import read_options
 from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.types import (
     Controller,
@@ -20,8 +24,12 @@ from equiflock.types import (
     OneHop,
     check_choice,
     check_count,
+    short,
     wrong_choice,
 )
+
+WEIGHTS = ".safetensors"
+"""How the name of a file of weights ends."""
 
 _factories: dict[str, Callable[..., Controller]] = {}
 Definition = TypeVar("Definition", bound=Callable[..., Any])
@@ -29,34 +37,50 @@ Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Law:
-    """A local controller that is a plain function of the messages."""
+    """A local controller that is a plain function of the messages, and perhaps of options."""
 
     name: str
-    function: Callable[[Messages], NDArray[Any]]
+    function: Callable[..., NDArray[Any]]
     hops: int
     one_hop: OneHop
     neighbourhood: Neighbourhood
+    options: Mapping[str, Any]
 
     def __call__(self, messages: Messages) -> NDArray[Any]:
         """Accelerations (B, N, D) from messages (B, N, K, 3, D)."""
-        return self.function(messages)
+        return self.function(messages, **self.options)
 
 
+@overload
+def register(name: Definition) -> Definition: ...
+
+
+@overload
 def register(
     name: str, *, hops: int = 1, one_hop: OneHop = "mean", neighbourhood: Neighbourhood = "moving"
-) -> Callable[[Definition], Definition]:
+) -> Callable[[Definition], Definition]: ...
+
+
+def register(name: Any, *, hops: int = 1, one_hop: OneHop = "mean", neighbourhood: Neighbourhood = "moving") -> Any:
     """Add a controller under a name, for `load` and the command line.
 
     On a function of messages (B, N, K, 3, D) that returns accelerations (B, N, D), the arguments say what it
     needs to hear:
 
         @ef.register("brake", hops=1, one_hop="mean")
-        def brake(messages):
-            return -messages[:, :, 0, 0]  # against its velocity relative to its neighbours
+        def brake(messages, gain=1.0):
+            return -gain * messages[:, :, 0, 0]  # against its velocity relative to its neighbours
 
-    A class is registered as it is, and declares `hops`, `one_hop` and what else it needs itself (see
-    `LocalController` and `PrivilegedController`); `load("name", **options)` passes options to it.
+    More arguments of the function are options: `load("brake", gain=4)`, and `brake:gain=4` on the command line.
+
+    A class is registered as it is, and declares `hops`, `one_hop` and what else it needs itself (see `LocalController`
+    and `PrivilegedController`); `load("name", **options)` passes options to it. A torch module takes NumPy arrays from
+    then on, too. Without a name, `@ef.register` takes the definition's own.
     """
+    if callable(name):
+        return register(name.__name__)(name)
+    if not isinstance(name, str) or not name or ":" in name or name.endswith(WEIGHTS):
+        raise InputError(f"a controller's name must be a word without a colon, not a file's; got {short(name)}")
     check_count("hops", hops)
     check_choice("one_hop", one_hop, ("sum", "mean"))
     check_choice("neighbourhood", neighbourhood, ("moving", "frozen"))
@@ -64,14 +88,28 @@ def register(
     def add(definition: Definition) -> Definition:
         if name in names():
             raise InputError(f"a controller named {name!r} is registered already")
+        if not callable(definition):
+            raise InputError(f"a controller must be a function or a class; got {short(definition)}")
         if isinstance(definition, type):
             definition.name = name  # type: ignore[attr-defined]
-            _factories[name] = definition
+            _factories[name] = takes_numpy(definition) if _is_module(definition) else definition
         else:
-            _factories[name] = lambda: Law(name, definition, hops, one_hop, neighbourhood)
+            _factories[name] = partial(_law, name, definition, hops, one_hop, neighbourhood)
         return definition
 
     return add
+
+
+def _law(
+    name: str,
+    function: Callable[..., NDArray[Any]],
+    hops: int,
+    one_hop: OneHop,
+    neighbourhood: Neighbourhood,
+    **options: Any,
+) -> Law:
+    inspect.signature(function).bind(None, **options)  # a TypeError unless these are arguments of it
+    return Law(name, function, hops, one_hop, neighbourhood, options)
 
 
 def names() -> tuple[str, ...]:
@@ -81,36 +119,66 @@ def names() -> tuple[str, ...]:
 
 def registered_modules() -> dict[str, Callable[..., Any]]:
     """Those registered classes that are torch modules."""
+    return {name: make for name, make in _factories.items() if isinstance(make, type) and _is_module(make)}
+
+
+def _is_module(definition: type) -> bool:
     torch = sys.modules.get("torch")  # a module can only come from where torch was imported
-    return {
-        name: make
-        for name, make in _factories.items()
-        if torch is not None and isinstance(make, type) and issubclass(make, torch.nn.Module)
-    }
+    return torch is not None and issubclass(definition, torch.nn.Module)
 
 
 def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     """The controller of that name, or from a file of weights, ready to fly.
 
     `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (that was trained with
-    that seed; on the command line `etdagnn:3`), `load("mine.safetensors")`.
+    that seed), `load("mine.safetensors")`. Options may be part of the name, as on the command line: `tanner:clamp=5`,
+    and `etdagnn:3` for `etdagnn:seed=3`.
     """
+    if not isinstance(name, (str, os.PathLike)):
+        raise InputError(f"a controller must be a name or the path of a file of weights; got {short(name)}")
     name = os.fspath(name)
-    network, colon, seed = name.partition(":")
-    if network in TRAINED and colon and seed.isdecimal() and not options:
-        name, options = network, {"seed": int(seed)}
-    if name not in names() and not name.endswith(".safetensors"):
+    head, colon, told = name.partition(":")
+    if colon and head in names():
+        name, options = head, {**read_options(told), **options}
+    if name not in names() and not name.endswith(WEIGHTS):
         if Path(name).is_dir():
             raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
         wrong_choice("controller", name, names())
     try:
         if name in TRAINED:
-            return _from_file(trained_weights(name, **options))
+            return _from_file(trained_weights(name, **options))  # its only option is the seed
         if name in _factories:
             return _factories[name](**options)
         return _from_file(name, **options)
     except TypeError as error:
-        raise InputError(f"controller {name!r} does not take these options: {error}") from None
+        raise InputError(f"controller {name!r} cannot be made with the options {options}: {error}") from None
+
+
+def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
+    """Write the weights of a network, one of the paper's or a registered torch module of one's own, for `load`.
+
+    Args:
+        network: what builds it again is its attribute `options`, a dict such as JSON can hold; none if it has no such.
+        path: ends in .safetensors; a file of that name is replaced.
+        extra: more metadata, such as JSON can hold.
+    """
+    from equiflock.controllers.networks import NETWORKS, new_network  # torch takes seconds to import
+    from equiflock.controllers.weights import write_weights
+
+    if not _is_module(type(network)):
+        raise InputError(f"only a torch module has weights to save; got {short(network)}")
+    if Path(path).suffix != WEIGHTS:
+        raise InputError(f"the name of a file of weights must end in {WEIGHTS}; got {Path(path).name!r}")
+    name, options = getattr(network, "name", type(network).__name__), getattr(network, "options", {})
+    if name not in NETWORKS | registered_modules():
+        raise InputError(f"{name} is not registered, so it could not be loaded: decorate its class with @ef.register")
+    again, own = (
+        {name: tensor.shape for name, tensor in each.state_dict().items()}
+        for each in (new_network(name, **options), network)
+    )
+    if again != own:
+        raise InputError(f"{name} with the options {options} has other weights: give it an attribute options")
+    return write_weights(network, path, extra)
 
 
 def _from_file(path: str | os.PathLike[str]) -> Controller:

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from equiflock.initial.random_disk import RandomDisk
+from equiflock.initial.random_disk import RandomDisk, check_disk
 from equiflock.randomness import stream
 from equiflock.types import Flock, InputError, Role, check_choice, check_count
 
@@ -30,6 +30,7 @@ class LeaderFollowing:
     max_speed], or the flock's mean."""
 
     def __post_init__(self) -> None:
+        check_disk(self.disk)
         check_count("leaders", self.leaders)
         check_choice("leader_velocity", self.leader_velocity, get_args(LeaderVelocity))
         if self.leaders >= self.disk.agents:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from equiflock.initial.random_disk import RandomDisk
+from equiflock.initial.random_disk import RandomDisk, check_disk
 from equiflock.kernels import Array, Index, kernel
 from equiflock.randomness import stream
 from equiflock.types import Flock, InputError, Role, check_count
@@ -42,6 +42,7 @@ class ObstacleCourse:
     """How many lead."""
 
     def __post_init__(self) -> None:
+        check_disk(self.disk)
         check_count("sides", self.sides, least=3)
         check_count("leaders", self.leaders)
         if self.disk.dimensions != 2:
@@ -59,7 +60,7 @@ class ObstacleCourse:
         flock = self.disk.draw()
         built = [self._build(flock.positions[b], b) for b in range(len(flock))]
         positions, velocities, roles = (np.stack(part) for part in zip(*built, strict=True))
-        return Flock(positions, velocities, roles)
+        return Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius)
 
     def _build(self, positions: Array, b: int) -> tuple[Array, Array, Array]:
         """Positions, velocities and roles of flock b and its obstacle."""

@@ -12,7 +12,7 @@ from equiflock.cells import FASTEST, cell_list, sort_into_cells
 from equiflock.graph import survey_flock, survey_memory
 from equiflock.kernels import Array, Index, kernel
 from equiflock.randomness import stream
-from equiflock.types import Flock, InputError, check_choice, check_count, check_positive
+from equiflock.types import Flock, InputError, check_choice, check_count, check_positive, short
 
 RadiusRule = Literal["quarter-power", "constant-density"]
 
@@ -123,7 +123,7 @@ class RandomDisk:
                 self._give_up(failure, number)
             shared = rng.uniform(-self.max_speed, self.max_speed, self.dimensions)
             velocities[b] = rng.uniform(-self.max_speed, self.max_speed, positions.shape[1:]) + shared
-        return Flock(positions, velocities)
+        return Flock(positions, velocities, comm_radius=self.comm_radius)
 
     def _give_up(self, failure: int, number: int) -> NoReturn:
         tried = f"after {_attempts(self.agents):,} attempts"
@@ -141,9 +141,19 @@ class RandomDisk:
         )
 
 
+def check_disk(disk: RandomDisk) -> None:
+    """Raise a clear error unless `disk` says which flocks to draw."""
+    if not isinstance(disk, RandomDisk):
+        raise InputError(f"disk must be an equiflock.RandomDisk, of which flocks are drawn; got {short(disk)}")
+
+
 def random_disk(flocks: int = 1, agents: int = 100, seed: int = 0, **options: Any) -> Flock:
     """Draw flocks of the RandomDisk set; `options` are the other fields of `RandomDisk`."""
-    return RandomDisk(flocks, agents, seed, **options).draw()
+    try:
+        disk = RandomDisk(flocks, agents, seed, **options)
+    except TypeError as error:
+        raise InputError(f"random_disk takes the fields of RandomDisk: {error}") from None
+    return disk.draw()
 
 
 def ball_radius(disk_radius: float, comm_radius: float) -> float:

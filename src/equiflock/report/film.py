@@ -18,9 +18,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Circle
 from matplotlib.ticker import MultipleLocator
 from numpy.typing import NDArray
 
+from equiflock.course import obstacle_disks
 from equiflock.files import check_writable, written_whole
 from equiflock.graph import radius_graph
 from equiflock.metrics import component_count, velocity_variance
@@ -54,8 +56,8 @@ def film(
     """Draw one flock of each run, side by side on the same scale, and write the film.
 
     Agents are orange dots with blue velocity arrows, light lines join those who hear each other; leaders are green,
-    obstacle agents purple. The camera follows the middle of the flock; a note tells the grid's spacing in
-    communication radii R. Flocks in space are seen from above.
+    obstacle agents purple around the disk of their obstacle. The camera follows the middle of the flock; a note tells
+    the grid's spacing in communication radii R. Flocks in space are seen from above.
 
     Args:
         runs: trajectories of the same duration.
@@ -181,6 +183,10 @@ class FlockPanel:
             width=0.0035 * crowding,
             zorder=2,
         )
+        shade = {"color": ROLE_COLOURS[Role.OBSTACLE], "alpha": 0.15, "linewidth": 0, "zorder": 0.5}
+        self.disks = [Circle((x, y), r, **shade) for x, y, r in obstacle_disks(run.flock(0)).tolist()]
+        for disk in self.disks:
+            axes.add_patch(disk)
         self.dots = axes.scatter(x, y, s=size, c=colours, zorder=3, linewidths=0)
         # For a hundred agents, arrows at the start are at most a sixth of the window long, and half that in the mean.
         speeds = np.sqrt(np.square(run.velocities[0, 0]).sum(axis=-1))[run.roles[0] != Role.OBSTACLE]
@@ -195,16 +201,18 @@ class FlockPanel:
         """Show the run at the frame nearest to this time."""
         frame = int(np.argmin(np.abs(self.run.times - time)))
         places = _plane(self.run, frame)
-        middle = np.median(places, axis=0)
+        middle = np.median(places[self.run.roles[0] != Role.OBSTACLE], axis=0)
         half = self.window / 2
         self.axes.set_xlim(middle[0] - half, middle[0] + half)
         self.axes.set_ylim(middle[1] - half, middle[1] + half)
         now = self.run.flock(frame)
+        for disk, (*centre, _) in zip(self.disks, obstacle_disks(now).tolist(), strict=True):
+            disk.set_center(centre)  # the live page lets people move them
         self.dots.set_offsets(places)
         self.arrows.set_offsets(places)
         self.arrows.set_UVC(*(now.velocities[0, :, :2] * self.arrow_length).T)
         if len(places) <= MOST_EDGES_FOR:
-            self.edges.set_segments(list(places[_pairs(now, self.run.radius)]))
+            self.edges.set_segments(list(places[_pairs(now)]))
         self.axes.set_title(
             f"{self.title}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
             f"     {self.groups[frame]} group{'s' if self.groups[frame] > 1 else ''}",
@@ -217,9 +225,9 @@ def _plane(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 2"]:
     return np.asarray(run.positions[frame, 0, :, :2])
 
 
-def _pairs(flock: Flock, radius: float) -> NDArray[Any]:
+def _pairs(flock: Flock) -> NDArray[Any]:
     """Each edge once."""
-    edges = np.sort(radius_graph(flock, radius).edges(0), axis=1)
+    edges = np.sort(radius_graph(flock).edges(0), axis=1)
     return np.unique(edges, axis=0)
 
 
@@ -232,7 +240,8 @@ def window_for(runs: Sequence[Trajectory]) -> float:
     widths = [1e-9]
     for run in runs:
         places = run.positions[:, 0, :, :2]
-        reach = np.abs(places - np.median(places, axis=1, keepdims=True)).max(axis=-1)
+        flock = places[:, run.roles[0] != Role.OBSTACLE]
+        reach = np.abs(places - np.median(flock, axis=1, keepdims=True)).max(axis=-1)
         everyone, most = reach.max(), np.quantile(np.quantile(reach, 0.9, axis=1), 0.7)
         widths.append(2.15 * float(everyone if everyone < 2 * reach[0].max() else max(reach[0].max(), most)))
     return max(widths)

@@ -43,7 +43,6 @@ class Panel:
     Attributes:
         flock: of a single flock; one in space is seen from above.
         accelerations: (1, N, D), what the agents do next; None if nothing comes next.
-        radius: R.
         disks: (M, 3), x, y and radius.
         edges: (E, 2), pairs of agents to join by lines.
         still: whether the flight has ended, so that velocities are only what they were then.
@@ -51,7 +50,6 @@ class Panel:
 
     flock: Flock
     accelerations: Vectors | None
-    radius: float
     disks: Float64[np.ndarray, "M 3"]
     edges: Int64[np.ndarray, "E 2"] | None = None
     still: bool = False
@@ -65,26 +63,25 @@ class Panel:
             effort = float(np.sqrt(np.square(self.accelerations[0, member]).sum(axis=1)).mean())
         measured = (
             metrics.velocity_variance(self.flock),
-            metrics.component_count(self.flock, self.radius),
+            metrics.component_count(self.flock),
             metrics.minimum_separation(self.flock),
         )
         variance, components, separation = (float(values[0]) for values in measured)
         return variance, components, separation, effort
 
 
-def edges_of(flock: Flock, radius: float, fixed: Graph | None = None) -> Int64[np.ndarray, "edges 2"]:
+def edges_of(flock: Flock, fixed: Graph | None = None) -> Int64[np.ndarray, "edges 2"]:
     """Who hears whom, each pair once; nothing at all if these are too many to be told apart.
 
     Of obstacle agents a follower hears the nearest.
 
     Args:
         flock: of a single flock.
-        radius: R.
         fixed: who hears whom for ever, should that be so.
     """
-    if fixed is None and survey(flock, radius)[0].sum() > 2 * MOST_EDGES:
+    if fixed is None and survey(flock)[0].sum() > 2 * MOST_EDGES:
         return np.empty((0, 2), np.int64)
-    edges, (positions,), (roles,) = (fixed or radius_graph(flock, radius)).edges(0), flock.positions, flock.roles
+    edges, (positions,), (roles,) = (fixed or radius_graph(flock)).edges(0), flock.positions, flock.roles
     receivers, senders = edges.T
     rim = roles[senders] == Role.OBSTACLE
     squares = np.square(positions[receivers[rim]] - positions[senders[rim]]).sum(axis=1)

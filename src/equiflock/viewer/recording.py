@@ -26,7 +26,8 @@ class Recording:
     def __init__(self, step: int, flock: Flock, most_bytes: int = MOST_BYTES) -> None:
         self.first = step
         self.every = 1
-        self.roles = flock.roles.copy()
+        self.roles, self.obstacles = flock.roles.copy(), flock.obstacles.copy()
+        self.comm_radius = flock.comm_radius
         self._steps: list[int] = []
         self._frames: list[tuple[Vectors, Vectors, Vectors]] = []
         self._most = max(most_bytes // (3 * flock.positions.nbytes), 8)
@@ -44,7 +45,7 @@ class Recording:
         self._steps.append(step)
         self._frames.append((flock.positions.copy(), flock.velocities.copy(), accelerations.copy()))
 
-    def trajectory(self, time_step: float, radius: float, config: dict[str, Any]) -> Trajectory:
+    def trajectory(self, time_step: float, config: dict[str, Any]) -> Trajectory:
         """What was taken down so far; its time begins at 0."""
         steps = np.array(self._steps) - self.first
         positions, velocities, accelerations = (np.stack(part) for part in zip(*self._frames, strict=True))
@@ -55,9 +56,10 @@ class Recording:
             velocities=velocities,
             accelerations=accelerations[:-1],
             roles=self.roles,
+            obstacles=self.obstacles,
             steps=steps[-1:],
             outcomes=np.array([Outcome.TIME_UP], np.int8),
             time_step=time_step,
-            radius=radius,
+            radius=self.comm_radius,
             config=told,
         )

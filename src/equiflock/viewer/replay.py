@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from equiflock.course import obstacle_disks
 from equiflock.trajectory import Trajectory
 from equiflock.types import InputError, Outcome, Role
 from equiflock.viewer.frames import Panel, edges_of
@@ -58,9 +59,9 @@ class Replay:
             flock = run.flock(self.frame)
             last = len(run.accelerations) - 1
             accelerations = run.accelerations[self.frame] if self.frame <= last else None
-            edges = edges_of(flock, run.radius) if self.edges else None
+            edges = edges_of(flock) if self.edges else None
             still = self.time >= (int(run.steps[0]) - 0.5) * run.time_step
-            found.append(Panel(flock, accelerations, run.radius, _disks(run, self.frame), edges, still))
+            found.append(Panel(flock, accelerations, obstacle_disks(flock), edges, still))
         return found
 
     def told(self) -> dict[str, Any]:
@@ -102,15 +103,3 @@ def check_replay(runs: Sequence[Trajectory]) -> None:
         raise InputError(f"one flight can be shown, or {MOST_FLIGHTS} side by side; got {len(runs)}")
     if any(not np.array_equal(run.times, runs[0].times) for run in runs):
         raise InputError("two flights can be shown side by side if they have the same times; these have not")
-
-
-def _disks(run: Trajectory, frame: int) -> Any:
-    """The circles around the obstacle agents: one for each rim that the flight tells of, else one for all of them."""
-    points = run.positions[frame, 0, run.roles[0] == Role.OBSTACLE, :2]
-    rims = run.config.get("rims", [len(points)])
-    if len(points) == 0 or not isinstance(rims, list) or sum(rims) != len(points):
-        return np.empty((0, 3))
-    groups = np.split(points, np.cumsum(rims)[:-1])
-    centres = [group.mean(axis=0) for group in groups]
-    pairs = zip(groups, centres, strict=True)
-    return np.array([[*centre, np.hypot(*(group - centre).T).mean()] for group, centre in pairs])

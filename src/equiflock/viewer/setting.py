@@ -116,15 +116,14 @@ class Setting(Checked):
         else:
             flock = self.start.draw()
         for disk in self.disks:
-            flock = with_points(flock, disk.rim(self.start.min_separation))
+            flock = with_obstacle(flock, disk.rim(self.start.min_separation))
         return flock, (*given, *self.disks)
 
 
-def with_points(flock: Flock, points: Float64[np.ndarray, "count 2"]) -> Flock:
-    """The flock with more obstacle agents after all others."""
-    none, roles = np.zeros_like(points), np.full(len(points), Role.OBSTACLE, np.int8)
-    return Flock(
-        np.concatenate([flock.positions[0], points])[None],
-        np.concatenate([flock.velocities[0], none])[None],
-        np.concatenate([flock.roles[0], roles])[None],
-    )
+def with_obstacle(flock: Flock, rim: Float64[np.ndarray, "count 2"]) -> Flock:
+    """The flock with one more obstacle, whose agents come after all others."""
+    crew = np.full((2, len(rim)), [[Role.OBSTACLE], [flock.obstacles.max() + 1]])
+    more = rim, np.zeros_like(rim), *crew
+    arrays = flock.positions, flock.velocities, flock.roles, flock.obstacles
+    joined = (np.concatenate([array[0], added])[None] for array, added in zip(arrays, more, strict=True))
+    return Flock(*joined, comm_radius=flock.comm_radius)

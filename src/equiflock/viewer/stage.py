@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 
 from equiflock.flight import flight
@@ -18,7 +18,7 @@ from equiflock.trajectory import Trajectory
 from equiflock.types import Controller, Flock, InputError, Role
 from equiflock.viewer.frames import Panel, edges_of
 from equiflock.viewer.recording import Recording
-from equiflock.viewer.setting import MOST_DISKS, Disk, Setting, with_points
+from equiflock.viewer.setting import MOST_DISKS, Disk, Setting, with_obstacle
 
 SECONDS_PER_ADVANCE = 0.05
 """After so long an advance ends, though it may have made fewer steps than it was asked for: the page stays alive."""
@@ -31,7 +31,7 @@ class LiveFlight:
 
     def __init__(self, start: Flock, pilot: Controller, setting: Setting) -> None:
         orbit = Orbit() if setting.orbit else None
-        self.flight = flight(start, pilot, time_step=setting.time_step, radius=setting.radius, orbit=orbit)
+        self.flight = flight(start, pilot, time_step=setting.time_step, orbit=orbit)
         self.advance()
         self.recording = self._recording()
 
@@ -51,7 +51,9 @@ class LiveFlight:
         accelerations = np.zeros_like(flock.positions)
         accelerations[:, : decided.shape[1]] = decided
         accelerations[flock.roles != Role.FOLLOWER] = 0.0
-        same_crew = np.array_equal(self.flock.roles, flock.roles)
+        same_crew = np.array_equal(self.flock.roles, flock.roles) and np.array_equal(
+            self.flock.obstacles, flock.obstacles
+        )
         self.flock, self.accelerations = flock, accelerations
         if same_crew:
             self.record()
@@ -78,8 +80,8 @@ class Stage:
         """Whether pictures show who hears whom."""
         start, disks = setting.draw()
         self.disks = list(disks)
+        """By the numbers of the obstacles."""
         self.flights = [LiveFlight(start, pilot, setting) for pilot in pilots]
-        self._rims = self._rim_sizes(start)
         self._scatterings = 0
 
     @property
@@ -107,8 +109,8 @@ class Stage:
         disks = np.array([[disk.x, disk.y, disk.radius] for disk in self.disks]).reshape(-1, 3)
         found = []
         for live in self.flights:
-            edges = edges_of(live.flock, self.setting.radius, live.flight.fixed_graph) if self.edges else None
-            found.append(Panel(live.flock, live.accelerations, self.setting.radius, disks, edges))
+            edges = edges_of(live.flock, live.flight.fixed_graph) if self.edges else None
+            found.append(Panel(live.flock, live.accelerations, disks, edges))
         return found
 
     def steer(self, velocity: tuple[float, float]) -> None:
@@ -155,28 +157,28 @@ class Stage:
             raise InputError(f"there may be {MOST_DISKS} obstacles; remove one first")
         rim = disk.rim(self.setting.start.min_separation)
         for live in self.flights:
-            live.change(with_points(live.flock, rim))
+            live.change(with_obstacle(live.flock, rim))
         self.disks.append(disk)
-        self._rims.append(len(rim))
 
     def move(self, number: int, at: tuple[float, float]) -> None:
         """Put an obstacle somewhere else."""
-        disk, rim = self._disk(number)
+        disk = self._disk(number)
         shift = at[0] - disk.x, at[1] - disk.y
         for live in self.flights:
             positions = live.flock.positions.copy()
-            positions[0, self._points(live, rim)] += shift
+            positions[live.flock.obstacles == number] += shift
             live.change(replace(live.flock, positions=positions))
         self.disks[number] = Disk(x=at[0], y=at[1], radius=disk.radius)
 
     def lift(self, number: int) -> None:
         """Take an obstacle away."""
-        _, rim = self._disk(number)
+        self._disk(number)
         for live in self.flights:
-            keep = np.ones(live.flock.shape[1], bool)
-            keep[self._points(live, rim)] = False
-            live.change(_only(live.flock, keep), keep)
-        del self.disks[number], self._rims[number]
+            keep = live.flock.obstacles[0] != number
+            left = _only(live.flock, keep)
+            # Those after it take the numbers from its own on, as they do among the disks.
+            live.change(replace(left, obstacles=left.obstacles - (left.obstacles > number)), keep)
+        del self.disks[number]
 
     def orbit(self, on: bool) -> None:
         """Switch the orbit technique on or off."""
@@ -186,10 +188,9 @@ class Stage:
     def trajectories(self) -> list[Trajectory]:
         """What was recorded of each flight since its agents changed for the last time."""
         disks = [disk.model_dump() for disk in self.disks]
-        told = {"setting": self.setting.model_dump(mode="json"), "disks": disks, "rims": list(self._rims)}
-        time_step, radius = self.setting.time_step, self.setting.radius
+        told = {"setting": self.setting.model_dump(mode="json"), "disks": disks}
         return [
-            live.recording.trajectory(time_step, radius, {"controller": name, **told})
+            live.recording.trajectory(self.setting.time_step, {"controller": name, **told})
             for live, name in zip(self.flights, self.setting.controllers, strict=True)
         ]
 
@@ -202,22 +203,10 @@ class Stage:
             raise InputError(f"panel must be below {len(self.flights)}; got {panel}")
         return self.flights[panel]
 
-    def _disk(self, number: int) -> tuple[Disk, slice]:
-        """An obstacle, and where its agents are among all obstacle agents."""
+    def _disk(self, number: int) -> Disk:
         if number >= len(self.disks):
             raise InputError(f"there is no obstacle number {number}")
-        first = sum(self._rims[:number])
-        return self.disks[number], slice(first, first + self._rims[number])
-
-    def _rim_sizes(self, start: Flock) -> list[int]:
-        """How many obstacle agents each disk has: the course's own has as many sides as the setting says."""
-        own = [len(disk.rim(self.setting.start.min_separation)) for disk in self.setting.disks]
-        given = int(np.count_nonzero(start.roles == Role.OBSTACLE)) - sum(own)
-        return [given, *own] if given else own
-
-    @staticmethod
-    def _points(live: LiveFlight, rim: slice) -> Int64[np.ndarray, " points"]:
-        return np.flatnonzero(_is(live, Role.OBSTACLE))[rim]
+        return self.disks[number]
 
     @staticmethod
     def _distances(live: LiveFlight, at: tuple[float, float]) -> Float64[np.ndarray, " N"]:
@@ -229,4 +218,5 @@ def _is(live: LiveFlight, role: Role) -> Mask:
 
 
 def _only(flock: Flock, keep: Mask) -> Flock:
-    return Flock(flock.positions[:, keep], flock.velocities[:, keep], flock.roles[:, keep])
+    arrays = flock.positions, flock.velocities, flock.roles, flock.obstacles
+    return Flock(*(array[:, keep] for array in arrays), comm_radius=flock.comm_radius)

@@ -1,0 +1,5 @@
+"""`python -m equiflock` is `equiflock`."""
+
+from equiflock.cli import main
+
+main()

@@ -1,5 +1,0 @@
-"""`python -m equiflock.cli` is `equiflock`."""
-
-from equiflock.cli import main
-
-main()
