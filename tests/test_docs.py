@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pandas as pd
@@ -72,6 +73,18 @@ def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_fr
 def test_the_table_of_the_theory_page_follows_from_the_experiments_table() -> None:
     table = pd.read_csv(ROOT / "docs" / "reproduction" / "generalization.csv")
     assert bound_table(table) in (ROOT / "docs" / "theory.md").read_text()
+
+
+def test_extras_that_pages_and_errors_name_exist() -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    texts = [page.read_text() for page in (*PAGES, *(ROOT / "src").rglob("*.py"))]
+    named = {
+        name
+        for text in texts
+        for group in re.findall(r"(?:equiflock|\.)\[([\w,]+)\]'", text)
+        for name in group.split(",")
+    }
+    assert {"view", "cluster"} <= named <= extras
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

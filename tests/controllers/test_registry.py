@@ -89,7 +89,7 @@ def test_options_of_a_function_are_its_arguments() -> None:
 def test_options_may_be_part_of_a_name() -> None:
     assert ef.load("tanner:clamp=5.0") == ef.load("tanner", clamp=5.0)
     assert ef.load("tanner:clamp=none") == ef.load("tanner", clamp=None)
-    with pytest.raises(InputError, match="clamp must be a finite number above 0; got -1.5"):
+    with pytest.raises(InputError, match=r"clamp must be a finite number above 0; got -1\.5"):
         ef.load("tanner:clamp=-1.5")
     for wrong in ("tanner:clamp", "tanner:clamp=", "tanner:=5", "tanner:clamp=5:clamp=6", "tanner:"):
         with pytest.raises(InputError, match="must be such as key=value:key=value"):

@@ -63,7 +63,6 @@ class Animate:
                     pilot,
                     time_step=self.time_step,
                     duration=self.duration,
-                    radius=self.disk.comm_radius,
                     config={"controller": self.controller, "start": asdict(self.disk)},
                 )
                 runs = [run]

@@ -22,7 +22,8 @@ class Simulate:
 
     controller: str = "tanner"
     """A law (tanner, tanner-dynamic, tanner-fixed), a trained network (tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn;
-    etdagnn:3 for training seed 3), a file of weights (.safetensors), or one of your own (see --plugin)."""
+    etdagnn:3 for training seed 3), a file of weights (.safetensors), or one of your own (see --plugin). Options follow
+    the name: tanner:clamp=5, or name:key=value:key=value."""
     disk: Disk = field(default_factory=RandomDisk)
     time_step: float = 0.01
     """Seconds per step."""
@@ -51,7 +52,6 @@ class Simulate:
                 pilot,
                 time_step=self.time_step,
                 duration=self.duration,
-                radius=self.disk.comm_radius,
                 keep_every=self.keep_every if self.save is not None else None,
                 record=RECORDED,
                 on_step=lambda moment: bar.update(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from equiflock.controllers import load, names
+from equiflock.controllers.registry import WEIGHTS
 from equiflock.controllers.trained import SEEDS, TRAINED
 from equiflock.graph import SMALL_FLOCK
 from equiflock.trajectory import Trajectory
@@ -42,7 +43,12 @@ class Exhibit:
     def controllers(self) -> tuple[str, ...]:
         """The names that a page may choose."""
         trained = (f"{name}:{seed}" for name in TRAINED for seed in SEEDS)
-        return (*names(), *trained, *map(str, self.weights))
+        return (*names(), *trained, *map(str, self.weights), *self.with_options)
+
+    @property
+    def with_options(self) -> tuple[str, ...]:
+        """Controllers with options, such as tanner:clamp=5, that the page begins with."""
+        return tuple(name for name in self.setting.controllers if "=" in name and not name.endswith(WEIGHTS))
 
     def pilot(self, name: str) -> Controller:
         """The controller of that name, ready to fly."""
@@ -68,7 +74,7 @@ class Exhibit:
         return {
             "version": __version__,
             "setting": self.setting.model_dump(mode="json"),
-            "laws": [name for name in names() if name not in TRAINED],
+            "laws": [*(name for name in names() if name not in TRAINED), *self.with_options],
             "trained": list(TRAINED),
             "seeds": list(SEEDS),
             "weights": [str(path) for path in self.weights],
