@@ -7,13 +7,17 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
 from equiflock.types import InputError
+
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -32,12 +36,12 @@ def written_whole(path: str | os.PathLike[str], *, replace_folder: bool = False)
     aside = target.with_name(f".{target.stem}.{os.getpid()}.old")
     try:
         yield scratch
-        _flush(scratch)
+        interruptible(lambda: _flush(scratch))
         with uninterrupted():
             if replace_folder and target.is_dir():
                 target.rename(aside)  # removed only when the new one is in its place
             scratch.replace(target)
-        _flush_entry(target.parent)
+        interruptible(lambda: _flush_entry(target.parent))
     finally:
         _remove(scratch)
         _remove(aside)
@@ -117,3 +121,21 @@ def uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if pressed:
         raise KeyboardInterrupt
+
+
+def interruptible(work: Callable[[], Result]) -> Result:
+    """Do in another thread what may take long in one call that Python cannot interrupt, and hear Ctrl-C meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    future: Future[Result] = Future()
+
+    def fulfil() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=fulfil, daemon=True).start()
+    while not future.done():
+        wait([future], timeout=0.2)
+    return future.result()

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import tyro
 
-from equiflock.cli.terminal import PREPARING, Disk, import_plugin, interruptible, out, progress
+from equiflock.cli.terminal import PREPARING, Disk, import_plugin, out, progress
 from equiflock.controllers import load
+from equiflock.files import interruptible
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
 from equiflock.trajectory import load_flights

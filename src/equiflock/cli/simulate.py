@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from equiflock.cli.terminal import PREPARING, Disk, import_plugin, interruptible, out, progress
+from equiflock.cli.terminal import PREPARING, Disk, import_plugin, out, progress
 from equiflock.controllers import load
 from equiflock.experiments.summary import RECORDED, summarize
-from equiflock.files import check_new
+from equiflock.files import check_new, interruptible
 from equiflock.initial import RandomDisk
 from equiflock.simulation import count_steps, simulate
 from equiflock.types import check_count

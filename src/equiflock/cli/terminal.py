@@ -5,11 +5,8 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
@@ -37,7 +34,6 @@ Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
 
 PREPARING = "preparing (the first run compiles the kernels)"
 MOST_NUMBERS = 10_000
-Result = TypeVar("Result")
 out = Console()
 err = Console(stderr=True)
 
@@ -83,22 +79,6 @@ def numbers(name: str, text: str) -> list[float]:
     if len(set(found)) < len(found):
         raise InputError(f"{name} must be such as 0.8,1,1.5, each once; got {text!r}")
     return found
-
-
-def interruptible(work: Callable[[], Result]) -> Result:
-    """Do in another thread what may take long in one compiled call, so that Ctrl-C is heard meanwhile."""
-    future: Future[Result] = Future()
-
-    def fulfil() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=fulfil, daemon=True).start()
-    while not future.done():
-        wait([future], timeout=0.2)
-    return future.result()
 
 
 class _Value(ProgressColumn):
