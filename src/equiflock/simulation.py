@@ -26,6 +26,7 @@ from equiflock.types import (
     Vectors,
     check_count,
     check_positive,
+    is_finite,
 )
 from equiflock.version import __version__
 
@@ -113,8 +114,8 @@ def simulate(
 def count_steps(duration: float, time_step: float) -> int:
     """How many steps a duration takes, to the nearest; a clear error if that is no sensible number."""
     check_positive("time_step", time_step)
-    if not (isinstance(duration, (int, float, np.number)) and np.isfinite(duration) and duration >= 0):
-        raise InputError(f"duration must be a finite number of at least 0; got {duration!r}")
+    if not (is_finite(duration) and duration >= 0):
+        raise InputError(f"duration must be a finite number of at least 0; got {duration!r:.80}")
     steps = float(duration) / time_step
     if steps > MOST_STEPS:
         raise InputError(f"duration / time_step must be at most {MOST_STEPS:.0e} steps; got {steps:.3g}")

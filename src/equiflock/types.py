@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
@@ -32,6 +33,10 @@ Neighbourhood: TypeAlias = Literal["moving", "frozen"]
 
 class InputError(ValueError):
     """Something handed to equiflock does not fit. The text says what was expected and what came."""
+
+
+class OffScaleError(InputError):
+    """A flight left the range of numbers in which it means anything."""
 
 
 class Role(enum.IntEnum):
@@ -260,9 +265,17 @@ class Ending(Protocol):
 
 def check_positive(name: str, value: float) -> float:
     """`value` if it is a finite number above zero, else a clear error."""
-    if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be a finite number above 0; got {value!r}")
+    if not (is_finite(value) and value > 0):
+        raise InputError(f"{name} must be a finite number above 0; got {value!r:.80}")
     return float(value)
+
+
+def is_finite(value: object) -> bool:
+    """Whether `value` is a number that float64 can hold."""
+    try:
+        return isinstance(value, (int, float, np.number)) and math.isfinite(value)
+    except (OverflowError, TypeError):  # a whole number of hundreds of digits; a complex one
+        return False
 
 
 def check_count(name: str, value: int, least: int = 1) -> int:

@@ -146,6 +146,26 @@ def test_a_module_that_draws_numbers_itself_gives_the_same_bits_and_flies_withou
     assert not one.training
 
 
+class Flat(torch.nn.Module):
+    """Built for the plane only."""
+
+    hops, one_hop = 1, "mean"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = torch.nn.Linear(6, 2)
+
+    def forward(self, messages: torch.Tensor) -> torch.Tensor:
+        return self.mix(messages[:, :, 0].flatten(2))
+
+
+class Silent(Flat):
+    """Returns no vectors."""
+
+    def forward(self, messages: torch.Tensor) -> torch.Tensor:
+        return super().forward(messages)[..., 0]
+
+
 @pytest.mark.parametrize(
     ("recipe", "network", "text"),
     [
@@ -153,7 +173,8 @@ def test_a_module_that_draws_numbers_itself_gives_the_same_bits_and_flies_withou
         (small(), "etdagnn", "network must be a torch module with weights to train"),
         (small(), torch.nn.Tanh(), "network must be a torch module with weights to train"),
         (small(), torch.nn.Linear(2, 2), "pilot must be callable and declare hops and one_hop"),
-        (small(agents=2), None, "min_degree must be below agents = 2"),
+        (small(dimensions=3), Flat(), "the network does not take messages .* = .1, 20, 1, 3, 3.: mat1 and mat2"),
+        (small(), Silent(), r"the network must return accelerations \(B, N, D\) = \(1, 20, 2\); got \(1, 20\)"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(recipe: Any, network: Any, text: str) -> None:
@@ -188,5 +209,5 @@ def test_ten_epochs_lower_the_loss_and_beat_an_untrained_network(name: Any) -> N
 
 
 def test_a_loss_that_is_no_number_stops_the_training_and_says_when() -> None:
-    with pytest.raises(InputError, match=r"the loss turned .* in epoch 1: lower learning_rate"):
+    with pytest.raises(InputError, match=r"the training diverged in epoch 1: the loss turned .*; lower learning_rate"):
         train(small(learning_rate=1e30))

@@ -43,8 +43,8 @@ def test_a_recipe_comes_back_from_its_settings() -> None:
     ("change", "text"),
     [
         ({"hop": 3}, "the recipe in config.json has missing or unknown fields: hop"),
-        ({"epochs": "many"}, "epochs in config.json must be like 400; got 'many'"),
-        ({"epochs": True}, "epochs in config.json must be like 400; got True"),
+        ({"epochs": "many"}, r"epochs in config.json must be a whole number below 2\^63; got 'many'"),
+        ({"epochs": True}, r"epochs in config.json must be a whole number below 2\^63; got True"),
         ({"batch": -1}, "batch must be a whole number of at least 1; got -1"),
     ],
 )

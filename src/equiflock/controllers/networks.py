@@ -136,13 +136,18 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
         seed: of the weights.
         options: of the paper's, `hops` and, but for ETDAGNN, `dimensions`.
     """
-    check_count("seed", seed, least=0)
+    if check_count("seed", seed, least=0) >= 2**63:
+        raise InputError("seed must be below 2^63, as torch takes no larger one")
     own = registered_modules()
     if name not in NETWORKS and name not in own:
         wrong_choice("network", name, (*NETWORKS, *own))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network: nn.Module = (NETWORKS | own)[name](**options)
+        try:
+            network: nn.Module = (NETWORKS | own)[name](**options)
+        except TypeError as error:
+            given = f"the options {options}" if options else "no options"
+            raise InputError(f"network {name!r} cannot be made of {given}: {error}") from None
     return network
 
 
@@ -155,7 +160,7 @@ def load_network(path: str | os.PathLike[str]) -> nn.Module:
     try:
         network = new_network(name, **options)
         network.load_state_dict(weights)
-    except (RuntimeError, TypeError) as error:
+    except (InputError, RuntimeError, TypeError) as error:
         reason = str(error).splitlines()[-1].strip()
         raise InputError(f"the weights in {path} do not fit {name} with {options}: {reason}") from None
     return network.eval()
