@@ -31,7 +31,8 @@ class Stopping:
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._hear)
             # A handler must not write to a terminal that it may have interrupted the writing to; a thread may.
-            threading.Thread(target=self._tell, daemon=True).start()
+            self._teller = threading.Thread(target=self._tell, daemon=True)
+            self._teller.start()
         return self
 
     def __exit__(
@@ -39,7 +40,8 @@ class Stopping:
     ) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
-        self._over.set()
+            self._over.set()
+            self._teller.join()
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self._pressed or not self._asked:
@@ -47,7 +49,8 @@ class Stopping:
         self._pressed = True
 
     def _tell(self) -> None:
-        while not self._over.wait(timeout=0.05):
-            if self._pressed:
-                self.say()
-                return
+        over = False
+        while not (over or self._pressed):
+            over = self._over.wait(timeout=0.05)
+        if self._pressed:
+            self.say()

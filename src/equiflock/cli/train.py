@@ -16,7 +16,7 @@ from equiflock.cli.terminal import ONCE_MORE, Training, err, import_plugin, out,
 from equiflock.controllers.trained import TRAINED
 from equiflock.files import written_whole
 from equiflock.imitation.config import recipe_for
-from equiflock.imitation.folders import discard_without_results, has_results, make_room, trainings_in
+from equiflock.imitation.folders import discard_without_results, make_room, trainings_in
 from equiflock.imitation.recipe import DAgger
 from equiflock.imitation.run import TrainingRun
 from equiflock.imitation.several import train_several
@@ -77,11 +77,12 @@ class Train:
         err.print(f"stop it whenever you like; go on with: {self._again}", highlight=False, soft_wrap=True)
         try:
             self._train(unfinished)
-        except BaseException as error:
-            if self.resume is None and self.scheduler is None:
+        except KeyboardInterrupt:
+            err.print(f"go on with: {self._again}", highlight=False, soft_wrap=True)
+            raise
+        except Exception:
+            if self.resume is None and self.scheduler is None:  # workers elsewhere may still be at it
                 discard_without_results(self._folder)
-            if isinstance(error, KeyboardInterrupt):
-                self._say_what_is_kept(unfinished)
             raise
         for run in unfinished:
             out.print(f"weights: {run.weights}", highlight=False, soft_wrap=True)
@@ -129,11 +130,6 @@ class Train:
         words += ["--scheduler", self.scheduler] if self.scheduler else []
         words += ["--plugin", self.plugin] if self.plugin else []
         return shlex.join(words)
-
-    def _say_what_is_kept(self, runs: list[TrainingRun]) -> None:
-        kept = any(has_results(run.folder) for run in runs) or self.resume is not None
-        text = f"go on with: {self._again}" if kept else "stopped before the first checkpoint: nothing is kept"
-        err.print(text, highlight=False, soft_wrap=True)
 
     @property
     def _folder(self) -> Path:

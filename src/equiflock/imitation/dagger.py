@@ -81,7 +81,7 @@ class Trainer:
             # For modules that draw numbers themselves, such as by dropout.
             torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             self.network.eval()
-            with self._divergence_told():
+            with self._divergence_told(self.epoch + 1):
                 self.collect()
             self.network.train()
             loss = self.update()
@@ -97,18 +97,18 @@ class Trainer:
 
     def judge(self) -> Validation:
         """How well the network flies the validation flocks now."""
-        with self._divergence_told():
+        with self._divergence_told(self.epoch):
             return self.validate(cast(Controller, self.network))
 
     @contextmanager
-    def _divergence_told(self) -> Iterator[None]:
+    def _divergence_told(self, epoch: int) -> Iterator[None]:
         """Flights of a network that learned nonsense end off the scale; before the first update it is not to blame."""
         try:
             yield
         except OffScaleError as error:
             if self.epoch == 0:
                 raise
-            raise _diverged(self.epoch, str(error)) from None
+            raise _diverged(epoch, str(error)) from None
 
     def collect(self) -> None:
         """Fly one flock of the set under the mixture, and keep what was known and what the expert would have done."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from equiflock.checksums import DamagedError, read_json
 from equiflock.files import check_writable, held_alone
 from equiflock.imitation.config import TRAINING
+from equiflock.imitation.tables import COLUMNS
 from equiflock.provenance import CONFIG, KIND, remove_results
 from equiflock.types import InputError
 
@@ -52,7 +53,7 @@ def make_room(folder: Path, force: bool = False) -> None:
     ours = all(map(is_training, found)) and (found == [folder] or _visible(folder) == set(found))
     if not ours:
         raise InputError(f"{folder} exists already and holds something else: choose another folder with --out")
-    if not force and any(map(has_results, found)):
+    if not force and any(has_results(training) or _has_others(training) for training in found):
         raise InputError(
             f"{folder} exists already: go on with --resume {folder}, begin anew with --force, or choose another folder "
             "with --out"
@@ -78,6 +79,12 @@ def _remove(folder: Path, trainings: list[Path]) -> None:
         for hidden in folder.glob(".*"):
             hidden.unlink()
         folder.rmdir()
+
+
+def _has_others(folder: Path) -> bool:
+    """Whether there is anything in the folder that no training writes."""
+    ours = {CONFIG, WEIGHTS, ORIGIN, CHECKPOINTS, *COLUMNS}
+    return any(path.name not in ours and not path.name.startswith("events.") for path in _visible(folder))
 
 
 def _visible(folder: Path) -> set[Path]:

@@ -24,6 +24,7 @@ import numpy as np
 
 from equiflock.checksums import DamagedError, checksum, file_checksum
 from equiflock.files import held_alone, written_whole
+from equiflock.imitation.checkpoints import Checkpoints
 from equiflock.imitation.config import Origin, RunConfig
 from equiflock.imitation.folders import CHECKPOINTS, ORIGIN, WEIGHTS, make_room
 from equiflock.imitation.recipe import DAgger
@@ -38,7 +39,6 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from equiflock.imitation.dagger import EpochReport, Trainer
     from equiflock.imitation.validation import Validation
 
-CHECKPOINTS_KEPT = 2
 Notice = Callable[[str], object]
 
 
@@ -80,15 +80,12 @@ class TrainingRun:
     @property
     def finished(self) -> bool:
         """Whether all epochs are done, and everything that came of them is whole."""
-        try:
-            return self._results.epochs() == self.recipe.epochs and not self._results.damaged_tables()
-        except InputError:
-            return False
+        return self._epochs_trained == self.recipe.epochs and not self._results.damaged_tables()
 
     @property
     def checkpoints(self) -> list[Path]:
         """Those that are kept, the newest first."""
-        return sorted((self.folder / CHECKPOINTS).glob("epoch-*.safetensors"), reverse=True)
+        return self._checkpoints.paths
 
     def prolong(self, epochs: int) -> None:
         """Let the training end after another number of epochs, no fewer than are done; `train` does the rest."""
@@ -96,7 +93,7 @@ class TrainingRun:
         if epochs == self.recipe.epochs:
             return
         with self._alone(wait=False):
-            done = self._epochs_done()
+            done = max(self._epochs_trained, self._checkpoints.epochs_done())
             if epochs < done:
                 raise InputError(f"{done} epochs are done already in {self.folder}: epochs must be at least that")
             config = replace(self.config, recipe=replace(self.recipe, epochs=epochs))
@@ -132,16 +129,21 @@ class TrainingRun:
                 notice(f"begun with {begun}, goes on with {_told(versions())}: bits may differ")
             trainer = Trainer(self.recipe, self._first_network())
             tables = Tables(self.folder, self.recipe)
-            useless = self._restore(trainer, tables, notice)
+            checkpoints = self._checkpoints
+            differ = set(checkpoints.restore(trainer, tables, notice))
+            if self._epochs_trained == self.recipe.epochs:
+                differ.update(self._results.damaged_tables())
+            for table in sorted(differ):
+                notice(f"{table} is not as it was written: it is written again from the checkpoint")
             with self._log(trainer, tables) as log:
                 while trainer.epoch < self.recipe.epochs:
                     if should_stop():
-                        self._keep(trainer, tables, useless)
+                        checkpoints.write(trainer, tables)
                         raise KeyboardInterrupt
                     report = self._run_epoch(trainer)
                     log(report)
                     if trainer.epoch % self.recipe.checkpoint_every == 0 or trainer.epoch == self.recipe.epochs:
-                        self._keep(trainer, tables, useless)
+                        checkpoints.write(trainer, tables)
                     if on_epoch is not None:
                         on_epoch(report)
             return self._finish(trainer, tables)
@@ -149,6 +151,18 @@ class TrainingRun:
     @property
     def _results(self) -> Results:
         return Results(self.folder, self.config)
+
+    @property
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.folder, self.config.made_by)
+
+    @property
+    def _epochs_trained(self) -> int:
+        """How many epochs the weights had; 0 if there are none, or none to believe."""
+        try:
+            return self._results.epochs()
+        except InputError:
+            return 0
 
     @contextmanager
     def _alone(self, wait: bool) -> Iterator[None]:
@@ -176,22 +190,11 @@ class TrainingRun:
             notice(f"{error}; it counts as missing and is written again{again}")
             return True
         damaged = self._results.damaged_tables()
-        for path in damaged:
-            how = f"remove {self.weights} to train again" if again else "it is written again"
-            notice(f"{path} is not as it was written: {how}")
-        return bool(damaged) and not again
-
-    def _epochs_done(self) -> int:
-        from equiflock.imitation.checkpoint import epochs_done
-
-        if self.finished:
-            return self.recipe.epochs
-        for path in self.checkpoints:
-            try:
-                return epochs_done(path)
-            except InputError:
-                continue  # `train` says so
-        return 0
+        if damaged and again:
+            for path in damaged:
+                notice(f"{path} is not as it was written: remove {self.weights} to train again")
+            return False
+        return bool(damaged)
 
     def _first_network(self) -> nn.Module | None:
         """The network that the training begins with, if it does not make a fresh one."""
@@ -204,29 +207,6 @@ class TrainingRun:
             raise DamagedError(f"{path} is missing or damaged: copy the file there that it began from, {origin.name}")
         return load_network(path)
 
-    def _restore(self, trainer: Trainer, tables: Tables, notice: Notice) -> list[Path]:
-        """Go on from the newest checkpoint that is whole; returns those that are not."""
-        from equiflock.imitation.checkpoint import OtherRecipeError, read_checkpoint
-
-        damaged: list[Path] = []
-        for path in self.checkpoints:
-            try:
-                texts = read_checkpoint(path, trainer, self.config.made_by)
-            except OtherRecipeError:
-                raise
-            except InputError as error:
-                damaged.append(path)
-                if len(damaged) == len(self.checkpoints):
-                    raise InputError(
-                        f"{error}; there is no other checkpoint: remove {path.parent} to train again from the start"
-                    ) from None
-                notice(f"{error}; going on from the one before")
-                continue
-            for line in tables.restore(texts):
-                notice(line)
-            break
-        return damaged
-
     def _run_epoch(self, trainer: Trainer) -> EpochReport:
         from equiflock.imitation.dagger import DivergedError
 
@@ -237,21 +217,6 @@ class TrainingRun:
                 f"the last good checkpoint is {found[0]}" if (found := self.checkpoints) else "there is no checkpoint"
             )
             raise DivergedError(f"{error}; {good}") from None
-
-    def _keep(self, trainer: Trainer, tables: Tables, damaged: list[Path]) -> None:
-        """Write a checkpoint, unless it is there, and remove what it makes superfluous."""
-        from equiflock.imitation.checkpoint import write_checkpoint
-
-        path = self.folder / CHECKPOINTS / f"epoch-{trainer.epoch:06d}.safetensors"
-        if trainer.epoch == 0 or (path.exists() and path not in damaged):
-            return
-        write_checkpoint(trainer, path, self.config.made_by, tables.texts)
-        for other in damaged:
-            if other != path:
-                other.unlink()
-        damaged.clear()
-        for old in self.checkpoints[CHECKPOINTS_KEPT:]:
-            old.unlink()
 
     @contextmanager
     def _log(self, trainer: Trainer, tables: Tables) -> Iterator[Callable[[EpochReport], None]]:

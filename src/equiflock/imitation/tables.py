@@ -50,8 +50,9 @@ class Tables:
         """The expert's rows come first, as epoch 0."""
         self._judge(0, EXPERT, expert)
 
-    def restore(self, texts: Mapping[str, str]) -> Iterator[str]:
-        """Go on after these rows, those of a checkpoint; yields a line about each file that differs from them."""
+    def restore(self, texts: Mapping[str, str]) -> list[Path]:
+        """Go on after these rows, those of a checkpoint; returns the files that differ from them."""
+        differ = []
         for name, before in texts.items():
             # A training that is prolonged validates where its old end was only if it is time.
             self._lines[name] = [
@@ -63,7 +64,8 @@ class Tables:
             found = path.read_bytes() if path.is_file() else b""
             # The file may have rows of epochs that will be done again.
             if not found.startswith((before.encode(), self.texts[name].encode())):
-                yield f"{path} is not as it was written: it is written again from the checkpoint"
+                differ.append(path)
+        return differ
 
     def write(self) -> None:
         """Write both anew."""
