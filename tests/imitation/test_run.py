@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from equiflock.imitation.dagger import EpochReport, train
 from equiflock.imitation.run import TrainingRun
 from equiflock.types import InputError
 from tests.imitation.small import small
+from tests.kills import kill_until_done
 
 RESULTS = "weights.safetensors", "metrics.csv", "validation.csv"
 
@@ -119,6 +121,17 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(undisturbed: Path, 
     TrainingRun(folder).train()
     assert_same_results(folder, undisturbed)
     assert not list(folder.glob("checkpoints/.*"))
+
+
+def test_one_that_is_killed_again_and_again_at_random_times_does_so_too(tmp_path: Path) -> None:
+    recipe = small(epochs=60, checkpoint_every=1)
+    undisturbed = TrainingRun.create(tmp_path / "undisturbed", recipe)
+    undisturbed.train()
+    folder = TrainingRun.create(tmp_path / "run", recipe).folder
+    kills, notices = kill_until_done(folder, random.Random(0), longest=6.0, most_kills=3)
+    assert kills >= 1
+    assert notices == []
+    assert_same_results(folder, undisturbed.folder)
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(undisturbed: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 Each is resumed after every kill until it is done. Prints how many kills hit, and how many of the three files of results
 are not the same, byte for byte.
 
-    python benchmarks/kills.py [trainings] [seed]
+    python -m tests.kills [trainings] [seed]
 """
 
 from __future__ import annotations
