@@ -3,7 +3,7 @@
 Each is resumed after every kill until it is done. Prints how many kills hit, and how many of the three files of results
 are not the same, byte for byte.
 
-    python -m tests.kills [trainings] [seed]
+    python -m tests.kills [kills] [seed]
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def kill_until_done(folder: Path, rng: random.Random, longest: float, most_kills
 
 
 def main() -> None:
-    trainings = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     rng = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
     with tempfile.TemporaryDirectory() as scratch:
         undisturbed = Path(scratch) / "undisturbed"
@@ -67,15 +67,15 @@ def main() -> None:
             start = time.perf_counter()
             kill_until_done(undisturbed, rng, 0.0, most_kills=0)
             alone = time.perf_counter() - start
-        print(f"undisturbed: {alone:.1f} s, {RECIPE.epochs} epochs")
-        kills = wrong = 0
-        for number in range(trainings):
-            folder = Path(scratch) / str(number)
+        print(f"undisturbed: {alone:.1f} s, {RECIPE.epochs} epochs", flush=True)
+        trainings = kills = wrong = 0
+        while kills < wanted:
+            folder = Path(scratch) / str(trainings)
             TrainingRun.create(folder, RECIPE)
             more, notices = kill_until_done(folder, rng, alone)
             differ = [name for name in RESULTS if (folder / name).read_bytes() != (undisturbed / name).read_bytes()]
-            print(f"training {number}: {more} kills, {len(differ)} files differ", *notices)
-            kills, wrong = kills + more, wrong + len(differ)
+            print(f"training {trainings}: {more} kills, {len(differ)} files differ", *notices, flush=True)
+            trainings, kills, wrong = trainings + 1, kills + more, wrong + len(differ)
             shutil.rmtree(folder)
     print(f"{trainings} trainings, {kills} kills: {wrong} of {3 * trainings} files differ")
     sys.exit(wrong > 0)

@@ -122,6 +122,8 @@ def test_network_and_hops_come_from_the_weights_unless_that_contradicts_what_was
         recipe_for(weights, small(), {"hops"})
     with pytest.raises(InputError, match="holds weights of controller = tdagnn, not etdagnn"):
         recipe_for(weights, small(), {"controller"})
+    with pytest.raises(InputError, match="holds weights of controller = tdagnn, not etdagnn"):
+        TrainingRun.create(tmp_path / "other", small(), weights)
 
 
 def test_modules_of_ones_own_begin_from_weights_too(tmp_path: Path, own_registry: None) -> None:

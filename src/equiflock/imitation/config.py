@@ -73,7 +73,7 @@ class RunConfig:
 
 
 def recipe_for(weights: Path, recipe: DAgger, given: Collection[str] = ()) -> DAgger:
-    """The recipe, with the network of a file of weights; whatever was `given` by the user must be the same there."""
+    """The recipe, with the network of a file of weights; fields that were `given` must be the same there."""
     from equiflock.controllers.networks import NETWORKS
     from equiflock.controllers.weights import read_weights
 

@@ -25,7 +25,7 @@ import numpy as np
 from equiflock.checksums import DamagedError, checksum, file_checksum
 from equiflock.files import held_alone, written_whole
 from equiflock.imitation.checkpoints import Checkpoints
-from equiflock.imitation.config import Origin, RunConfig
+from equiflock.imitation.config import Origin, RunConfig, recipe_for
 from equiflock.imitation.folders import CHECKPOINTS, ORIGIN, WEIGHTS, make_room
 from equiflock.imitation.recipe import DAgger
 from equiflock.imitation.results import Results
@@ -62,6 +62,8 @@ class TrainingRun:
             weights: a file of the recipe's network to begin from, rather than with fresh weights; it is copied.
             force: replace the training in the folder, whatever came of it.
         """
+        if weights is not None:
+            recipe_for(weights, recipe, ("controller", "hops", "dimensions"))  # a clear error unless they are the same
         content = None if weights is None else weights.read_bytes()
         origin = None if content is None else Origin(str(weights), checksum(content))
         make_room(folder, force)
@@ -213,10 +215,8 @@ class TrainingRun:
         try:
             return trainer.run_epoch()
         except DivergedError as error:
-            good = (
-                f"the last good checkpoint is {found[0]}" if (found := self.checkpoints) else "there is no checkpoint"
-            )
-            raise DivergedError(f"{error}; {good}") from None
+            last = f"; the last good checkpoint is {found[0]}" if (found := self.checkpoints) else ""
+            raise DivergedError(f"{error}{last}") from None
 
     @contextmanager
     def _log(self, trainer: Trainer, tables: Tables) -> Iterator[Callable[[EpochReport], None]]:

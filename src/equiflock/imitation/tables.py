@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class Tables:
         self.folder = folder
         self.recipe = recipe
         self._lines: dict[str, list[str]] = {name: [_line(columns)] for name, columns in COLUMNS.items()}
+        self._files: dict[str, TextIO] = {}
 
     @property
     def texts(self) -> dict[str, str]:
@@ -78,16 +79,14 @@ class Tables:
         """Write both anew, and then every row as soon as it comes."""
         self.write()
         with (
-            (self.folder / METRICS).open("a", newline="") as metrics,
-            (self.folder / VALIDATION).open("a", newline="") as validation,
+            (self.folder / METRICS).open("a", encoding="utf-8", newline="") as metrics,
+            (self.folder / VALIDATION).open("a", encoding="utf-8", newline="") as validation,
         ):
             self._files = {METRICS: metrics, VALIDATION: validation}
             try:
                 yield
             finally:
                 self._files = {}
-
-    _files: Mapping[str, Any] = {}
 
     def add(self, report: EpochReport) -> None:
         """The rows of an epoch."""
@@ -121,14 +120,14 @@ def read_reports(folder: Path) -> tuple[tuple[EpochReport, ...], Validation]:
     from equiflock.imitation.dagger import EpochReport
     from equiflock.imitation.validation import Validation
 
-    rows = {name: [line.split(",") for line in (folder / name).read_text().splitlines()[1:]] for name in COLUMNS}
+    rows = {name: (folder / name).read_text("utf-8").splitlines()[1:] for name in COLUMNS}
     flocks: dict[int, list[list[float]]] = {}
-    for epoch, _, _, *numbers in rows[VALIDATION]:
+    for epoch, _, _, *numbers in (line.split(",") for line in rows[VALIDATION]):
         flocks.setdefault(int(epoch), []).append(list(map(float, numbers)))
     found = {epoch: Validation(*np.array(numbers).T.copy()) for epoch, numbers in flocks.items()}
     reports = (
         EpochReport(int(epoch), float(loss), float(share), found.get(int(epoch)))
-        for epoch, loss, share in rows[METRICS]
+        for epoch, loss, share in (line.split(",") for line in rows[METRICS])
     )
     return tuple(reports), found[0]
 
