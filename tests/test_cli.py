@@ -153,7 +153,7 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
         (("train", "--seeds", "4-"), "seeds must be such as 0-4 or 0,3,7; got '4-'"),
         (("train", "--seeds", "1,1"), "each once; got '1,1'"),
         (("train", "--seed", "3", "--seeds", "0-1"), "--seed and --seeds do not go together"),
-        (("train", "--agents", "1"), "min_degree must be below agents = 1"),
+        (("train", "--agents", "1"), "agents must be more than min_degree = 2"),
         (("train", "--plugin", "nowhere.py"), "--plugin nowhere.py: there is no such file"),
         (("simulate", "--controller", "."), ". is a folder: name the file of weights in it"),
         (("simulate", "--controller", "etdagnn:7"), "weights come for seeds 0 to 4; got 7"),

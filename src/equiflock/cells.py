@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from equiflock.kernels import Array, Index, inlined, kernel
-from equiflock.types import InputError, Vectors
+from equiflock.types import OffScaleError, Vectors
 
 FARTHEST_CELL = 2.0**31
 """Beyond so many radii from the origin float64 cannot tell reliably which agents are within R."""
@@ -29,9 +29,9 @@ SLACK = 1.0 + 2.0**-20
 """Cells are wider than R by this factor, so rounding never puts an agent and its neighbour two cells apart."""
 
 
-def out_of_range() -> InputError:
+def out_of_range() -> OffScaleError:
     """The error for a state that kernels refuse."""
-    return InputError(
+    return OffScaleError(
         f"positions must be finite and within {FARTHEST_CELL:.0e} radii of the origin, "
         f"velocities finite and below {FASTEST:.0e}: the flock has flown off the scale of float64"
     )

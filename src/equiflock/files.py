@@ -109,7 +109,7 @@ def held_alone(folder: Path, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let a short block end before Ctrl-C takes effect, where libraries do not clean up after themselves."""
+    """Let a short block end before Ctrl-C takes its usual effect, where libraries do not clean up after themselves."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -120,7 +120,7 @@ def uninterrupted() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
     if pressed:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
 
 def interruptible(work: Callable[[], Result]) -> Result:

@@ -20,6 +20,7 @@ from equiflock.types import (
     InputError,
     Messages,
     Moment,
+    OffScaleError,
     Outcome,
     Role,
     Vectors,
@@ -181,7 +182,7 @@ class Flight(Iterator[Moment]):
                 f"the controller must return accelerations of shape (B, N, D) = {flock.shape}; got {answer.shape}"
             )
         if not np.isfinite(answer).all():
-            raise InputError(f"the controller returned NaN or infinity at t = {time:g} s")
+            raise OffScaleError(f"the controller returned NaN or infinity at t = {time:g} s")
         if flock.roles.any():
             answer = np.where((flock.roles == FOLLOWER)[..., None], answer, 0.0)
         self._accelerations[... if everyone else flying] = answer

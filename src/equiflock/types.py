@@ -39,6 +39,10 @@ class InputError(ValueError):
     """Something handed to equiflock does not fit. The text says what was expected and what came."""
 
 
+class OffScaleError(InputError):
+    """A flight left the range of numbers in which it means anything."""
+
+
 class Role(enum.IntEnum):
     """What an agent does. Only followers listen; all three are heard."""
 

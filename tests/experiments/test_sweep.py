@@ -131,6 +131,6 @@ def test_a_sweep_without_any_flocks_fails_and_says_why(tmp_path: Path, capsys: p
     with pytest.raises(SystemExit):
         cli.main([*alone, "--out", str(tmp_path / "sweep")])
     assert (
-        "there are no such flocks at any point: min_degree must be below agents = 1"
+        "there are no such flocks at any point: agents must be more than min_degree = 2"
         in capsys.readouterr().err.replace("\n", " ")
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 
 import equiflock as ef
 from equiflock.controllers.networks import new_network
-from equiflock.imitation.dagger import EpochReport, Trainer, imitation_loss, train
+from equiflock.imitation.dagger import DivergedError, EpochReport, Trainer, imitation_loss, train
 from equiflock.imitation.mixture import Mixture
 from equiflock.randomness import stream
 from equiflock.types import InputError
@@ -146,6 +147,26 @@ def test_a_module_that_draws_numbers_itself_gives_the_same_bits_and_flies_withou
     assert not one.training
 
 
+class Flat(torch.nn.Module):
+    """Built for the plane only."""
+
+    hops, one_hop = 1, "mean"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = torch.nn.Linear(6, 2)
+
+    def forward(self, messages: torch.Tensor) -> torch.Tensor:
+        return self.mix(messages[:, :, 0].flatten(2))
+
+
+class Silent(Flat):
+    """Returns no vectors."""
+
+    def forward(self, messages: torch.Tensor) -> torch.Tensor:
+        return super().forward(messages)[..., 0]
+
+
 @pytest.mark.parametrize(
     ("recipe", "network", "text"),
     [
@@ -153,7 +174,8 @@ def test_a_module_that_draws_numbers_itself_gives_the_same_bits_and_flies_withou
         (small(), "etdagnn", "network must be a torch module with weights to train"),
         (small(), torch.nn.Tanh(), "network must be a torch module with weights to train"),
         (small(), torch.nn.Linear(2, 2), "pilot must be callable and declare hops and one_hop"),
-        (small(agents=2), None, "min_degree must be below agents = 2"),
+        (small(dimensions=3), Flat(), "the network does not take messages .* = .1, 20, 1, 3, 3.: mat1 and mat2"),
+        (small(), Silent(), r"the network must return accelerations \(B, N, D\) = \(1, 20, 2\); got \(1, 20\)"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(recipe: Any, network: Any, text: str) -> None:
@@ -188,5 +210,47 @@ def test_ten_epochs_lower_the_loss_and_beat_an_untrained_network(name: Any) -> N
 
 
 def test_a_loss_that_is_no_number_stops_the_training_and_says_when() -> None:
-    with pytest.raises(InputError, match=r"the loss turned .* in epoch 1: lower learning_rate"):
+    with pytest.raises(InputError, match=r"the training diverged in epoch 1: the loss turned .*; lower learning_rate"):
         train(small(learning_rate=1e30))
+
+
+def test_a_network_that_flies_off_the_scale_is_a_training_that_diverged() -> None:
+    recipe = small(controller="tdagnn", learning_rate=1e12)
+    with pytest.raises(
+        DivergedError, match=r"the training diverged in epoch 2: .* off the scale .*; lower learning_rate"
+    ):
+        train(replace(recipe, expert_share=0.0, least_expert_share=0.0))
+    with pytest.raises(
+        DivergedError, match=r"the training diverged in epoch 2: .* off the scale .*; lower learning_rate"
+    ):
+        train(replace(recipe, expert_share=1.0, validate_every=2))  # found by the validation
+
+
+def test_flights_that_end_off_the_scale_before_the_first_update_are_not_blamed_on_the_learning_rate() -> None:
+    class Rocket(Flat):
+        def forward(self, messages: torch.Tensor) -> torch.Tensor:
+            return 1e30 * torch.ones_like(super().forward(messages))
+
+    with pytest.raises(InputError, match="off the scale") as caught:
+        train(small(expert_share=0.0, least_expert_share=0.0), Rocket())
+    assert "learning_rate" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"capacity": 10**9}, {"batch": 10**12}, {"hops": 10**9}])
+def test_what_does_not_fit_into_memory_is_refused_before_any_is_asked_for(options: dict[str, int]) -> None:
+    with pytest.raises(
+        InputError, match=r"tuples of 100 agents and .* GiB of memory, more than this machine has: lower"
+    ):
+        train(ef.DAgger(**options))
+
+
+def test_a_network_of_ones_own_that_needs_options_is_refused_in_one_line(own_registry: None) -> None:
+    @ef.register("needy")
+    class Needy(torch.nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+
+    with pytest.raises(
+        InputError, match=r"network 'needy' cannot be made of no options: .*missing 1 required .*'width'"
+    ):
+        train(small(controller="needy"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -19,12 +20,14 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import equiflock as ef
+from equiflock.checksums import json_text, read_json, write_json
 from equiflock.controllers.weights import read_tensors, write_tensors
 from equiflock.imitation import checkpoint
 from equiflock.imitation.dagger import EpochReport, train
 from equiflock.imitation.run import TrainingRun
 from equiflock.types import InputError
 from tests.imitation.small import small
+from tests.kills import kill_until_done
 
 RESULTS = "weights.safetensors", "metrics.csv", "validation.csv"
 
@@ -39,6 +42,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_same_results(one: Path, two: Path) -> None:
     for name in RESULTS:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
+
+
+def change_config(folder: Path, part: str, **change: Any) -> None:
+    """As somebody would who means to, checksum and all."""
+    config = read_json(folder / "config.json")
+    config[part] |= change
+    write_json(config, folder / "config.json")
 
 
 class Stop(Exception):  # noqa: N818
@@ -113,6 +123,17 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(undisturbed: Path, 
     assert not list(folder.glob("checkpoints/.*"))
 
 
+def test_one_that_is_killed_again_and_again_at_random_times_does_so_too(tmp_path: Path) -> None:
+    recipe = small(epochs=60, checkpoint_every=1)
+    undisturbed = TrainingRun.create(tmp_path / "undisturbed", recipe)
+    undisturbed.train()
+    folder = TrainingRun.create(tmp_path / "run", recipe).folder
+    kills, notices = kill_until_done(folder, random.Random(0), longest=6.0, most_kills=3)
+    assert kills >= 1
+    assert notices == []
+    assert_same_results(folder, undisturbed.folder)
+
+
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(undisturbed: Path, tmp_path: Path) -> None:
     run = TrainingRun.create(tmp_path / "run", small())
     with pytest.raises(Stop):
@@ -134,7 +155,7 @@ def test_without_any_whole_checkpoint_it_says_so(tmp_path: Path) -> None:
         run.train(stop_after(4))
     for path in run.checkpoints:
         path.write_bytes(b"")
-    with pytest.raises(InputError, match="there is no other checkpoint: begin anew in another folder"):
+    with pytest.raises(InputError, match=r"there is no other checkpoint: remove .*checkpoints to train again"):
         run.train()
 
 
@@ -143,14 +164,14 @@ def test_other_versions_and_a_table_with_holes_are_noticed(tmp_path: Path) -> No
     with pytest.raises(Stop):
         run.train(stop_after(2))
     run.metrics.unlink()
-    path = tmp_path / "run" / "config.json"
-    path.write_text(path.read_text().replace('"torch": "', '"torch": "0.'))
+    change_config(tmp_path / "run", "versions", torch="0.1")
     said: list[str] = []
     TrainingRun(tmp_path / "run").train(on_notice=said.append)
     assert len(said) == 2
     assert "torch 0." in said[0]
     assert "bits may differ" in said[0]
-    assert "metrics.csv was changed: rows of epochs that are done already are missing" in said[1]
+    assert "metrics.csv is not as it was written: it is written again from the checkpoint" in said[1]
+    assert run.metrics.read_text().count("\n") == 7
     _, metadata = read_tensors(run.weights, "equiflock weights 1")
     assert metadata["begun_with"]["torch"].startswith("0.")
 
@@ -176,7 +197,7 @@ def test_a_loss_that_is_no_number_stops_it_and_the_last_good_checkpoint_stays(
     with pytest.raises(Stop):
         run.train(stop_after(3))
     monkeypatch.setattr("equiflock.imitation.dagger.imitation_loss", lambda a, b: (a - b).sum() * float("nan"))
-    with pytest.raises(InputError, match=r"the loss turned nan in epoch 3: .* is .*epoch-000002.safetensors"):
+    with pytest.raises(InputError, match=r"diverged in epoch 3: .* is .*epoch-000002.safetensors"):
         run.train()
     assert [path.name for path in run.checkpoints] == ["epoch-000002.safetensors"]
     assert all(tensor.isfinite().all() for tensor in load_file(run.checkpoints[0]).values())
@@ -201,9 +222,9 @@ def test_a_full_disk_loses_nothing(undisturbed: Path, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"agents": 30}, r"epoch-000002.safetensors was written by another recipe: agents = 20, not 30"),
-        ({"controller": "tdagnn"}, "controller = 'etdagnn', not 'tdagnn'"),
-        ({"agents": None}, "agents in .*config.json must be like 100; got None"),
+        ({"agents": 30}, "epoch-000002.safetensors was written by another training: recipe agents = 20, not 30"),
+        ({"controller": "tdagnn"}, "controller = etdagnn, not tdagnn"),
+        ({"agents": None}, "agents in .*config.json must be a whole number below .*; got None"),
     ],
 )
 def test_a_config_that_does_not_fit_its_checkpoint_is_refused(
@@ -212,10 +233,7 @@ def test_a_config_that_does_not_fit_its_checkpoint_is_refused(
     run = TrainingRun.create(tmp_path / "run", small())
     with pytest.raises(Stop):
         run.train(stop_after(2))
-    path = tmp_path / "run" / "config.json"
-    config = json.loads(path.read_text())
-    config["recipe"] |= change
-    path.write_text(json.dumps(config))
+    change_config(tmp_path / "run", "recipe", **change)
     with pytest.raises(InputError, match=text):
         TrainingRun(tmp_path / "run").train()
 
@@ -224,12 +242,16 @@ def test_a_config_that_does_not_fit_its_checkpoint_is_refused(
     ("content", "text"),
     [
         (None, "is not the folder of a training: there is no config.json in it"),
-        ("{", "config.json is damaged: expected JSON with a recipe"),
-        ("[]", "config.json is damaged: expected JSON with a recipe"),
+        (b"{", "config.json is damaged: its checksum does not fit"),
+        (b"[]", "config.json is damaged: its checksum does not fit"),
+        ("ä".encode("latin-1"), "config.json is damaged: its checksum does not fit"),
+        (json_text({"kind": "sweep"}).encode(), "is the folder of a sweep, not of a training"),
+        (json_text({"kind": "evaluation"}).encode(), "is the folder of an evaluation, not of a training"),
+        (json_text({"kind": "training"}).encode(), "config.json is damaged: expected a recipe and versions"),
     ],
 )
-def test_a_folder_that_is_no_training_is_refused(tmp_path: Path, content: str | None, text: str) -> None:
+def test_a_folder_that_is_no_training_is_refused(tmp_path: Path, content: bytes | None, text: str) -> None:
     if content is not None:
-        (tmp_path / "config.json").write_text(content)
+        (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(InputError, match=text):
         TrainingRun(tmp_path)

@@ -28,7 +28,7 @@ def test_trainings_side_by_side_are_those_one_by_one_and_one_that_fails_does_not
     for seed, folder in enumerate(folders):
         TrainingRun.create(folder, small(seed=seed, learning_rate=1e30 if seed == 0 else 5e-5))
     seen: list[tuple[str, int]] = []
-    with pytest.raises(InputError, match=rf"{folders[0]}: the loss turned .* in epoch 1"):
+    with pytest.raises(InputError, match=rf"{folders[0]}: the training diverged in epoch 1"):
         train_several(folders, workers=2, on_epoch=lambda folder, report: seen.append((folder.name, report.epoch)))
     assert sorted(seen) == [(name, epoch) for name in ("1", "2") for epoch in range(1, 7)]
     assert (folders[1] / "weights.safetensors").read_bytes() == alone.weights.read_bytes()

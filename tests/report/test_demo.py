@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import equiflock as ef
-from equiflock.experiments.demo import RECIPE, demonstrate
+from equiflock.experiments.demo import RECIPE, begin_training, demonstrate
 from equiflock.initial import RandomDisk
-from equiflock.report.demo import write_demo
+from equiflock.report.demo import check_demo_folder, write_demo
+from equiflock.report.film import film
 from equiflock.report.page import Page
 from equiflock.types import InputError
 
@@ -32,6 +36,48 @@ def test_the_demo_writes_films_runs_and_one_self_contained_page(tmp_path: Path) 
     assert pilot.hops == 3
     assert re.findall(r'(?:src|href)="(?!data:)', html) == []
     assert len(list(folder.glob("*.zarr"))) == 4
+
+
+def test_a_demo_that_was_killed_while_it_trained_goes_on_to_the_same_network_and_films(tmp_path: Path) -> None:
+    recipe = replace(TINY, epochs=60, validate_every=20, checkpoint_every=1)
+    disk = RandomDisk(flocks=2, agents=30)
+    undisturbed = demonstrate(disk, recipe, duration=0.1)
+    folder = tmp_path / "demo" / "training"
+    code = "import sys, pathlib; from equiflock.experiments.demo import begin_training; from equiflock import DAgger\n"
+    code += f"begin_training(pathlib.Path(sys.argv[1]), {recipe!r}).train()"
+    process = subprocess.Popen([sys.executable, "-c", code, str(folder)])
+    while not list(folder.glob("checkpoints/*-*3.safetensors")) and process.poll() is None:
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait() == -9
+    check_demo_folder(folder.parent)
+    epochs: list[int] = []
+    found = demonstrate(disk, recipe, 0.1, on_epoch=lambda report: epochs.append(report.epoch), training=folder)
+    assert epochs[0] > 1
+    for one, two in zip(found.network.parameters(), undisturbed.network.parameters(), strict=True):
+        assert (one == two).all()
+    assert str(found.epochs) == str(undisturbed.epochs)
+    films = []
+    for name, demonstration in (("one", found), ("two", undisturbed)):
+        run = demonstration.runs["etdagnn"]
+        films.append(film([run], tmp_path / f"{name}.mp4").read_bytes())
+    assert films[0] == films[1]
+
+
+def test_a_demo_with_other_settings_trains_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "demo" / "training"
+    begin_training(folder, TINY).train()
+    assert begin_training(folder, TINY).finished
+    other = begin_training(folder, replace(TINY, seed=1))
+    assert other.recipe.seed == 1
+    assert not other.finished
+
+
+def test_a_folder_named_like_its_training_that_is_none_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "demo" / "training").mkdir(parents=True)
+    (tmp_path / "demo" / "training" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="holds something else"):
+        check_demo_folder(tmp_path / "demo")
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:

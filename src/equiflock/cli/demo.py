@@ -7,8 +7,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from equiflock.cli.stopping import Stopping
 from equiflock.cli.terminal import Training, out, progress
-from equiflock.experiments.demo import CONTROLLERS, RECIPE, SECONDS, TIME_STEP, demonstrate
+from equiflock.experiments.demo import CONTROLLERS, RECIPE, SECONDS, TIME_STEP, begin_training, demonstrate
 from equiflock.initial import RandomDisk
 from equiflock.simulation import count_steps
 from equiflock.types import Moment
@@ -19,7 +20,7 @@ class Demo:
     """Train a network from nothing, fly it on unseen flocks beside others, and write films and a report."""
 
     out: Path = Path("runs/demo")
-    """The folder to write; an earlier demonstration in it is replaced."""
+    """The folder to write; an earlier demonstration in it is replaced, and one that was interrupted goes on."""
     flocks: int = 50
     """How many flocks."""
     agents: int = 100
@@ -31,7 +32,7 @@ class Demo:
 
     def run(self) -> None:
         """Print the comparison and say where films and report are."""
-        from equiflock.report.demo import check_demo_folder, short_comparison, write_demo
+        from equiflock.report.demo import TRAINING_FOLDER, check_demo_folder, short_comparison, write_demo
 
         check_demo_folder(self.out)
         disk = RandomDisk(self.flocks, self.agents, self.seed)
@@ -49,7 +50,10 @@ class Demo:
             def on_frame(name: str, done: int, total: int) -> None:
                 bar.update(drawing[name], completed=done, total=total)
 
-            found = demonstrate(disk, recipe, on_epoch=training.epoch, on_step=on_step)
+            folder = self.out / TRAINING_FOLDER
+            with Stopping(lambda: training.notice(f"{training.finishing}; the same command goes on")) as stopping:
+                begin_training(folder, recipe).train(training.epoch, training.notice, should_stop=stopping)
+            found = demonstrate(disk, recipe, on_step=on_step, training=folder)
             files = write_demo(found, self.out, on_frame)
         header, rows = short_comparison(found)
         table = Table(

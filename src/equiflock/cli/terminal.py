@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
 """The options of RandomDisk, without a prefix of their own."""
 
+ONCE_MORE = "Ctrl-C again stops at once"
 PREPARING = "preparing (the first run compiles the kernels)"
 MOST_NUMBERS = 10_000
 out = Console()
@@ -111,15 +112,23 @@ class Training:
         self.bar = bar
         self.label = f"{recipe.controller}, seed {recipe.seed}"
         self.task = bar.add_task(PREPARING, total=recipe.epochs, visible=visible)
+        self.done = 0
+        """Epochs."""
 
     def epoch(self, report: EpochReport) -> None:
         """Show what came of an epoch."""
+        self.done = report.epoch
         shown: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
         if report.validation is not None:
             for name, values in (("IVV", report.validation.ivv), ("IMAN", report.validation.iman)):
                 shown[name] = f"{np.median(values):.3g}"
             self.notice(f"epoch {report.epoch}: {report.validation}")
         self.bar.update(self.task, description=f"training {self.label}", completed=report.epoch, visible=True, **shown)
+
+    @property
+    def finishing(self) -> str:
+        """What to say when the user wants it to stop."""
+        return f"finishing {f'epoch {self.done + 1}' if self.done else 'this epoch'}; {ONCE_MORE}"
 
     def notice(self, text: str) -> None:
         """Show a line that the user should know."""

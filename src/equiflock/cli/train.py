@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from equiflock.cli.terminal import Training, err, import_plugin, out, progress, whole_numbers
+from equiflock.cli.stopping import Stopping
+from equiflock.cli.terminal import ONCE_MORE, Training, err, import_plugin, out, progress, whole_numbers
 from equiflock.controllers.trained import TRAINED
-from equiflock.files import check_new, written_whole
+from equiflock.files import written_whole
+from equiflock.imitation.config import recipe_for
+from equiflock.imitation.folders import discard_without_results, make_room, trainings_in
 from equiflock.imitation.recipe import DAgger
 from equiflock.imitation.run import TrainingRun
 from equiflock.imitation.several import train_several
 from equiflock.types import InputError, check_count
+
+
+class _Name(str):
+    """A default that can be told from the same name given by the user."""
+
+
+class _Number(int):
+    """A default that can be told from the same number given by the user."""
+
+
+def _default_recipe() -> DAgger:
+    marked: Any = {name: _Number(getattr(DAgger, name)) for name in ("epochs", "hops", "dimensions")}
+    return DAgger(controller=_Name(DAgger.controller), **marked)
 
 
 @dataclass(frozen=True)
@@ -27,11 +44,16 @@ class Train:
     was interrupted, however rudely, goes on with --resume and ends with the same bits.
     """
 
-    recipe: Annotated[DAgger, tyro.conf.arg(name="")] = field(default_factory=DAgger)
+    recipe: Annotated[DAgger, tyro.conf.arg(name="")] = field(default_factory=_default_recipe)
     out: Path | None = None
-    """The folder to write, which must not exist; if left out, runs/CONTROLLER-SEED, or runs/CONTROLLER for several."""
+    """The folder to write; if left out, runs/CONTROLLER-SEED, or runs/CONTROLLER for several."""
     resume: Path | None = None
-    """Go on with the training in this folder, or with all those in it; no other option of the recipe goes with it."""
+    """Go on with the training in this folder, or with all those in it; of the recipe only --epochs goes with it, to
+    prolong them."""
+    force: bool = False
+    """Replace the training that is in the folder."""
+    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Begin from the weights in this file, rather than with fresh ones; they say which network it is."""
     seeds: str | None = None
     """Several trainings: seeds such as 0-4 or 0,3,7. With `--controller all`, of each of the paper's four networks."""
     workers: int = 1
@@ -45,38 +67,49 @@ class Train:
         """Train, with a line for every validation, and say where the weights are."""
         check_count("workers", self.workers)
         import_plugin(self.plugin)
-        runs = self._runs()
-        for run in runs:
-            if run.finished:
-                out.print(f"{run.folder}: all {run.recipe.epochs} epochs are done", highlight=False)
+        runs = self._begun() if self.resume is not None else self._new()
         unfinished = [run for run in runs if not run.finished]
+        for run in runs:
+            if run not in unfinished:
+                out.print(f"{run.folder}: all {run.recipe.epochs} epochs are done", highlight=False, soft_wrap=True)
         if not unfinished:
             return
-        again = f"equiflock train --resume {self.resume or self._folder()}"
-        again += f" --workers {self.workers}" if self.workers > 1 else ""
-        again += f" --scheduler {self.scheduler}" if self.scheduler else ""
-        again += f" --plugin {self.plugin}" if self.plugin else ""
-        err.print(f"stop it whenever you like; go on with: {again}", highlight=False, soft_wrap=True)
-        if self.scheduler is not None:
-            self._train_elsewhere(unfinished, self.scheduler)
-        else:
-            self._train_here(unfinished)
+        err.print(f"stop it whenever you like; go on with: {self._again}", highlight=False, soft_wrap=True)
+        try:
+            self._train(unfinished)
+        except KeyboardInterrupt:
+            err.print(f"go on with: {self._again}", highlight=False, soft_wrap=True)
+            raise
+        except Exception:
+            if self.resume is None and self.scheduler is None:  # workers elsewhere may still be at it
+                discard_without_results(self._folder)
+            raise
         for run in unfinished:
-            out.print(f"weights: {run.weights}", highlight=False)
+            out.print(f"weights: {run.weights}", highlight=False, soft_wrap=True)
+
+    def _train(self, runs: list[TrainingRun]) -> None:
+        if self.scheduler is not None:
+            self._train_elsewhere(runs, self.scheduler)
+        else:
+            self._train_here(runs)
 
     def _train_here(self, runs: list[TrainingRun]) -> None:
         with progress("loss", "IVV", "IMAN") as bar:
             shown = {run.folder: Training(bar, run.recipe, visible=len(runs) == 1) for run in runs}
             if len(runs) == 1 and self.workers == 1:
-                runs[0].train(shown[runs[0].folder].epoch, shown[runs[0].folder].notice)
+                (one,) = shown.values()
+                with Stopping(lambda: one.notice(one.finishing)) as stopping:
+                    runs[0].train(one.epoch, one.notice, should_stop=stopping)
                 return
-            train_several(
-                list(shown),
-                self.workers,
-                on_epoch=lambda folder, report: shown[folder].epoch(report),
-                on_notice=lambda folder, text: shown[folder].notice(text),
-                prepare=partial(import_plugin, self.plugin),
-            )
+            with Stopping(lambda: bar.console.print(f"finishing the epochs under way; {ONCE_MORE}")) as stopping:
+                train_several(
+                    list(shown),
+                    self.workers,
+                    on_epoch=lambda folder, report: shown[folder].epoch(report),
+                    on_notice=lambda folder, text: shown[folder].notice(text),
+                    prepare=partial(import_plugin, self.plugin),
+                    should_stop=stopping,
+                )
 
     def _train_elsewhere(self, runs: list[TrainingRun], scheduler: str) -> None:
         from equiflock.experiments.executor import run_cells
@@ -89,44 +122,70 @@ class Train:
             task = bar.add_task(f"training at {scheduler}", total=len(runs))
             run_cells(cells, Path(marks), 1, lambda cell: bar.advance(task), prepare, scheduler)
 
+    @property
+    def _again(self) -> str:
+        """The command that goes on with what this one began."""
+        words = ["equiflock", "train", "--resume", str(self.resume or self._folder)]
+        words += ["--workers", str(self.workers)] if self.workers > 1 else []
+        words += ["--scheduler", self.scheduler] if self.scheduler else []
+        words += ["--plugin", self.plugin] if self.plugin else []
+        return shlex.join(words)
+
+    @property
     def _folder(self) -> Path:
         if self.out is not None:
             return self.out
-        return Path("runs") / (self.recipe.controller if self.seeds else f"{self.recipe.controller}-{self.recipe.seed}")
+        name = self._recipe.controller
+        return Path("runs") / (name if self.seeds else f"{name}-{self._recipe.seed}")
 
-    def _runs(self) -> list[TrainingRun]:
-        """The trainings to do: those begun in a folder, or new ones."""
-        if self.resume is not None:
-            if (self.recipe, self.out, self.seeds) != (DAgger(), None, None):
-                raise InputError("--resume goes on with the recipe of its folder: leave out the options of a new one")
-            return _begun(self.resume)
-        names = TRAINED if self.recipe.controller == "all" else (self.recipe.controller,)
-        if len(names) == 1 and self.seeds is None:
-            self._check_trainable(self.recipe)
-            return [TrainingRun.create(self._folder(), self.recipe)]
-        if self.seeds is not None and self.recipe.seed != DAgger.seed:
-            raise InputError("--seed and --seeds do not go together")
-        seeds = whole_numbers("seeds", self.seeds) if self.seeds is not None else [self.recipe.seed]
-        recipes = [replace(self.recipe, controller=name, seed=seed) for name in names for seed in seeds]
+    @cached_property
+    def _recipe(self) -> DAgger:
+        """The recipe that was asked for, in plain numbers, with the network of the weights to begin from if any."""
+        plain: Any = {name: int(getattr(self.recipe, name)) for name in ("epochs", "hops", "dimensions")}
+        recipe = replace(self.recipe, controller=str(self.recipe.controller), **plain)
+        return recipe if self.from_ is None else recipe_for(self.from_, recipe, self._given)
+
+    @property
+    def _given(self) -> set[str]:
+        """Which of the options that a file or folder may decide were given by the user."""
+        names = "controller", "epochs", "hops", "dimensions"
+        return {name for name in names if not isinstance(getattr(self.recipe, name), (_Name, _Number))}
+
+    def _begun(self) -> list[TrainingRun]:
+        """The trainings to go on with, prolonged if they are to be."""
+        assert self.resume is not None
+        rest = replace(self.recipe, epochs=DAgger.epochs), self.out, self.seeds, self.from_, self.force
+        if rest != (DAgger(), None, None, None, False) or self._given - {"epochs"}:
+            raise InputError("--resume goes on with the recipe of its folder: only --epochs may go with it")
+        runs = [TrainingRun(path) for path in trainings_in(self.resume)]
+        if "epochs" in self._given:
+            for run in runs:
+                run.prolong(self.recipe.epochs)
+        return runs
+
+    def _new(self) -> list[TrainingRun]:
+        """New trainings, once it is sure that they can begin."""
+        recipes = self._recipes()
         self._check_trainable(recipes[0])
-        folder = self._folder()
-        check_new(folder)
-        with written_whole(folder) as scratch:
+        if self.seeds is None and len(recipes) == 1:
+            return [TrainingRun.create(self._folder, recipes[0], self.from_, self.force)]
+        make_room(self._folder, self.force)
+        with written_whole(self._folder) as scratch:
             for recipe in recipes:
-                TrainingRun.create(scratch / f"{recipe.controller}-{recipe.seed}", recipe)
-        return _begun(folder)
+                TrainingRun.create(scratch / f"{recipe.controller}-{recipe.seed}", recipe, self.from_)
+        return [TrainingRun(path) for path in trainings_in(self._folder)]
 
-    @staticmethod
-    def _check_trainable(recipe: DAgger) -> None:
+    def _recipes(self) -> list[DAgger]:
+        recipe = self._recipe
+        if self.seeds is not None and recipe.seed != DAgger.seed:
+            raise InputError("--seed and --seeds do not go together")
+        names = TRAINED if recipe.controller == "all" else (recipe.controller,)
+        seeds = whole_numbers("seeds", self.seeds) if self.seeds is not None else [recipe.seed]
+        return [replace(recipe, controller=name, seed=seed) for name in names for seed in seeds]
+
+    def _check_trainable(self, recipe: DAgger) -> None:
         """A clear error, before any folder is made, if there is no such network."""
+        from equiflock.controllers.networks import load_network
         from equiflock.imitation.dagger import prepare
 
-        prepare(recipe)
-
-
-def _begun(folder: Path) -> list[TrainingRun]:
-    """The training in a folder, or all those in the folders in it."""
-    inside = sorted(path.parent for path in folder.glob("[!.]*/config.json"))
-    if inside and not (folder / "config.json").exists():
-        return [TrainingRun(path) for path in inside]
-    return [TrainingRun(folder)]
+        prepare(recipe, None if self.from_ is None else load_network(self.from_))

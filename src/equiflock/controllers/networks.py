@@ -139,7 +139,8 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
         seed: of the weights.
         options: of the paper's, `hops` and, but for ETDAGNN, `dimensions`.
     """
-    check_count("seed", seed, least=0)
+    if check_count("seed", seed, least=0) >= 2**63:
+        raise InputError("seed must be below 2^63, as torch takes no larger one")
     own = registered_modules()
     if name not in NETWORKS and name not in own:
         wrong_choice("network", name, (*NETWORKS, *own))

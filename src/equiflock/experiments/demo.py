@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -12,12 +14,16 @@ from jaxtyping import Bool
 
 from equiflock.controllers import load
 from equiflock.experiments.summary import RECORDED
+from equiflock.imitation.config import RunConfig
 from equiflock.imitation.recipe import DAgger
-from equiflock.imitation.validation import Validation, Validator
+from equiflock.imitation.run import TrainingRun
+from equiflock.imitation.tables import read_reports
+from equiflock.imitation.validation import Validation
 from equiflock.initial import RandomDisk
+from equiflock.provenance import versions
 from equiflock.simulation import simulate
 from equiflock.trajectory import Trajectory
-from equiflock.types import Controller, Flock, Moment
+from equiflock.types import Controller, Flock, InputError, Moment
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn
@@ -32,7 +38,7 @@ LABELS = {
     "tdagnn": "tdagnn (bundled)",
     "tanner-dynamic": "tanner-dynamic",
 }
-RECIPE = DAgger(controller=PUPIL, epochs=120, validate_every=20)
+RECIPE = DAgger(controller=PUPIL, epochs=120, validate_every=20, checkpoint_every=20)
 SECONDS, TIME_STEP = 2.0, 0.01
 
 
@@ -70,25 +76,43 @@ class Demonstration:
         return np.flatnonzero(self.stays_whole(PUPIL) & self.splits("tanner-dynamic")).tolist()
 
 
+def begin_training(folder: Path, recipe: DAgger) -> TrainingRun:
+    """The training of an earlier demonstration that was interrupted, or a new one if it was another's."""
+    try:
+        run = TrainingRun(folder)
+        if run.config == RunConfig(recipe, versions()):
+            return run
+    except InputError:
+        pass  # there is none, or it is damaged
+    return TrainingRun.create(folder, recipe, force=True)
+
+
 def demonstrate(
     disk: RandomDisk,
     recipe: DAgger = RECIPE,
     duration: float = SECONDS,
     on_epoch: Callable[[EpochReport], object] | None = None,
     on_step: Callable[[str, Moment], object] | None = None,
+    training: Path | None = None,
 ) -> Demonstration:
-    """Train, then fly the flocks of `disk` under each controller."""
-    from equiflock.imitation.dagger import train
+    """Train, then fly the flocks of `disk` under each controller.
 
-    epochs: list[EpochReport] = []
+    Args:
+        disk: of the test.
+        recipe: of the training.
+        duration: of a flight, in seconds.
+        on_epoch: called with what came of every epoch.
+        on_step: called with the controller's name and every moment of its flight.
+        training: the folder to train in; what was done there by the same recipe is not done again. One that is
+            removed at the end if left out.
+    """
+    from equiflock.controllers.networks import load_network
 
-    def watch(report: EpochReport) -> None:
-        epochs.append(report)
-        if on_epoch is not None:
-            on_epoch(report)
-
-    network = train(recipe, on_epoch=watch)
-    expert = Validator(recipe)(load("tanner", clamp=recipe.clamp))
+    with tempfile.TemporaryDirectory() as elsewhere:
+        run = begin_training(training or Path(elsewhere) / "training", recipe)
+        run.train(on_epoch)
+        network = load_network(run.weights)
+        epochs, expert = read_reports(run.folder)
     start = disk.draw()
     runs = {}
     for name in CONTROLLERS:
@@ -102,4 +126,4 @@ def demonstrate(
             on_step=partial(on_step, name) if on_step is not None else None,
             config={"controller": LABELS[name], "start": asdict(disk)},
         )
-    return Demonstration(recipe, network, tuple(epochs), expert, start, runs)
+    return Demonstration(recipe, network, epochs, expert, start, runs)

@@ -15,7 +15,7 @@ from jaxtyping import Float64
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation
 from equiflock.experiments.ledger import Check, Statement
 from equiflock.imitation.recipe import EXPERT
-from equiflock.imitation.run import VALIDATION_COLUMNS
+from equiflock.imitation.tables import COLUMNS, VALIDATION
 from equiflock.types import InputError
 
 SUM, MEAN = ("tdagnn", "tdagnn-tf"), ("tdagnn-tf-mean", "etdagnn")
@@ -28,9 +28,9 @@ def read_validation(path: Path, seed: int) -> pd.DataFrame:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not a validation table that can be read: {error}") from None
-    if tuple(table.columns) != VALIDATION_COLUMNS:
+    if tuple(table.columns) != COLUMNS[VALIDATION]:
         raise InputError(
-            f"{path} must have the columns {', '.join(VALIDATION_COLUMNS)}; got {', '.join(map(str, table.columns))}"
+            f"{path} must have the columns {', '.join(COLUMNS[VALIDATION])}; got {', '.join(map(str, table.columns))}"
         )
     return table.assign(seed=seed)
 

@@ -24,15 +24,15 @@ from equiflock.controllers.networks import NETWORKS, new_network
 from equiflock.flight import check_controller, flight
 from equiflock.imitation.mixture import Mixture
 from equiflock.imitation.recipe import EXPERT, DAgger
-from equiflock.imitation.replay import Replay
+from equiflock.imitation.replay import Replay, check_fits
 from equiflock.imitation.validation import Validation, Validator
 from equiflock.initial import RandomDisk
 from equiflock.randomness import stream
-from equiflock.types import Controller, Flock, InputError, LocalController, PrivilegedController
+from equiflock.types import Controller, Flock, InputError, LocalController, OffScaleError, PrivilegedController
 
 
 class DivergedError(InputError):
-    """The loss is not a number any more."""
+    """Steps of Adam led away from any sensible network."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.999), fused=True
         )
-        self.replay = Replay(recipe.capacity, recipe.agents, self.pupil.hops, dimensions=2)
+        self.replay = Replay(recipe.capacity, recipe.agents, self.pupil.hops, recipe.dimensions)
         self.epoch = 0
         self.starts: Flock = disk.draw()
         self.validate = Validator(recipe)
@@ -74,14 +74,15 @@ class Trainer:
         """Fly once, update many times, and validate if it is time.
 
         Raises:
-            DivergedError: if the loss is not a number any more; the text says at which epoch.
+            DivergedError: if the loss or a flight's numbers go beyond all bounds; the text says at which epoch.
         """
         expert_share = self.recipe.beta(self.epoch)
         with torch.random.fork_rng(devices=[]):
             # For modules that draw numbers themselves, such as by dropout.
             torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             self.network.eval()
-            self.collect()
+            with self._divergence_told(self.epoch + 1):
+                self.collect()
             self.network.train()
             loss = self.update()
             self.network.eval()
@@ -90,10 +91,24 @@ class Trainer:
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
             loss = math.nan
         if not math.isfinite(loss):
-            raise DivergedError(f"the loss turned {loss:g} in epoch {self.epoch}: lower learning_rate")
-        due = self.epoch % self.recipe.validate_every == 0 or self.epoch == self.recipe.epochs
-        validation = self.validate(cast(Controller, self.network)) if due else None
+            raise _diverged(self.epoch, f"the loss turned {loss:g}")
+        validation = self.judge() if self.recipe.validates(self.epoch) else None
         return EpochReport(self.epoch, loss, expert_share, validation)
+
+    def judge(self) -> Validation:
+        """How well the network flies the validation flocks now."""
+        with self._divergence_told(self.epoch):
+            return self.validate(cast(Controller, self.network))
+
+    @contextmanager
+    def _divergence_told(self, epoch: int) -> Iterator[None]:
+        """Flights of a network that learned nonsense end off the scale; before the first update it is not to blame."""
+        try:
+            yield
+        except OffScaleError as error:
+            if self.epoch == 0:
+                raise
+            raise _diverged(epoch, str(error)) from None
 
     def collect(self) -> None:
         """Fly one flock of the set under the mixture, and keep what was known and what the expert would have done."""
@@ -123,18 +138,51 @@ class Trainer:
         return total.item() / recipe.updates
 
 
+def _diverged(epoch: int, how: str) -> DivergedError:
+    return DivergedError(f"the training diverged in epoch {epoch}: {how}; lower learning_rate")
+
+
 def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[RandomDisk, nn.Module]:
     """The training set, not drawn yet, and the network, fresh if none is given; a clear error if they do not do."""
     if not isinstance(recipe, DAgger):
         raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
-    disk = RandomDisk(recipe.flocks, recipe.agents, recipe.seed, split="train", comm_radius=recipe.comm_radius)
     if network is None:
-        options = {"hops": recipe.hops} if recipe.controller in NETWORKS else {}
+        options = _options(recipe)
+        tuples = recipe.capacity + recipe.batch
+        check_fits(tuples, recipe.agents, options.get("hops", 1), recipe.dimensions)
         network = new_network(recipe.controller, recipe.seed, **options)
     if not isinstance(network, nn.Module) or not list(network.parameters()):
         raise InputError(f"network must be a torch module with weights to train; got {network!r:.80}")
     check_controller(cast(Controller, network))
-    return disk, network
+    _try(network, recipe)
+    return recipe.disk(recipe.flocks, recipe.seed, "train"), network
+
+
+def _options(recipe: DAgger) -> dict[str, int]:
+    """What the paper's networks are built by; one of a user's own brings its own."""
+    if recipe.controller not in NETWORKS:
+        return {}
+    # ETDAGNN is one and the same for any dimension.
+    spaces = {} if recipe.controller == "etdagnn" else {"dimensions": recipe.dimensions}
+    return {"hops": recipe.hops, **spaces}
+
+
+def _try(network: nn.Module, recipe: DAgger) -> None:
+    """Ask the network once, lest it turns out epochs later that it does not fit the messages."""
+    shape = 1, recipe.agents, cast(LocalController, network).hops, 3, recipe.dimensions
+    learning = network.training
+    try:
+        with torch.random.fork_rng(devices=[]), torch.inference_mode():
+            answer = network.eval()(torch.zeros(shape))
+    except (RuntimeError, TypeError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"the network does not take messages (B, N, K, 3, D) = {shape}: {reason}") from None
+    finally:
+        network.train(learning)
+    if not isinstance(answer, Tensor) or answer.shape != (1, recipe.agents, recipe.dimensions):
+        got = tuple(answer.shape) if isinstance(answer, Tensor) else answer
+        wanted = 1, recipe.agents, recipe.dimensions
+        raise InputError(f"the network must return accelerations (B, N, D) = {wanted}; got {got!r:.80}")
 
 
 def imitation_loss(accelerations: Tensor, targets: Tensor) -> Tensor:
@@ -156,7 +204,7 @@ def train(
         on_epoch: called with what came of every epoch.
 
     Raises:
-        DivergedError: if the loss is not a number any more; the text says at which epoch.
+        DivergedError: if the loss or a flight's numbers go beyond all bounds; the text says at which epoch.
     """
     with one_thread():
         trainer = Trainer(recipe, network)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+
+from equiflock.initial import RandomDisk
+from equiflock.initial.random_disk import RadiusRule
 from equiflock.simulation import count_steps
-from equiflock.types import InputError, check_count, check_positive
+from equiflock.types import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
 
 EXPERT = "tanner"
 """Whom pupils learn from."""
@@ -34,7 +39,23 @@ class DAgger:
     duration: float = 2.0
     """Seconds per flight."""
     comm_radius: float = 1.0
-    """R."""
+    """R, within which agents hear each other."""
+    dimensions: Literal[2, 3] = 2
+    """D; for 3 a ball in which two agents hear each other as often as in the disk: the same mean degree."""
+    radius_rule: RadiusRule = "quarter-power"
+    """How the disk in which agents begin grows with the flock; see `RandomDisk` for this and what follows."""
+    disk_radius: float | None = None
+    """The disk's radius itself, in place of a rule."""
+    density: float | None = None
+    """Agents per unit area for the constant-density rule; if left out 10 / pi, that of 100 agents."""
+    min_separation: float = 0.1
+    """R_min, the least distance between agents at the start."""
+    min_degree: int = 2
+    """How many others each agent hears at least, at the start."""
+    connected: bool = True
+    """Whether the communication graph must be connected at the start."""
+    max_speed: float = 3.0
+    """The bound on each entry of a random velocity."""
     clamp: float = 100.0
     """C, the largest norm of the expert's acceleration."""
     expert_share: float = 0.993
@@ -57,6 +78,13 @@ class DAgger:
     """Epochs from one checkpoint to the next, for a training that is kept in a folder."""
 
     def __post_init__(self) -> None:
+        for name in _KINDS:
+            value = getattr(self, name)
+            if isinstance(value, np.generic):  # JSON, in which recipes are kept, knows plain numbers only
+                value = value.item()
+                object.__setattr__(self, name, value)
+            if not _is_a(_KINDS[name], value):
+                raise InputError(f"{name} must be {_told(_KINDS[name])}; got {short(value)}")
         counts = "epochs agents hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
         for name in counts.split():
             check_count(name, getattr(self, name))
@@ -67,6 +95,8 @@ class DAgger:
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
         check_count("duration / time_step", self.steps)
+        for flocks in (self.flocks, self.validation_flocks):
+            self.disk(flocks, self.seed, "train")  # its own checks
 
     @property
     def steps(self) -> int:
@@ -77,29 +107,66 @@ class DAgger:
         """beta_e = max(beta_0 beta_(e-1), least share), epochs counted from 0."""
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
 
+    def validates(self, epoch: int) -> bool:
+        """Whether the network is judged after so many epochs: every so often, and at the end."""
+        return epoch % self.validate_every == 0 or epoch == self.epochs
+
+    def disk(self, flocks: int, seed: int, split: str) -> RandomDisk:
+        """Where flocks begin, those to learn from and those to be judged on alike."""
+        ours = {field.name for field in fields(self)}
+        shared = {field.name: getattr(self, field.name) for field in fields(RandomDisk) if field.name in ours}
+        return RandomDisk(**{**shared, "flocks": flocks, "seed": seed, "split": split})
+
     @property
     def command(self) -> str:
         """The command that trains by this recipe."""
         asked = [
-            f" --{field.name.replace('_', '-')} {getattr(self, field.name)}"
+            _option(field.name, getattr(self, field.name))
             for field in fields(self)
             if field.name in ("controller", "seed") or getattr(self, field.name) != field.default
         ]
-        return "equiflock train" + "".join(asked)
+        return " ".join(["equiflock train", *asked])
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
         """The recipe that `dataclasses.asdict` made these settings of; `source` is named if they are not that."""
-        names = {field.name for field in fields(cls)}
-        if set(settings) != names:
-            wrong = sorted(set(settings) ^ names)
+        if set(settings) != set(_KINDS):
+            wrong = sorted(set(settings) ^ set(_KINDS))
             raise InputError(f"the recipe in {source} has missing or unknown fields: {', '.join(wrong)}")
-        for field in fields(cls):
-            value = settings[field.name]
-            kinds = (int, float) if isinstance(field.default, float) else type(field.default)
-            if not isinstance(value, kinds) or isinstance(value, bool):
-                raise InputError(f"{field.name} in {source} must be like {field.default!r}; got {value!r}")
+        for name, kind in _KINDS.items():
+            if not _is_a(kind, settings[name]):
+                raise InputError(f"{name} in {source} must be {_told(kind)}; got {short(settings[name])}")
         return cls(**settings)
+
+
+_KINDS = {field.name: str(field.type) for field in fields(DAgger)}
+"""Of every field what it may be, as its annotation says it."""
+
+
+def _is_a(kind: str, value: object) -> bool:
+    """Whether a value may stand in a field of that annotation; what it may be besides is checked elsewhere."""
+    if value is None:
+        return kind.endswith("| None")
+    if kind in ("str", "RadiusRule"):
+        return isinstance(value, str)
+    if kind == "bool" or isinstance(value, bool):
+        return kind == "bool" and isinstance(value, bool)
+    if kind.startswith("float"):
+        return is_finite(value)
+    return isinstance(value, int) and abs(value) <= LARGEST_COUNT
+
+
+def _told(kind: str) -> str:
+    words = {"str": "a name", "RadiusRule": "the name of a rule", "bool": "True or False", "float": "a finite number"}
+    return words.get(kind.removesuffix(" | None"), "a whole number below 2^63")
+
+
+def _option(name: str, value: object) -> str:
+    """As it is written on the command line, where a switch has two names and no value."""
+    words = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{words}" if value else f"--no-{words}"
+    return f"--{words} {shlex.quote(str(value))}"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from equiflock.types import check_count
+from equiflock.kernels import physical_memory
+from equiflock.types import InputError, check_count
 
 
 class Replay:
@@ -22,6 +23,7 @@ class Replay:
 
     def __init__(self, capacity: int, agents: int, hops: int, dimensions: int) -> None:
         check_count("capacity", capacity)
+        check_fits(capacity, agents, hops, dimensions)
         self.messages = torch.zeros(capacity, agents, hops, 3, dimensions)
         self.targets = torch.zeros(capacity, agents, dimensions)
         self.added = 0
@@ -43,3 +45,13 @@ class Replay:
         """The tuples at these places: messages (batch, N, K, 3, D) and targets (batch, N, D)."""
         index = torch.from_numpy(places)
         return self.messages.index_select(0, index), self.targets.index_select(0, index)
+
+
+def check_fits(tuples: int, agents: int, hops: int, dimensions: int) -> None:
+    """Raise a clear error, before memory is asked for, if the machine has not enough for so many tuples."""
+    size = 4 * tuples * agents * (3 * hops + 1) * dimensions  # bytes of float32
+    if size > physical_memory():
+        raise InputError(
+            f"{tuples:,} tuples of {agents:,} agents and {hops:,} hops need {size // 2**30:,} GiB of memory, more than "
+            "this machine has: lower capacity or batch, or take fewer agents or hops"
+        )

@@ -1,38 +1,45 @@
 """A training that is kept in a folder and can be continued after any interruption.
 
     config.json           the recipe, the command that repeats it, and versions
+    from.safetensors      a copy of the weights that it began from, if it began from any
     metrics.csv           epoch, loss, expert_share
     validation.csv        epoch, controller, flock, ivv, iman; the expert's rows come first, as epoch 0
     events.out.tfevents*  the same for TensorBoard
     checkpoints/          the newest two
     weights.safetensors   the trained network, once it is
 
-A continued run ends with the same bits as one that was never interrupted.
+A continued run ends with the same bits as one that was never interrupted. All but the events carries a checksum or has
+one elsewhere (that of the tables is in the weights), and what is damaged is refused, or said and written again.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from equiflock.files import check_new, held_alone, written_whole
-from equiflock.imitation.recipe import EXPERT, DAgger
+from equiflock.checksums import DamagedError, checksum, file_checksum
+from equiflock.files import held_alone, written_whole
+from equiflock.imitation.checkpoints import Checkpoints
+from equiflock.imitation.config import Origin, RunConfig, recipe_for
+from equiflock.imitation.folders import CHECKPOINTS, ORIGIN, WEIGHTS, make_room
+from equiflock.imitation.recipe import DAgger
+from equiflock.imitation.results import Results
+from equiflock.imitation.tables import METRICS, VALIDATION, Tables
 from equiflock.provenance import versions
-from equiflock.types import InputError
+from equiflock.types import InputError, check_count
 
 if TYPE_CHECKING:  # torch takes seconds to import
+    from torch import nn
+
     from equiflock.imitation.dagger import EpochReport, Trainer
     from equiflock.imitation.validation import Validation
 
-CHECKPOINTS_KEPT = 2
-METRICS_COLUMNS = "epoch", "loss", "expert_share"
-VALIDATION_COLUMNS = "epoch", "controller", "flock", "ivv", "iman"
+Notice = Callable[[str], object]
 
 
 class TrainingRun:
@@ -40,36 +47,67 @@ class TrainingRun:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.weights = folder / "weights.safetensors"
-        self.validation = folder / "validation.csv"
-        self.metrics = folder / "metrics.csv"
-        self.recipe, self.begun_with = _read_config(folder / "config.json")
+        self.weights = folder / WEIGHTS
+        self.validation = folder / VALIDATION
+        self.metrics = folder / METRICS
+        self.config = RunConfig.read(folder)
 
     @classmethod
-    def create(cls, folder: Path, recipe: DAgger) -> TrainingRun:
-        """Begin a training in a new folder; an error if there is one of that name."""
-        check_new(folder)
+    def create(cls, folder: Path, recipe: DAgger, weights: Path | None = None, force: bool = False) -> TrainingRun:
+        """Begin a training in a new folder.
+
+        Args:
+            folder: must not exist, or hold a training without any result.
+            recipe: all numbers of the training.
+            weights: a file of the recipe's network to begin from, rather than with fresh weights; it is copied.
+            force: replace the training in the folder, whatever came of it.
+        """
+        if weights is not None:
+            recipe_for(weights, recipe, ("controller", "hops", "dimensions"))  # a clear error unless they are the same
+        content = None if weights is None else weights.read_bytes()
+        origin = None if content is None else Origin(str(weights), checksum(content))
+        make_room(folder, force)
         with written_whole(folder) as scratch:
             scratch.mkdir()
-            config = {"recipe": asdict(recipe), "command": recipe.command, "versions": versions()}
-            (scratch / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+            RunConfig(recipe, versions(), origin).write(scratch)
+            if content is not None:
+                (scratch / ORIGIN).write_bytes(content)
         return cls(folder)
 
     @property
+    def recipe(self) -> DAgger:
+        """All numbers of the training."""
+        return self.config.recipe
+
+    @property
     def finished(self) -> bool:
-        """Whether all epochs are done."""
-        return self.weights.exists()
+        """Whether all epochs are done, and everything that came of them is whole."""
+        return self._epochs_trained == self.recipe.epochs and not self._results.damaged_tables()
 
     @property
     def checkpoints(self) -> list[Path]:
         """Those that are kept, the newest first."""
-        return sorted((self.folder / "checkpoints").glob("epoch-*.safetensors"), reverse=True)
+        return self._checkpoints.paths
+
+    def prolong(self, epochs: int) -> None:
+        """Let the training end after another number of epochs, no fewer than are done; `train` does the rest."""
+        check_count("epochs", epochs)
+        if epochs == self.recipe.epochs:
+            return
+        with self._alone(wait=False):
+            done = max(self._epochs_trained, self._checkpoints.epochs_done())
+            if epochs < done:
+                raise InputError(f"{done} epochs are done already in {self.folder}: epochs must be at least that")
+            config = replace(self.config, recipe=replace(self.recipe, epochs=epochs))
+            config.write(self.folder)
+        self.config = config
 
     def train(
         self,
         on_epoch: Callable[[EpochReport], object] | None = None,
-        on_notice: Callable[[str], object] | None = None,
+        on_notice: Notice | None = None,
         wait: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> Path:
         """Train to the end, from the newest checkpoint if there is one; returns the path of the weights.
 
@@ -77,136 +115,149 @@ class TrainingRun:
             on_epoch: called with what came of every epoch.
             on_notice: called with a line of text about what a user should know, such as a damaged checkpoint.
             wait: for another process that trains in the folder, rather than refuse.
-        """
-        from equiflock.imitation.dagger import DivergedError, Trainer, one_thread
+            should_stop: asked before every epoch; if it says so, a checkpoint is written.
 
-        with self._alone(wait), one_thread():
-            if self.finished:
+        Raises:
+            KeyboardInterrupt: if `should_stop` said so, after the checkpoint is written.
+        """
+        from equiflock.imitation.dagger import Trainer, one_thread
+
+        notice = on_notice or (lambda text: None)
+        with self._alone(wait), one_thread(), _want_of_memory_told():
+            if not self._wanting(notice):
                 return self.weights
-            notice = on_notice or (lambda text: None)
-            if self.begun_with != versions():
-                notice(f"begun with {_told(self.begun_with)}, goes on with {_told(versions())}: bits may differ")
-            trainer = Trainer(self.recipe)
-            self._restore(trainer, notice)
-            with self._log(trainer, notice) as log:
+            if self.config.begun_with != versions():
+                begun = _told(self.config.begun_with)
+                notice(f"begun with {begun}, goes on with {_told(versions())}: bits may differ")
+            trainer = Trainer(self.recipe, self._first_network())
+            tables = Tables(self.folder, self.recipe)
+            checkpoints = self._checkpoints
+            differ = set(checkpoints.restore(trainer, tables, notice))
+            if self._epochs_trained == self.recipe.epochs:
+                differ.update(self._results.damaged_tables())
+            for table in sorted(differ):
+                notice(f"{table} is not as it was written: it is written again from the checkpoint")
+            with self._log(trainer, tables) as log:
                 while trainer.epoch < self.recipe.epochs:
-                    try:
-                        report = trainer.run_epoch()
-                    except DivergedError as error:
-                        raise DivergedError(f"{error}; {self._last_good()}") from None
+                    if should_stop():
+                        checkpoints.write(trainer, tables)
+                        raise KeyboardInterrupt
+                    report = self._run_epoch(trainer)
                     log(report)
                     if trainer.epoch % self.recipe.checkpoint_every == 0 or trainer.epoch == self.recipe.epochs:
-                        self._keep(trainer)
+                        checkpoints.write(trainer, tables)
                     if on_epoch is not None:
                         on_epoch(report)
-            return self._finish(trainer)
+            return self._finish(trainer, tables)
+
+    @property
+    def _results(self) -> Results:
+        return Results(self.folder, self.config)
+
+    @property
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.folder, self.config.made_by)
+
+    @property
+    def _epochs_trained(self) -> int:
+        """How many epochs the weights had; 0 if there are none, or none to believe."""
+        try:
+            return self._results.epochs()
+        except InputError:
+            return 0
 
     @contextmanager
     def _alone(self, wait: bool) -> Iterator[None]:
+        if not self.folder.is_dir():
+            raise InputError(f"{self.folder} is gone")
         with held_alone(self.folder, wait):
-            for half_written in (self.folder / "checkpoints").glob(".*"):
-                half_written.unlink()
+            if RunConfig.read(self.folder) != self.config:
+                raise InputError(f"another process began another training in {self.folder}")
+            for names in (".config.*", ".metrics.*", ".validation.*", ".weights.*", f"{CHECKPOINTS}/.*"):
+                for half_written in self.folder.glob(names):
+                    half_written.unlink()
             yield
 
-    def _restore(self, trainer: Trainer, notice: Callable[[str], object]) -> None:
-        from equiflock.imitation.checkpoint import OtherRecipeError, read_checkpoint
+    def _wanting(self, notice: Notice) -> bool:
+        """Whether anything is left to do; what is there but not whole is said, and counts as missing."""
+        if not self.weights.exists():
+            return True
+        again = "" if self.checkpoints else "; there is no checkpoint, so the training begins again"
+        try:
+            if self._results.epochs() != self.recipe.epochs:  # it is being prolonged
+                if again:
+                    notice(again.removeprefix("; "))
+                return True
+        except InputError as error:
+            notice(f"{error}; it counts as missing and is written again{again}")
+            return True
+        damaged = self._results.damaged_tables()
+        if damaged and again:
+            for path in damaged:
+                notice(f"{path} is not as it was written: remove {self.weights} to train again")
+            return False
+        return bool(damaged)
 
-        found = self.checkpoints
-        for number, path in enumerate(found, start=1):
-            try:
-                read_checkpoint(path, trainer)
-                return
-            except OtherRecipeError:
-                raise
-            except InputError as error:
-                if number == len(found):
-                    raise InputError(f"{error}; there is no other checkpoint: begin anew in another folder") from None
-                notice(f"{error}; going on from the one before")
+    def _first_network(self) -> nn.Module | None:
+        """The network that the training begins with, if it does not make a fresh one."""
+        from equiflock.controllers.networks import load_network
 
-    def _keep(self, trainer: Trainer) -> None:
-        from equiflock.imitation.checkpoint import write_checkpoint
+        origin, path = self.config.origin, self.folder / ORIGIN
+        if origin is None:
+            return None
+        if not path.is_file() or file_checksum(path) != origin.checksum:
+            raise DamagedError(f"{path} is missing or damaged: copy the file there that it began from, {origin.name}")
+        return load_network(path)
 
-        write_checkpoint(trainer, self.folder / "checkpoints" / f"epoch-{trainer.epoch:06d}.safetensors")
-        for old in self.checkpoints[CHECKPOINTS_KEPT:]:
-            old.unlink()
+    def _run_epoch(self, trainer: Trainer) -> EpochReport:
+        from equiflock.imitation.dagger import DivergedError
 
-    def _last_good(self) -> str:
-        found = self.checkpoints
-        return f"the last good checkpoint is {found[0]}" if found else "there was no checkpoint yet"
+        try:
+            return trainer.run_epoch()
+        except DivergedError as error:
+            last = f"; the last good checkpoint is {found[0]}" if (found := self.checkpoints) else ""
+            raise DivergedError(f"{error}{last}") from None
 
     @contextmanager
-    def _log(self, trainer: Trainer, notice: Callable[[str], object]) -> Iterator[Callable[[EpochReport], None]]:
+    def _log(self, trainer: Trainer, tables: Tables) -> Iterator[Callable[[EpochReport], None]]:
         """Open the tables and the events; rows of epochs that will be done again are dropped."""
         from torch.utils.tensorboard import SummaryWriter
 
         expert = trainer.validate(trainer.expert)
-        done = range(1, trainer.epoch + 1)
-        if _rewrite(self.metrics, [METRICS_COLUMNS], done) < trainer.epoch:
-            notice(f"{self.metrics} was changed: rows of epochs that are done already are missing from now on")
-        _rewrite(self.validation, [VALIDATION_COLUMNS, *_rows(0, EXPERT, expert)], done)
-        with (
-            self.metrics.open("a") as metrics,
-            self.validation.open("a") as validation,
-            SummaryWriter(str(self.folder), purge_step=trainer.epoch + 1) as events,
-        ):
+        if trainer.epoch == 0:
+            tables.begin(expert)
+        with tables.kept(), SummaryWriter(str(self.folder), purge_step=trainer.epoch + 1) as events:
 
             def log(report: EpochReport) -> None:
-                metrics.write(_line((report.epoch, report.loss, report.expert_share)))
-                metrics.flush()
+                tables.add(report)
                 scalars = {"loss": report.loss, "expert share": report.expert_share}
                 if report.validation is not None:
-                    rows = _rows(report.epoch, self.recipe.controller, report.validation)
-                    validation.writelines(map(_line, rows))
-                    validation.flush()
                     scalars |= _medians("pupil", report.validation) | _medians("expert", expert)
                 for name, value in scalars.items():
                     events.add_scalar(name, value, report.epoch)
 
             yield log
 
-    def _finish(self, trainer: Trainer) -> Path:
-        from equiflock.controllers.weights import write_weights
+    def _finish(self, trainer: Trainer, tables: Tables) -> Path:
+        if not tables.judged(trainer.epoch):  # its end was made an earlier one
+            tables.judge(trainer.epoch, trainer.judge())
+        tables.write()
+        return self._results.write(trainer.network, tables)
 
-        extra = {"command": self.recipe.command, "recipe": asdict(self.recipe), "versions": versions()}
-        if self.begun_with != versions():
-            extra["begun_with"] = self.begun_with
-        return write_weights(trainer.network, self.weights, extra)
+
+@contextmanager
+def _want_of_memory_told() -> Iterator[None]:
+    """Torch says it by an error of no type of its own."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+            raise
+        raise InputError("not enough memory: lower capacity or batch, or take fewer agents or flocks") from None
 
 
 def _told(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
-def _read_config(path: Path) -> tuple[DAgger, dict[str, str]]:
-    """The recipe, and the versions with which the training began."""
-    if not path.is_file():
-        why = f"there is no {path.name} in it" if path.parent.exists() else "there is no such folder"
-        raise InputError(f"{path.parent} is not the folder of a training: {why}")
-    try:
-        config = json.loads(path.read_text())
-        settings, begun_with = dict(config["recipe"]), dict(config["versions"])
-    except (KeyError, TypeError, ValueError):
-        raise InputError(f"{path} is damaged: expected JSON with a recipe and versions") from None
-    return DAgger.from_settings(settings, path), begun_with
-
-
-def _rewrite(path: Path, top: Iterable[tuple[Any, ...]], epochs: range) -> int:
-    """A table anew: the rows on top, and what it has of these epochs; returns how many rows that is."""
-    before = path.read_text().splitlines(keepends=True) if path.exists() else []
-    # A last line that was being written has no end, and may begin like any other.
-    kept = [line for line in before if line.endswith("\n") and line.split(",")[0] in map(str, epochs)]
-    with written_whole(path) as scratch:
-        scratch.write_text("".join([*map(_line, top), *kept]))
-    return len(kept)
-
-
-def _line(row: tuple[Any, ...]) -> str:
-    return ",".join(map(str, row)) + "\n"
-
-
-def _rows(epoch: int, controller: str, validation: Validation) -> list[tuple[Any, ...]]:
-    pairs = zip(validation.ivv.tolist(), validation.iman.tolist(), strict=True)
-    return [(epoch, controller, flock, ivv, iman) for flock, (ivv, iman) in enumerate(pairs)]
 
 
 def _medians(who: str, validation: Validation) -> dict[str, float]:

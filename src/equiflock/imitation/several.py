@@ -6,7 +6,8 @@ import multiprocessing
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 OnEpoch = Callable[[Path, "EpochReport"], object]
 OnNotice = Callable[[Path, str], object]
 
+SECONDS_BETWEEN_LOOKS = 0.2
+"""At whether to stop, while no process has anything to say."""
+
 
 def train_several(
     folders: Sequence[Path],
@@ -28,6 +32,7 @@ def train_several(
     on_epoch: OnEpoch = lambda folder, report: None,
     on_notice: OnNotice = lambda folder, text: None,
     prepare: Callable[[], object] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Train what `TrainingRun.create` began in these folders, so many at a time.
 
@@ -39,6 +44,10 @@ def train_several(
         on_epoch: called with the folder and what came of every epoch.
         on_notice: called with the folder and a line that a user should see.
         prepare: called in every process first, such as to register one's own networks; it must be importable.
+        should_stop: asked again and again; if it says so, every process ends its epoch and writes a checkpoint.
+
+    Raises:
+        KeyboardInterrupt: if `should_stop` said so, after the checkpoints are written.
     """
     check_count("workers", workers)
     context = multiprocessing.get_context("spawn")
@@ -46,21 +55,23 @@ def train_several(
     # A pipe for each process: one that dies can spoil nobody else's.
     running: dict[Connection, tuple[Path, BaseProcess]] = {}
     failures: list[str] = []
+    stopped = False
     try:
         while waiting or running:
             while waiting and len(running) < workers:
                 folder = waiting.popleft()
-                ours, theirs = context.Pipe(duplex=False)
+                ours, theirs = context.Pipe()
                 arguments = folder, theirs, prepare
                 process = context.Process(target=_work, name=str(folder), args=arguments, daemon=True)
-                process.start()
+                with _deaf_to_ctrl_c():
+                    process.start()
                 theirs.close()
                 running[ours] = folder, process
-            for ready in cast(list[Connection], wait(list(running))):
+            for ready in cast(list[Connection], wait(list(running), SECONDS_BETWEEN_LOOKS)):
                 folder, worker = running[ready]
                 try:
                     kind, content = ready.recv()
-                except EOFError:  # the process ended, well or not
+                except (EOFError, OSError):  # the process ended, well or not
                     worker.join()
                     del running[ready]
                     if worker.exitcode != 0:
@@ -72,16 +83,40 @@ def train_several(
                     on_notice(folder, content)
                 else:
                     failures.append(f"{folder}: {content}")
+            if not stopped and should_stop():
+                stopped = True
+                waiting.clear()
+                for pipe in running:
+                    with suppress(OSError):  # it may have ended
+                        pipe.send("stop")
     finally:
         for _, worker in running.values():
             worker.kill()  # as good as any end: a training survives it
             worker.join()
     if failures:
         raise InputError("; ".join(failures))
+    if stopped:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """A process that is started here never hears Ctrl-C, which a terminal sends to all: the parent decides.
+
+    A signal that comes meanwhile is heard afterwards.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def say(kind: str, content: object) -> None:
         try:
@@ -92,6 +127,12 @@ def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) 
     try:
         if prepare is not None:
             prepare()
-        TrainingRun(folder).train(lambda epoch: say("epoch", epoch), lambda text: say("notice", text))
+        TrainingRun(folder).train(
+            lambda epoch: say("epoch", epoch),
+            lambda text: say("notice", text),
+            should_stop=pipe.poll,  # the parent says one thing only; that it is gone is heard as well
+        )
+    except KeyboardInterrupt:
+        pass  # as it was asked to
     except (InputError, OSError) as error:
         say("failure", str(error))

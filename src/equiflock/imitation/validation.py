@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from equiflock import metrics
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.imitation.recipe import DAgger
-from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
 from equiflock.types import Controller, LocalController, Messages, Neighbourhood, OneHop
 
@@ -50,9 +49,7 @@ class Validator:
 
     def __init__(self, recipe: DAgger) -> None:
         self.recipe = recipe
-        self.start = RandomDisk(
-            recipe.validation_flocks, recipe.agents, seed=0, split="validation", comm_radius=recipe.comm_radius
-        ).draw()
+        self.start = recipe.disk(recipe.validation_flocks, seed=0, split="validation").draw()
 
     def __call__(self, pilot: Controller) -> Validation:
         """Judge a network, or the expert."""

@@ -84,7 +84,10 @@ class RandomDisk:
         if self.max_speed > FASTEST / 2:
             raise InputError(f"max_speed must be at most {FASTEST / 2:g}; got {self.max_speed:g}")
         if self.min_degree >= self.agents:
-            raise InputError(f"min_degree must be below agents = {self.agents}; got {self.min_degree}")
+            raise InputError(
+                f"agents must be more than min_degree = {self.min_degree}, the number of others that each must hear at "
+                f"least; got {self.agents}: lower min_degree or take more agents"
+            )
         if self.density is not None and (self.radius_rule != "constant-density" or self.disk_radius is not None):
             raise InputError("density goes with the constant-density rule only, and not with disk_radius")
         if self.radius > 1e9 * self.comm_radius:

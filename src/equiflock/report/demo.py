@@ -12,6 +12,7 @@ import numpy as np
 from equiflock.experiments.demo import CONTROLLERS, LABELS, PUPIL, Demonstration
 from equiflock.experiments.summary import summarize
 from equiflock.files import check_writable, written_whole
+from equiflock.imitation.folders import is_training
 from equiflock.report.figures import Panel, draw_panels, quartiles
 from equiflock.report.film import film, window_for
 from equiflock.report.page import Page
@@ -20,6 +21,8 @@ from equiflock.types import InputError
 MARK = "report.html"
 WEIGHTS = f"{PUPIL}.safetensors"
 TRAINING, CURVES = "training.png", "curves.png"
+TRAINING_FOLDER = "training"
+"""Of a demonstration that is not done yet: it goes when the new one takes its place."""
 
 
 def comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
@@ -45,6 +48,8 @@ def check_demo_folder(folder: Path) -> None:
     """Raise a clear error, before anything is flown, unless `folder` is new or holds only a demonstration."""
     check_writable(folder)
     ours = {MARK, WEIGHTS, TRAINING, CURVES, *(f"{name}{kind}" for name in CONTROLLERS for kind in (".mp4", ".zarr"))}
+    if is_training(folder / TRAINING_FOLDER):
+        ours.add(TRAINING_FOLDER)
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= ours):
         raise InputError(f"{folder} holds something else: choose another folder with --out")
 

@@ -1,0 +1,192 @@
+"""`equiflock train` leaves nothing in the way, stops when it is asked to, and goes on for as long as it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import equiflock as ef
+from equiflock.checksums import read_json, write_json
+from equiflock.controllers.weights import FORMAT, read_tensors
+from equiflock.imitation.dagger import Trainer
+from equiflock.imitation.run import TrainingRun
+from tests.test_cli import SMALL_TRAINING, failure, run
+
+RESULTS = "weights.safetensors", "metrics.csv", "validation.csv"
+ENDLESS = (
+    *("--agents", "20", "--flocks", "5", "--duration", "0.2", "--updates", "5", "--epochs", "100000"),
+    *("--validation-flocks", "2", "--validate-every", "100000", "--checkpoint-every", "100000"),
+)
+
+
+def interrupt(arguments: list[str], ready: Callable[[], bool], presses: int = 1, pause: float = 0.0) -> tuple[int, str]:
+    """Run a command, press Ctrl-C as often as that when it is ready, and return its exit code and what it printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "equiflock.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # a terminal sends Ctrl-C to all processes of a command
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None and not ready():
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()[0]
+    for _ in range(presses):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(pause)
+    printed, _ = process.communicate(timeout=120)
+    return process.returncode, printed
+
+
+def rows(folder: Path) -> int:
+    table = folder / "metrics.csv"
+    return table.read_text().count("\n") - 1 if table.exists() else 0
+
+
+def test_ctrl_c_ends_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    code, printed = interrupt(["train", *ENDLESS, "--out", str(folder)], lambda: rows(folder) > 2)
+    assert code == 130
+    assert "Ctrl-C again stops at once" in printed
+    assert f"go on with: equiflock train --resume {folder}" in printed.splitlines()
+    assert "Traceback" not in printed
+    (checkpoint,) = TrainingRun(folder).checkpoints
+    assert checkpoint.stem == f"epoch-{rows(folder):06d}"
+    run("train", "--resume", str(folder), "--epochs", str(rows(folder) + 2))
+    recipe = TrainingRun(folder).recipe
+    undisturbed = TrainingRun.create(tmp_path / "undisturbed", recipe)
+    undisturbed.train()
+    for name in RESULTS:
+        assert (folder / name).read_bytes() == (undisturbed.folder / name).read_bytes(), name
+
+
+def test_ctrl_c_twice_stops_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    slow = "--updates", "1000000"  # an epoch takes minutes
+
+    def at_work() -> bool:
+        time.sleep(2.0)  # beyond the preparation
+        return (folder / "metrics.csv").exists()
+
+    code, printed = interrupt(["train", *ENDLESS, *slow, "--out", str(folder)], at_work, presses=2, pause=1.0)
+    assert code == 130
+    assert "finishing this epoch; Ctrl-C again stops at once" in printed
+    assert TrainingRun(folder).checkpoints == []
+
+
+def test_ctrl_c_lets_several_trainings_write_their_checkpoints(tmp_path: Path) -> None:
+    folder = tmp_path / "several"
+    runs = [folder / f"etdagnn-{seed}" for seed in range(2)]
+    several = "--seeds", "0-2", "--workers", "2"
+    arguments = ["train", *ENDLESS, *several, "--out", str(folder)]
+    code, printed = interrupt(arguments, lambda: all(rows(path) > 2 for path in runs))
+    assert code == 130
+    assert "finishing the epochs under way; Ctrl-C again stops at once" in printed
+    assert f"go on with: equiflock train --resume {folder} --workers 2" in printed.splitlines()
+    assert "Traceback" not in printed
+    for path in runs:
+        (checkpoint,) = TrainingRun(path).checkpoints
+        assert checkpoint.stem == f"epoch-{rows(path):06d}"
+
+
+def test_resume_with_epochs_prolongs_even_to_the_default_number(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run("train", *SMALL_TRAINING, "--out", str(tmp_path / "run"))
+    run("train", *SMALL_TRAINING, "--epochs", "7", "--out", str(tmp_path / "long"))
+    run("train", "--resume", str(tmp_path / "run"), "--epochs", "7")
+    for name in RESULTS:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "long" / name).read_bytes(), name
+    assert "7 epochs are done already" in failure(capsys, "train", "--resume", str(tmp_path / "run"), "--epochs", "5")
+    run("train", "--resume", str(tmp_path / "run"), "--epochs", "400")
+    assert TrainingRun(tmp_path / "run").recipe.epochs == 400
+    for more in (("--hops", "3"), ("--seed", "1"), ("--force",), ("--from", "x.safetensors")):
+        assert "only --epochs may go with it" in failure(capsys, "train", "--resume", str(tmp_path / "run"), *more)
+
+
+def test_resume_of_another_kind_of_folder_says_which(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_json({"kind": "sweep"}, tmp_path / "config.json")
+    assert "is the folder of a sweep, not of a training" in failure(capsys, "train", "--resume", str(tmp_path))
+
+
+def test_weights_that_are_damaged_are_never_called_done(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run("train", *SMALL_TRAINING, "--out", str(tmp_path / "run"))
+    weights = tmp_path / "run" / "weights.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-10])
+    capsys.readouterr()
+    run("train", "--resume", str(tmp_path / "run"))
+    printed = capsys.readouterr().out.replace("\n", "")
+    assert "are done" not in printed
+    assert "it counts as missing and is written again" in printed
+    assert weights.read_bytes() == whole
+
+
+def test_from_begins_with_the_weights_of_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("train", *SMALL_TRAINING, "--controller", "tdagnn", "--hops", "2", "--out", "first")
+    weights = "first/weights.safetensors"
+    run("train", *SMALL_TRAINING, "--from", weights, "--seed", "5")
+    folder = tmp_path / "runs" / "tdagnn-5"  # named after the network in the file
+    config = read_json(folder / "config.json")
+    assert config["recipe"]["hops"] == 2
+    assert config["from"]["name"] == weights
+    run(*config["command"].split()[1:], "--out", "again")
+    assert (folder / "weights.safetensors").read_bytes() == Path("again/weights.safetensors").read_bytes()
+    assert read_tensors(folder / "weights.safetensors", FORMAT)[1]["from"] == config["from"]
+    for option, text in (
+        (("--hops", "3"), "holds weights of hops = 2, not 3: leave it out"),
+        (("--controller", "etdagnn"), "holds weights of controller = tdagnn, not etdagnn: leave it out"),
+        (("--controller", "all"), "holds weights of controller = tdagnn, not all: leave it out"),
+        (("--dimensions", "3"), "holds weights of dimensions = 2, not 3: leave it out"),
+    ):
+        assert text in failure(capsys, "train", "--from", weights, *option, "--out", "no")
+    assert "nowhere.safetensors: there is no such file" in failure(capsys, "train", "--from", "nowhere.safetensors")
+    several = "--seeds", "0-1", "--workers", "2", "--out", "several"
+    run("train", *SMALL_TRAINING, "--from", weights, *several)
+    assert TrainingRun(Path("several/tdagnn-1")).finished
+    assert not Path("no").exists()
+
+
+def test_a_training_that_fails_before_its_first_result_leaves_no_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    bad = "--learning-rate", "1e30", "--out", str(folder)
+    assert "the training diverged in epoch 1" in failure(capsys, "train", *SMALL_TRAINING, *bad)
+    assert not folder.exists()
+    assert "diverged" in failure(capsys, "train", *SMALL_TRAINING, *bad, "--seeds", "0-1", "--workers", "2")
+    assert not folder.exists()
+
+    def no_memory(trainer: Trainer) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: you ..")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "collect", no_memory)
+        assert "not enough memory: lower" in failure(capsys, "train", *SMALL_TRAINING, "--out", str(folder))
+    assert not folder.exists()
+    run("train", *SMALL_TRAINING, "--out", str(folder))
+    assert "exists already: go on with --resume" in failure(capsys, "train", *SMALL_TRAINING, "--out", str(folder))
+    run("train", *SMALL_TRAINING, "--seed", "4", "--out", str(folder), "--force")
+    assert json.loads((folder / "config.json").read_text())["recipe"]["seed"] == 4
+
+
+def test_a_training_takes_the_options_of_random_disk(tmp_path: Path) -> None:
+    options = "--dimensions", "3", "--disk-radius", "1.5", "--no-connected", "--min-degree", "1", "--comm-radius", "0.9"
+    run("train", *SMALL_TRAINING, *options, "--controller", "tdagnn", "--out", str(tmp_path / "run"))
+    command = read_json(tmp_path / "run" / "config.json")["command"]
+    assert "--dimensions 3 --disk-radius 1.5 --min-degree 1 --no-connected" in command
+    pilot = ef.load(tmp_path / "run" / "weights.safetensors")
+    assert ef.simulate(ef.random_disk(1, 20, dimensions=3), pilot, duration=0.02).positions.shape[-1] == 3
