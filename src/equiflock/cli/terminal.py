@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 import tyro
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -23,8 +21,10 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
+from equiflock.cli.plugins import import_plugin as import_plugin
 from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk
 from equiflock.types import InputError
@@ -39,22 +39,6 @@ PREPARING = "preparing (the first run compiles the kernels)"
 Result = TypeVar("Result")
 out = Console()
 err = Console(stderr=True)
-
-
-def import_plugin(name: str | None) -> None:
-    """Import a user's module, by name or as a .py file, so that its `@register` lines take effect."""
-    if name is None:
-        return
-    path = Path(name)
-    if path.suffix == ".py" and not path.is_file():
-        raise InputError(f"--plugin {name}: there is no such file")
-    folder = str((path.parent if path.suffix == ".py" else Path()).resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        importlib.import_module(path.stem if path.suffix == ".py" else name)
-    except Exception as error:  # whatever happens while somebody else's module is read
-        raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {error}") from None
 
 
 def whole_numbers(name: str, text: str) -> list[int]:
@@ -118,6 +102,35 @@ def progress(*values: str) -> Progress:
     """
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, *map(_Value, values), console=err, transient=True, disable=not err.is_terminal)
+
+
+def print_table(title: str, *forms: tuple[Sequence[str], Sequence[Sequence[str]]]) -> None:
+    """Print the first of these forms of a table, each a header and rows, that the terminal has room for.
+
+    The first column is text, the others are numbers. If there is room for none, names are broken.
+    """
+    tables = [_table(title, *form, room) for form in forms for room in (1, 0)]
+    unbounded = out.options.update(width=10_000)
+    fitting = [table for table in tables if out.measure(table, options=unbounded).maximum <= out.width]
+    out.print(fitting[0] if fitting else tables[-1])
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, room))
+    for number, column in enumerate(header):
+        if number == 0:
+            table.add_column(column, vertical="bottom", overflow="fold")
+        else:
+            widest = max([*map(len, column.split("\n")), *(len(row[number]) for row in rows)])
+            table.add_column(column, justify="right", vertical="bottom", min_width=widest)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def notice(bar: Progress, text: str) -> None:
+    """Show a line that the user should know, above the bar where there is one."""
+    bar.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 class Training:

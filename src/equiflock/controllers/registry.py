@@ -95,10 +95,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (that was trained with
     that seed; on the command line `etdagnn:3`), `load("mine.safetensors")`.
     """
-    name = os.fspath(name)
-    network, colon, seed = name.partition(":")
-    if network in TRAINED and colon and seed.isdecimal() and not options:
-        name, options = network, {"seed": int(seed)}
+    name, options = _with_seed(os.fspath(name), options)
     if name not in names() and not name.endswith(".safetensors"):
         if Path(name).is_dir():
             raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
@@ -111,6 +108,22 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
         return _from_file(name, **options)
     except TypeError as error:
         raise InputError(f"controller {name!r} does not take these options: {error}") from None
+
+
+def weights_file(name: str, **options: Any) -> Path | None:
+    """The file of weights that `load` reads for a name, the package's or one's own; None for whatever has none."""
+    name, options = _with_seed(name, options)
+    if name in TRAINED:
+        return trained_weights(name, **options)
+    return Path(name) if name not in _factories and name.endswith(".safetensors") else None
+
+
+def _with_seed(name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name and options that `etdagnn:3` stands for; others as they are."""
+    network, colon, seed = name.partition(":")
+    if network in TRAINED and colon and seed.isdecimal() and not options:
+        return network, {"seed": int(seed)}
+    return name, options
 
 
 def _from_file(path: str | os.PathLike[str]) -> Controller:

@@ -15,6 +15,7 @@ from equiflock.types import Role
 RECORDED: tuple[Measure, ...] = (
     metrics.velocity_variance,
     metrics.mean_acceleration_norm,
+    metrics.peak_acceleration_norm,
     metrics.component_count,
     metrics.minimum_separation,
 )
@@ -43,6 +44,11 @@ class Row:
         return middle if low == high else f"{middle} ({low}, {high})"
 
 
+def peak_acceleration(run: Trajectory) -> Float64[np.ndarray, " B"]:
+    """The largest |a_i| of any agent at any step; the last moment leads to none."""
+    return np.asarray(run.series["peak_acceleration_norm"][:-1].max(axis=0, initial=0.0))
+
+
 def summarize(run: Trajectory) -> list[Row]:
     """Integrals, values at the end, and extremes over the flight, of a run that recorded `RECORDED`."""
     series = run.series
@@ -52,6 +58,7 @@ def summarize(run: Trajectory) -> list[Row]:
         Row("velocity variance, end", series["velocity_variance"][-1]),
         Row("largest velocity difference, end", metrics.largest_velocity_difference(run.flock())),
         Row("smallest separation, in flight", series["minimum_separation"].min(axis=0)),
+        Row("peak acceleration, in flight", peak_acceleration(run)),
         Row("diameter, end", metrics.diameter(run.flock())),
         Row("components, end", series["component_count"][-1]),
     ]

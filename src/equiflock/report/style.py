@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equiflock.types import Role
+from equiflock.types import Outcome, Role
 
 # Agents as the paper draws them; obstacle agents in purple.
 ROLE_COLOURS = {Role.FOLLOWER: "#ee7f0e", Role.LEADER: "#1a9850", Role.OBSTACLE: "#7b3fa0"}
@@ -23,6 +23,14 @@ CONTROLLER_COLOURS = {
     "etdagnn": "#0072b2",
 }
 OTHER_COLOURS = {"training loss": "#0072b2", "test loss": "#d55e00", "bound": "#0072b2", "empirical gap": "#d55e00"}
+# Good endings first; the same palette.
+OUTCOME_COLOURS = {
+    Outcome.PASSED: "#009e73",
+    Outcome.TIME_UP: "#d9d9d9",
+    Outcome.DISCONNECTED: "#e69f00",
+    Outcome.COLLIDED: "#d55e00",
+    Outcome.HIT_OBSTACLE: "#cc79a7",
+}
 LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":", "test loss": "--"}
 
 
