@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.table import Table
-
-from equiflock.cli.terminal import Training, out, progress
+from equiflock.cli.terminal import Training, out, print_table, progress
 from equiflock.experiments.demo import CONTROLLERS, RECIPE, SECONDS, TIME_STEP, demonstrate
 from equiflock.initial import RandomDisk
 from equiflock.simulation import count_steps
@@ -51,17 +49,11 @@ class Demo:
 
             found = demonstrate(disk, recipe, on_epoch=training.epoch, on_step=on_step)
             files = write_demo(found, self.out, on_frame)
-        header, rows = short_comparison(found)
-        table = Table(
-            title=f"{self.flocks} unseen flocks of {self.agents} agents for {SECONDS:g} s: integrals of velocity "
-            "variance (IVV) and mean acceleration norm (IMAN), median (quartiles)",
-            title_justify="left",
+        print_table(
+            f"{self.flocks} unseen flocks of {self.agents} agents for {SECONDS:g} s: integrals of velocity variance "
+            "(IVV) and mean acceleration norm (IMAN)",
+            *(short_comparison(found, quartiles) for quartiles in (True, False)),
         )
-        for number, column in enumerate(header):
-            table.add_column(column, justify="right" if number else "left")
-        for row in rows:
-            table.add_row(*row)
-        out.print(table)
         out.print(
             f"In {len(found.telling)} of {self.flocks} flocks the network that was just trained keeps everybody in "
             "touch while the classical decentralized law loses agents for good."

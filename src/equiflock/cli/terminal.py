@@ -36,6 +36,8 @@ Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
 """The options of RandomDisk, without a prefix of their own."""
 
 PREPARING = "preparing (the first run compiles the kernels)"
+LEAST_NAME = 12
+"""Columns of a table that a name has in any case."""
 Result = TypeVar("Result")
 out = Console()
 err = Console(stderr=True)
@@ -107,25 +109,40 @@ def progress(*values: str) -> Progress:
 def print_table(title: str, *forms: tuple[Sequence[str], Sequence[Sequence[str]]]) -> None:
     """Print the first of these forms of a table, each a header and rows, that the terminal has room for.
 
-    The first column is text, the others are numbers. If there is room for none, names are broken.
+    The first column is text, the others are numbers. If there is room for none, long names are broken.
     """
-    tables = [_table(title, *form, room) for form in forms for room in (1, 0)]
-    unbounded = out.options.update(width=10_000)
-    fitting = [table for table in tables if out.measure(table, options=unbounded).maximum <= out.width]
-    out.print(fitting[0] if fitting else tables[-1])
+    for table in (_table(title, *form, room) for form in forms for room in (1, 0)):
+        if _width(table) <= out.width:
+            out.print(table)
+            return
+    header, rows = forms[-1]
+    names = max(len(line) for row in rows for line in row[0].split("\n"))
+    left = max(names - (_width(table) - out.width), LEAST_NAME)
+    out.print(_table(title, header, [[_broken(row[0], left), *row[1:]] for row in rows], 0))
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, room))
     for number, column in enumerate(header):
-        if number == 0:
-            table.add_column(column, vertical="bottom", overflow="fold")
-        else:
-            widest = max([*map(len, column.split("\n")), *(len(row[number]) for row in rows)])
-            table.add_column(column, justify="right", vertical="bottom", min_width=widest)
+        table.add_column(column, justify="right" if number else "left", vertical="bottom", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _width(table: Table) -> int:
+    """How wide a table would be if there were room enough."""
+    return out.measure(table, options=out.options.update(width=10_000)).maximum
+
+
+def _broken(name: str, width: int) -> str:
+    """A name in lines of at most that width, as far as it has signs to break it at."""
+    lines = [""]
+    for piece in re.findall(r"[^/_.-]*[/_.-]?", name):
+        if lines[-1] and len(lines[-1] + piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def notice(bar: Progress, text: str) -> None:

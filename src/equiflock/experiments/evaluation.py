@@ -16,7 +16,7 @@ from equiflock.experiments.curves import QUARTILES, weights_checksum
 from equiflock.experiments.flocking import FlockingCell
 from equiflock.experiments.leader_following import LeaderCell
 from equiflock.experiments.obstacle_avoidance import ObstacleCell
-from equiflock.experiments.summary import RECORDED, peak_acceleration
+from equiflock.experiments.summary import peak_acceleration
 from equiflock.imitation.recipe import EXPERT
 from equiflock.trajectory import Trajectory
 from equiflock.types import InputError, Outcome
@@ -28,10 +28,17 @@ WHOLE_FLIGHT: dict[str, Callable[[Trajectory], Any]] = {
     "iman": metrics.iman,
     "peak_acceleration": peak_acceleration,
     "smallest_separation": lambda run: run.series["minimum_separation"].min(axis=0),
-    "components": lambda run: run.series["component_count"][-1],
-    IN_PIECES: lambda run: (run.series["component_count"][-1] > 1).astype(float),
+    "components": lambda run: metrics.component_count(run.flock(), run.radius),
+    IN_PIECES: lambda run: (metrics.component_count(run.flock(), run.radius) > 1).astype(float),
 }
-"""Numbers of a whole flight under which a table has them, in rows at its last moment; one for each flock."""
+"""Numbers of a whole flight, one for each flock; a table has them in rows of its last moment."""
+RECORDED = (
+    metrics.velocity_variance,
+    metrics.mean_acceleration_norm,
+    metrics.peak_acceleration_norm,
+    metrics.minimum_separation,
+)
+"""What they are computed from."""
 HEADINGS = {
     "ivv": "IVV",
     "iman": "IMAN",
@@ -53,7 +60,7 @@ class Evaluated:
     cell: Any
     name: str
     checksum: str
-    """Of the file of weights that is flown; empty if there is none."""
+    """Of the file of weights that is to be flown; empty if there is none."""
 
     @property
     def key(self) -> str:
@@ -67,12 +74,12 @@ class Evaluated:
 
     def run(self) -> pd.DataFrame:
         """The cell's table and, of flights of a fixed duration, the numbers of `WHOLE_FLIGHT`."""
-        if weights_checksum(self.cell.controller, self.cell.seed) != self.checksum:
+        if self.checksum and weights_checksum(self.cell.controller, self.cell.seed) != self.checksum:
             raise InputError(f"{self.cell.controller} is missing, or not the file that was to be evaluated")
         if isinstance(self.cell, ObstacleCell):
             return self.cell.run()
-        recorded = tuple(dict.fromkeys((*self.cell.recorded, *RECORDED)))
-        run = self.cell.fly(self.cell.start(), keep_every=None, record=recorded)
+        recorded = dict.fromkeys((*self.cell.recorded, *RECORDED))  # each once
+        run = self.cell.fly(self.cell.start(), keep_every=None, record=tuple(recorded))
         table: pd.DataFrame = self.cell.table(run)
         there = {name for name in table.metric if name in WHOLE_FLIGHT}
         numbers = {name: of(run) for name, of in WHOLE_FLIGHT.items() if name not in there}

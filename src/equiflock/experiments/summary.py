@@ -36,6 +36,11 @@ class Row:
         return low, middle, high
 
     @property
+    def median(self) -> str:
+        """Median to three figures."""
+        return f"{np.median(self.values):.3g}"
+
+    @property
     def text(self) -> str:
         """Median and quartiles to three figures; one number where they are the same."""
         if (self.values == self.values[0]).all():  # infinity too, of which there are no quantiles

@@ -45,7 +45,7 @@ class SweepCell:
     time_step: float = 0.01
     duration: float = 2.0
     checksum: str = ""
-    """Of the file of weights that is flown; empty if there is none."""
+    """Of the file of weights that is to be flown; whatever there is if left out."""
 
     def __post_init__(self) -> None:
         for name in ("agents", "flocks"):
@@ -96,7 +96,7 @@ class SweepCell:
     def pilot(self) -> Controller:
         """The controller, trained first if it is to be."""
         if self.epochs == 0:
-            if weights_checksum(self.controller, self.seed) != self.checksum:
+            if self.checksum and weights_checksum(self.controller, self.seed) != self.checksum:
                 raise InputError(f"{self.controller} is missing, or not the file that the sweep was asked for")
             return pilot_of(self.controller, self.seed)
         from equiflock.imitation.dagger import train

@@ -22,6 +22,7 @@ CONTROLLER_COLOURS = {
     "tdagnn-tf-mean": "#56b4e9",
     "etdagnn": "#0072b2",
 }
+OWN_COLOUR = "#d55e00"
 OTHER_COLOURS = {"training loss": "#0072b2", "test loss": "#d55e00", "bound": "#0072b2", "empirical gap": "#d55e00"}
 # Good endings first; the same palette.
 OUTCOME_COLOURS = {
@@ -35,8 +36,8 @@ LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":", "tes
 
 
 def colour(name: str) -> str:
-    """The colour of a controller, or of what else a curve shows; grey for a controller that is not of the paper."""
-    return (CONTROLLER_COLOURS | OTHER_COLOURS).get(name, "#777777")
+    """The colour of a controller, or of what else a curve shows; a strong one for a controller of one's own."""
+    return (CONTROLLER_COLOURS | OTHER_COLOURS).get(name, OWN_COLOUR)
 
 
 def line_style(name: str) -> str:
