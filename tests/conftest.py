@@ -17,6 +17,7 @@ jaxtyping.install_import_hook(
         "equiflock.imitation.cloning",
         "equiflock.imitation.fast_forward",
         "equiflock.imitation.mixture",
+        "equiflock.imitation.parts",
         "equiflock.imitation.replay",
         "equiflock.imitation.validation",
         "equiflock.theory.mlp",

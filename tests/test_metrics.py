@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -59,6 +61,25 @@ def test_the_mean_acceleration_norm_is_of_steps_made() -> None:
     assert (metrics.mean_acceleration_norm(next(ef.flight(start, ef.load("tanner")))) == norms[0]).all()
     with pytest.raises(InputError, match="a Flock has no accelerations"):
         metrics.mean_acceleration_norm(start)  # type: ignore[arg-type]
+
+
+@given(flocks())
+def test_the_peak_acceleration_is_the_largest_norm_of_an_agent_that_is_no_obstacle(flock: Flock) -> None:
+    moment = next(ef.flight(flock, ef.load("tanner-dynamic")))
+    accelerations = np.random.default_rng(0).normal(size=flock.shape)  # of obstacle agents, too
+    peaks = metrics.peak_acceleration_norm(replace(moment, accelerations=accelerations))
+    for b in range(len(flock)):
+        assert peaks[b] == pytest.approx(max(np.linalg.norm(a) for a in accelerations[b][members(flock, b)]))
+
+
+def test_the_peak_acceleration_of_a_trajectory_is_of_steps_made() -> None:
+    start = ef.random_disk(2, 25, seed=2)
+    run = ef.simulate(start, ef.load("etdagnn"), duration=0.05, record=[metrics.peak_acceleration_norm])
+    peaks = metrics.peak_acceleration_norm(run)
+    assert peaks.shape == (5, 2)
+    assert (peaks == run.series["peak_acceleration_norm"][:-1]).all()
+    with pytest.raises(InputError, match="a Flock has no accelerations"):
+        metrics.peak_acceleration_norm(start)  # type: ignore[arg-type]
 
 
 def test_integrals_are_left_riemann_sums_over_the_steps_flown() -> None:

@@ -56,8 +56,10 @@ def test_other_things_are_never_touched(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:
     folder = finished(tmp_path / "results")
-    with pytest.raises(InputError, match="the folder of a sweep, not of an evaluation"):
-        claim_folder(folder, "evaluation", {"flocks": 5})
+    for force in (False, True):
+        with pytest.raises(InputError, match="the folder of a sweep, not of an evaluation"):
+            claim_folder(folder, "evaluation", {"flocks": 5}, force)
+    assert (folder / "cells" / "one.csv").exists()
 
 
 def test_a_damaged_config_is_refused_beside_results(tmp_path: Path) -> None:

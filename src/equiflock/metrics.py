@@ -31,9 +31,13 @@ def velocity_variance(subject: Subject) -> Numbers:
 
 def mean_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
     """(1/N) sum_i |a_i|: the effort. Of a trajectory (F - 1, B), as the last frame leads to no step."""
-    if isinstance(subject, Flock):
-        raise InputError("a Flock has no accelerations: pass a Moment or a Trajectory")
-    return _mean(np.sqrt(np.square(subject.accelerations).sum(axis=-1)), _member(subject))
+    return _mean(_acceleration_norms(subject), _member(subject))
+
+
+def peak_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
+    """Max over i of |a_i|: what a body must be able to do. Of a trajectory (F - 1, B)."""
+    norms = _acceleration_norms(subject)
+    return np.asarray(norms.max(axis=-1, initial=0.0, where=np.broadcast_to(_member(subject), norms.shape)))
 
 
 def ivv(run: Trajectory) -> Float64[np.ndarray, " B"]:
@@ -81,6 +85,13 @@ def component_count(subject: Subject, radius: float | None = None) -> Numbers:
     stacked = _stacked(subject)
     counts: Numbers = components(stacked, radius).max(axis=1) + 1.0
     return counts.reshape(_velocities(subject).shape[:-2])
+
+
+def _acceleration_norms(subject: Moment | Trajectory) -> Array:
+    """|a_i|, (.., B, N)."""
+    if isinstance(subject, Flock):
+        raise InputError("a Flock has no accelerations: pass a Moment or a Trajectory")
+    return np.asarray(np.sqrt(np.square(subject.accelerations).sum(axis=-1)))
 
 
 def _flock(subject: Subject) -> Flock:

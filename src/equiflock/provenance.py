@@ -32,14 +32,16 @@ def claim_folder(folder: Path, kind: str, config: Mapping[str, Any], force: bool
         folder: made if it is not there.
         kind: what is in it, such as "sweep".
         config: everything that has a say in the results, such as JSON can hold.
-        force: remove what is in the folder, if it is results of this program, and begin anew.
+        force: remove what is in the folder, if it is results of this kind, and begin anew.
 
     A folder of other settings that has no result yet is taken over: whatever failed there left nothing to lose.
     """
     wanted = json.loads(json.dumps({KIND: kind, **config}))
-    if force:
-        remove_results(folder)
     path = folder / CONFIG
+    if force:
+        if path.exists():
+            _refusal(path, wanted)  # whose results are of another kind keeps them
+        remove_results(folder)
     if path.exists():
         refusal = _refusal(path, wanted)
         if not refusal:

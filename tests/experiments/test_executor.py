@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import random
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from equiflock.experiments.executor import collect, run_cells
+from equiflock.experiments.executor import collect, keep, path_of, read_table, run_cells
 from equiflock.types import InputError
+from tests.damage import DAMAGES
 
 
 @dataclass(frozen=True)
@@ -77,3 +81,68 @@ def test_a_process_that_dies_has_its_cells_run_again(tmp_path: Path) -> None:
     assert collect(cells, tmp_path / "cells").square.tolist() == [1, 4]
     with pytest.raises(InputError, match="processes died 3 times, perhaps for want of memory; not done: square-3"):
         run_cells([Fragile(3, tmp_path, always=True)], tmp_path / "cells", 1)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_damaged_result_is_told_and_computed_again(tmp_path: Path, damage: Any) -> None:
+    cells = [Square(1, tmp_path), Square(2, tmp_path)]
+    run_cells(cells, tmp_path / "cells", 1)
+    before = {path: path.read_bytes() for path in (tmp_path / "cells").iterdir()}
+    path = path_of(cells[1], tmp_path / "cells")
+    damage(path, random.Random(0))
+    said: list[str] = []
+    run_cells(cells, tmp_path / "cells", 1, on_notice=said.append)
+    assert said == [f"{path} is damaged: its checksum does not fit; this cell is computed again"]
+    assert (tmp_path / "1").read_text() == "x"
+    assert (tmp_path / "2").read_text() == "xx"
+    assert {path: path.read_bytes() for path in (tmp_path / "cells").iterdir()} == before
+
+
+def test_a_table_comes_back_as_it_would_from_plain_csv(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {
+            "number": [0.1 + 0.2, 1e-300, np.pi * 1e17, np.nan],
+            "text": ["a # b", "ö", "", "x,y"],
+            "count": [1, 2, 3, 4],
+            "share": [True, False, True, True],
+        }
+    )
+    table.to_csv(tmp_path / "plain.csv", index=False)
+    cell = Square(1, tmp_path)
+    keep(table, cell, tmp_path)
+    plain = pd.read_csv(tmp_path / "plain.csv")
+    pd.testing.assert_frame_equal(read_table(path_of(cell, tmp_path)), plain, check_exact=True)
+    assert path_of(cell, tmp_path).read_bytes().startswith((tmp_path / "plain.csv").read_bytes())
+
+
+@dataclass(frozen=True)
+class Puzzled(Square):
+    """Needs something to be prepared first."""
+
+    def run(self) -> pd.DataFrame:
+        return pd.DataFrame({"prepared": [os.environ.get("PREPARED")]})
+
+
+def make_ready() -> None:
+    os.environ["PREPARED"] = "yes"
+
+
+def refuse() -> None:
+    raise InputError("not like this")
+
+
+def test_whatever_is_prepared_first_may_refuse(tmp_path: Path) -> None:
+    cells = [Puzzled(1, tmp_path)]
+    with pytest.raises(InputError, match="not like this"):
+        run_cells(cells, tmp_path / "cells", 1, prepare=refuse)
+    run_cells(cells, tmp_path / "cells", 1, prepare=make_ready)
+    assert collect(cells, tmp_path / "cells").prepared.tolist() == ["yes"]
+
+
+def test_a_caller_that_stops_halfway_leaves_no_process(tmp_path: Path) -> None:
+    def stop(cell: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_cells([Square(n, tmp_path) for n in range(5)], tmp_path / "cells", 2, stop)
+    assert multiprocessing.active_children() == []

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from equiflock.checksums import write_json
 from equiflock.experiments import replay
 from equiflock.experiments.evaluation import evaluation_cells
-from equiflock.experiments.executor import keep, path_of
+from equiflock.experiments.executor import keep, path_of, read_table
 from equiflock.experiments.flocking import FlockingCell
 from equiflock.experiments.obstacle_avoidance import ObstacleCell
 from equiflock.experiments.replay import find_cell, fly_again
@@ -19,14 +19,21 @@ from equiflock.experiments.reproduction import PROFILES, RUN_IN_CELLS, cells_of
 from equiflock.metrics import velocity_variance
 from equiflock.types import InputError
 
-SETTINGS = ("tanner", "flocking", 20, 3, 24, 0.01)
+SETTINGS: dict[str, Any] = {
+    "controller": "tanner",
+    "scenario": "flocking",
+    "agents": 20,
+    "flocks": 3,
+    "sides": 24,
+    "time_step": 0.01,
+}
 
 
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Path:
     """The folder of a small evaluation with the results of its first cell."""
-    (tmp_path / "config.json").write_text(json.dumps({"settings": SETTINGS}))
-    cell = evaluation_cells(*SETTINGS)[0]
+    write_json({"settings": SETTINGS}, tmp_path / "config.json")
+    cell = evaluation_cells(**SETTINGS)[0]
     (tmp_path / "cells").mkdir()
     keep(cell.run(), cell, tmp_path / "cells")
     return path_of(cell, tmp_path / "cells")
@@ -34,7 +41,7 @@ def evaluated(tmp_path: Path) -> Path:
 
 def test_the_flight_is_the_one_that_the_numbers_were_taken_from(evaluated: Path) -> None:
     run = fly_again(evaluated)
-    table = pd.read_csv(evaluated).query("metric == 'velocity_variance'")
+    table = read_table(evaluated).query("metric == 'velocity_variance'")
     assert np.allclose(np.median(velocity_variance(run), axis=1), table["median"])
 
 
@@ -46,7 +53,7 @@ def test_frames_are_kept_as_far_as_memory_goes(evaluated: Path, monkeypatch: pyt
 
 
 def test_every_flying_cell_of_the_reproduction_is_found_by_its_file(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"profile": {"name": "quick"}}))
+    write_json({"profile": {"name": "quick"}}, tmp_path / "config.json")
     (tmp_path / "cells").mkdir()
     for experiment in RUN_IN_CELLS:
         cell = cells_of(experiment, PROFILES["quick"], (tmp_path / "fast-forward").resolve())[-1]
@@ -76,3 +83,9 @@ def test_what_is_no_cell_is_refused(evaluated: Path, tmp_path: Path) -> None:
         path.touch()
         with pytest.raises(InputError, match=text):
             find_cell(path)
+
+
+def test_a_damaged_config_is_told(evaluated: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        find_cell(evaluated)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import equiflock as ef
 from equiflock import cli, metrics
 from equiflock.controllers.networks import new_network
+from equiflock.controllers.trained import trained_weights
 from equiflock.controllers.weights import write_weights
 from equiflock.experiments.sweep import METRICS, SweepCell, summary, sweep_cells
 from equiflock.report.sweep import draw_sweep
@@ -134,3 +136,51 @@ def test_a_sweep_without_any_flocks_fails_and_says_why(tmp_path: Path, capsys: p
         "there are no such flocks at any point: agents must be more than min_degree = 2"
         in capsys.readouterr().err.replace("\n", " ")
     )
+
+
+def test_a_damaged_cell_of_a_sweep_is_told_and_computed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["sweep", "--controller", "tanner", "--agents", "10,20", "--flocks", "2", "--out", str(tmp_path)]
+    cli.main(small)
+    before = (tmp_path / "sweep.csv").read_bytes()
+    cells = sorted((tmp_path / "cells").iterdir())
+    content = cells[0].read_bytes()
+    for damaged in (content[:-20], content.replace(b"0", b"1", 1), b""):
+        cells[0].write_bytes(damaged)
+        capsys.readouterr()
+        cli.main(small)
+        told = f"{cells[0]} is damaged: its checksum does not fit; this cell is computed again\n"
+        assert capsys.readouterr().err == told
+        assert (tmp_path / "sweep.csv").read_bytes() == before
+
+
+def test_weights_of_the_package_are_known_by_their_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    (cell,) = sweep_cells(["etdagnn"], [0], [10], [1.0], [None])
+    assert cell.pilot().hops == 3
+    monkeypatch.setattr("equiflock.controllers.registry.trained_weights", lambda name, seed: trained_weights(name, 1))
+    assert sweep_cells(["etdagnn"], [0], [10], [1.0], [None]) != [cell]
+    with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
+        cell.pilot()
+    (trained,) = sweep_cells(["etdagnn"], [0], [10], [1.0], [2], epochs=1)
+    assert trained.checksum == ""  # it flies none of them
+
+
+def test_a_controller_that_fails_in_its_first_flight_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_registry: None
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    law = "import equiflock as ef\n\n@ef.register('hopeless')\ndef hopeless(z):\n    return z['no']\n"
+    (tmp_path / "hopeless_law.py").write_text(law)
+    plugin = ["--controller", "tanner,hopeless", "--plugin", str(tmp_path / "hopeless_law.py")]
+    with pytest.raises(SystemExit):
+        cli.main(["sweep", *plugin, "--agents", "10", "--flocks", "2", "--out", str(tmp_path / "sweep")])
+    assert "failed in flight: IndexError: " in capsys.readouterr().err
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_force_begins_anew(tmp_path: Path) -> None:
+    for agents, force in (("10", []), ("20", ["--force"])):
+        small = ["sweep", "--controller", "tanner", "--agents", agents, "--flocks", "2", *force]
+        cli.main([*small, "--out", str(tmp_path / "sweep")])
+    assert len(list((tmp_path / "sweep" / "cells").iterdir())) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock.checksums import write_json
 from equiflock.imitation.fast_forward import FastForward, FastForwardData
 from equiflock.types import InputError
 
@@ -120,22 +122,86 @@ def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
         FastForwardData.open(tmp_path)
     folder = tmp_path / "data"
     SMALL.make(folder)
-    with pytest.raises(InputError, match="holds results of other settings or versions"):
+    with pytest.raises(InputError, match="holds results of other settings: fast_forward seed = 0, not 1"):
         replace(SMALL, seed=1).make(folder)
-    targets = np.load(folder / "targets.npy")
-    np.save(folder / "targets.npy", targets[:, :2])
-    with pytest.raises(InputError, match=r"targets must be float32 of shape \(7, 5, 20, 2\); got float32 of shape"):
-        FastForwardData.open(folder)
-    targets[3, 1, 4] = np.nan
-    np.save(folder / "targets.npy", targets)
-    with pytest.raises(InputError, match="the data's targets holds NaN or infinity"):
-        FastForwardData.open(folder).largest_input("sum")
-    (folder / "sum.npy").write_bytes(b"gone")
-    with pytest.raises(InputError, match="holds no data that can be read"):
-        FastForwardData.open(folder)
     (folder / "config.json").write_text(json.dumps({"fast_forward": {"seed": "x"}}))
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        FastForwardData.open(folder)
+    write_json({"fast_forward": {"seed": "x"}}, folder / "config.json")
     with pytest.raises(InputError, match="does not say what the data is"):
         FastForwardData.open(folder)
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in SMALL.shapes.items()}
+    with pytest.raises(InputError, match=r"targets must be float32 of shape \(7, 5, 20, 2\); got float32 of shape"):
+        FastForwardData(SMALL, {**arrays, "targets": arrays["targets"][:, :2]})
+    arrays["targets"][3, 1, 4] = np.nan
+    with pytest.raises(InputError, match="the data's targets holds NaN or infinity"):
+        FastForwardData(SMALL, arrays).largest_input("sum")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "data"
+    SMALL.make(folder)
+    return folder
+
+
+def mended(folder: Path, whole: Path) -> list[str]:
+    """Make damaged data again and compare it with what it was; returns what was said."""
+    said: list[str] = []
+    SMALL.make(folder, on_notice=said.append)
+    for path in whole.rglob("*"):
+        if path.is_file() and not path.name.startswith("."):
+            assert (folder / path.relative_to(whole)).read_bytes() == path.read_bytes(), path.name
+    return said
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "targets"])
+def test_a_damaged_time_index_is_refused_and_made_again(
+    name: str, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(whole, folder)
+    np.load(folder / f"{name}.npy", mmap_mode="r+")[3, 4, 19] += 1e-6
+    with pytest.raises(InputError, match="is damaged at 1 of 7 time indices: make it again to mend it"):
+        FastForwardData.open(folder)
+    made: list[int] = []
+    part = FastForward.part
+
+    def listen(self: FastForward, step: int) -> Any:
+        made.append(step)
+        return part(self, step)
+
+    monkeypatch.setattr(FastForward, "part", listen)
+    assert mended(folder, whole) == [f"{folder} is damaged at 1 of 7 time indices; they are made again"]
+    assert made == [3]
+
+
+def test_a_damaged_mark_file_or_config_is_made_again(tmp_path: Path, whole: Path) -> None:
+    def damaged(name: str, content: bytes) -> list[str]:
+        folder = tmp_path / name.replace("/", "-")
+        shutil.copytree(whole, folder)
+        (folder / name).write_bytes(content)
+        with pytest.raises(InputError, match="damaged"):
+            FastForwardData.open(folder)
+        return [text.replace(str(folder), "DATA") for text in mended(folder, whole)]
+
+    assert damaged("parts/2", b"") == ["DATA is damaged at 1 of 7 time indices; they are made again"]
+    everything = ["DATA is damaged at all 7 time indices; they are made again"]
+    content = (whole / "mean.npy").read_bytes()
+    assert damaged("mean.npy", b"gone") == everything
+    assert damaged("sum.npy", content[:-1]) == everything
+    assert damaged("targets.npy", content) == everything  # another array's
+    assert damaged("config.json", b"") == [
+        "DATA/config.json is damaged: its checksum does not fit; all of the data is made again"
+    ]
+
+
+def test_data_of_before_marks_had_checksums_is_made_again(tmp_path: Path, whole: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(whole, folder)
+    for mark in (folder / "parts").iterdir():
+        mark.write_bytes(b"")
+    assert mended(folder, whole) == [f"{folder} is damaged at all 7 time indices; they are made again"]
 
 
 @pytest.mark.parametrize("options", [{"train_flocks": 0}, {"steps": -1}, {"hops": 0}, {"clamp": 0.0}, {"seed": -1}])

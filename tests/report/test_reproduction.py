@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from equiflock import cli
-from equiflock.controllers.trained import TRAINED, trained_weights
+from equiflock.controllers.trained import TRAINED
 from equiflock.experiments import reproduction
 from equiflock.experiments.reproduction import Profile
 from equiflock.imitation.fast_forward import FastForward
@@ -89,40 +89,33 @@ def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     assert {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()} == cells
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "--profile", "paper", "--out", str(folder)])
-    assert "holds results of other settings or versions" in capsys.readouterr().err
+    assert "holds results of other settings: profile name = quick, not paper" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "--out", str(folder), "--only", "floking"])
     assert "did you mean 'flocking'" in capsys.readouterr().err
 
 
-def test_evaluate_takes_a_file_of_weights_and_notices_when_a_plugin_changes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_registry: None
+def test_damaged_cells_are_computed_again_and_those_not_asked_for_are_told(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    options = ["--scenario", "flocking", "--flocks", "2", "--agents", "30", "--time-step", "0.02", "--workers", "1"]
-    cli.main(["evaluate", str(trained_weights("etdagnn", 2)), *options])
-    assert (tmp_path / "runs" / "evaluation" / "etdagnn-2-flocking" / "flocking.png").exists()
-    law = "import equiflock as ef\n\n@ef.register('coasting')\ndef coasting(z):\n    return {} * z[:, :, 0, 0]\n"
-    (tmp_path / "coasting.py").write_text(law.format(0))
-    cli.main(["evaluate", "coasting", "--plugin", "coasting.py", *options])
-    (tmp_path / "coasting.py").write_text(law.format(-5))
-    with pytest.raises(SystemExit):
-        cli.main(["evaluate", "coasting", "--plugin", "coasting.py", *options])
-    assert "holds results of other settings" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        cli.main(["evaluate", "tdagnn", "--scenario", "leaders", "--agents", "2"])
-    assert not (tmp_path / "runs" / "evaluation" / "tdagnn-leaders").exists()
+    monkeypatch.setitem(reproduction.PROFILES, "quick", TINY)
+    copy = tmp_path / "paper"
+    shutil.copytree(folder, copy)
+    leaders, flocking = (next((copy / "cells").glob(f"{name}-*.csv")) for name in ("leaders", "flocking"))
+    for path in (leaders, flocking):
+        path.write_bytes(path.read_bytes()[:-20])
+    cli.main(["reproduce", "--out", str(copy), "--only", "flocking", "--no-films", "--workers", "1"])
+    errors = capsys.readouterr().err
+    assert f"{flocking} is damaged: its checksum does not fit; this cell is computed again" in errors
+    assert f"{leaders} is damaged: its checksum does not fit; leaders takes no part until it is run again" in errors
+    assert flocking.read_bytes() == (folder / "cells" / flocking.name).read_bytes()
+    assert (copy / "flocking.csv").read_bytes() == (folder / "flocking.csv").read_bytes()
 
 
-@pytest.mark.parametrize("scenario", ["flocking", "leaders", "obstacles"])
-def test_evaluate_sets_a_controller_beside_those_of_the_package(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], scenario: str
-) -> None:
-    options = ["--scenario", scenario, "--flocks", "2", "--agents", "40", "--time-step", "0.01", "--workers", "1"]
-    cli.main(["evaluate", "tanner-dynamic", *options, "--sides", "6", "--out", str(tmp_path / "mine")])
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in ("evaluated", "etdagnn", "tdagnn-tf-mean"))
-    assert (tmp_path / "mine" / f"{scenario}.csv").exists()
-    with pytest.raises(SystemExit):
-        cli.main(["evaluate", "etdagnn", *options, "--out", str(tmp_path / "mine")])
+def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(reproduction.PROFILES, "quick", TINY)
+    copy = tmp_path / "paper"
+    shutil.copytree(folder, copy)
+    cli.main(["reproduce", "--out", str(copy), "--only", "training", "--no-films", "--force"])
+    assert not (copy / "cells").exists()
+    assert not (copy / "leaders.csv").exists()

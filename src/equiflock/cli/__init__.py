@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -36,6 +37,9 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "bench": Bench,
 }
 
+GO_ON = ("evaluate", "reproduce", "sweep")
+"""The commands that, called again, go on where they were."""
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command: exit code 0, 2 for bad input, 130 for Ctrl-C."""
@@ -63,6 +67,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
         err.print("equiflock: interrupted")
+        if arguments[0] in GO_ON:
+            again = shlex.join(["equiflock", *(word for word in arguments if word != "--force")])
+            err.print(f"go on with: {again}", highlight=False, markup=False, soft_wrap=True)
         sys.stdout.flush()
         os._exit(130)  # at once, even if a kernel is at work in another thread
 

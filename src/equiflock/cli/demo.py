@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.table import Table
-
 from equiflock.cli.stopping import Stopping
-from equiflock.cli.terminal import Training, out, progress
+from equiflock.cli.terminal import Training, out, print_table, progress
 from equiflock.experiments.demo import CONTROLLERS, RECIPE, SECONDS, TIME_STEP, begin_training, demonstrate
 from equiflock.initial import RandomDisk
 from equiflock.simulation import count_steps
@@ -55,17 +53,11 @@ class Demo:
                 begin_training(folder, recipe).train(training.epoch, training.notice, should_stop=stopping)
             found = demonstrate(disk, recipe, on_step=on_step, training=folder)
             files = write_demo(found, self.out, on_frame)
-        header, rows = short_comparison(found)
-        table = Table(
-            title=f"{self.flocks} unseen flocks of {self.agents} agents for {SECONDS:g} s: integrals of velocity "
-            "variance (IVV) and mean acceleration norm (IMAN), median (quartiles)",
-            title_justify="left",
+        print_table(
+            f"{self.flocks} unseen flocks of {self.agents} agents for {SECONDS:g} s: integrals of velocity variance "
+            "(IVV) and mean acceleration norm (IMAN)",
+            *(short_comparison(found, quartiles) for quartiles in (True, False)),
         )
-        for number, column in enumerate(header):
-            table.add_column(column, justify="right" if number else "left")
-        for row in rows:
-            table.add_row(*row)
-        out.print(table)
         out.print(
             f"In {len(found.telling)} of {self.flocks} flocks the network that was just trained keeps everybody in "
             "touch while the classical decentralized law loses agents for good."

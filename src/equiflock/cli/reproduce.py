@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rich.table import Table
 
-from equiflock.cli.terminal import out, progress
+from equiflock.cli.terminal import notice, out, progress
 from equiflock.types import check_count
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Reproduce:
     """Whether to draw films too."""
     checks: bool = False
     """Print every check of every statement."""
+    force: bool = False
+    """Remove what is in the folder, if it is a reproduction, and begin anew."""
 
     def run(self) -> None:
         """Print the verdicts and say where the report is."""
@@ -66,7 +69,10 @@ class Reproduce:
             def on_data(step: int) -> None:
                 bar.update(data, advance=1, visible=True)
 
-            found = reproduce(profile, folder, self.workers, chosen, on_done, on_data, self.scheduler)
+            say = partial(notice, bar)
+            found = reproduce(
+                profile, folder, self.workers, chosen, on_done, on_data, self.scheduler, on_notice=say, force=self.force
+            )
             files = write_reproduction(
                 found,
                 folder,

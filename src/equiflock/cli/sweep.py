@@ -6,17 +6,21 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
-from equiflock.cli.terminal import import_plugin, numbers, out, progress, whole_numbers
+from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
+from equiflock.cli.terminal import notice, numbers, out, print_table, progress, whole_numbers
+from equiflock.initial import RandomDisk
 from equiflock.types import InputError, check_count
 
 if TYPE_CHECKING:
     import pandas as pd
+
+TRIED_STEPS = 3
+"""A controller that fails in its first steps shall do so before a folder is taken."""
+HEADINGS = {"ivv": "IVV", "iman": "IMAN", "last_variance": "variance\nat end", "disconnected": "flocks\nin pieces"}
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,13 @@ class Sweep:
     """The address of a Dask scheduler whose workers run the cells instead, such as tcp://10.0.0.1:8786."""
     plugin: str | None = None
     """A Python module or file to import first, such as one that registers your own controller."""
+    force: bool = False
+    """Remove what is in the folder, if it is a sweep, and begin anew."""
 
     def run(self) -> None:
         """Run the grid and print the medians."""
         from equiflock.experiments.executor import collect, run_cells
-        from equiflock.experiments.sweep import file_checksum, summary, sweep_cells
+        from equiflock.experiments.sweep import summary, sweep_cells
         from equiflock.files import written_whole
         from equiflock.imitation.recipe import DAgger
         from equiflock.provenance import claim_folder, versions
@@ -87,13 +93,21 @@ class Sweep:
         )
         for name in controllers:
             self._check(name)
-        plugin = file_checksum(self.plugin or "")
+        sources = plugin_sources(self.plugin)
         # Cells name their results by what they are, so a sweep may grow in its folder.
-        claim_folder(self.out, "sweep", {"plugin": [self.plugin, plugin], "versions": versions()})
-        with progress() as bar:
+        claim_folder(self.out, "sweep", {"sources": sources, "versions": versions()}, self.force)
+        with progress() as bar, in_one_line(self.plugin):
             task = bar.add_task(f"sweep over {len(cells)} points", total=len(cells))
-            prepare = partial(import_plugin, self.plugin) if self.plugin else None
-            run_cells(cells, self.out / "cells", self.workers, lambda cell: bar.advance(task), prepare, self.scheduler)
+            prepare = partial(import_plugin, self.plugin, sources) if self.plugin else None
+            run_cells(
+                cells,
+                self.out / "cells",
+                self.workers,
+                lambda cell: bar.advance(task),
+                prepare,
+                self.scheduler,
+                partial(notice, bar),
+            )
         table = collect(cells, self.out / "cells").sort_values(
             ["controller", "seed", "agents", "radius", "hops", "flock"]
         )
@@ -114,26 +128,20 @@ class Sweep:
             out.print(f"  {path}", highlight=False)
 
     def _print(self, found: pd.DataFrame) -> None:
-        title = "medians over flocks and seeds; of disconnected flocks the share"
-        shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
         found = found.dropna(axis="columns", how="all")
-        for column in found.columns:
-            texts = ["-" if value != value or value is None else _text(value) for value in found[column]]
-            if column == "controller":
-                shown.add_column(column, overflow="fold")
-            else:
-                shown.add_column(column.replace("_", " "), justify="right", min_width=max(map(len, texts)))
-        for row in found.itertuples(index=False):
-            shown.add_row(*("-" if value != value or value is None else _text(value) for value in row))
-        out.print(shown)
+        header = ["controller", *(HEADINGS.get(column, column) for column in found.columns[1:])]
+        rows = [[_text(value) for value in row] for row in found.itertuples(index=False)]
+        print_table("medians over flocks and seeds; of flocks in pieces the share", (header, rows))
 
     def _check(self, controller: str) -> None:
-        """A clear error, before anything is flown, if there is no such controller."""
+        """A clear error, before anything is kept, if there is no such controller, or it cannot fly."""
         from equiflock.controllers import load
+        from equiflock.flight import flight
         from equiflock.imitation.recipe import DAgger
 
         if self.epochs == 0:
-            load(controller)
+            with in_one_line(self.plugin):
+                list(islice(flight(RandomDisk(1, 10).draw(), load(controller)), TRIED_STEPS))
             return
         from equiflock.imitation.dagger import prepare
 
@@ -141,4 +149,6 @@ class Sweep:
 
 
 def _text(value: object) -> str:
+    if value is None or value != value:
+        return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,8 +19,10 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
+from equiflock.cli.plugins import import_plugin as import_plugin
 from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk
 from equiflock.types import InputError
@@ -35,24 +36,10 @@ Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
 ONCE_MORE = "Ctrl-C again stops at once"
 PREPARING = "preparing (the first run compiles the kernels)"
 MOST_NUMBERS = 10_000
+LEAST_NAME = 12
+"""Columns of a table that a name has in any case."""
 out = Console()
 err = Console(stderr=True)
-
-
-def import_plugin(name: str | None) -> None:
-    """Import a user's module, by name or as a .py file, so that its `@register` lines take effect."""
-    if name is None:
-        return
-    path = Path(name)
-    if path.suffix == ".py" and not path.is_file():
-        raise InputError(f"--plugin {name}: there is no such file")
-    folder = str((path.parent if path.suffix == ".py" else Path()).resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        importlib.import_module(path.stem if path.suffix == ".py" else name)
-    except Exception as error:  # whatever happens while somebody else's module is read
-        raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {error}") from None
 
 
 def whole_numbers(name: str, text: str) -> list[int]:
@@ -103,6 +90,50 @@ def progress(*values: str) -> Progress:
     """
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, *map(_Value, values), console=err, transient=True, disable=not err.is_terminal)
+
+
+def print_table(title: str, *forms: tuple[Sequence[str], Sequence[Sequence[str]]]) -> None:
+    """Print the first of these forms of a table, each a header and rows, that the terminal has room for.
+
+    The first column is text, the others are numbers. If there is room for none, long names are broken.
+    """
+    for table in (_table(title, *form, room) for form in forms for room in (1, 0)):
+        if _width(table) <= out.width:
+            out.print(table)
+            return
+    header, rows = forms[-1]
+    names = max(len(line) for row in rows for line in row[0].split("\n"))
+    left = max(names - (_width(table) - out.width), LEAST_NAME)
+    out.print(_table(title, header, [[_broken(row[0], left), *row[1:]] for row in rows], 0))
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, room))
+    for number, column in enumerate(header):
+        table.add_column(column, justify="right" if number else "left", vertical="bottom", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _width(table: Table) -> int:
+    """How wide a table would be if there were room enough."""
+    return out.measure(table, options=out.options.update(width=10_000)).maximum
+
+
+def _broken(name: str, width: int) -> str:
+    """A name in lines of at most that width, as far as it has signs to break it at."""
+    lines = [""]
+    for piece in re.findall(r"[^/_.-]*[/_.-]?", name):
+        if lines[-1] and len(lines[-1] + piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
+
+
+def notice(bar: Progress, text: str) -> None:
+    """Show a line that the user should know, above the bar where there is one."""
+    bar.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 class Training:

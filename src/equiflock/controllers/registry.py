@@ -136,10 +136,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     """
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"a controller must be a name or the path of a file of weights; got {short(name)}")
-    name = os.fspath(name)
-    head, colon, told = name.partition(":")
-    if colon and head in names():
-        name, options = head, {**read_options(told), **options}
+    name, options = _with_options(os.fspath(name), options)
     if name not in names() and not name.endswith(WEIGHTS):
         if Path(name).is_dir():
             raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
@@ -179,6 +176,22 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
     if again != own:
         raise InputError(f"{name} with the options {options} has other weights: give it an attribute options")
     return write_weights(network, path, extra)
+
+
+def weights_file(name: str, **options: Any) -> Path | None:
+    """The file of weights that `load` reads for a name, the package's or one's own; None for whatever has none."""
+    name, options = _with_options(name, options)
+    if name in TRAINED:
+        return trained_weights(name, **options)
+    return Path(name) if name not in _factories and name.endswith(WEIGHTS) else None
+
+
+def _with_options(name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name and options that such as `tanner:clamp=5` stand for; others as they are."""
+    head, colon, told = name.partition(":")
+    if colon and head in names():
+        return head, {**read_options(told), **options}
+    return name, options
 
 
 def _from_file(path: str | os.PathLike[str]) -> Controller:

@@ -7,7 +7,7 @@ import importlib
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import cache
@@ -28,7 +28,7 @@ _one_at_a_time = threading.Lock()
 
 def on_dask(
     cells: Sequence[Cell], folder: Path, scheduler: str, prepare: Callable[[], object] | None
-) -> Iterator[Cell]:
+) -> Generator[Cell, None, None]:
     """Run cells on workers elsewhere, and write their results here; yields those that are done.
 
     A worker that dies has its cells run by others. A cell that fails does not stop the others; what it said is raised
@@ -50,7 +50,8 @@ def on_dask(
             raise InputError(f"the Dask scheduler at {scheduler} has no workers") from None
         mine = origin()
         # Whoever asks for the same cell of the same program shares its result.
-        stamp = hashlib.sha256(json.dumps(mine).encode()).hexdigest()[:8]
+        # What is prepared first tells itself apart by its address, so nobody shares what a plugin has a say in.
+        stamp = hashlib.sha256(f"{json.dumps(mine)} {prepare!r}".encode()).hexdigest()[:8]
         names = {f"{path_of(cell, folder).stem}-{stamp}": cell for cell in cells}
         futures = [client.submit(_run, cell, prepare, mine, key=name, pure=False) for name, cell in names.items()]
         try:
@@ -77,9 +78,10 @@ def on_dask(
 
 @cache
 def origin() -> dict[str, str]:
-    """What must be the same for the same results: versions, and the package's source."""
+    """What must be the same for the same results: versions, and the package's source and weights."""
     source = hashlib.sha256()
-    for path in sorted((Path(__file__).parent.parent).rglob("*.py")):
+    package = Path(__file__).parent.parent
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.safetensors")]):
         source.update(path.read_bytes())
     return {**versions(), "source": source.hexdigest()[:12]}
 

@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
+from equiflock.checksums import file_checksum
 from equiflock.controllers import load
+from equiflock.controllers.registry import weights_file
 from equiflock.controllers.trained import TRAINED
 from equiflock.trajectory import Trajectory
 from equiflock.types import Controller
@@ -20,6 +22,12 @@ QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 def pilot_of(controller: str, seed: int | None) -> Controller:
     """The controller of a cell: trained with a seed, or one that has none."""
     return load(controller, seed=seed) if controller in TRAINED else load(controller)
+
+
+def weights_checksum(controller: str, seed: int | None = None) -> str:
+    """Of the file of weights that `pilot_of` flies; empty if it has none, or it is not there."""
+    path = weights_file(controller, seed=seed) if controller in TRAINED else weights_file(controller)
+    return file_checksum(path) if path is not None and path.is_file() else ""
 
 
 def curve_table(run: Trajectory, names: Sequence[str], every: int) -> pd.DataFrame:

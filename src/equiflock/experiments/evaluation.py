@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
+from equiflock import metrics
 from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.curves import QUARTILES, weights_checksum
 from equiflock.experiments.flocking import FlockingCell
 from equiflock.experiments.leader_following import LeaderCell
 from equiflock.experiments.obstacle_avoidance import ObstacleCell
+from equiflock.experiments.summary import peak_acceleration
 from equiflock.imitation.recipe import EXPERT
-from equiflock.types import Outcome
+from equiflock.trajectory import Trajectory
+from equiflock.types import InputError, Outcome
 
 Scenario = Literal["flocking", "leaders", "obstacles"]
+IN_PIECES = "disconnected"
+WHOLE_FLIGHT: dict[str, Callable[[Trajectory], Any]] = {
+    "ivv": metrics.ivv,
+    "iman": metrics.iman,
+    "peak_acceleration": peak_acceleration,
+    "smallest_separation": lambda run: run.series["minimum_separation"].min(axis=0),
+    "components": lambda run: metrics.component_count(run.flock(), run.radius),
+    IN_PIECES: lambda run: (metrics.component_count(run.flock(), run.radius) > 1).astype(float),
+}
+"""Numbers of a whole flight, one for each flock; a table has them in rows of its last moment."""
+RECORDED = (
+    metrics.velocity_variance,
+    metrics.mean_acceleration_norm,
+    metrics.peak_acceleration_norm,
+    metrics.minimum_separation,
+)
+"""What they are computed from."""
+HEADINGS = {
+    "ivv": "IVV",
+    "iman": "IMAN",
+    "velocity_variance": "variance\nat end",
+    "mean_leader_velocity_distance": "MLVD\nat end",
+    "mean_acceleration_norm": "mean\n|a|\nat end",
+    "peak_acceleration": "peak\n|a|",
+    "smallest_separation": "smallest\nseparation",
+    "components": "components\nat end",
+    IN_PIECES: "in\npieces",
+}
+"""What a reader wants first, in this order."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +59,13 @@ class Evaluated:
 
     cell: Any
     name: str
+    checksum: str
+    """Of the file of weights that is to be flown; empty if there is none."""
 
     @property
     def key(self) -> str:
         """The cell's name."""
-        return self.name
+        return self.name.replace("/", "_")
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -36,29 +73,66 @@ class Evaluated:
         return {**self.cell.labels, "controller": self.name}
 
     def run(self) -> pd.DataFrame:
-        """The cell's table."""
-        table: pd.DataFrame = self.cell.run()
-        return table
+        """The cell's table and, of flights of a fixed duration, the numbers of `WHOLE_FLIGHT`."""
+        if self.checksum and weights_checksum(self.cell.controller, self.cell.seed) != self.checksum:
+            raise InputError(f"{self.cell.controller} is missing, or not the file that was to be evaluated")
+        if isinstance(self.cell, ObstacleCell):
+            return self.cell.run()
+        recorded = dict.fromkeys((*self.cell.recorded, *RECORDED))  # each once
+        run = self.cell.fly(self.cell.start(), keep_every=None, record=tuple(recorded))
+        table: pd.DataFrame = self.cell.table(run)
+        there = {name for name in table.metric if name in WHOLE_FLIGHT}
+        numbers = {name: of(run) for name, of in WHOLE_FLIGHT.items() if name not in there}
+        return pd.concat([table, _at_the_end(numbers, table.time.max())], ignore_index=True)
+
+
+def _at_the_end(numbers: dict[str, Any], time: float) -> pd.DataFrame:
+    """Rows as `curve_table` has them."""
+    rows = []
+    for name, values in numbers.items():
+        quartiles = {label: np.quantile(values, q) for label, q in QUARTILES.items()}
+        rows.append({"time": time, "metric": name, **quartiles, "mean": values.mean()})
+    return pd.DataFrame(rows)
 
 
 def evaluation_cells(
     controller: str, scenario: Scenario, agents: int, flocks: int, sides: int, time_step: float
 ) -> Sequence[Evaluated]:
     """One cell for the controller, and one for each of the package (seed 0) and, where it can fly, the expert."""
-    rivals = [*([EXPERT] if scenario == "flocking" else []), *TRAINED]
     some: Any = {
         "flocking": FlockingCell("", None, agents, flocks, time_step),
         "leaders": LeaderCell("", None, flocks, agents, time_step=time_step),
         "obstacles": ObstacleCell("", None, sides, True, flocks, agents, time_step),
     }[scenario]
-    seeds = {name: 0 if name in TRAINED else None for name in rivals}
-    others = [Evaluated(replace(some, controller=name, seed=seed), name) for name, seed in seeds.items()]
-    own = replace(some, controller=controller, seed=0 if controller in TRAINED else None)
-    return [Evaluated(own, "evaluated"), *others]
+    rivals = [*([EXPERT] if scenario == "flocking" else []), *TRAINED]
+    cells = []
+    for name in dict.fromkeys([controller, *rivals]):
+        seed = 0 if name in TRAINED else None
+        cell = replace(some, controller=name, seed=seed)
+        cells.append(Evaluated(cell, label_of(name), weights_checksum(name, seed)))
+    return cells
 
 
-def evaluation_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str], list[list[str]]]:
-    """What a reader wants first: header, and a row for every controller."""
+def label_of(controller: str) -> str:
+    """What tables and figures call a controller: a file by its name, and its folder's where that says more."""
+    path = Path(controller)
+    if path.suffix != ".safetensors":
+        return controller
+    return f"{path.absolute().parent.name}/{path.name}" if path.stem == "weights" else path.name
+
+
+def folder_name(controller: str, scenario: Scenario) -> str:
+    """Of an evaluation: that of another file of weights is another, whatever the files are called."""
+    path = Path(controller)
+    if path.suffix != ".safetensors":
+        return f"{controller.replace('/', '_').replace(':', '-')}-{scenario}"
+    return f"{path.absolute().parent.name}-{path.stem}-{weights_checksum(controller)}-{scenario}"
+
+
+def evaluation_rows(
+    table: pd.DataFrame, scenario: Scenario, quartiles: bool = True
+) -> tuple[list[str], list[list[str]]]:
+    """What a reader wants first: header, and a row for every controller; with quartiles over flocks, or without."""
     names = list(dict.fromkeys(table.controller))
     if scenario == "obstacles":
         endings = [outcome.name for outcome in Outcome if outcome.name in set(table.outcome)]
@@ -67,15 +141,21 @@ def evaluation_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str],
             mine = table[table.controller == name]
             shares = [f"{(mine.outcome == ending).mean():.0%}" for ending in endings]
             rows.append([name, *shares, f"{mine.seconds.median():.2f} s"])
-        return ["", *(ending.replace("_", " ").lower() for ending in endings), "median time"], rows
+        return ["", *(ending.replace("_", "\n").lower() for ending in endings), "median\ntime"], rows
     last = table[table.time == table.time.max()]
+    shown = [metric for metric in HEADINGS if metric in set(last.metric)]
     rows = []
     for name in names:
         mine = last[last.controller == name].set_index("metric")
-        cells = [
-            f"{row.mean:.0%}" if row.Index == "disconnected" else f"{row.median:.3g} ({row.lower:.3g}, {row.upper:.3g})"
-            for row in mine.itertuples()
-        ]
-        rows.append([name, *cells])
-    metrics = list(dict.fromkeys(last.metric))
-    return ["at the end, median (quartiles)", *(metric.replace("_", " ") for metric in metrics)], rows
+        rows.append([name, *(_text(metric, mine.loc[metric], quartiles) for metric in shown)])
+    told = "median (quartiles)" if quartiles else "median"
+    return [f"{told}\nover flocks", *(HEADINGS[metric] for metric in shown)], rows
+
+
+def _text(metric: str, found: Any, quartiles: bool) -> str:
+    if metric == IN_PIECES:
+        return f"{found['mean']:.0%}"
+    low, middle, high = (
+        f"{found[label]:,.0f}" if found[label] >= 1000 else f"{found[label]:.3g}" for label in QUARTILES
+    )
+    return f"{middle} ({low}, {high})" if quartiles and low != high else middle

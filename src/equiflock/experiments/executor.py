@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import io
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
-from equiflock.files import written_whole
+from equiflock.checksums import DamagedError, read_text, write_text
+from equiflock.experiments.pool import in_a_pool
 from equiflock.types import InputError, check_count
 
 LIVES = 3
@@ -48,26 +46,30 @@ def run_cells(
     on_done: Callable[[Cell], object] = lambda cell: None,
     prepare: Callable[[], object] | None = None,
     scheduler: str | None = None,
+    on_notice: Callable[[str], object] = lambda text: None,
 ) -> None:
-    """Run the cells whose results are not in `folder` yet.
+    """Run the cells whose results are not in `folder` yet, or are damaged.
 
     Args:
         cells: of one or several experiments.
         folder: of their results.
         workers: how many processes here, if there is no scheduler.
         on_done: called with every cell that is done, or was before.
-        prepare: called in every process first, such as to register one's own controllers; it must be importable.
+        prepare: called before every cell, where it runs, such as to register one's own controllers; importable.
         scheduler: the address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run the cells.
+        on_notice: called with a line of text about every damaged result.
 
     A result is written under its final name only when it is whole, as soon as it is there; so whatever happens, no
     finished cell is lost or run again. Results do not depend on who runs the cells.
     """
     check_count("workers", workers)
     folder.mkdir(parents=True, exist_ok=True)
+    missing = []
     for cell in cells:
-        if is_done(cell, folder):
+        if is_done(cell, folder, lambda text: on_notice(f"{text}; this cell is computed again")):
             on_done(cell)
-    missing = [cell for cell in cells if not is_done(cell, folder)]
+        else:
+            missing.append(cell)
     if not missing:
         return
     if scheduler is None:
@@ -76,18 +78,32 @@ def run_cells(
         from equiflock.experiments.cluster import on_dask
 
         done = on_dask(missing, folder, scheduler, prepare)
-    for cell in done:
-        on_done(cell)
+    with closing(done):  # so that Ctrl-C in `on_done` ends the processes, too
+        for cell in done:
+            on_done(cell)
 
 
-def is_done(cell: Cell, folder: Path) -> bool:
-    """Whether the cell's result is in the folder."""
-    return path_of(cell, folder).exists()
+def is_done(cell: Cell, folder: Path, on_damage: Callable[[str], object] = lambda text: None) -> bool:
+    """Whether the cell's result is in the folder as it was written; a damaged one is told, and counts as missing."""
+    try:
+        read_text(path_of(cell, folder))
+    except FileNotFoundError:
+        return False
+    except DamagedError as error:
+        on_damage(str(error))
+        return False
+    return True
 
 
 def collect(cells: Sequence[Cell], folder: Path) -> pd.DataFrame:
     """The results of all cells in one table, each row marked with its cell's labels."""
-    return pd.concat([pd.read_csv(path_of(cell, folder)).assign(**cell.labels) for cell in cells], ignore_index=True)
+    return pd.concat([read_table(path_of(cell, folder)).assign(**cell.labels) for cell in cells], ignore_index=True)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A cell's result; an error if it is not what was written."""
+    # Without the last line, rather than with comment="#": a text in the table may have that sign in it.
+    return pd.read_csv(io.StringIO(read_text(path)))
 
 
 def path_of(cell: Cell, folder: Path) -> Path:
@@ -104,14 +120,13 @@ def compute(cell: Cell) -> pd.DataFrame:
 
 
 def keep(table: pd.DataFrame, cell: Cell, folder: Path) -> None:
-    """Write a result."""
-    with written_whole(path_of(cell, folder)) as scratch:
-        table.to_csv(scratch, index=False)
+    """Write a result, with a checksum as its last line."""
+    write_text(table.to_csv(index=False, lineterminator="\n"), path_of(cell, folder))
 
 
 def _on_processes(
     cells: Sequence[Cell], folder: Path, workers: int, prepare: Callable[[], object] | None
-) -> Iterator[Cell]:
+) -> Generator[Cell, None, None]:
     """Run cells in so many processes, each of which writes its results itself; yields those that are done.
 
     If a process dies, such as for want of memory, the cells that are not done are run again in new ones.
@@ -119,7 +134,9 @@ def _on_processes(
     for _ in range(LIVES):
         missing = [cell for cell in cells if not is_done(cell, folder)]
         try:
-            yield from _in_a_pool(missing, folder, min(workers, len(missing)), prepare)
+            with closing(in_a_pool(_run, [(cell, folder, prepare) for cell in missing], workers)) as done:
+                for number in done:
+                    yield missing[number]
         except BrokenProcessPool:
             continue
         return
@@ -127,39 +144,7 @@ def _on_processes(
     raise InputError(f"processes died {LIVES} times, perhaps for want of memory; not done: {names}")
 
 
-def _in_a_pool(
-    cells: Sequence[Cell], folder: Path, workers: int, prepare: Callable[[], object] | None
-) -> Iterator[Cell]:
-    context = multiprocessing.get_context("spawn")
-    others = multiprocessing.active_children()
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(prepare,)) as pool:
-        try:
-            futures = {pool.submit(_run, cell, folder): cell for cell in cells}
-            for future in as_completed(futures):
-                future.result()
-                yield futures[future]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                if process not in others:
-                    process.kill()
-            raise
-
-
-def _run(cell: Cell, folder: Path) -> None:
-    keep(compute(cell), cell, folder)
-
-
-def _begin(prepare: Callable[[], object] | None) -> None:
-    """In every process: no life after the parent's."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    parent = multiprocessing.parent_process()
-
-    def follow() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+def _run(cell: Cell, folder: Path, prepare: Callable[[], object] | None) -> None:
     if prepare is not None:
         prepare()
+    keep(compute(cell), cell, folder)

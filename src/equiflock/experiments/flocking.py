@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ CALM = 0.2
 class FlockingCell:
     """One controller on the test flocks of one size."""
 
+    recorded: ClassVar = (metrics.velocity_variance, metrics.mean_acceleration_norm)
     controller: str
     seed: int | None
     agents: int
@@ -58,8 +59,10 @@ class FlockingCell:
 
     def run(self) -> pd.DataFrame:
         """Velocity variance and mean acceleration norm, every hundredth of a second."""
-        record = metrics.velocity_variance, metrics.mean_acceleration_norm
-        run = self.fly(self.start(), keep_every=None, record=record)
+        return self.table(self.fly(self.start(), keep_every=None, record=self.recorded))
+
+    def table(self, run: Trajectory) -> pd.DataFrame:
+        """The result, from a flight with what is `recorded`."""
         return curve_table(run, (VARIANCE, EFFORT), every=max(round(0.01 / self.time_step), 1))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,11 @@ DISTANCE, EFFORT, PIECES = "mean_leader_velocity_distance", "mean_acceleration_n
 class LeaderCell:
     """One controller on the test flocks, two agents of each being leaders."""
 
+    recorded: ClassVar = (
+        metrics.mean_leader_velocity_distance,
+        metrics.mean_acceleration_norm,
+        metrics.component_count,
+    )
     controller: str
     seed: int | None
     flocks: int = 50
@@ -56,8 +61,10 @@ class LeaderCell:
 
     def run(self) -> pd.DataFrame:
         """Distance to the leaders' velocity, mean acceleration norm and components, every hundredth of a second."""
-        record = metrics.mean_leader_velocity_distance, metrics.mean_acceleration_norm, metrics.component_count
-        run = self.fly(self.start(), keep_every=None, record=record)
+        return self.table(self.fly(self.start(), keep_every=None, record=self.recorded))
+
+    def table(self, run: Trajectory) -> pd.DataFrame:
+        """The result, from a flight with what is `recorded`."""
         run.series["disconnected"] = (run.series[PIECES] > 1).astype(float)  # type: ignore[index]
         names = DISTANCE, EFFORT, "disconnected"
         return curve_table(run, names, every=max(round(0.01 / self.time_step), 1))

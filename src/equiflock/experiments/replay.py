@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from equiflock.checksums import DamagedError, read_json
 from equiflock.experiments.evaluation import Evaluated, evaluation_cells
 from equiflock.experiments.executor import Cell, path_of
 from equiflock.experiments.obstacle_avoidance import ObstacleCell
 from equiflock.experiments.reproduction import PROFILES, RUN_IN_CELLS, cells_of
+from equiflock.provenance import CONFIG
 from equiflock.trajectory import Trajectory
 from equiflock.types import InputError
 
@@ -32,7 +33,9 @@ def find_cell(path: Path) -> Any:
             if not hasattr(found, "fly"):
                 raise InputError(f"{path} is the result of a training, which has no flight to watch")
             return found
-    raise InputError(f"{path} is not a cell of the experiment in {path.parent.parent}, or one of another version")
+    raise InputError(
+        f"{path} is not a cell of the experiment in {path.parent.parent}, or one of another version or other weights"
+    )
 
 
 def fly_again(path: Path) -> Trajectory:
@@ -49,12 +52,14 @@ def fly_again(path: Path) -> Trajectory:
 def _cells_of_folder(folder: Path) -> Sequence[Cell]:
     """All cells of the experiments that a folder is for, as its config tells."""
     try:
-        config = json.loads((folder / "config.json").read_text())
+        config = read_json(folder / CONFIG)
         if "profile" in config:
             profile = PROFILES[config["profile"]["name"]]
             data = (folder / "fast-forward").resolve()
             return [cell for name in RUN_IN_CELLS for cell in cells_of(name, profile, data)]
-        return evaluation_cells(*config["settings"])
+        return evaluation_cells(**config["settings"])
+    except DamagedError:
+        raise
     except (OSError, ValueError, TypeError, KeyError):
         raise InputError(
             f"{folder} is not a folder of equiflock reproduce or evaluate: their cells can be flown again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from equiflock.checksums import checksum, file_checksum
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_weights
 from equiflock.experiments.architecture import architecture_statements
 from equiflock.experiments.connectivity import connectivity_cells, connectivity_statements
@@ -99,8 +99,10 @@ def reproduce(
     on_done: Callable[[str, Cell], object] = lambda experiment, cell: None,
     on_data: Callable[[int], object] = lambda step: None,
     scheduler: str | None = None,
+    on_notice: Callable[[str], object] = lambda text: None,
+    force: bool = False,
 ) -> Reproduction:
-    """Run what is not in `folder/cells` yet, and judge the paper's statements.
+    """Run what is not in `folder/cells` yet, or is damaged, and judge the paper's statements.
 
     Experiments that were not asked for take part if all their cells are in the folder already. The data that
     controllers clone from is made in `folder/fast-forward`, and not needed once all those cells are done.
@@ -113,25 +115,31 @@ def reproduce(
         on_done: called with an experiment and a cell of it that is done, or was before.
         on_data: called with every time index of the data that is made, or was before.
         scheduler: the address of a Dask scheduler whose workers run the cells, in place of processes here.
+        on_notice: called with a line of text about whatever is damaged.
+        force: remove what is in the folder and begin anew.
     """
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
-    claim_folder(folder, KIND, settings(profile))
+    claim_folder(folder, KIND, settings(profile), force)
     tables: dict[str, pd.DataFrame] = {}
     for experiment in EXPERIMENTS:
-        if experiment not in experiments and not _is_done(experiment, profile, folder):
+
+        def leave_out(text: str, name: str = experiment) -> None:
+            on_notice(f"{text}; {name} takes no part until it is run again")
+
+        if experiment not in experiments and not _is_done(experiment, profile, folder, leave_out):
             continue
         if experiment == "training":
             tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
         else:
             cells = cells_of(experiment, profile, (folder / "fast-forward").resolve())
             if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
-                profile.fast_forward.make(folder / "fast-forward", workers, on_data)
+                profile.fast_forward.make(folder / "fast-forward", workers, on_data, on_notice)
 
             def note(cell: Cell, name: str = experiment) -> None:
                 on_done(name, cell)
 
-            run_cells(cells, folder / "cells", workers, note, scheduler=scheduler)
+            run_cells(cells, folder / "cells", workers, note, scheduler=scheduler, on_notice=on_notice)
             tables[experiment] = collect(cells, folder / "cells")
     statements = architecture_statements(profile.seeds)
     for experiment, table in tables.items():
@@ -145,15 +153,15 @@ def reproduce(
 def settings(profile: Profile) -> dict[str, Any]:
     """Everything that has a say in the results."""
     weights = {
-        f"{name}:{seed}": f"{zlib.crc32(trained_weights(name, seed).read_bytes()):08x}"
-        for name in TRAINED
-        for seed in profile.seeds
+        f"{name}:{seed}": file_checksum(trained_weights(name, seed)) for name in TRAINED for seed in profile.seeds
     }
-    cells = {name: f"{zlib.crc32(repr(cells_of(name, profile)).encode()):08x}" for name in RUN_IN_CELLS}
+    cells = {name: checksum(repr(cells_of(name, profile)).encode()) for name in RUN_IN_CELLS}
     return {"profile": asdict(profile), "cells": cells, "weights": weights, "versions": versions()}
 
 
-def _is_done(experiment: str, profile: Profile, folder: Path) -> bool:
+def _is_done(
+    experiment: str, profile: Profile, folder: Path, on_damage: Callable[[str], object] = lambda text: None
+) -> bool:
     if experiment == "training":
         return True
-    return all(is_done(cell, folder / "cells") for cell in cells_of(experiment, profile))
+    return all(is_done(cell, folder / "cells", on_damage) for cell in cells_of(experiment, profile))

@@ -15,6 +15,7 @@ from equiflock.types import Role
 RECORDED: tuple[Measure, ...] = (
     metrics.velocity_variance,
     metrics.mean_acceleration_norm,
+    metrics.peak_acceleration_norm,
     metrics.component_count,
     metrics.minimum_separation,
 )
@@ -35,12 +36,22 @@ class Row:
         return low, middle, high
 
     @property
+    def median(self) -> str:
+        """Median to three figures."""
+        return f"{np.median(self.values):.3g}"
+
+    @property
     def text(self) -> str:
         """Median and quartiles to three figures; one number where they are the same."""
         if (self.values == self.values[0]).all():  # infinity too, of which there are no quantiles
             return f"{self.values[0]:.3g}"
         low, middle, high = (f"{value:.3g}" for value in self.quartiles)
         return middle if low == high else f"{middle} ({low}, {high})"
+
+
+def peak_acceleration(run: Trajectory) -> Float64[np.ndarray, " B"]:
+    """The largest |a_i| of any agent at any step; the last moment leads to none."""
+    return np.asarray(run.series["peak_acceleration_norm"][:-1].max(axis=0, initial=0.0))
 
 
 def summarize(run: Trajectory) -> list[Row]:
@@ -52,6 +63,7 @@ def summarize(run: Trajectory) -> list[Row]:
         Row("velocity variance, end", series["velocity_variance"][-1]),
         Row("largest velocity difference, end", metrics.largest_velocity_difference(run.flock())),
         Row("smallest separation, in flight", series["minimum_separation"].min(axis=0)),
+        Row("peak acceleration, in flight", peak_acceleration(run)),
         Row("diameter, end", metrics.diameter(run.flock())),
         Row("components, end", series["component_count"][-1]),
     ]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from equiflock import metrics
-from equiflock.controllers import load
 from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.curves import pilot_of, weights_checksum
 from equiflock.graph import components
 from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk
@@ -46,7 +45,7 @@ class SweepCell:
     time_step: float = 0.01
     duration: float = 2.0
     checksum: str = ""
-    """Of the controller, if it is a file."""
+    """Of the file of weights that is to be flown; whatever there is if left out."""
 
     def __post_init__(self) -> None:
         for name in ("agents", "flocks"):
@@ -96,10 +95,10 @@ class SweepCell:
 
     def pilot(self) -> Controller:
         """The controller, trained first if it is to be."""
-        if file_checksum(self.controller) != self.checksum:
-            raise InputError(f"{self.controller} is missing, or not the file that the sweep was asked for")
         if self.epochs == 0:
-            return load(self.controller, seed=self.seed) if self.controller in TRAINED else load(self.controller)
+            if self.checksum and weights_checksum(self.controller, self.seed) != self.checksum:
+                raise InputError(f"{self.controller} is missing, or not the file that the sweep was asked for")
+            return pilot_of(self.controller, self.seed)
         from equiflock.imitation.dagger import train
 
         recipe = DAgger(
@@ -125,17 +124,17 @@ def sweep_cells(
 ) -> list[SweepCell]:
     """Every combination, the largest flocks first, so that no worker is left alone with one at the end."""
     grid = product(sorted(agents, reverse=True), controllers, radii, hops)
+
+    @cache
+    def flown(name: str, seed: int) -> str:
+        return "" if options.get("epochs") else weights_checksum(name, seed)
+
     return [
-        SweepCell(name, seed, n, radius, K, checksum=file_checksum(name), **options)
+        SweepCell(name, seed, n, radius, K, checksum=flown(name, seed), **options)
         for n, name, radius, K in grid
         # Seeds are those of trained weights, or of a training; others have none.
         for seed in (seeds if name in TRAINED or options.get("epochs") else seeds[:1])
     ]
-
-
-def file_checksum(path: str) -> str:
-    """Of a file's content; empty if there is no such file, as for a controller that has a name."""
-    return f"{zlib.crc32(Path(path).read_bytes()):08x}" if Path(path).is_file() else ""
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,14 +8,13 @@ tuple's time index. Nothing of it depends on a network: the data is made once, b
     sum.npy        messages with sum aggregation, (S, B, N, K, 3, D): S time indices, B flocks for each
     mean.npy       messages with mean aggregation of the same flocks
     targets.npy    the expert's accelerations, (S, B, N, D)
-    parts/         one mark for each time index that is done
+    parts/         one mark for each time index that is done, with the checksum of its slices of the three arrays
 
 At every time index the first flocks are for training and the rest for the test.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -24,24 +23,25 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Int64
 
 from equiflock import threads
+from equiflock.checksums import DamagedError, read_json
 from equiflock.controllers import load
-from equiflock.files import check_writable, held_alone, written_whole
+from equiflock.files import check_writable, held_alone
 from equiflock.flight import flight
+from equiflock.imitation.parts import PartedArrays
 from equiflock.imitation.recipe import EXPERT
 from equiflock.initial import RandomDisk
 from equiflock.messages import DelayedAggregation
-from equiflock.provenance import claim_folder, versions
+from equiflock.provenance import CONFIG, claim_folder, versions
 from equiflock.types import Controller, InputError, OneHop, check_choice, check_count, check_positive
 
 AGGREGATIONS: tuple[OneHop, ...] = ("sum", "mean")
 Split = Literal["train", "test"]
-Mode = Literal["r+", "w+"]
 DIMENSIONS = 2
 KIND = "fast-forward data set"
 
@@ -113,8 +113,9 @@ class FastForward:
         folder: str | os.PathLike[str] | None = None,
         workers: int | None = None,
         on_part: Callable[[int], object] = lambda step: None,
+        on_notice: Callable[[str], object] = lambda text: None,
     ) -> FastForwardData:
-        """Make the data, or what is missing of it.
+        """Make the data, or what is missing or damaged of it.
 
         Args:
             folder: where it is kept, memory-mapped; what an interrupted call left there is gone on from. In memory
@@ -122,6 +123,7 @@ class FastForward:
             workers: how many time indices are made at once, each on a thread; one per core if left out. It changes
                 nothing in the result.
             on_part: called with every time index that is done, or was before.
+            on_notice: called with a line of text about what is damaged, and made again.
         """
         workers = check_count("workers", threads.count() if workers is None else workers)
         if folder is None:
@@ -129,28 +131,39 @@ class FastForward:
             self._fill(arrays, set(range(self.indices)), workers, on_part)
             return FastForwardData(self, arrays)
         folder = Path(folder)
-        check_writable(folder / "config.json")
+        check_writable(folder / CONFIG)
         folder.mkdir(parents=True, exist_ok=True)
+        parts = PartedArrays(folder, self.shapes)
         with held_alone(folder, wait=True):  # whoever comes second finds it done
-            claim_folder(folder, KIND, {"fast_forward": asdict(self), "versions": versions()})
-            marks = folder / "parts"
-            marks.mkdir(exist_ok=True)
-            missing = {step for step in range(self.indices) if not (marks / f"{step}").exists()}
-            for step in set(range(self.indices)) - missing:
+            self._claim(parts, on_notice)
+            found = parts.survey()
+            if found.damaged:
+                on_notice(f"{folder} is damaged at {found.damage} time indices; they are made again")
+            for step in sorted(found.intact):
                 on_part(step)
-
-            def keep(step: int) -> None:
-                for array in mapped.values():
-                    array.flush()
-                with written_whole(marks / f"{step}") as scratch:
-                    scratch.touch()
-                on_part(step)
-
+            missing = set(range(self.indices)) - found.intact
             if missing:
-                mode: Mode = "w+" if len(missing) == self.indices else "r+"
-                mapped = {name: _mapped(folder / f"{name}.npy", mode, shape) for name, shape in self.shapes.items()}
+                mapped = parts.begin(missing)
+
+                def keep(step: int) -> None:
+                    parts.keep(mapped, step)
+                    on_part(step)
+
                 self._fill(mapped, missing, workers, keep)
-        return FastForwardData.open(folder)
+        return FastForwardData(self, parts.opened("r"))
+
+    def _claim(self, parts: PartedArrays, on_notice: Callable[[str], object]) -> None:
+        """Make the folder one of this data; what it is of is not known any more if its config is damaged."""
+        path = parts.folder / CONFIG
+        try:
+            if path.exists():
+                read_json(path)
+        except DamagedError as error:
+            if (parts.folder / "parts").is_dir():  # ours, and nothing in it that cannot be made again
+                on_notice(f"{error}; all of the data is made again")
+                path.unlink()
+                parts.remove()
+        claim_folder(parts.folder, KIND, {"fast_forward": asdict(self), "versions": versions()})
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -205,17 +218,17 @@ class FastForwardData:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> FastForwardData:
-        """What `FastForward.make` kept in a folder, mapped into memory: read when it is used."""
+        """What `FastForward.make` kept in a folder, mapped into memory: checked now, and read again when it is used."""
         folder = Path(folder)
-        recipe = _read_recipe(folder / "config.json")
-        missing = [step for step in range(recipe.indices) if not (folder / "parts" / f"{step}").exists()]
+        recipe = _read_recipe(folder / CONFIG)
+        parts = PartedArrays(folder, recipe.shapes)
+        found = parts.survey()
+        if found.damaged:
+            raise DamagedError(f"{folder} is damaged at {found.damage} time indices: make it again to mend it")
+        missing = recipe.indices - len(found.intact)
         if missing:
-            raise InputError(f"{folder} lacks {len(missing)} of {recipe.indices} time indices: make it again to go on")
-        try:
-            arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in recipe.shapes}
-        except (OSError, ValueError) as error:
-            raise InputError(f"{folder} holds no data that can be read: {error}") from None
-        return cls(recipe, arrays)
+            raise InputError(f"{folder} lacks {missing} of {recipe.indices} time indices: make it again to go on")
+        return cls(recipe, parts.opened("r"))
 
     def __len__(self) -> int:
         """How many tuples there are."""
@@ -273,21 +286,14 @@ class FastForwardData:
         return self.arrays[check_choice("one_hop", one_hop, AGGREGATIONS)]
 
 
-def _mapped(path: Path, mode: Mode, shape: tuple[int, ...]) -> Any:
-    """An array on disk to write to, whose place is taken at once: a full disk is told now, not by a crash later."""
-    array = np.lib.format.open_memmap(path, mode, np.float32, shape)
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return array
-
-
 def _read_recipe(path: Path) -> FastForward:
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))["fast_forward"]
+        settings = read_json(path)["fast_forward"]
         if set(settings) != {field.name for field in fields(FastForward)}:
             raise KeyError("fields")
         return FastForward(**settings)
+    except DamagedError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{path.parent} is not a folder of fast-forward data: there is no config.json") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -34,14 +34,15 @@ def comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
     return ["median (quartiles)", *(LABELS[name] for name in found.runs)], rows
 
 
-def short_comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
-    """What a terminal has room for: a row for each controller."""
+def short_comparison(found: Demonstration, quartiles: bool = True) -> tuple[list[str], list[list[str]]]:
+    """What a terminal has room for: a row for each controller; with quartiles over flocks, or without."""
     count = len(found.start)
     rows = []
     for name, run in found.runs.items():
-        ivv, iman, variance, *_ = summarize(run)
-        rows.append([LABELS[name], ivv.text, iman.text, variance.text, f"{found.splits(name).sum()} of {count}"])
-    return ["", "IVV", "IMAN", "variance, end", "in pieces"], rows
+        shown = [row.text if quartiles else row.median for row in summarize(run)[:3]]
+        rows.append([LABELS[name], *shown, f"{found.splits(name).sum()} of {count}"])
+    told = "median (quartiles)" if quartiles else "median"
+    return [f"{told}\nover flocks", "IVV", "IMAN", "variance\nat end", "in\npieces"], rows
 
 
 def check_demo_folder(folder: Path) -> None:

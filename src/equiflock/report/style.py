@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equiflock.types import Role
+from equiflock.types import Outcome, Role
 
 # Agents as the paper draws them; obstacle agents in purple.
 ROLE_COLOURS = {Role.FOLLOWER: "#ee7f0e", Role.LEADER: "#1a9850", Role.OBSTACLE: "#7b3fa0"}
@@ -22,13 +22,22 @@ CONTROLLER_COLOURS = {
     "tdagnn-tf-mean": "#56b4e9",
     "etdagnn": "#0072b2",
 }
+OWN_COLOUR = "#d55e00"
 OTHER_COLOURS = {"training loss": "#0072b2", "test loss": "#d55e00", "bound": "#0072b2", "empirical gap": "#d55e00"}
+# Good endings first; the same palette.
+OUTCOME_COLOURS = {
+    Outcome.PASSED: "#009e73",
+    Outcome.TIME_UP: "#d9d9d9",
+    Outcome.DISCONNECTED: "#e69f00",
+    Outcome.COLLIDED: "#d55e00",
+    Outcome.HIT_OBSTACLE: "#cc79a7",
+}
 LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":", "test loss": "--"}
 
 
 def colour(name: str) -> str:
-    """The colour of a controller, or of what else a curve shows; grey for a controller that is not of the paper."""
-    return (CONTROLLER_COLOURS | OTHER_COLOURS).get(name, "#777777")
+    """The colour of a controller, or of what else a curve shows; a strong one for a controller of one's own."""
+    return (CONTROLLER_COLOURS | OTHER_COLOURS).get(name, OWN_COLOUR)
 
 
 def line_style(name: str) -> str:

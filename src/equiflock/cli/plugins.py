@@ -1,0 +1,202 @@
+"""Plugins: a user's module that registers controllers, and the files that have a say in what those do."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from equiflock.checksums import file_checksum
+from equiflock.provenance import differences
+from equiflock.types import InputError
+
+PACKAGE = Path(__file__).parent.parent
+_brought: dict[str, dict[str, Path]] = {}
+"""Plugin -> module -> file, of all modules that came with its import."""
+_imported: dict[str, dict[str, str]] = {}
+"""Plugin -> its sources as they were when it was imported."""
+
+
+def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) -> None:
+    """Import a user's module, by name or as a .py file, so that its `@register` lines take effect.
+
+    Args:
+        name: of the module or file; nothing is done if there is none.
+        sources: its `plugin_sources` where the command was given; if they are others here, that is an error.
+    """
+    if name is None:
+        return
+    path = Path(name)
+    if path.suffix == ".py" and not path.is_file():
+        raise InputError(f"--plugin {name}: there is no such file")
+    folder = str((path.parent if path.suffix == ".py" else Path()).resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    before = set(sys.modules)
+    try:
+        if path.suffix == ".py":
+            _check_found(path)
+        importlib.import_module(_module(name))
+    except InputError as error:
+        raise InputError(f"--plugin {name}: {error}") from None
+    except Exception as error:  # whatever happens while somebody else's module is read
+        raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {error}") from None
+    if name not in _imported:
+        new = {module: sys.modules[module] for module in set(sys.modules) - before}
+        files = {module: getattr(found, "__file__", None) for module, found in new.items()}
+        _brought[name] = {module: Path(file).resolve() for module, file in files.items() if file}
+        _imported[name] = plugin_sources(name)
+    if sources is not None and _imported[name] != sources:
+        other = ", ".join(differences(sources, _imported[name]))
+        raise InputError(
+            f"--plugin {name} is not what it was where the command was given: {other} (changed meanwhile? "
+            "workers of a cluster must be started again after a change)"
+        )
+
+
+def plugin_sources(name: str | None) -> dict[str, str]:
+    """The files that have a say in what an imported plugin does, with their checksums.
+
+    These are its own file or package, and whatever it imports, be it inside a function, that is neither equiflock, nor
+    Python's own library, nor an installed package. Files that it reads as data are not among them.
+    """
+    if name is None:
+        return {}
+    place = _Place.of(_module(name))
+    files = place.imported() | {module: path for module, path in _brought[name].items() if place.owns(module, path)}
+    return {told: file_checksum(path) for told, path in sorted((place.told(p), p) for p in files.values())}
+
+
+@contextmanager
+def in_one_line(name: str | None) -> Iterator[None]:
+    """Whatever a plugin's controllers raise in flight is said in one line, with its place in their files."""
+    try:
+        yield
+    except (InputError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if name is None:
+            raise  # it is our own
+        theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(Path(frame.filename))]
+        place = f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
+        raise InputError(f"--plugin {name} failed in flight: {type(error).__name__}: {error}{place}") from None
+
+
+def _is_users(path: Path) -> bool:
+    return not (_is_library(path) or path.is_relative_to(PACKAGE))
+
+
+def _module(name: str) -> str:
+    return Path(name).stem if name.endswith(".py") else name
+
+
+def _check_found(path: Path) -> None:
+    """A clear error if Python knows another module by the name of this file, and would import that one."""
+    importlib.invalidate_caches()  # the file may be younger than what Python knows of its folder
+    spec = importlib.util.find_spec(path.stem)
+    if spec is None or spec.origin is None or Path(spec.origin).resolve() != path.resolve():
+        raise InputError(f"Python has another module named {path.stem!r} and would import that one: rename the file")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a plugin is, and where its own imports are looked for."""
+
+    module: str
+    home: Path
+    """The folder that holds the plugin's file or outermost package."""
+    elsewhere: tuple[Path, ...]
+    """Other folders that Python imports from, but for those of installed packages."""
+
+    @classmethod
+    def of(cls, module: str) -> _Place:
+        """The place of a module that was imported."""
+        outermost = sys.modules[module.partition(".")[0]]
+        is_package = hasattr(outermost, "__path__")
+        home = Path(next(iter(outermost.__path__)) if is_package else outermost.__file__ or ".").resolve().parent
+        folders = [Path(folder).resolve() for folder in sys.path]
+        return cls(module, home, tuple(folder for folder in folders if folder.is_dir() and not _is_library(folder)))
+
+    @property
+    def outermost(self) -> str:
+        """The name of the plugin's outermost package, or its own."""
+        return self.module.partition(".")[0]
+
+    def owns(self, module: str, path: Path) -> bool:
+        """Whether a module that came with the plugin is the user's."""
+        outermost = module.partition(".")[0]
+        beside = path.is_relative_to(self.home) and not _is_library(path)
+        return path.is_file() and outermost != "equiflock" and (outermost == self.outermost or beside)
+
+    def told(self, path: Path) -> str:
+        """A file's name, the same wherever the plugin's folder lies."""
+        root = next((folder for folder in (self.home, *self.elsewhere) if path.is_relative_to(folder)), path.parent)
+        return path.relative_to(root).as_posix()
+
+    def imported(self) -> dict[str, Path]:
+        """The user's modules that the plugin imports, and those that these import, found by reading them."""
+        found: dict[str, Path] = {}
+        waiting = list(_with_packages(self.module))
+        while waiting:
+            module = waiting.pop()
+            path = None if module in found else self._file(module)
+            if path is not None:
+                found[module] = path
+                waiting += _imports(path, module)
+        return found
+
+    def _file(self, module: str) -> Path | None:
+        for folder in self._folders(module.partition(".")[0]):
+            *packages, last = module.split(".")
+            base = folder.joinpath(*packages)
+            for path in (base / last / "__init__.py", base / f"{last}.py"):
+                if path.is_file():
+                    return path.resolve()
+        return None
+
+    def _folders(self, outermost: str) -> Sequence[Path]:
+        if outermost == "equiflock":
+            return ()
+        if outermost == self.outermost:
+            return (self.home,)
+        return self.elsewhere if _is_library(self.home) else (self.home, *self.elsewhere)
+
+
+def _imports(path: Path, module: str) -> Iterator[str]:
+    """The modules that a file names in its import lines, wherever they are in it, and the packages around them."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return  # Python will say so if it ever gets there
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _with_packages(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            around = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            origin = ".".join([*around, *([node.module] if node.module else [])])
+            yield from _with_packages(origin)
+            yield from (f"{origin}.{alias.name}" for alias in node.names)  # which may be modules
+
+
+def _with_packages(module: str) -> Iterator[str]:
+    """`a`, `a.b` and `a.b.c` of `a.b.c`."""
+    parts = module.split(".")
+    return (".".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+def _is_library(path: Path) -> bool:
+    """Whether a file or folder is Python's own, or an installed package's, whose versions are another matter."""
+    paths = sysconfig.get_paths()
+    own = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
+    return any(path.is_relative_to(folder) for folder in own) or bool(
+        {"site-packages", "dist-packages"} & set(path.parts)
+    )

@@ -1,0 +1,53 @@
+"""How flights ended, as bars: one for each controller, of as many flights."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from equiflock.files import written_whole
+from equiflock.report.style import GRID, INK, OUTCOME_COLOURS
+from equiflock.types import Outcome
+
+NARROW = 0.06
+"""A piece of a bar that has no room for its number."""
+
+
+def draw_endings(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
+    """A bar for each controller, divided by how its flights ended.
+
+    Args:
+        table: a row for every flight, with columns controller and outcome.
+        path: of the PNG file.
+    """
+    names = list(dict.fromkeys(table.controller))
+    endings = [outcome for outcome in OUTCOME_COLOURS if outcome.name in set(table.outcome)]
+    figure = Figure(figsize=(7.2, 1.1 + 0.42 * len(names)), dpi=130, layout="constrained")
+    axes = figure.subplots()
+    ends = np.zeros(len(names))
+    for ending in endings:
+        shares = np.array([(table[table.controller == name].outcome == ending.name).mean() for name in names])
+        label = ending.name.replace("_", " ").lower()
+        axes.barh(names, shares, left=ends, color=OUTCOME_COLOURS[ending], height=0.7, label=label)
+        for place, (share, first) in enumerate(zip(shares, ends, strict=True)):
+            if share >= NARROW:
+                ink = "white" if ending in (Outcome.PASSED, Outcome.COLLIDED) else INK
+                axes.text(first + share / 2, place, f"{share:.0%}", ha="center", va="center", color=ink, fontsize=8)
+        ends += shares
+    axes.invert_yaxis()
+    axes.set(xlim=(0.0, 1.0), xlabel="share of flights")
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    axes.grid(axis="x", color=GRID)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(colors=INK)
+    axes.tick_params(axis="y", length=0)
+    figure.legend(loc="outside upper center", ncols=len(endings), frameon=False)
+    with written_whole(path) as scratch:
+        FigureCanvasAgg(figure).print_png(str(scratch))
+    return Path(path)

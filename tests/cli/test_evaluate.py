@@ -1,0 +1,179 @@
+"""`equiflock evaluate`: what it prints and draws, where it keeps it, and when it refuses."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import equiflock as ef
+from equiflock import cli, metrics
+from equiflock.checksums import file_checksum, read_json
+from equiflock.cli import terminal
+from equiflock.controllers.trained import trained_weights
+from equiflock.experiments.evaluation import Evaluated, evaluation_cells, folder_name, label_of
+from equiflock.experiments.flocking import FlockingCell
+from equiflock.types import InputError
+
+SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--workers", "1", "--sides", "6")
+LAW = """
+import equiflock as ef
+
+@ef.register("{name}")
+def law(messages):
+    if {fails}:
+        raise ValueError("no idea")
+    return -5.0 * messages[:, :, 0, 0]
+"""
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def evaluate(*arguments: str) -> None:
+    cli.main(["evaluate", *arguments])
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as caught:
+        evaluate(*arguments)
+    assert caught.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("equiflock: ")
+    assert errors.count("\n") == 1
+    return errors
+
+
+@pytest.mark.parametrize("scenario", ["flocking", "leaders", "obstacles"])
+def test_a_controller_stands_beside_those_of_the_package_under_its_own_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, scenario: str
+) -> None:
+    monkeypatch.setattr(terminal.out, "width", 80)
+    shutil.copy(trained_weights("etdagnn", 2), "mine.safetensors")
+    evaluate("mine.safetensors", "--scenario", scenario, *SMALL, "--out", "mine")
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in ("mine.safetensors", "etdagnn", "tdagnn-tf-mean"))
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "…" not in printed
+    table = pd.read_csv(tmp_path / "mine" / f"{scenario}.csv")
+    assert table.controller.iloc[0] == "mine.safetensors"
+    assert (tmp_path / "mine" / f"{scenario}.png").read_bytes()[:4] == b"\x89PNG"
+    assert "settings controller = mine.safetensors, not etdagnn" in failure(
+        capsys, "etdagnn", "--scenario", scenario, *SMALL, "--out", "mine"
+    )
+
+
+def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal.out, "width", 200)
+    evaluate("etdagnn", *SMALL, "--out", "mine")
+    table = pd.read_csv("mine/flocking.csv")
+    found = table[(table.controller == "etdagnn") & (table.time == 2.0)].set_index("metric")
+    run = ef.simulate(ef.random_disk(3, 30, split="test"), ef.load("etdagnn"), time_step=0.02)
+    expected = {
+        "ivv": metrics.ivv(run),
+        "iman": metrics.iman(run),
+        "peak_acceleration": metrics.peak_acceleration_norm(run).max(axis=0),
+        "smallest_separation": metrics.minimum_separation(run).min(axis=0),
+        "components": metrics.component_count(run)[-1],
+        "velocity_variance": metrics.velocity_variance(run)[-1],
+    }
+    for name, values in expected.items():
+        assert found["median"][name] == pytest.approx(np.median(values)), name
+        assert found.upper[name] == pytest.approx(np.quantile(values, 0.75)), name
+    printed = capsys.readouterr().out
+    for word in ("IVV", "IMAN", "peak", "smallest", "separation", "components", "in", "pieces", "variance"):
+        assert word in printed.split()
+    row = found.loc["peak_acceleration"]
+    assert f"{row['median']:.3g} ({row.lower:.3g}, {row.upper:.3g})" in printed
+    assert printed.count("etdagnn") == 1 + printed.count("runs/")  # once, although it is also of the package
+
+
+def test_curves_are_those_of_the_reproduction() -> None:
+    cell = FlockingCell("etdagnn", 0, 20, flocks=2, time_step=0.02)
+    pd.testing.assert_frame_equal(Evaluated(cell, "etdagnn", "").run()[: 2 * 101], cell.run(), check_exact=True)
+
+
+def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None:
+    files = []
+    for seed in (1, 2):
+        files.append(tmp_path / f"run-{seed}" / "weights.safetensors")
+        files[-1].parent.mkdir()
+        shutil.copy(trained_weights("etdagnn", seed), files[-1])
+    names = [folder_name(str(path), "flocking") for path in files]
+    assert names == [f"run-{seed}-weights-{file_checksum(path)}-flocking" for seed, path in enumerate(files, start=1)]
+    assert folder_name("etdagnn:3", "leaders") == "etdagnn-3-leaders"
+    assert label_of(str(files[0])) == "run-1/weights.safetensors"
+    evaluate(str(files[0]), *SMALL)
+    shutil.copy(files[1], files[0])  # trained again
+    evaluate(str(files[0]), *SMALL)
+    assert len(list((tmp_path / "runs" / "evaluation").iterdir())) == 2
+
+
+def test_the_config_tells_settings_sources_and_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("config_law.py").write_text(LAW.format(name="config-law", fails=False))
+    evaluate("config-law", "--plugin", "config_law.py", *SMALL)
+    config = read_json(Path("runs/evaluation/config-law-flocking/config.json"))
+    assert config["settings"]["agents"] == 30
+    assert config["sources"] == {"config_law.py": file_checksum("config_law.py")}
+    assert config["weights"]["etdagnn"] == file_checksum(trained_weights("etdagnn", 0))
+    other = failure(capsys, "config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4")
+    assert "holds results of other settings: settings flocks = 3, not 4;" in other
+    evaluate("config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4", "--force")
+
+
+def test_weights_of_the_package_that_changed_are_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate("tanner", *SMALL)
+    other = {f"{name}-0": trained_weights(name, 1) for name in ("etdagnn",)}
+
+    def changed(name: str, seed: int = 0) -> Path:
+        return other.get(f"{name}-{seed}") or trained_weights(name, seed)
+
+    monkeypatch.setattr("equiflock.controllers.registry.trained_weights", changed)
+    assert "settings: weights etdagnn = " in failure(capsys, "tanner", *SMALL)
+
+
+@pytest.mark.parametrize(
+    ("name", "fails"),
+    [("at_once", "True"), ("in_a_while", "abs(messages[:, :, 0, 0]).max() < 3")],
+)
+def test_a_controller_that_raises_is_one_line_and_blocks_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, fails: str
+) -> None:
+    Path(f"{name}.py").write_text(LAW.format(name=name, fails=fails))
+    options = (name, "--plugin", f"{name}.py", *SMALL, "--flocks", "4", "--workers", "2")
+    assert "failed in flight: ValueError: no idea" in failure(capsys, *options)
+    assert not list(tmp_path.glob("runs/evaluation/*/cells/*.csv"))
+    Path(f"{name}.py").write_text(LAW.format(name=name, fails="False"))
+    evaluate_anew(*options)
+
+
+def evaluate_anew(*arguments: str) -> None:
+    """In a process of its own, as the module of before is still in this one."""
+    from tests.cli.commands import command
+
+    command("evaluate", *arguments, folder=Path.cwd())
+
+
+def test_bad_settings_leave_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failure(capsys, "tdagnn", "--scenario", "leaders", "--agents", "2")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_cell_refuses_weights_that_are_not_those_that_were_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    shutil.copy(trained_weights("etdagnn", 1), path)
+    own = evaluation_cells(str(path), "flocking", 20, 2, 6, 0.02)[0]
+    shutil.copy(trained_weights("etdagnn", 2), path)
+    with pytest.raises(InputError, match="is missing, or not the file that was to be evaluated"):
+        own.run()

@@ -1,0 +1,147 @@
+"""Whatever a plugin imports has a say in its results, and what it is called must be what is imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from equiflock.cli import plugins
+from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
+from equiflock.types import InputError
+from tests.cli.commands import command
+
+LAW = """
+import equiflock as ef
+
+{top}
+
+@ef.register("{name}")
+def law(messages):
+    {inside}
+    return -{gain} * messages[:, :, 0, 0]
+"""
+
+
+def write_law(path: Path, name: str, top: str = "", inside: str = "pass", gain: str = "2.0") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(LAW.format(name=name, top=top, inside=inside, gain=gain))
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> Iterator[None]:
+    """What is imported is forgotten, so that tests may use the same names."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(plugins, "_brought", {})
+    monkeypatch.setattr(plugins, "_imported", {})
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
+
+
+def sources_of(plugin: str) -> set[str]:
+    import_plugin(plugin)
+    return set(plugin_sources(plugin))
+
+
+def test_what_is_imported_from_beside_counts_also_inside_functions_and_through_others(tmp_path: Path) -> None:
+    write_law(tmp_path / "laws.py", "a", top="from gains import G", inside="import late.deep as deep")
+    (tmp_path / "gains.py").write_text("import units\nG = 2.0\n")
+    (tmp_path / "units.py").write_text("import json, numpy, equiflock\n")
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late" / "__init__.py").write_text("")
+    (tmp_path / "late" / "deep.py").write_text("from . import other\nfrom .more import x\nfrom .. import nothing\n")
+    (tmp_path / "late" / "other.py").write_text("")
+    (tmp_path / "late" / "more.py").write_text("x = 1\n")
+    (tmp_path / "unused.py").write_text("")
+    found = sources_of(str(tmp_path / "laws.py"))
+    late = {"late/__init__.py", "late/deep.py", "late/other.py", "late/more.py"}
+    assert found == {"laws.py", "gains.py", "units.py", *late}
+
+
+def test_a_module_given_by_name_counts_with_its_package(tmp_path: Path) -> None:
+    write_law(tmp_path / "my_package" / "laws.py", "b", top="from .gains import G\nfrom my_package import shared")
+    (tmp_path / "my_package" / "__init__.py").write_text("")
+    (tmp_path / "my_package" / "gains.py").write_text("G = 2.0\n")
+    (tmp_path / "my_package" / "shared.py").write_text("")
+    names = {"__init__.py", "laws.py", "gains.py", "shared.py"}
+    assert sources_of("my_package.laws") == {f"my_package/{name}" for name in names}
+
+
+def test_a_package_without_an_init_file_counts(tmp_path: Path) -> None:
+    write_law(tmp_path / "plain" / "laws.py", "c", top="from plain.gains import G")
+    (tmp_path / "plain" / "gains.py").write_text("G = 2.0\n")
+    assert sources_of("plain.laws") == {"plain/laws.py", "plain/gains.py"}
+
+
+def test_modules_that_are_imported_by_a_text_count(tmp_path: Path) -> None:
+    write_law(tmp_path / "laws.py", "d", top="import importlib\nG = importlib.import_module('ga' + 'ins').G")
+    (tmp_path / "gains.py").write_text("G = 2.0\n")
+    assert sources_of("laws.py") == {"laws.py", "gains.py"}
+
+
+def test_a_file_that_cannot_be_read_as_python_counts_but_does_not_disturb(tmp_path: Path) -> None:
+    write_law(tmp_path / "laws.py", "e", inside="import broken")
+    (tmp_path / "broken.py").write_text("def")
+    assert sources_of("laws.py") == {"laws.py", "broken.py"}
+
+
+def test_the_names_of_sources_do_not_depend_on_where_they_lie(tmp_path: Path) -> None:
+    write_law(tmp_path / "here" / "laws.py", "f", top="from gains import G")
+    (tmp_path / "here" / "gains.py").write_text("G = 2.0\n")
+    import_plugin("here/laws.py")
+    assert list(plugin_sources("here/laws.py")) == ["gains.py", "laws.py"]
+
+
+@pytest.mark.parametrize("name", ["random", "numpy", "equiflock"])
+def test_a_file_that_is_named_like_another_module_is_refused(tmp_path: Path, name: str) -> None:
+    write_law(tmp_path / f"{name}.py", "g")
+    with pytest.raises(InputError, match=rf"--plugin {name}\.py: Python has another module named '{name}'.*rename"):
+        import_plugin(f"{name}.py")
+
+
+def test_a_worker_whose_plugin_is_another_refuses(tmp_path: Path) -> None:
+    write_law(tmp_path / "laws.py", "h", top="from gains import G")
+    (tmp_path / "gains.py").write_text("G = 2.0\n")
+    import_plugin("laws.py")
+    asked = plugin_sources("laws.py")
+    import_plugin("laws.py", asked)
+    (tmp_path / "gains.py").write_text("G = 3.0\n")
+    with pytest.raises(InputError, match=r"is not what it was .*: gains\.py = \w{8}, not \w{8}"):
+        import_plugin("laws.py", plugin_sources("laws.py"))  # it was imported before the change
+
+
+def test_what_a_plugin_raises_in_flight_is_one_line_with_its_place(tmp_path: Path) -> None:
+    write_law(tmp_path / "laws.py", "i", inside="messages['x']")
+    import_plugin("laws.py")
+    law = sys.modules["laws"].law
+    told = r"--plugin laws\.py failed in flight: TypeError: .* \(laws\.py, line 8\)"
+    with pytest.raises(InputError, match=told), in_one_line("laws.py"):
+        law({}.keys())
+    with pytest.raises(ZeroDivisionError), in_one_line(None):
+        _ = 1 / 0
+
+
+SMALL = ("--flocks", "2", "--agents", "20", "--time-step", "0.05", "--workers", "1")
+GRID = ("--flocks", "2", "--agents", "20", "--duration", "0.1", "--workers", "1", "--out", "sweep")
+
+
+def test_evaluate_and_sweep_refuse_old_numbers_when_an_imported_file_changed(tmp_path: Path) -> None:
+    write_law(tmp_path / "laws.py", "mine", inside="from gains import G", gain="G")
+    (tmp_path / "gains.py").write_text("G = 2.0\n")
+    mine = ("mine", "--plugin", "laws.py")
+    command("evaluate", *mine, *SMALL, folder=tmp_path)
+    command("sweep", "--controller", *mine, *GRID, folder=tmp_path)
+    before = (tmp_path / "sweep" / "sweep.csv").read_text()
+    (tmp_path / "gains.py").write_text("G = 9.0\n")
+    for arguments in (("evaluate", *mine, *SMALL), ("sweep", "--controller", *mine, *GRID)):
+        _, errors = command(*arguments, folder=tmp_path, code=2)
+        assert "holds results of other settings: sources gains.py = " in errors
+        assert "begin anew with --force" in errors
+        command(*arguments, "--force", folder=tmp_path)
+    assert (tmp_path / "sweep" / "sweep.csv").read_text() != before

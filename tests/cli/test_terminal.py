@@ -1,0 +1,36 @@
+"""A table fits the terminal, in the richest form that does."""
+
+from __future__ import annotations
+
+import pytest
+
+from equiflock.cli import terminal
+from equiflock.cli.terminal import print_table
+
+HEADER = ["", "IVV", "smallest\nseparation"]
+RICH = [["mine/weights.safetensors", "0.214 (0.197, 0.229)", "0.1 (0.09, 0.11)"], ["tanner", "0.2 (0.1, 0.3)", "0.1"]]
+POOR = [[row[0], *(text.split()[0] for text in row[1:])] for row in RICH]
+
+
+def printed(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(terminal.out, "width", width)
+    print_table("title", (HEADER, RICH), (HEADER, POOR))
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    return text
+
+
+def test_the_first_form_that_fits_is_taken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "0.214 (0.197, 0.229)" in printed(80, capsys, monkeypatch)
+    text = printed(50, capsys, monkeypatch)
+    assert "0.214 " in text
+    assert "0.197" not in text
+    assert "mine/weights.safetensors" in text
+
+
+def test_where_none_fits_long_names_are_broken_at_their_signs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = printed(36, capsys, monkeypatch).split()
+    assert {"mine/weights.", "safetensors", "tanner", "separation", "0.214"} <= set(words)

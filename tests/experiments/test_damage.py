@@ -1,0 +1,121 @@
+"""Whatever happens to the files of an experiment: its results are the same, or one line says why there are none."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from equiflock.checksums import read_json
+from equiflock.experiments import executor
+from equiflock.experiments.executor import Cell, collect, keep, path_of, run_cells
+from equiflock.imitation.fast_forward import FastForward, FastForwardData
+from equiflock.provenance import claim_folder
+from equiflock.types import InputError
+from tests.damage import DAMAGES
+
+TRIES = 6
+"""Of every kind of damage on every kind of file."""
+DATA = FastForward(train_flocks=1, test_flocks=1, steps=4, agents=8)
+CONFIG = {"settings": {"flocks": 5, "rate": 0.25}, "sources": {"laws.py": "1a2b3c4d"}, "versions": {"numpy": "2.0"}}
+
+
+@dataclass(frozen=True)
+class Powers:
+    """A table of a few dozen numbers and a text."""
+
+    number: int
+
+    @property
+    def key(self) -> str:
+        return f"powers-{self.number}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return {"number": self.number}
+
+    def run(self) -> pd.DataFrame:
+        return pd.DataFrame({"power": [self.number**0.1**k for k in range(40)], "remark": "none"})
+
+
+CELLS = [Powers(2), Powers(3)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an experiment with its config, cells and data."""
+    folder = tmp_path_factory.mktemp("whole") / "experiment"
+    claim_folder(folder, "experiment", CONFIG)
+    (folder / "cells").mkdir()
+    for cell in CELLS:
+        keep(cell.run(), cell, folder / "cells")
+    DATA.make(folder / "data")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells run here, as a process for each damage would take long."""
+
+    def work(cells: list[Cell], folder: Path, *_: object) -> Any:
+        for cell in cells:
+            keep(cell.run(), cell, folder)
+            yield cell
+
+    monkeypatch.setattr(executor, "_on_processes", work)
+
+
+def same(one: Path, other: Path) -> bool:
+    return one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_no_damage_to_a_cell_changes_a_table(damage: Any, whole: Path, tmp_path: Path) -> None:
+    rng, before = random.Random(1), collect(CELLS, whole / "cells")
+    for number in range(TRIES):
+        folder = tmp_path / f"{number}"
+        shutil.copytree(whole / "cells", folder)
+        damage(path_of(rng.choice(CELLS), folder), rng)
+        said: list[str] = []
+        run_cells(CELLS, folder, 1, on_notice=said.append)
+        pd.testing.assert_frame_equal(collect(CELLS, folder), before, check_exact=True)
+        assert len(said) == 1
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("name", ["sum.npy", "mean.npy", "targets.npy", "parts/2"])
+def test_no_damage_to_the_data_is_learned_from(damage: Any, name: str, whole: Path, tmp_path: Path) -> None:
+    rng = random.Random(2)
+    for number in range(TRIES):
+        folder = tmp_path / f"{number}"
+        shutil.copytree(whole / "data", folder)
+        damage(folder / name, rng)
+        with pytest.raises(InputError, match="is damaged at"):
+            FastForwardData.open(folder)
+        said: list[str] = []
+        DATA.make(folder, workers=1, on_notice=said.append)
+        assert len(said) == 1
+        assert all(same(folder / f"{array}.npy", whole / "data" / f"{array}.npy") for array in DATA.shapes)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_no_damage_to_a_config_lets_results_of_other_settings_in(damage: Any, whole: Path, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    for number in range(TRIES):
+        folder = tmp_path / f"{number}"
+        shutil.copytree(whole, folder)
+        damage(folder / "config.json", rng)
+        damage(folder / "data" / "config.json", rng)
+        try:
+            claim_folder(folder, "experiment", CONFIG)
+            assert read_json(folder / "config.json") == read_json(whole / "config.json")  # such as a blank less
+        except InputError as error:
+            assert "damaged" in str(error)
+        DATA.make(folder / "data", workers=1)
+        assert same(folder / "data" / "sum.npy", whole / "data" / "sum.npy")
+        assert FastForwardData.open(folder / "data").recipe == DATA
