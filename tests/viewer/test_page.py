@@ -145,6 +145,39 @@ def test_a_setting_that_is_refused_changes_nothing(server: Running, open_page: O
     wait_for(page, "view.state.setting.seed === 4")
 
 
+def test_a_search_that_takes_long_is_told_and_can_be_cancelled(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    pause(page)
+    page.get_by_text("More settings").click()
+    expect(page.locator("#notices")).to_be_empty()
+    page.locator("#agents").fill("400")
+    page.locator("#agents").press("Enter")
+    wait_for(page, "panel.agents === 400 && view.link.idle")
+    before = page.url
+    page.locator("#radius").fill("0.1")
+    page.locator("#radius").press("Enter")
+    expect(page.locator("#notices")).to_contain_text("Looking for a start")
+    page.locator("#notices").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#notices")).to_have_text("Cancelled.")
+    wait_for(page, "view.link.idle")
+    expect(page.locator("#radius")).to_have_value("1")
+    assert page.url == before
+    page.keyboard.press(".")
+    wait_for(page, "view.frame.step === 1")
+
+
+def test_another_choice_ends_a_search_at_once(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#agents=400&controller=tanner")
+    page.get_by_text("More settings").click()
+    page.locator("#radius").fill("0.1")
+    page.locator("#radius").press("Enter")
+    expect(page.locator("#notices")).to_contain_text("Looking for a start")
+    page.locator("#radius").fill("1.5")
+    page.locator("#radius").press("Enter")
+    wait_for(page, "view.state.setting.radius === 1.5 && view.frame.step < 40")
+    expect(page.locator("#notices")).to_be_empty()
+
+
 def test_after_enter_in_a_box_keys_belong_to_the_flock_again(server: Running, open_page: Open) -> None:
     page = open_page(server)
     page.locator("#agents").fill("20")

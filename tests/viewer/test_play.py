@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.viewer.pages import Open, look, on_screen, pause, the_session, wait_for
 from tests.viewer.servers import Running, wait_until
@@ -92,6 +92,111 @@ def test_an_obstacle_is_drawn_moved_and_removed_and_stands_in_the_address(server
     page.mouse.dblclick(400, 480)
     wait_for(page, "panel.disks.length === 0")
     assert "disks=" not in page.url
+
+
+FAST = "#scenario=leaders&speed=4&controller=tanner"
+
+
+def fly_fast(page: Page) -> None:
+    """Let the leaders fly away, and the camera after them."""
+    page.mouse.move(400, 320)
+    page.evaluate("() => flockView.steer([6, 0])")
+    time = look(page, "view.frame.time")
+    wait_for(page, f"view.frame.time > {time + 2.5}")
+    assert look(page, "view.leaderVelocity()[0]") == pytest.approx(6)
+
+
+def test_an_obstacle_is_as_large_as_it_was_drawn_though_the_flock_flies_on(server: Running, open_page: Open) -> None:
+    page = open_page(server, FAST)
+    fly_fast(page)
+    page.keyboard.press("3")
+    page.mouse.move(300, 560)
+    page.mouse.down()
+    before = look(page, "[view.screen.cameras[0].x, view.screen.cameras[0].scale, view.frame.time]")
+    for x in (310, 320, 330, 340):
+        page.mouse.move(x, 560)
+        page.wait_for_timeout(100)
+    wait_for(page, f"view.frame.time > {before[2] + 0.5}")
+    after = look(page, "[view.screen.cameras[0].x, view.screen.cameras[0].scale, view.frame.time]")
+    assert after[:2] == before[:2]  # the camera waits for the hand
+    page.mouse.up()
+    wait_for(page, "panel.disks.length === 3")
+    assert look(page, "panel.disks[2]") == pytest.approx(40 / before[1], abs=0.01)
+    wait_for(page, f"view.screen.cameras[0].x > {before[0] + 3}")  # and flies after the flock again
+
+
+@pytest.mark.parametrize("key", ["2", "3", "4"])
+def test_the_tools_circle_stays_under_the_pointer_while_the_camera_flies(
+    server: Running, open_page: Open, key: str
+) -> None:
+    page = open_page(server, FAST)
+    fly_fast(page)
+    page.keyboard.press(key)
+    page.mouse.move(420, 300)
+    page.wait_for_timeout(300)
+    assert look(page, "[view.tools.highlight.px, view.tools.highlight.py]") == [420, 300]
+    assert look(page, "view.tools.highlight.panel") == 0
+
+
+PRESS_ON = """([expression, hold]) => new Promise((resolve) => {
+  const view = flockView, canvas = document.getElementById("scene"), { frame, ahead } = view.screen.shown;
+  const panel = frame.panels[0], viewport = view.screen.viewports[0], bounds = canvas.getBoundingClientRect();
+  const [x, y] = new Function("panel", "ahead", `return ${expression}`)(panel, ahead);
+  const [px, py] = view.screen.cameras[0].toScreen(panel.origin[0] + x, panel.origin[1] + y, viewport);
+  const clientX = bounds.left + viewport.x + px, clientY = bounds.top + viewport.y + py;
+  const send = (kind) => canvas.dispatchEvent(
+    new PointerEvent(kind, { clientX, clientY, pointerId: 1, pointerType: "mouse", bubbles: true }));
+  send("pointerdown");
+  setTimeout(() => { send("pointerup"); resolve([clientX, clientY]); }, hold);
+})"""
+"""Press what is at a place of the picture, in the very moment in which it is there, and let go a while later."""
+
+AGENT = """[0, 1].map((k) => {
+  const i = 2 * 5 + k, { positions, velocities, accelerations } = panel;
+  return positions[i] + velocities[i] * ahead + accelerations[i] * ahead * ahead / 2;
+})"""
+
+
+def test_a_click_means_the_agent_that_was_under_the_pointer_when_it_was_pressed(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server, FAST + "&leaders=1&seed=3")
+    wait_for(page, "panel.roles[5] === 0")
+    fly_fast(page)
+    page.keyboard.press("2")
+    page.evaluate(PRESS_ON, [AGENT, 250])
+    wait_for(page, "panel.roles[5] === 1")
+    assert look(page, "[...panel.roles].reduce((sum, role) => sum + role, 0)") == 2
+
+
+def test_a_double_click_on_an_obstacle_that_flies_by_removes_it(server: Running, open_page: Open) -> None:
+    page = open_page(server, FAST)
+    fly_fast(page)
+    page.keyboard.press("3")
+    at = look(page, "[panel.origin[0], panel.origin[1] + 2]")
+    page.evaluate("([x, y]) => flockView.dropDisk({ x, y, radius: 0.2 })", at)
+    wait_for(page, "panel.disks.length === 3")
+    x, y = page.evaluate(PRESS_ON, ["panel.disks.slice(0, 2)", 80])
+    page.wait_for_timeout(100)
+    moved = look(page, "view.screen.cameras[0].toScreen(panel.origin[0] + panel.disks[0], 0, view.screen.viewports[0])")
+    assert abs(moved[0] - x) > 0.2 * look(page, "view.screen.cameras[0].scale")  # it is elsewhere by now
+    page.mouse.click(x, y)
+    wait_for(page, "panel.disks.length === 0")
+
+
+def test_an_obstacle_that_is_drawn_across_the_border_of_two_panels_belongs_to_the_first(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server, "#compare=tanner-dynamic")
+    pause(page)
+    page.keyboard.press("3")
+    page.mouse.move(300, 500)
+    page.mouse.down()
+    page.mouse.move(340, 500, steps=4)
+    page.mouse.up()
+    wait_for(page, "panel.disks.length === 3")
+    scale = look(page, "view.screen.cameras[0].scale")
+    assert look(page, "panel.disks[2]") == pytest.approx(min(max(40 / scale, 0.15), 3), abs=0.01)
 
 
 def test_agents_that_are_brushed_over_are_gone(server: Running, open_page: Open) -> None:

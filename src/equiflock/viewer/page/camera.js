@@ -27,6 +27,8 @@ export class Camera {
   scale = 100;
   /** Keep the flock's middle in the middle; panning switches it off. */
   following = true;
+  /** Do not move by itself: a hand is at work, and what it points at must stay where it is. */
+  held = false;
   /** While following, also choose the scale so that the flock fits; zooming switches it off. */
   fitting = true;
 
@@ -64,7 +66,7 @@ export class Camera {
     }
     if (xs.length === 0) return;
 
-    if (this.following && this.#agents === roles.length && this.#xs.length === xs.length) {
+    if (this.following && !this.held && this.#agents === roles.length && this.#xs.length === xs.length) {
       this.x += quantile(
         xs.map((x, i) => x - this.#xs[i]),
         0.5,
@@ -84,7 +86,7 @@ export class Camera {
 
   /** Let `seconds` of real time pass: glide towards the flock, equally fast at any frame rate. */
   glide(seconds, viewport) {
-    if (!this.#middle || !this.following) return;
+    if (!this.#middle || !this.following || (this.held && !this.#jump)) return;
     const step = this.#jump ? 1 : 1 - Math.exp(-seconds / EASE);
     this.#jump = false;
     this.x += step * (this.#middle[0] - this.x);

@@ -17,6 +17,8 @@ export class Screen {
   cameras = [];
   /** The communication radius R. */
   radius = 1;
+  /** Whether a hand is at work: cameras wait until it is done. */
+  held = false;
   /** Of the whole flight, if it is a saved one, in seconds. */
   duration = null;
   /** How many pictures were drawn since the page was opened. */
@@ -39,6 +41,11 @@ export class Screen {
     }).observe(canvas);
   }
 
+  /** The picture that is seen: its frame, null if there is none yet, and how far it is ahead of that. */
+  get shown() {
+    return this.#shown;
+  }
+
   /** Where the panels are on the canvas. */
   get viewports() {
     return this.#scene.viewports(this.cameras.length);
@@ -57,6 +64,7 @@ export class Screen {
   begin(titles, radius) {
     this.radius = radius;
     this.cameras = titles.map(() => new Camera(radius));
+    this.#shown = { frame: null, ahead: 0 };
     this.#history.clear();
     this.#scene.forgetTrails();
     this.#display.begin(titles);
@@ -102,6 +110,7 @@ export class Screen {
   #draw(frame, ahead, seconds, look) {
     const views = this.viewports;
     frame.panels.forEach((panel, i) => {
+      this.cameras[i].held = this.held;
       this.cameras[i].watch(panel, panel.still ? 0 : ahead);
       this.cameras[i].glide(seconds, views[i]);
     });
