@@ -23,7 +23,6 @@ from equiflock.viewer.session import IMPATIENT, MOST_WAITING, Session
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import Page, Running, running, wait_until
 
-
 HOPELESS = {"controller": "tanner", "agents": 400, "radius": 0.1}
 LONG = 20.0
 """Seconds that a search for it takes in these tests, if nobody stops it."""

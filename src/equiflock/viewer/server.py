@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ from fastapi import FastAPI, HTTPException, Request, Response, WebSocket
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers
+from typing_extensions import override
 
 from equiflock.types import InputError
 from equiflock.viewer.exhibit import Exhibit
@@ -22,6 +25,7 @@ from equiflock.viewer.requests import LONGEST_REQUEST
 from equiflock.viewer.saving import FILM, Archive
 from equiflock.viewer.session import Session
 
+log = logging.getLogger("equiflock.viewer")
 PAGE = Path(__file__).with_name("page")
 MOST_SESSIONS = 16
 PORTS_TRIED = 20
@@ -111,16 +115,36 @@ def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.soc
     raise InputError(f"ports {port} to {candidate} are all in use: choose another with --port")
 
 
-def serve(exhibit: Exhibit, host: str) -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """A server that does not end in the middle of saving a flight: killed threads do not tidy up after themselves."""
+
+    def __init__(self, config: uvicorn.Config, archive: Archive) -> None:
+        super().__init__(config)
+        self._archive = archive
+
+    @override
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self._archive.busy:
+            log.warning("a flight is being saved: waiting for it (Ctrl-C once more gives it up)")
+        while self._archive.busy:
+            if self.force_exit:
+                self._archive.give_up()
+            await asyncio.sleep(0.05)
+
+
+def serve(exhibit: Exhibit, host: str) -> Server:
     """A server that is known as `host`, ready to `run` on a socket."""
-    return uvicorn.Server(
+    app = create_app(exhibit, host)
+    return Server(
         uvicorn.Config(
-            create_app(exhibit, host),
+            app,
             log_level="warning",
             ws_max_size=LONGEST_REQUEST,
             ws_max_queue=8,
             ws_per_message_deflate=False,  # on this machine bytes are cheaper than the time to squeeze them
-        )
+        ),
+        app.state.archive,
     )
 
 
