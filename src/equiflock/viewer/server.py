@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,7 @@ from typing_extensions import override
 
 from equiflock.types import InputError
 from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.patience import PROTOCOLS
 from equiflock.viewer.requests import LONGEST_REQUEST
 from equiflock.viewer.saving import FILM, Archive
 from equiflock.viewer.session import Session
@@ -92,27 +94,40 @@ def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.soc
     """A socket on the port or, if that is in use, on one of the next; `on_busy` is told of each that is."""
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 0 to 65535; got {port}")
+    _refuse_everywhere(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for candidate in range(port, min(port + PORTS_TRIED, 65536)):
         found = socket.socket(family)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((host, candidate))
+            _refuse_everywhere(found.getsockname()[0])  # which may have other names
             found.listen()
         except PermissionError:
             found.close()
             raise InputError(f"port {candidate} must not be used: choose one above 1023") from None
+        except InputError:
+            found.close()
+            raise
         except OSError as error:
             found.close()
             if isinstance(error, socket.gaierror) or error.errno != errno.EADDRINUSE:
                 raise InputError(f"{host} is not an address of this machine: {error.strerror}") from None
             on_busy(candidate)
             continue
-        if found.getsockname()[0] in ("0.0.0.0", "::"):
-            found.close()
-            raise InputError("name one address of this machine: a page could call all of them by any name")
         return found
     raise InputError(f"ports {port} to {candidate} are all in use: choose another with --port")
+
+
+def _refuse_everywhere(address: str) -> None:
+    """Refuse all addresses of the machine at once, be it those of IPv4 in the words of IPv6."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return  # a name
+    within = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    if (within or found).is_unspecified:
+        raise InputError("name one address of this machine: a page could call all of them by any name")
 
 
 class Server(uvicorn.Server):
@@ -139,6 +154,7 @@ def serve(exhibit: Exhibit, host: str) -> Server:
     return Server(
         uvicorn.Config(
             app,
+            **PROTOCOLS,
             log_level="warning",
             ws_max_size=LONGEST_REQUEST,
             ws_max_queue=8,
