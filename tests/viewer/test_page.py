@@ -110,6 +110,27 @@ def test_two_controllers_fly_in_lockstep_from_the_same_start(server: Running, op
         assert (np.abs(side - image[5, half - 20]).max(axis=2) > 0.25).sum() > 200
 
 
+def test_a_panel_in_which_nobody_is_in_sight_says_so_and_shows_all(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#compare=tanner-dynamic")
+    told = page.get_by_text("Everybody is out of sight")
+    page.wait_for_timeout(200)
+    expect(told).to_have_count(2)
+    for i in (0, 1):
+        expect(told.nth(i)).to_be_hidden()
+    page.evaluate("() => { flockView.screen.cameras[1].pan(1e5, 0); }")
+    expect(told.nth(1)).to_be_visible()
+    expect(told.nth(0)).to_be_hidden()
+    page.get_by_role("button", name="Show all").click()
+    expect(told.nth(1)).to_be_hidden()
+    in_sight = """[...view.frame.panels[1].roles.keys()].every((i) => {
+      const { origin, positions } = view.frame.panels[1], viewport = view.screen.viewports[1];
+      const at = [0, 1].map((k) => origin[k] + positions[2 * i + k]);
+      const [x, y] = view.screen.cameras[1].toScreen(...at, viewport);
+      return x > 0 && y > 0 && x < viewport.width && y < viewport.height;
+    })"""
+    wait_for(page, in_sight)
+
+
 def test_a_link_restores_the_setting(server: Running, open_page: Open) -> None:
     page = open_page(server)
     page.get_by_text("Leaders", exact=True).first.click()

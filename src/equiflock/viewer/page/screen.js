@@ -30,11 +30,14 @@ export class Screen {
   #numbered = { frame: null, at: 0 };
   #rate = { at: 0, drawn: 0 };
   #awake = 0;
+  /** Css pixels above and below the flock that something may lie on, as the style sheet says. */
+  #covered = 0;
 
   constructor(canvas) {
     this.#scene = new Scene(canvas);
     canvas.addEventListener("webglcontextrestored", () => this.wake());
     new ResizeObserver(() => {
+      this.#covered = parseFloat(getComputedStyle(canvas).getPropertyValue("--covered"));
       this.#scene.resize();
       if (this.cameras.length) this.#display.place(this.viewports);
       this.wake();
@@ -67,7 +70,10 @@ export class Screen {
     this.#shown = { frame: null, ahead: 0 };
     this.#history.clear();
     this.#scene.forgetTrails();
-    this.#display.begin(titles);
+    this.#display.begin(titles, (panel) => {
+      this.cameras[panel].showAll();
+      this.wake();
+    });
     this.#display.place(this.viewports);
   }
 
@@ -96,6 +102,8 @@ export class Screen {
     if (frame !== this.#numbered.frame && now - this.#numbered.at > NUMBERS_MS) {
       this.#numbered = { frame, at: now };
       this.#display.show(frame, this.#history, this.duration);
+      const views = this.viewports;
+      frame.panels.forEach((panel, i) => this.#display.tellSight(i, this.cameras[i].sees(panel, views[i])));
       this.#display.tellGrid(seenSpacing(this.cameras[0].scale, this.radius) / this.radius);
       byId("follow").setAttribute("aria-pressed", this.cameras[0].following);
     }
@@ -112,7 +120,7 @@ export class Screen {
     frame.panels.forEach((panel, i) => {
       this.cameras[i].held = this.held;
       this.cameras[i].watch(panel, panel.still ? 0 : ahead);
-      this.cameras[i].glide(seconds, views[i]);
+      this.cameras[i].glide(seconds, views[i], this.#covered);
     });
     Camera.share(this.cameras);
     this.#scene.draw(frame, ahead, this.cameras, { ...look, radius: this.radius });
