@@ -39,7 +39,7 @@ def test_a_search_ends_soon_after_another_thread_wished_so(draw: Callable[[Stop]
         draw(stop)
     ended = time.monotonic()
     timer.join()
-    assert ended - wished[0] < 0.5
+    assert ended - wished[0] < 1.0  # each takes longer than that if it is not stopped
 
 
 def test_a_search_that_nobody_wants_any_more_does_not_begin() -> None:

@@ -122,10 +122,10 @@ VALUES = st.recursive(
 
 
 NAMES = ["start", "cancel", "advance", "seek", "show", "steer", "lead", "remove", "drop", "move", "lift", "orbit"]
-NAMES += ["scatter"]
+NAMES += ["scatter", "appoint"]
 
 
-FIELDS = ["setting", "steps", "frame", "edges", "velocity", "at", "panel", "reach", "disk", "number", "active"]
+FIELDS = ["setting", "steps", "frame", "edges", "velocity", "at", "panel", "reach", "disk", "number", "active", "agent"]
 
 
 POINTS = st.lists(st.floats(-30, 30), min_size=2, max_size=2)
@@ -141,6 +141,7 @@ SENSIBLE = st.one_of(
     st.builds(lambda n: {"do": "lift", "number": n}, st.integers(0, 3)),
     st.just({"do": "scatter"}),
     st.just({"do": "cancel"}),
+    st.builds(lambda n: {"do": "appoint", "agent": n}, st.integers(0, 40)),
 )
 
 

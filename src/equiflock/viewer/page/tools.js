@@ -5,7 +5,7 @@ import { LEADER, nearestAgent } from "./frames.js";
 /** A drag of so many px is no click. */
 const CLICK_PX = 5;
 /** Two clicks farther apart are no double click. */
-const DOUBLE_CLICK_PX = 12;
+const DOUBLE_CLICK_PX = { mouse: 12, pen: 20, touch: 36 };
 const BRUSH_PX = 26;
 const LEAD_PX = 18;
 /** In one request to remove agents. */
@@ -196,16 +196,18 @@ export class Tools {
     }
   }
 
-  /** A pointer presses no longer; when none does, cameras are free again. */
+  /** A pointer presses no longer; when none does, nothing is held, and cameras are free again. */
   #lift(event) {
     this.#pointers.delete(event.pointerId);
     this.view.screen.held = this.#pointers.size > 0;
+    if (!this.view.screen.held) this.#drag = null;
   }
 
   /** The second of two quick clicks means what the first one met: by then something else may fly there. */
-  #click(drag, { timeStamp: time, clientX: x, clientY: y }) {
+  #click(drag, { timeStamp: time, clientX: x, clientY: y, pointerType }) {
     const last = this.#clicked;
-    const double = time - last.time < DOUBLE_CLICK_MS && Math.hypot(x - last.x, y - last.y) < DOUBLE_CLICK_PX;
+    const near = Math.hypot(x - last.x, y - last.y) < (DOUBLE_CLICK_PX[pointerType] ?? DOUBLE_CLICK_PX.touch);
+    const double = time - last.time < DOUBLE_CLICK_MS && near;
     const { disk, agent } = double ? last : drag;
     this.#clicked = { time, x, y, disk, agent };
     if (this.tool === "lead") {
