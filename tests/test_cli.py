@@ -188,6 +188,7 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
         (("view", "--weights", "nowhere.safetensors"), "nowhere.safetensors: there is no such file"),
         (("view", "--port", "70000"), "port must be from 0 to 65535; got 70000"),
         (("view", "--host", "0.0.0.0"), "name one address of this machine"),
+        (("view", "--host", "::ffff:0.0.0.0"), "name one address of this machine"),
         (("view", "--host", "192.0.2.1"), "192.0.2.1 is not an address of this machine"),
         (("view", "--out", "/dev/null/flights"), "cannot be written"),
     ],

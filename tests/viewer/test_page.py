@@ -110,6 +110,27 @@ def test_two_controllers_fly_in_lockstep_from_the_same_start(server: Running, op
         assert (np.abs(side - image[5, half - 20]).max(axis=2) > 0.25).sum() > 200
 
 
+def test_a_panel_in_which_nobody_is_in_sight_says_so_and_shows_all(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#compare=tanner-dynamic")
+    told = page.get_by_text("Everybody is out of sight")
+    page.wait_for_timeout(200)
+    expect(told).to_have_count(2)
+    for i in (0, 1):
+        expect(told.nth(i)).to_be_hidden()
+    page.evaluate("() => { flockView.screen.cameras[1].pan(1e5, 0); }")
+    expect(told.nth(1)).to_be_visible()
+    expect(told.nth(0)).to_be_hidden()
+    page.get_by_role("button", name="Show all").click()
+    expect(told.nth(1)).to_be_hidden()
+    in_sight = """[...view.frame.panels[1].roles.keys()].every((i) => {
+      const { origin, positions } = view.frame.panels[1], viewport = view.screen.viewports[1];
+      const at = [0, 1].map((k) => origin[k] + positions[2 * i + k]);
+      const [x, y] = view.screen.cameras[1].toScreen(...at, viewport);
+      return x > 0 && y > 0 && x < viewport.width && y < viewport.height;
+    })"""
+    wait_for(page, in_sight)
+
+
 def test_a_link_restores_the_setting(server: Running, open_page: Open) -> None:
     page = open_page(server)
     page.get_by_text("Leaders", exact=True).first.click()
@@ -143,6 +164,39 @@ def test_a_setting_that_is_refused_changes_nothing(server: Running, open_page: O
     page.locator("#seed").fill("4")
     page.locator("#seed").press("Enter")
     wait_for(page, "view.state.setting.seed === 4")
+
+
+def test_a_search_that_takes_long_is_told_and_can_be_cancelled(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    pause(page)
+    page.get_by_text("More settings").click()
+    expect(page.locator("#notices")).to_be_empty()
+    page.locator("#agents").fill("400")
+    page.locator("#agents").press("Enter")
+    wait_for(page, "panel.agents === 400 && view.link.idle")
+    before = page.url
+    page.locator("#radius").fill("0.1")
+    page.locator("#radius").press("Enter")
+    expect(page.locator("#notices")).to_contain_text("Looking for a start")
+    page.locator("#notices").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#notices")).to_have_text("Cancelled.")
+    wait_for(page, "view.link.idle")
+    expect(page.locator("#radius")).to_have_value("1")
+    assert page.url == before
+    page.keyboard.press(".")
+    wait_for(page, "view.frame.step === 1")
+
+
+def test_another_choice_ends_a_search_at_once(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#agents=400&controller=tanner")
+    page.get_by_text("More settings").click()
+    page.locator("#radius").fill("0.1")
+    page.locator("#radius").press("Enter")
+    expect(page.locator("#notices")).to_contain_text("Looking for a start")
+    page.locator("#radius").fill("1.5")
+    page.locator("#radius").press("Enter")
+    wait_for(page, "view.state.setting.radius === 1.5 && view.frame.step < 40")
+    expect(page.locator("#notices")).to_be_empty()
 
 
 def test_after_enter_in_a_box_keys_belong_to_the_flock_again(server: Running, open_page: Open) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.viewer.pages import Open, look, on_screen, pause, the_session, wait_for
 from tests.viewer.servers import Running, wait_until
@@ -92,6 +92,118 @@ def test_an_obstacle_is_drawn_moved_and_removed_and_stands_in_the_address(server
     page.mouse.dblclick(400, 480)
     wait_for(page, "panel.disks.length === 0")
     assert "disks=" not in page.url
+
+
+FAST = "#scenario=leaders&speed=4&controller=tanner"
+
+
+def fly_fast(page: Page) -> None:
+    """Let the leaders fly away, and the camera after them."""
+    page.mouse.move(400, 320)
+    page.evaluate("() => flockView.steer([6, 0])")
+    time = look(page, "view.frame.time")
+    wait_for(page, f"view.frame.time > {time + 2.5}")
+    assert look(page, "view.leaderVelocity()[0]") == pytest.approx(6)
+
+
+def test_an_obstacle_is_as_large_as_it_was_drawn_though_the_flock_flies_on(server: Running, open_page: Open) -> None:
+    page = open_page(server, FAST)
+    fly_fast(page)
+    page.keyboard.press("3")
+    page.mouse.move(300, 560)
+    page.mouse.down()
+    before = look(page, "[view.screen.cameras[0].x, view.screen.cameras[0].scale, view.frame.time]")
+    for x in (310, 320, 330, 340):
+        page.mouse.move(x, 560)
+        page.wait_for_timeout(100)
+    wait_for(page, f"view.frame.time > {before[2] + 0.5}")
+    after = look(page, "[view.screen.cameras[0].x, view.screen.cameras[0].scale, view.frame.time]")
+    assert after[:2] == before[:2]  # the camera waits for the hand
+    page.mouse.up()
+    wait_for(page, "panel.disks.length === 3")
+    assert look(page, "panel.disks[2]") == pytest.approx(40 / before[1], abs=0.01)
+    wait_for(page, f"view.screen.cameras[0].x > {before[0] + 3}")  # and flies after the flock again
+
+
+@pytest.mark.parametrize("key", ["2", "3", "4"])
+def test_the_tools_circle_stays_under_the_pointer_while_the_camera_flies(
+    server: Running, open_page: Open, key: str
+) -> None:
+    page = open_page(server, FAST)
+    fly_fast(page)
+    page.keyboard.press(key)
+    page.mouse.move(420, 300)
+    page.wait_for_timeout(300)
+    assert look(page, "[view.tools.highlight.px, view.tools.highlight.py]") == [420, 300]
+    assert look(page, "view.tools.highlight.panel") == 0
+
+
+PRESS_ON = """async ([expression, hold, times]) => {
+  const view = flockView, canvas = document.getElementById("scene"), [camera] = view.screen.cameras;
+  const { frame, ahead } = view.screen.shown, [panel] = frame.panels;
+  const [viewport] = view.screen.viewports, bounds = canvas.getBoundingClientRect();
+  const [x, y] = new Function("panel", "ahead", `return ${expression}`)(panel, ahead);
+  const [px, py] = camera.toScreen(panel.origin[0] + x, panel.origin[1] + y, viewport);
+  const clientX = bounds.left + viewport.x + px, clientY = bounds.top + viewport.y + py, before = camera.x;
+  const send = (kind) => canvas.dispatchEvent(
+    new PointerEvent(kind, { clientX, clientY, pointerId: 1, pointerType: "mouse", bubbles: true }));
+  const wait = (milliseconds) => new Promise((then) => setTimeout(then, milliseconds));
+  for (let press = 0; press < times; press++) {
+    if (press) await wait(150);
+    send("pointerdown");
+    await wait(hold);
+    if (press + 1 === times) var flown = camera.x - before;
+    send("pointerup");
+  }
+  return flown;
+}"""
+"""Press what is at a place of the picture in the very moment in which it is there, let go a while later, so many times.
+
+Tells how far the camera has flown meanwhile.
+"""
+
+AGENT = """[0, 1].map((k) => {
+  const i = 2 * 5 + k, { positions, velocities, accelerations } = panel;
+  return positions[i] + velocities[i] * ahead + accelerations[i] * ahead * ahead / 2;
+})"""
+
+
+def test_a_click_means_the_agent_that_was_under_the_pointer_when_it_was_pressed(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server, FAST + "&leaders=1&seed=3")
+    wait_for(page, "panel.roles[5] === 0")
+    fly_fast(page)
+    page.keyboard.press("2")
+    page.evaluate(PRESS_ON, [AGENT, 250, 1])
+    wait_for(page, "panel.roles[5] === 1")
+    assert look(page, "[...panel.roles].reduce((sum, role) => sum + role, 0)") == 2
+
+
+def test_a_double_click_on_an_obstacle_that_flies_by_removes_it(server: Running, open_page: Open) -> None:
+    page = open_page(server, FAST)
+    fly_fast(page)
+    page.keyboard.press("3")
+    at = look(page, "[panel.origin[0], panel.origin[1] + 2]")
+    page.evaluate("([x, y]) => flockView.dropDisk({ x, y, radius: 0.2 })", at)
+    wait_for(page, "panel.disks.length === 3")
+    assert page.evaluate(PRESS_ON, ["panel.disks.slice(0, 2)", 40, 2]) > 0.2  # it is elsewhere at the second click
+    wait_for(page, "panel.disks.length === 0")
+
+
+def test_an_obstacle_that_is_drawn_across_the_border_of_two_panels_belongs_to_the_first(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server, "#compare=tanner-dynamic")
+    pause(page)
+    page.keyboard.press("3")
+    page.mouse.move(300, 500)
+    page.mouse.down()
+    page.mouse.move(340, 500, steps=4)
+    page.mouse.up()
+    wait_for(page, "panel.disks.length === 3")
+    scale = look(page, "view.screen.cameras[0].scale")
+    assert look(page, "panel.disks[2]") == pytest.approx(min(max(40 / scale, 0.15), 3), abs=0.01)
 
 
 def test_agents_that_are_brushed_over_are_gone(server: Running, open_page: Open) -> None:

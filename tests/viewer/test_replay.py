@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock.initial import SearchCancelledError, Stop
 from equiflock.types import InputError
 from equiflock.viewer.replay import Replay
 
@@ -87,3 +88,11 @@ def test_two_flights_are_shown_until_both_have_ended() -> None:
     told = Replay([ended, whole]).told()
     assert len(told["times"]) == 601
     assert told["endings"][1] == ""
+
+
+def test_measuring_a_long_flight_ends_when_nobody_waits_for_it() -> None:
+    stop = Stop()
+    stop.set()
+    replay = Replay([run()])
+    with pytest.raises(SearchCancelledError):
+        replay.told(stop)

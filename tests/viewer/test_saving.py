@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import re
 import threading
 import weakref
 from pathlib import Path
 
 import pytest
 
-from equiflock.trajectory import load_flights
+from equiflock.report import film
+from equiflock.trajectory import Trajectory, load_flights
 from equiflock.types import InputError
 from equiflock.viewer.exhibit import Exhibit
-from equiflock.viewer.saving import MOST_WAITING, Archive
+from equiflock.viewer.saving import FILM, MOST_WAITING, Archive
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import Running, get, running, wait_until
 from tests.viewer.stages import stage
@@ -90,3 +93,73 @@ def test_a_flight_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
         assert told["is"] == "unsaved"
         assert "could not be saved" in told["text"]
         assert page.ask("advance", steps=1).step == 1
+
+
+def no_film(*_: object, **__: object) -> None:
+    raise ValueError("no film today")
+
+
+def full_disk(self: Trajectory, path: Path) -> None:
+    """As `Trajectory.save` on a disk that has room for the first of two flights."""
+    if path.name.startswith("2-"):
+        (path.parent / f".{path.name}").mkdir()
+        raise OSError(errno.ENOSPC, "No space left on device")
+    save(self, path)
+
+
+save = Trajectory.save
+
+
+def ffmpeg_that(tmp_path: Path, does: str) -> Path:
+    path = tmp_path / "ffmpeg"
+    path.write_text(f"#!/bin/sh\n{does}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ("film", "no film today"),
+        ("dying ffmpeg", "could not be written: killed"),
+        ("ffmpeg on a full disk", "No space left"),
+        ("store on a full disk", "No space left"),
+    ],
+)
+def test_a_flight_that_cannot_be_saved_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, told: str
+) -> None:
+    if broken == "film":
+        monkeypatch.setattr(film, "film", no_film)
+    elif broken == "store on a full disk":
+        monkeypatch.setattr(Trajectory, "save", full_disk)
+    else:
+        said = "killed" if broken.startswith("dying") else "av_interleaved_write_frame(): No space left on device"
+        program = ffmpeg_that(tmp_path, f"head -c 200000 > /dev/null; echo '{said}' >&2; exit 1")
+        monkeypatch.setattr(film, "get_ffmpeg_exe", lambda: str(program))
+    out = tmp_path / "out"
+    work = Archive(out).save(stage(compare="tanner-dynamic").trajectories(), 0.5, lambda *_: None)
+    with pytest.raises((OSError, ValueError), match=re.escape(told)):
+        work.result(60)
+    assert list(out.iterdir()) == []
+
+
+def test_a_server_that_is_stopped_while_it_saves_saves_to_the_end_first(tmp_path: Path) -> None:
+    with running(Exhibit(Setting(controller="tanner"), out=tmp_path)) as server, server.page() as page:
+        page.start()
+        page.fly(20)
+        assert page.ask("save")["is"] == "saving"
+        wait_until(lambda: any(tmp_path.iterdir()))
+    (folder,) = tmp_path.iterdir()
+    assert (folder / FILM).exists()
+    assert not folder.name.startswith(".")
+
+
+def test_a_server_that_must_stop_at_once_gives_up_saving_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with running(Exhibit(Setting(controller="tanner"), out=tmp_path)) as server, server.page() as page:
+        page.start()
+        page.fly(100)
+        assert page.ask("save", speed=0.01)["is"] == "saving"  # a film of thousands of frames
+        wait_until(lambda: any(tmp_path.iterdir()))
+        server.server.force_exit = True
+    assert list(tmp_path.iterdir()) == []

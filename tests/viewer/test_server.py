@@ -154,7 +154,7 @@ def test_a_port_in_use_is_told_and_the_next_one_taken() -> None:
             assert second.getsockname()[0] == HOST
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "", "0", "::"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "0", "::", "::ffff:0.0.0.0", "::FFFF:0:0", "0::0"])
 def test_all_addresses_at_once_are_refused(host: str) -> None:
     with pytest.raises(InputError, match="name one address"):
         listen(host, 9480, lambda port: None)

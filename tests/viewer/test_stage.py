@@ -67,6 +67,21 @@ def test_the_agent_nearest_to_a_place_leads_and_follows_again_in_both_flights() 
         live.lead((place[0] + 50.0, place[1]), 0.1, panel=1)
 
 
+def test_an_agent_is_appointed_by_its_number_wherever_it_is_but_obstacle_agents_are_not() -> None:
+    live = stage(scenario="obstacles", leaders=1, sides=12, compare="tanner-dynamic")
+    (leader,) = np.flatnonzero(roles(live) == ef.Role.LEADER)
+    chosen = 3 if leader != 3 else 4
+    fly(live, 10)
+    live.appoint(chosen)
+    for panel in (0, 1):
+        assert set(np.flatnonzero(roles(live, panel) == ef.Role.LEADER).tolist()) == {int(leader), chosen}
+    live.appoint(chosen)
+    assert np.flatnonzero(roles(live) == ef.Role.LEADER).tolist() == [leader]
+    for nobody in (30, 41, 42, 10**9):  # obstacle agents, and beyond all of them
+        with pytest.raises(InputError, match=f"no agent number {nobody}"):
+            live.appoint(nobody)
+
+
 def test_removed_agents_are_gone_from_both_flights_and_the_others_keep_their_memory() -> None:
     live = stage(controller="etdagnn", compare="tdagnn")
     fly(live, 5)

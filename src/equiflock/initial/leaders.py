@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from equiflock.initial.random_disk import RandomDisk, check_disk
+from equiflock.initial.search import Stop
 from equiflock.randomness import stream
 from equiflock.types import Flock, InputError, Role, check_choice, check_count
 
@@ -36,9 +37,9 @@ class LeaderFollowing:
         if self.leaders >= self.disk.agents:
             raise InputError(f"leaders must be fewer than agents = {self.disk.agents}; got {self.leaders}")
 
-    def draw(self) -> Flock:
-        """Draw the flocks."""
-        start = self.disk.draw()
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        start = self.disk.draw(stop)
         velocities, roles = start.velocities.copy(), start.roles.copy()
         for b in range(len(start)):
             rng = stream(self.disk.seed, "leaders", self.disk.split, b)

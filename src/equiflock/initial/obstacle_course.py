@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from equiflock.initial.random_disk import RandomDisk, check_disk
+from equiflock.initial.search import Stop
 from equiflock.kernels import Array, Index, kernel
 from equiflock.randomness import stream
 from equiflock.types import Flock, InputError, Role, check_count
@@ -55,22 +56,24 @@ class ObstacleCourse:
         """The obstacle's: R_min / (2 sin(pi / s))."""
         return self.disk.min_separation / (2.0 * math.sin(math.pi / self.sides))
 
-    def draw(self) -> Flock:
-        """Draw the flocks and their obstacles."""
-        flock = self.disk.draw()
-        built = [self._build(flock.positions[b], b) for b in range(len(flock))]
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """Draw the flocks and their obstacles; `stop` ends the search, as for `RandomDisk`."""
+        stop = stop or Stop()
+        flock = self.disk.draw(stop)
+        built = [self._build(flock.positions[b], b, stop) for b in range(len(flock))]
         positions, velocities, roles = (np.stack(part) for part in zip(*built, strict=True))
         return Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius)
 
-    def _build(self, positions: Array, b: int) -> tuple[Array, Array, Array]:
+    def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array]:
         """Positions, velocities and roles of flock b and its obstacle."""
         rng = stream(self.disk.seed, "course", self.disk.split, b)
         for attempt in range(REDRAWS):
+            stop.check()
             heading, centre = self._place(positions, 1.0 if rng.random() < 0.5 else -1.0)
             able = self._able_to_lead(positions, heading, centre)
             if len(able) >= self.leaders:
                 break
-            positions = self._again(b, attempt)
+            positions = self._again(b, attempt, stop)
         else:
             raise InputError(
                 f"in none of {REDRAWS} flocks {self.leaders} agents could lead past an obstacle of {self.sides} sides: "
@@ -102,10 +105,10 @@ class ObstacleCourse:
         )
         return able
 
-    def _again(self, b: int, attempt: int) -> Array:
+    def _again(self, b: int, attempt: int, stop: Stop) -> Array:
         """Another flock in place of flock b."""
         disk = replace(self.disk, flocks=1, split=f"{self.disk.split}, flock {b} again {attempt}")
-        return np.asarray(disk.draw().positions[0])
+        return np.asarray(disk.draw(stop).positions[0])
 
 
 def _cross(heading: Point, vectors: Array) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from equiflock.cells import FASTEST, cell_list, sort_into_cells
 from equiflock.graph import survey_flock, survey_memory
+from equiflock.initial.search import Stop
 from equiflock.kernels import Array, Index, kernel
 from equiflock.randomness import stream
 from equiflock.types import Flock, InputError, check_choice, check_count, check_positive, short
@@ -23,7 +24,7 @@ PLACES_PER_AGENT = 10_000
 AGENTS_PER_FLOCK = 10_000_000
 """How many agents are drawn in all for one flock that is accepted (but 200 attempts are always made)."""
 
-FINE, CROWDED, SPARSE, SPLIT = range(4)
+FINE, CROWDED, SPARSE, SPLIT, STOPPED = range(5)
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,13 @@ class RandomDisk:
         """Whether only offending agents are placed anew, rather than the whole flock."""
         return self.radius_rule == "constant-density" and self.disk_radius is None
 
-    def draw(self) -> Flock:
-        """Draw the flocks, or say after bounded effort which condition could not be met and what to change."""
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """Draw the flocks, or say after bounded effort which condition could not be met and what to change.
+
+        Args:
+            stop: once it is set, by whatever thread, the search ends with a `SearchCancelledError`.
+        """
+        stop = stop or Stop()
         half = self.min_separation / 2
         if self.agents * half**self.dimensions > (self.radius + half) ** self.dimensions:
             self._give_up(CROWDED, self.agents)  # there would be no room even without gaps
@@ -121,7 +127,8 @@ class RandomDisk:
         memory = _memory(self.agents)
         for b in range(self.flocks):
             rng = stream(self.seed, "random_disk", self.split, b)
-            failure, number = _draw_positions(rng, positions[b], *conditions, self.places_anew, memory)
+            failure, number = _draw_positions(rng, positions[b], *conditions, self.places_anew, memory, stop.wished)
+            stop.check()
             if failure != FINE:
                 self._give_up(failure, number)
             shared = rng.uniform(-self.max_speed, self.max_speed, self.dimensions)
@@ -205,8 +212,13 @@ def _draw_positions(
     connected: bool,
     anew: bool,
     memory: Any,
+    stop: Array,
 ) -> tuple[Index, Index]:
-    """Fill positions (N, D) of one flock; returns which condition failed, if any, and a number that tells how."""
+    """Fill positions (N, D) of one flock; returns which condition failed, if any, and a number that tells how.
+
+    It ends soon after `stop[0]` becomes true: that is looked at before each agent is placed, which takes about a
+    millisecond at most, and so before each attempt, too.
+    """
     N, D = positions.shape
     (degrees, labels, sizes, misplaced), survey, roles = memory
     # A grid of about N cells over the disk, each at least min_separation wide, with a list of its agents.
@@ -221,6 +233,8 @@ def _draw_positions(
     failure, number = SPARSE, 0
     for _ in range(_attempts(N)):
         for m in range(count):
+            if stop[0]:
+                return STOPPED, 0
             if not _place(rng, positions, misplaced[m], radius, min_separation, side, across, heads, links):
                 return CROWDED, misplaced[m]
         survey_flock(positions, roles, comm_radius, degrees, labels, survey)

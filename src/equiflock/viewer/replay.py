@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from equiflock.course import obstacle_disks
+from equiflock.initial import Stop
 from equiflock.trajectory import Trajectory
 from equiflock.types import InputError, Outcome, Role
 from equiflock.viewer.frames import Panel, edges_of
@@ -64,11 +65,15 @@ class Replay:
             found.append(Panel(flock, accelerations, obstacle_disks(flock), edges, still))
         return found
 
-    def told(self) -> dict[str, Any]:
-        """What the page must know of the flights."""
+    def told(self, stop: Stop | None = None) -> dict[str, Any]:
+        """What the page must know of the flights; measuring long ones takes a while, which `stop` ends."""
         first = self.runs[0]
         measured = np.unique(np.linspace(0, self.frames - 1, MOST_MEASURED).round().astype(int))
-        curves = [[_for_json(panel.numbers) for panel in self._panels_at(frame)] for frame in measured.tolist()]
+        curves = []
+        for frame in measured.tolist():
+            if stop is not None:
+                stop.check()
+            curves.append([_for_json(panel.numbers) for panel in self._panels_at(frame)])
         return {
             "times": first.times[: self.frames].tolist(),
             "time_step": first.time_step,

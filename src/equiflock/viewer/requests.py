@@ -22,10 +22,16 @@ Number = Annotated[int, Field(ge=0, le=10**9)]
 
 
 class Start(Checked):
-    """Begin a flight; the one before is forgotten."""
+    """Begin a flight; the one before is forgotten. Searches for other starts that are under way end."""
 
     do: Literal["start"]
     setting: Setting
+
+
+class Cancel(Checked):
+    """End the search for a start that is under way; what was flying before flies on."""
+
+    do: Literal["cancel"]
 
 
 class Replay(Checked):
@@ -86,6 +92,17 @@ class Lead(Action):
     @override
     def on(self, stage: Stage) -> None:
         stage.lead(self.at, self.reach, self.panel)
+
+
+class Appoint(Action):
+    """Let an agent lead or, if it does, follow: the one of that number, wherever it has flown to."""
+
+    do: Literal["appoint"]
+    agent: Number
+
+    @override
+    def on(self, stage: Stage) -> None:
+        stage.appoint(self.agent)
 
 
 class Remove(Action):
@@ -165,7 +182,22 @@ class Save(Checked):
 
 
 Request = (
-    Start | Replay | Advance | Seek | Show | Steer | Lead | Remove | Drop | Move | Lift | Technique | Scatter | Save
+    Start
+    | Cancel
+    | Replay
+    | Advance
+    | Seek
+    | Show
+    | Steer
+    | Lead
+    | Appoint
+    | Remove
+    | Drop
+    | Move
+    | Lift
+    | Technique
+    | Scatter
+    | Save
 )
 _requests: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
 

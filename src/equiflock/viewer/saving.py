@@ -9,9 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
-from equiflock.files import written_whole
 from equiflock.trajectory import Trajectory
 from equiflock.types import InputError
+from equiflock.viewer.workshop import tidy_up, workshop
 
 FILM = "film.mp4"
 LONGEST_FILM = 20.0
@@ -24,6 +24,8 @@ OnFrame = Callable[[int, int], object]
 class Archive:
     """Saves flights, one after the other, and knows those that it saved.
 
+    What servers before left half written, because they were killed, is removed.
+
     Args:
         out: the folder that they are saved to, made if it is not there.
     """
@@ -34,6 +36,18 @@ class Archive:
         """Folders by their names."""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="saving")
         self._waiting: list[Future[Path]] = []
+        self._given_up = False
+        tidy_up(out)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being saved."""
+        return any(not work.done() for work in self._waiting)
+
+    def give_up(self) -> None:
+        """Save nothing more: what is being saved ends soon, and leaves nothing behind."""
+        self._given_up = True
+        self._worker.shutdown(wait=False, cancel_futures=True)
 
     def save(self, runs: Sequence[Trajectory], speed: float, on_frame: OnFrame) -> Future[Path]:
         """Begin to save flights; the result is their folder. A clear error if too many wait already."""
@@ -45,7 +59,13 @@ class Archive:
         return work
 
     def _save(self, runs: Sequence[Trajectory], speed: float, on_frame: OnFrame) -> Path:
-        folder = save_flights(runs, self.out, speed, on_frame)
+        def on_each(done: int, total: int) -> None:
+            if self._given_up:
+                raise InputError("the server ends")
+            on_frame(done, total)
+
+        tidy_up(self.out)
+        folder = save_flights(runs, self.out, speed, on_each)
         self.saved[folder.name] = folder
         return folder
 
@@ -62,15 +82,16 @@ def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: 
     from equiflock.report.film import film
 
     names = [re.sub(r"[^\w.-]+", "-", Path(str(run.config["controller"])).stem) for run in runs]
-    folder = _unused(out / f"{datetime.now():%Y-%m-%d-%H%M%S}-{'-'.join(names)}")
+    folder = out / f"{datetime.now():%Y-%m-%d-%H%M%S}-{'-'.join(names)}"
     speed = max(float(runs[0].times[-1]) / LONGEST_FILM, speed)
-    with written_whole(folder) as scratch:
+    with workshop(out) as inside:
+        scratch = inside / folder.name
         scratch.mkdir()
         for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):
             run.save(scratch / f"{number}-{name}.zarr")
         (scratch / "config.json").write_text(json.dumps(dict(runs[0].config), indent=2) + "\n")
         film(runs, scratch / FILM, speed=speed, on_frame=on_frame)
-    return folder
+        return scratch.rename(_unused(folder))
 
 
 def _unused(path: Path) -> Path:

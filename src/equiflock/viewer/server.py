@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import ipaddress
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +18,16 @@ from fastapi import FastAPI, HTTPException, Request, Response, WebSocket
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers
+from typing_extensions import override
 
 from equiflock.types import InputError
 from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.patience import PROTOCOLS
 from equiflock.viewer.requests import LONGEST_REQUEST
 from equiflock.viewer.saving import FILM, Archive
 from equiflock.viewer.session import Session
 
+log = logging.getLogger("equiflock.viewer")
 PAGE = Path(__file__).with_name("page")
 MOST_SESSIONS = 16
 PORTS_TRIED = 20
@@ -88,39 +94,73 @@ def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.soc
     """A socket on the port or, if that is in use, on one of the next; `on_busy` is told of each that is."""
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 0 to 65535; got {port}")
+    _refuse_everywhere(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for candidate in range(port, min(port + PORTS_TRIED, 65536)):
         found = socket.socket(family)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((host, candidate))
+            _refuse_everywhere(found.getsockname()[0])  # which may have other names
             found.listen()
         except PermissionError:
             found.close()
             raise InputError(f"port {candidate} must not be used: choose one above 1023") from None
+        except InputError:
+            found.close()
+            raise
         except OSError as error:
             found.close()
             if isinstance(error, socket.gaierror) or error.errno != errno.EADDRINUSE:
                 raise InputError(f"{host} is not an address of this machine: {error.strerror}") from None
             on_busy(candidate)
             continue
-        if found.getsockname()[0] in ("0.0.0.0", "::"):
-            found.close()
-            raise InputError("name one address of this machine: a page could call all of them by any name")
         return found
     raise InputError(f"ports {port} to {candidate} are all in use: choose another with --port")
 
 
-def serve(exhibit: Exhibit, host: str) -> uvicorn.Server:
+def _refuse_everywhere(address: str) -> None:
+    """Refuse all addresses of the machine at once, be it those of IPv4 in the words of IPv6."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return  # a name
+    within = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    if (within or found).is_unspecified:
+        raise InputError("name one address of this machine: a page could call all of them by any name")
+
+
+class Server(uvicorn.Server):
+    """A server that does not end in the middle of saving a flight: killed threads do not tidy up after themselves."""
+
+    def __init__(self, config: uvicorn.Config, archive: Archive) -> None:
+        super().__init__(config)
+        self._archive = archive
+
+    @override
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self._archive.busy:
+            log.warning("a flight is being saved: waiting for it (Ctrl-C once more gives it up)")
+        while self._archive.busy:
+            if self.force_exit:
+                self._archive.give_up()
+            await asyncio.sleep(0.05)
+
+
+def serve(exhibit: Exhibit, host: str) -> Server:
     """A server that is known as `host`, ready to `run` on a socket."""
-    return uvicorn.Server(
+    app = create_app(exhibit, host)
+    return Server(
         uvicorn.Config(
-            create_app(exhibit, host),
+            app,
+            **PROTOCOLS,
             log_level="warning",
             ws_max_size=LONGEST_REQUEST,
             ws_max_queue=8,
             ws_per_message_deflate=False,  # on this machine bytes are cheaper than the time to squeeze them
-        )
+        ),
+        app.state.archive,
     )
 
 

@@ -1,4 +1,4 @@
-"""One page's connection: what it asks for, done in turn, each request answered once."""
+"""One page's connection: what it asks for, done in turn, each request answered once, while it is listened to."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 import logging
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastapi import WebSocket, WebSocketDisconnect
 
+from equiflock.initial import SearchCancelledError, Stop
 from equiflock.types import InputError
 from equiflock.viewer import requests
 from equiflock.viewer.exhibit import Exhibit
@@ -20,18 +22,31 @@ from equiflock.viewer.saving import Archive
 from equiflock.viewer.stage import Stage
 
 PROGRESS_SECONDS = 0.25
+MOST_WAITING = 500
+"""Requests that a page may send without waiting for answers; our own sends a few."""
+IMPATIENT = 1008
+"""The websocket's code for what is against the rules."""
 log = logging.getLogger("equiflock.viewer")
 
 Answer = bytes | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that waits for its turn, and a way to stop it should it be a search; or why it is none."""
+
+    request: requests.Request | InputError
+    stop: Stop
 
 
 class Session:
     """What one page sees, and the requests that change it.
 
     A request is answered by a frame (bytes) or by a JSON object that says what it `is`: "started", "done", "saving",
-    "refused" (the request made no sense; all is as it was) or "failed" (the flight broke down and is gone). A page that
-    waits for answers is never sent more than it can draw. What is no answer: "welcome", and "progress", "saved" or
-    "unsaved" of a flight that is being saved.
+    "refused" (the request made no sense; all is as it was), "cancelled" (so was the search for a start; all is as it
+    was) or "failed" (the flight broke down and is gone). Answers come in the order of the requests. A page that waits
+    for answers is never sent more than it can draw. What is no answer: "welcome", and "progress", "saved" or "unsaved"
+    of a flight that is being saved.
 
     Args:
         exhibit: what there is to choose from.
@@ -45,29 +60,70 @@ class Session:
         self._workers = workers
         self._archive = archive
         self._saving: _Saving | None = None
+        self._stop = Stop()
+        """Ends the search of the last start that was asked for."""
 
     async def serve(self, socket: WebSocket) -> None:
-        """Answer requests until the page goes away, and free its flight then."""
+        """Answer requests until the page goes away; then free its flight, and end a search that is under way."""
+        waiting: asyncio.Queue[Asked] = asyncio.Queue()
+        listening = asyncio.create_task(self._listen(socket, waiting))
+        answering = asyncio.create_task(self._answer_all(socket, waiting))
+        try:
+            await asyncio.wait([listening, answering], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._stop.set()
+            gone = listening.done()  # then an answer that cannot be sent is no surprise
+            for task in (listening, answering):
+                task.cancel()
+            await asyncio.gather(listening, answering, return_exceptions=True)
+            self.shown = None
+        if not gone:
+            with suppress(WebSocketDisconnect):
+                answering.result()
+
+    async def _listen(self, socket: WebSocket, waiting: asyncio.Queue[Asked]) -> None:
+        """Take requests down until the page goes away, whatever is being done meanwhile."""
+        while (message := await socket.receive())["type"] == "websocket.receive":
+            if waiting.qsize() >= MOST_WAITING:
+                await socket.close(IMPATIENT, "wait for answers before you ask for more")
+                return
+            waiting.put_nowait(self._hear(message.get("text") or ""))
+
+    async def _answer_all(self, socket: WebSocket, waiting: asyncio.Queue[Asked]) -> None:
+        """Do what was asked for, one after the other, on a thread."""
         await socket.send_json({"is": "welcome", **self.exhibit.told()})
         loop = asyncio.get_running_loop()
-        try:
-            while (message := await socket.receive())["type"] == "websocket.receive":
-                answer = await loop.run_in_executor(self._workers, self.answer, message.get("text") or "")
-                if isinstance(answer, bytes):
-                    await socket.send_bytes(answer)
-                else:
-                    await socket.send_json(answer)
-                if self._saving is not None and self._saving.task is None:
-                    self._saving.task = asyncio.create_task(self._saving.tell(socket))
-        except WebSocketDisconnect:
-            pass  # while an answer was on its way
-        finally:
-            self.shown = None
+        while True:
+            answer = await loop.run_in_executor(self._workers, self._answer, await waiting.get())
+            if isinstance(answer, bytes):
+                await socket.send_bytes(answer)
+            else:
+                await socket.send_json(answer)
+            if self._saving is not None and self._saving.task is None:
+                self._saving.task = asyncio.create_task(self._saving.tell(socket))
 
     def answer(self, text: str) -> Answer:
         """Do what a message asks for. Whatever goes wrong, the answer says so in one line."""
+        return self._answer(self._hear(text))
+
+    def _hear(self, text: str) -> Asked:
+        """Read a request. One for another start, or for none, ends the searches that were asked for before."""
         try:
-            return self._do(requests.read_request(text))
+            request = requests.read_request(text)
+        except InputError as error:
+            return Asked(error, self._stop)
+        if isinstance(request, requests.Start | requests.Replay | requests.Cancel):
+            self._stop.set()
+            self._stop = Stop()
+        return Asked(request, self._stop)
+
+    def _answer(self, asked: Asked) -> Answer:
+        try:
+            if isinstance(asked.request, InputError):
+                raise asked.request
+            return self._do(asked.request, asked.stop)
+        except SearchCancelledError as error:
+            return {"is": "cancelled", "text": str(error)}
         except InputError as error:
             return {"is": "refused", "text": str(error)}
         except Exception as error:  # whatever somebody's controller may raise
@@ -78,16 +134,20 @@ class Session:
         self.shown = None
         return {"is": "failed", "text": text}
 
-    def _do(self, request: requests.Request) -> Answer:
+    def _do(self, request: requests.Request, stop: Stop) -> Answer:
+        if isinstance(request, requests.Cancel):
+            return {"is": "done"}  # it was, when it was heard
         if isinstance(request, requests.Start):
             pilots = [self.exhibit.pilot(name) for name in request.setting.controllers]
-            self.shown = Stage(request.setting, pilots)
+            self.shown = Stage(request.setting, pilots, stop)
             return {"is": "started", "setting": request.setting.model_dump(mode="json")}
         if isinstance(request, requests.Replay):
             if not self.exhibit.flights:
                 raise InputError("there is no saved flight to play: start equiflock view with one")
-            self.shown = Replay(self.exhibit.flights, request.flock)
-            return {"is": "started", "replay": self.shown.told()}
+            replay = Replay(self.exhibit.flights, request.flock)
+            told = replay.told(stop)
+            self.shown = replay
+            return {"is": "started", "replay": told}
         shown = self.shown
         if shown is None:
             raise InputError("nothing is flying: start a flight first")

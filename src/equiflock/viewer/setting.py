@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk
+from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk, Stop
 from equiflock.initial.random_disk import RadiusRule
 from equiflock.types import Flock, InputError, Role
 
@@ -91,10 +91,14 @@ class Setting(Checked):
             rule = self.spread
         return RandomDisk(agents=self.agents, seed=self.seed, comm_radius=self.radius, radius_rule=rule)
 
-    def draw(self) -> tuple[Flock, tuple[Disk, ...]]:
-        """The flock with all obstacle agents after its own, and the disks whose rims these are, in their order."""
+    def draw(self, stop: Stop | None = None) -> tuple[Flock, tuple[Disk, ...]]:
+        """The flock with all obstacle agents after its own, and the disks whose rims these are, in their order.
+
+        Args:
+            stop: ends the search for a start, as for `RandomDisk`.
+        """
         try:
-            return self._draw()
+            return self._draw(stop)
         except InputError as error:
             if "comm_radius" not in str(error):
                 raise
@@ -104,17 +108,17 @@ class Setting(Checked):
                 f"{self.radius:g}, and all are connected: raise the radius R, or choose another start disk"
             ) from None
 
-    def _draw(self) -> tuple[Flock, tuple[Disk, ...]]:
+    def _draw(self, stop: Stop | None) -> tuple[Flock, tuple[Disk, ...]]:
         given: tuple[Disk, ...] = ()
         if self.scenario == "obstacles":
             course = ObstacleCourse(self.start, self.sides, self.leaders)
-            flock = course.draw()
+            flock = course.draw(stop)
             x, y = flock.positions[0, self.agents :].mean(axis=0).tolist()
             given = (Disk(x=x, y=y, radius=course.radius),)
         elif self.scenario == "leaders":
-            flock = LeaderFollowing(self.start, self.leaders).draw()
+            flock = LeaderFollowing(self.start, self.leaders).draw(stop)
         else:
-            flock = self.start.draw()
+            flock = self.start.draw(stop)
         for disk in self.disks:
             flock = with_obstacle(flock, disk.rim(self.start.min_separation))
         return flock, (*given, *self.disks)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 
 from equiflock.flight import flight
+from equiflock.initial import Stop
 from equiflock.orbit import Orbit
 from equiflock.randomness import stream
 from equiflock.trajectory import Trajectory
@@ -72,13 +73,14 @@ class Stage:
     Args:
         setting: what they begin with.
         pilots: one for each of the setting's controllers.
+        stop: ends the search for a start, as for `RandomDisk`.
     """
 
-    def __init__(self, setting: Setting, pilots: Sequence[Controller]) -> None:
+    def __init__(self, setting: Setting, pilots: Sequence[Controller], stop: Stop | None = None) -> None:
         self.setting = setting
         self.edges = False
         """Whether pictures show who hears whom."""
-        start, disks = setting.draw()
+        start, disks = setting.draw(stop)
         self.disks = list(disks)
         """By the numbers of the obstacles."""
         self.flights = [LiveFlight(start, pilot, setting) for pilot in pilots]
@@ -132,10 +134,17 @@ class Stage:
         chosen = int(np.argmin(distances))
         if distances[chosen] > reach:
             raise InputError("no agent is there: click on one")
-        for other in self.flights:
-            roles = other.flock.roles.copy()
-            roles[0, chosen] = Role.LEADER if roles[0, chosen] == Role.FOLLOWER else Role.FOLLOWER
-            other.change(replace(other.flock, roles=roles))
+        self.appoint(chosen)
+
+    def appoint(self, agent: int) -> None:
+        """Let the agent of a number lead or, if it does, follow."""
+        first = self.flights[0].flock
+        if agent >= first.shape[1] or first.roles[0, agent] == Role.OBSTACLE:
+            raise InputError(f"there is no agent number {agent}")
+        for live in self.flights:
+            roles = live.flock.roles.copy()
+            roles[0, agent] = Role.LEADER if roles[0, agent] == Role.FOLLOWER else Role.FOLLOWER
+            live.change(replace(live.flock, roles=roles))
 
     def remove(self, places: Sequence[tuple[float, float]], reach: float, panel: int) -> None:
         """Take away the agents of a flight within reach of some places, and the same ones of the other flight."""

@@ -5,9 +5,8 @@ import { OBSTACLE } from "./frames.js";
 const SAMPLE = 400; // agents looked at to find the flock
 const MARGIN = 1.25; // of the reach, so that the flock does not touch the edges
 const BURST = 2.5; // a flock that spreads to so many times its first reach has burst: its ruins are not chased
-const OVERLAYS = 110; // css pixels above and below the flock that titles and buttons may cover
 const EASE = 0.45; // seconds in which a gap shrinks by a factor e
-const SMALLEST = 2;
+const SMALLEST = 0.05;
 const LARGEST = 600;
 
 const clamp = (scale) => Math.min(Math.max(scale, SMALLEST), LARGEST);
@@ -27,6 +26,10 @@ export class Camera {
   scale = 100;
   /** Keep the flock's middle in the middle; panning switches it off. */
   following = true;
+  /** Follow and fit all of the flock, ruins and all, in place of most of it. */
+  everybody = false;
+  /** Do not move by itself: a hand is at work, and what it points at must stay where it is. */
+  held = false;
   /** While following, also choose the scale so that the flock fits; zooming switches it off. */
   fitting = true;
 
@@ -64,7 +67,7 @@ export class Camera {
     }
     if (xs.length === 0) return;
 
-    if (this.following && this.#agents === roles.length && this.#xs.length === xs.length) {
+    if (this.following && !this.held && this.#agents === roles.length && this.#xs.length === xs.length) {
       this.x += quantile(
         xs.map((x, i) => x - this.#xs[i]),
         0.5,
@@ -75,6 +78,10 @@ export class Camera {
       );
     }
     [this.#agents, this.#xs, this.#ys] = [roles.length, xs, ys];
+    if (this.everybody) {
+      this.#watchAll(panel, at);
+      return;
+    }
     const [x, y] = (this.#middle = [quantile(xs, 0.5), quantile(ys, 0.5)]);
     const distances = xs.map((_, i) => Math.hypot(xs[i] - x, ys[i] - y));
     this.#reach = Math.max(MARGIN * quantile(distances, 0.9), 2 * this.#radius);
@@ -82,15 +89,33 @@ export class Camera {
     this.#reach = Math.min(this.#reach, BURST * this.#firstReach);
   }
 
-  /** Let `seconds` of real time pass: glide towards the flock, equally fast at any frame rate. */
-  glide(seconds, viewport) {
-    if (!this.#middle || !this.following) return;
+  #watchAll({ origin, roles }, at) {
+    const low = [Infinity, Infinity];
+    const high = [-Infinity, -Infinity];
+    roles.forEach((role, i) => {
+      if (role === OBSTACLE) return;
+      for (let k = 0; k < 2; k++) {
+        low[k] = Math.min(low[k], at(2 * i + k));
+        high[k] = Math.max(high[k], at(2 * i + k));
+      }
+    });
+    this.#middle = [0, 1].map((k) => origin[k] + (low[k] + high[k]) / 2);
+    const half = Math.max(high[0] - low[0], high[1] - low[1]) / 2;
+    this.#reach = Math.max(MARGIN * half, 2 * this.#radius);
+  }
+
+  /**
+   * Let `seconds` of real time pass: glide towards the flock, equally fast at any frame rate.
+   * @param {number} covered css pixels above and below the flock that titles and buttons may cover
+   */
+  glide(seconds, viewport, covered = 0) {
+    if (!this.#middle || !this.following || (this.held && !this.#jump)) return;
     const step = this.#jump ? 1 : 1 - Math.exp(-seconds / EASE);
     this.#jump = false;
     this.x += step * (this.#middle[0] - this.x);
     this.y += step * (this.#middle[1] - this.y);
     if (!this.fitting) return;
-    const height = Math.max(viewport.height - OVERLAYS, 0.6 * viewport.height);
+    const height = Math.max(viewport.height - covered, 0.6 * viewport.height);
     const fit = clamp(Math.min(viewport.width, height) / (2 * this.#reach));
     this.scale *= (fit / this.scale) ** step;
   }
@@ -127,6 +152,22 @@ export class Camera {
   followAgain() {
     this.following = true;
     this.fitting = true;
+    this.everybody = false;
+  }
+
+  /** Glide to where all of the flock is seen, and keep it in sight. */
+  showAll() {
+    this.followAgain();
+    this.everybody = true;
+  }
+
+  /** Whether any agent of the flock is in sight. */
+  sees({ origin, positions, roles }, viewport) {
+    const [w, h] = [viewport.width / 2 / this.scale, viewport.height / 2 / this.scale];
+    const [x, y] = [this.x - origin[0], this.y - origin[1]];
+    return roles.some(
+      (role, i) => role !== OBSTACLE && Math.abs(positions[2 * i] - x) <= w && Math.abs(positions[2 * i + 1] - y) <= h,
+    );
   }
 
   /** Give all cameras one scale: the one zoomed to last by hand, or else the smallest, at which every flock fits. */

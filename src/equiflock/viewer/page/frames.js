@@ -53,6 +53,19 @@ export function flockSize(panel) {
   return count;
 }
 
+/** The agent of the flock nearest to a place, as it is drawn some time after the frame, and how far it is away. */
+export function nearestAgent({ origin, positions, velocities, accelerations, roles, still }, [x, y], ahead) {
+  const time = still ? 0 : ahead;
+  const at = (k) => positions[k] + (velocities[k] + (accelerations[k] * time) / 2) * time;
+  let nearest = { number: -1, distance: Infinity };
+  roles.forEach((role, i) => {
+    if (role === OBSTACLE) return;
+    const distance = Math.hypot(origin[0] + at(2 * i) - x, origin[1] + at(2 * i + 1) - y);
+    if (distance < nearest.distance) nearest = { number: i, distance };
+  });
+  return nearest;
+}
+
 /** The mean velocity of a panel's leaders, or null if nobody leads. */
 export function leaderVelocity(panel) {
   let count = 0,

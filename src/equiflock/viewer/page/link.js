@@ -49,15 +49,31 @@ export class Link {
 
   /** Ask for something that takes the place of a request of its kind, should that not be sent yet. */
   askLatest(request, then) {
-    this.#queue = this.#queue.filter((waiting) => waiting.request.do !== request.do);
+    this.takeBack(request.do);
     this.ask(request, then);
   }
 
+  /** Ask without waiting for anything that was asked before; of its kind, what was not sent yet never is. */
+  askAtOnce(request, then = () => {}) {
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
+    this.takeBack(request.do);
+    this.#send({ request, then });
+  }
+
+  /** Take back the requests of these kinds that were not sent yet; there will be no answer. */
+  takeBack(...kinds) {
+    const taken = this.#queue.filter(({ request }) => kinds.includes(request.do));
+    this.#queue = this.#queue.filter((waiting) => !taken.includes(waiting));
+    return taken.map(({ request }) => request);
+  }
+
   #flush() {
-    while (this.#sent.length < MOST_SENT && this.#queue.length) {
-      this.#sent.push(this.#queue.shift());
-      this.#socket.send(JSON.stringify(this.#sent.at(-1).request));
-    }
+    while (this.#sent.length < MOST_SENT && this.#queue.length) this.#send(this.#queue.shift());
+  }
+
+  #send(asked) {
+    this.#sent.push(asked);
+    this.#socket.send(JSON.stringify(asked.request));
   }
 
   #connect() {

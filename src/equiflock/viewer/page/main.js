@@ -32,7 +32,10 @@ function bindButtons(view) {
     scatter: () => view.scatter(),
     follow: () => view.follow(),
     theme: () => changeTheme(view, view.screen.theme === "dark" ? "light" : "dark"),
-    help: () => byId("guide").showModal(),
+    help: () => {
+      byId("guide").showModal();
+      byId("guide").scrollTop = 0; // its button, which has the focus, is at the end
+    },
     save: () => view.save(),
     clear: () => view.clearDisks(),
     link: () => copyLink(view),

@@ -94,52 +94,28 @@ export class Plot {
     const first = history.times[0],
       last = Math.max(history.times.at(-1), first + SHORTEST_SECONDS);
     const x = (time) => box.left + ((time - first) / (last - first)) * (box.right - box.left);
-    const scale = this.#scale(history, box);
+    const values = history.rows.flat().map((numbers) => numbers[this.index]);
+    const scale = scaleFor(values, this.metric, box);
     this.#axes(pen, box, scale, { x, first, last }, style);
+    pen.save();
+    pen.beginPath();
+    pen.rect(box.left - 1, 0, width, box.bottom + 1); // a curve may leave the plot: it does not go along its edge
+    pen.clip();
     history.rows[0].forEach((_, panel) => {
       pen.beginPath();
-      history.times.forEach((time, i) => {
-        const value = history.rows[i][panel]?.[this.index];
-        if (Number.isFinite(value)) pen.lineTo(x(time), scale.y(value));
-      });
+      const places = history.times.map((time, i) => [x(time), scale.y(history.rows[i][panel]?.[this.index])]);
+      for (const piece of pieces(places)) {
+        pen.moveTo(...piece[0]);
+        for (const place of piece) pen.lineTo(...place);
+      }
       pen.strokeStyle = style.series[panel];
       pen.lineWidth = 1.6;
-      pen.lineJoin = "round";
+      pen.lineJoin = pen.lineCap = "round"; // so that a number between two that are missing is a dot
       pen.stroke();
     });
+    pen.restore();
     pen.fillStyle = style.faint;
     pen.fillRect(x(Math.min(now, last)) - 0.5, box.top, 1, box.bottom - box.top);
-  }
-
-  /** Range, ticks and the height of a value. */
-  #scale(history, box) {
-    const { metric, index } = this;
-    const values = history.rows
-      .flat()
-      .map((numbers) => numbers[index])
-      .filter(Number.isFinite);
-    const between = (low, high) => (value) =>
-      box.bottom - ((Math.max(value, low) - low) / (high - low)) * (box.bottom - box.top);
-    const largest = Math.max(...values, 0);
-    if (metric.log) {
-      // What is there for a moment only, such as a start without any variance, has no say in the scale.
-      const positive = values.filter((value) => value > 0).sort((a, b) => a - b);
-      const least = positive[Math.floor(0.03 * positive.length)];
-      const high = positive.length ? Math.ceil(Math.log10(largest)) : 0;
-      const low = Math.min(Math.max(Math.floor(Math.log10(least)), high - MOST_DECADES), high - 1);
-      const ticks = [];
-      for (let power = low; power <= high; power += Math.ceil((high - low) / 3)) {
-        ticks.push({ value: 10 ** power, text: `10${superscript(power)}` });
-      }
-      const y = between(low, high);
-      return { ticks, y: (value) => y(value > 0 ? Math.log10(value) : low) };
-    }
-    const high = niceAbove(Math.max(largest, metric.whole ? 2 : 1e-3));
-    const ticks = [0, high / 2, high].filter((v) => !metric.whole || Number.isInteger(v));
-    return {
-      ticks: ticks.map((value) => ({ value, text: Number(value.toPrecision(3)).toString() })),
-      y: between(0, high),
-    };
   }
 
   #axes(pen, box, scale, { x, first, last }, style) {
@@ -163,6 +139,49 @@ export class Plot {
     pen.textAlign = "right";
     pen.fillText(`${Number(last.toFixed(1))} s`, x(last), box.bottom + 12);
   }
+}
+
+/**
+ * The ticks of an axis, and the height of a value: below the box for one below the axis, NaN for one that has no place,
+ * such as 0 on a logarithmic axis.
+ */
+export function scaleFor(numbers, metric, box) {
+  const values = numbers.filter(Number.isFinite);
+  const between = (low, high) => (value) => box.bottom - ((value - low) / (high - low)) * (box.bottom - box.top);
+  const largest = Math.max(...values, 0);
+  if (metric.log) {
+    // What is there for a moment only, such as a start without any variance, has no say in the scale.
+    const positive = values.filter((value) => value > 0).sort((a, b) => a - b);
+    const least = positive[Math.floor(0.03 * positive.length)] ?? 1;
+    const high = positive.length ? Math.ceil(Math.log10(largest)) : 0;
+    const low = Math.min(Math.max(Math.floor(Math.log10(least)), high - MOST_DECADES), high - 1);
+    const ticks = [];
+    for (let power = low; power <= high; power += Math.ceil((high - low) / 3)) {
+      ticks.push({ value: 10 ** power, text: `10${superscript(power)}` });
+    }
+    const y = between(low, high);
+    return { ticks, y: (value) => (value > 0 ? y(Math.log10(value)) : NaN) };
+  }
+  const high = niceAbove(Math.max(largest, metric.whole ? 2 : 1e-3));
+  const ticks = [0, high / 2, high].filter((v) => !metric.whole || Number.isInteger(v));
+  const y = between(0, high);
+  return {
+    ticks: ticks.map((value) => ({ value, text: Number(value.toPrecision(3)).toString() })),
+    y: (value) => (Number.isFinite(value) ? y(value) : NaN),
+  };
+}
+
+/** A curve through [x, y], broken where there is no place to go through. */
+export function pieces(places) {
+  const found = [];
+  let open = false;
+  for (const place of places) {
+    const there = Number.isFinite(place[1]);
+    if (there && !open) found.push([]);
+    if (there) found.at(-1).push(place);
+    open = there;
+  }
+  return found;
 }
 
 /** The next of 1, 2, 4, 5, 8, 10 .. at or above a value. */

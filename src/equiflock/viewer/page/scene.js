@@ -113,7 +113,8 @@ export class Scene {
    * @param {number} ahead  seconds since the frame's time
    * @param {import("./camera.js").Camera[]} cameras  one per panel
    * @param {{edges: boolean, trails: boolean, radius: number, highlight: ?object}} look
-   *   radius: the grid's unit; highlight: {panel, x, y, radius, kind} in world coordinates
+   *   radius: the grid's unit; highlight: {panel, kind}, and {x, y, radius} in world coordinates or {px, py, pixels} in
+   *   css pixels from the panel's top left, which stays where it is however the camera moves
    */
   draw(frame, ahead, cameras, look) {
     const gl = this.#gl;
@@ -182,8 +183,9 @@ export class Scene {
     darts(leaders, 1.5 * size, 1.25, palette.ink);
     darts(leaders, 1.5 * size, 0, BY_HEADING);
     if (look.highlight?.panel === i) {
-      const { x, y, radius, kind } = look.highlight;
-      circle([x, y, radius], palette[kind]);
+      const { x, y, radius, px, py, pixels, kind } = look.highlight;
+      const onScreen = pixels !== undefined;
+      circle(onScreen ? [...camera.toWorld(px, py, rect), pixels / scale] : [x, y, radius], palette[kind]);
     }
   }
 

@@ -17,6 +17,8 @@ export class Screen {
   cameras = [];
   /** The communication radius R. */
   radius = 1;
+  /** Whether a hand is at work: cameras wait until it is done. */
+  held = false;
   /** Of the whole flight, if it is a saved one, in seconds. */
   duration = null;
   /** How many pictures were drawn since the page was opened. */
@@ -28,15 +30,23 @@ export class Screen {
   #numbered = { frame: null, at: 0 };
   #rate = { at: 0, drawn: 0 };
   #awake = 0;
+  /** Css pixels above and below the flock that something may lie on, as the style sheet says. */
+  #covered = 0;
 
   constructor(canvas) {
     this.#scene = new Scene(canvas);
     canvas.addEventListener("webglcontextrestored", () => this.wake());
     new ResizeObserver(() => {
+      this.#covered = parseFloat(getComputedStyle(canvas).getPropertyValue("--covered"));
       this.#scene.resize();
       if (this.cameras.length) this.#display.place(this.viewports);
       this.wake();
     }).observe(canvas);
+  }
+
+  /** The picture that is seen: its frame, null if there is none yet, and how far it is ahead of that. */
+  get shown() {
+    return this.#shown;
   }
 
   /** Where the panels are on the canvas. */
@@ -57,9 +67,13 @@ export class Screen {
   begin(titles, radius) {
     this.radius = radius;
     this.cameras = titles.map(() => new Camera(radius));
+    this.#shown = { frame: null, ahead: 0 };
     this.#history.clear();
     this.#scene.forgetTrails();
-    this.#display.begin(titles);
+    this.#display.begin(titles, (panel) => {
+      this.cameras[panel].showAll();
+      this.wake();
+    });
     this.#display.place(this.viewports);
   }
 
@@ -88,6 +102,8 @@ export class Screen {
     if (frame !== this.#numbered.frame && now - this.#numbered.at > NUMBERS_MS) {
       this.#numbered = { frame, at: now };
       this.#display.show(frame, this.#history, this.duration);
+      const views = this.viewports;
+      frame.panels.forEach((panel, i) => this.#display.tellSight(i, this.cameras[i].sees(panel, views[i])));
       this.#display.tellGrid(seenSpacing(this.cameras[0].scale, this.radius) / this.radius);
       byId("follow").setAttribute("aria-pressed", this.cameras[0].following);
     }
@@ -102,8 +118,9 @@ export class Screen {
   #draw(frame, ahead, seconds, look) {
     const views = this.viewports;
     frame.panels.forEach((panel, i) => {
+      this.cameras[i].held = this.held;
       this.cameras[i].watch(panel, panel.still ? 0 : ahead);
-      this.cameras[i].glide(seconds, views[i]);
+      this.cameras[i].glide(seconds, views[i], this.#covered);
     });
     Camera.share(this.cameras);
     this.#scene.draw(frame, ahead, this.cameras, { ...look, radius: this.radius });

@@ -1,9 +1,11 @@
 /** What a hand does to the flock: mouse, pen, fingers and keys on the canvas. */
 
-import { LEADER } from "./frames.js";
+import { LEADER, nearestAgent } from "./frames.js";
 
 /** A drag of so many px is no click. */
 const CLICK_PX = 5;
+/** Two clicks farther apart are no double click. */
+const DOUBLE_CLICK_PX = { mouse: 12, pen: 20, touch: 36 };
 const BRUSH_PX = 26;
 const LEAD_PX = 18;
 /** In one request to remove agents. */
@@ -21,12 +23,14 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowD
 
 export class Tools {
   tool = "pan";
-  /** The circle that the scene draws around the pointer. */
-  highlight = null;
+  /** Those that press. */
   #pointers = new Map();
+  /** Where the pointer was seen last, pressing or not; null if it is elsewhere. */
+  #hover = null;
   #drag = null;
   #brushed = [];
-  #lastClick = 0;
+  /** The last click, and what was under it. */
+  #clicked = { time: -Infinity };
   #steered = { at: -Infinity, velocity: [0, 0] };
 
   /**
@@ -40,17 +44,46 @@ export class Tools {
     canvas.addEventListener("pointermove", (event) => this.#move(event));
     canvas.addEventListener("pointerup", (event) => this.#up(event));
     canvas.addEventListener("pointercancel", (event) => this.#up(event));
+    canvas.addEventListener("lostpointercapture", (event) => this.#lift(event));
     canvas.addEventListener("pointerleave", () => {
-      this.highlight = null;
+      this.#hover = null;
     });
     canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
   }
 
   choose(tool) {
     this.tool = tool;
-    this.highlight = this.#drag = null;
-    this.#brushed = [];
+    this.#hover = null;
+    this.letGo();
     this.canvas.dataset.tool = tool;
+  }
+
+  /** Forget what is held, as when another flight begins. */
+  letGo() {
+    this.#drag = null;
+    this.#brushed = [];
+    this.#clicked = { time: -Infinity };
+  }
+
+  /** The circle that shows where the tool would act, as the scene takes it: found anew for each picture. */
+  get highlight() {
+    if (!this.#hover || !this.view.frame || this.tool === "pan") return null;
+    const drag = this.#drag;
+    const { panel, px, py, camera, at } = this.#place(this.#hover, drag?.from.panel);
+    if (this.tool === "obstacle") {
+      const { number, hold } = drag?.disk ?? this.#diskAt({ panel, at });
+      if (number >= 0) {
+        const { x, y, radius } = this.#disk(panel, number);
+        const moved = drag && drag.travelled >= CLICK_PX;
+        return { panel, kind: "lead", radius, ...(moved ? { x: at[0] - hold[0], y: at[1] - hold[1] } : { x, y }) };
+      }
+      if (drag && drag.travelled >= CLICK_PX) {
+        const [x, y] = drag.from.at;
+        return { panel, kind: "obstacle", x, y, radius: diskRadius([x, y], at) };
+      }
+    }
+    const pixels = { remove: BRUSH_PX, obstacle: SMALLEST_DISK * camera.scale, lead: LEAD_PX }[this.tool];
+    return { panel, kind: { remove: "brush", obstacle: "obstacle", lead: "lead" }[this.tool], px, py, pixels };
   }
 
   /** Turn the leaders by an arrow key; returns whether it was one. */
@@ -71,7 +104,7 @@ export class Tools {
   tick() {
     const drag = this.#drag;
     const pulling = this.tool === "lead" && drag && drag.travelled >= CLICK_PX;
-    if (pulling && !this.view.link.waitsFor("steer")) this.#pull(this.#place(drag.last));
+    if (pulling && !this.view.link.waitsFor("steer")) this.#pull(this.#place(drag.last, drag.from.panel));
     if (this.#brushed.length && !this.view.link.waitsFor("remove")) this.#sweep();
   }
 
@@ -94,14 +127,14 @@ export class Tools {
     });
   }
 
-  /** Which panel an event is over, and where in the world. */
-  #place(event) {
+  /** Which panel an event is over, unless one is given, and where in the panel and in the world that is. */
+  #place(event, given) {
     const bounds = this.canvas.getBoundingClientRect();
     const x = event.clientX - bounds.left;
     const y = event.clientY - bounds.top;
     const views = this.view.screen.viewports;
-    const found = views.findIndex((v) => x >= v.x && x < v.x + v.width && y >= v.y && y < v.y + v.height);
-    const panel = Math.max(found, 0);
+    const over = (v) => x >= v.x && x < v.x + v.width && y >= v.y && y < v.y + v.height;
+    const panel = given ?? Math.max(views.findIndex(over), 0);
     const viewport = views[panel];
     const px = x - viewport.x;
     const py = y - viewport.y;
@@ -110,24 +143,27 @@ export class Tools {
   }
 
   #down(event) {
-    if (!this.view.frame || event.button !== 0) return;
+    if (!this.view.screen.shown.frame || !this.view.frame || event.button !== 0) return;
     this.canvas.focus({ preventScroll: true });
     this.canvas.setPointerCapture(event.pointerId);
     this.#pointers.set(event.pointerId, event);
+    this.view.screen.held = true;
+    this.#hover = event;
     if (this.#pointers.size > 1) {
       this.#drag = null; // two fingers move and zoom, whatever the tool
       return;
     }
-    const place = this.#place(event);
-    this.#drag = { from: place, last: event, travelled: 0 };
-    if (this.tool === "remove") this.#brushed.push(place);
-    if (this.tool === "obstacle") this.#drag.disk = this.#diskAt(place);
+    const from = this.#place(event);
+    this.#drag = { from, last: event, travelled: 0 };
+    if (this.tool === "remove") this.#brushed.push(from);
+    // What is meant is what is seen now: the flock will have flown on when the hand lets go.
+    if (this.tool === "obstacle") this.#drag.disk = this.#diskAt(from);
+    if (this.tool === "lead") this.#drag.agent = this.#agentAt(from, event.pointerType);
   }
 
   #move(event) {
     if (!this.view.frame) return;
-    const place = this.#place(event);
-    this.#point(place);
+    this.#hover = event;
     const before = this.#pointers.get(event.pointerId);
     if (!before) return;
     this.#pointers.set(event.pointerId, event);
@@ -143,22 +179,47 @@ export class Tools {
     drag.travelled += Math.hypot(dx, dy);
     if (this.tool === "pan") this.view.screen.cameras.forEach((camera) => camera.pan(dx, dy));
     if (drag.travelled < CLICK_PX) return;
-    if (this.tool === "remove") this.#brushed.push(place);
-    if (this.tool === "obstacle") this.#dragDisk(drag, place);
+    if (this.tool === "remove") this.#brushed.push(this.#place(event));
+    if (this.tool === "obstacle" && drag.disk.number >= 0) this.#moveDisk(drag, this.#place(event, drag.from.panel));
   }
 
   #up(event) {
-    this.#pointers.delete(event.pointerId);
     const drag = this.#drag;
+    this.#lift(event);
+    if (event.pointerType !== "mouse") this.#hover = null;
     this.#drag = null;
     if (!drag || !this.view.frame || event.type === "pointercancel") return;
-    const place = this.#place(event);
-    if (this.tool === "lead" && drag.travelled < CLICK_PX) {
-      const reach = event.pointerType === "touch" ? 2 * LEAD_PX : LEAD_PX;
-      this.view.lead(place.at, place.panel, reach / place.camera.scale);
+    if (drag.travelled < CLICK_PX) this.#click(drag, event);
+    else if (this.tool === "obstacle" && drag.disk.number < 0) {
+      const [x, y] = drag.from.at;
+      this.view.dropDisk({ x, y, radius: diskRadius([x, y], this.#place(event, drag.from.panel).at) });
     }
-    if (this.tool === "obstacle") this.#release(drag, place, event.timeStamp);
-    if (event.pointerType !== "mouse") this.highlight = null;
+  }
+
+  /** A pointer presses no longer; when none does, nothing is held, and cameras are free again. */
+  #lift(event) {
+    this.#pointers.delete(event.pointerId);
+    this.view.screen.held = this.#pointers.size > 0;
+    if (!this.view.screen.held) this.#drag = null;
+  }
+
+  /** The second of two quick clicks means what the first one met: by then something else may fly there. */
+  #click(drag, { timeStamp: time, clientX: x, clientY: y, pointerType }) {
+    const last = this.#clicked;
+    const near = Math.hypot(x - last.x, y - last.y) < (DOUBLE_CLICK_PX[pointerType] ?? DOUBLE_CLICK_PX.touch);
+    const double = time - last.time < DOUBLE_CLICK_MS && near;
+    const { disk, agent } = double ? last : drag;
+    this.#clicked = { time, x, y, disk, agent };
+    if (this.tool === "lead") {
+      if (agent >= 0) this.view.appoint(agent);
+      else this.view.notices.tell("no agent is there: click on one", { bad: true });
+    }
+    if (this.tool !== "obstacle") return;
+    if (disk.number < 0) this.view.notices.tell("Drag to draw an obstacle.");
+    else if (double) {
+      this.view.liftDisk(disk.number);
+      this.#clicked = { time: -Infinity }; // a third click means another one
+    }
   }
 
   #wheel(event) {
@@ -183,24 +244,6 @@ export class Tools {
     });
   }
 
-  /** Show where the tool would act. */
-  #point(place) {
-    const { panel, at, camera } = place;
-    const circle = ([x, y], radius, kind) => ({ panel, x, y, radius, kind });
-    const held = this.#drag?.disk ?? (this.tool === "obstacle" ? this.#diskAt(place) : null);
-    if (held?.number >= 0) {
-      const { disks, origin } = this.view.frame.panels[panel];
-      const [x, y, radius] = disks.subarray(3 * held.number);
-      this.highlight = circle([origin[0] + x, origin[1] + y], radius, "lead");
-    } else if (this.tool === "pan") this.highlight = null;
-    else {
-      const radius = { remove: BRUSH_PX / camera.scale, obstacle: SMALLEST_DISK, lead: LEAD_PX / camera.scale }[
-        this.tool
-      ];
-      this.highlight = circle(at, radius, { remove: "brush", obstacle: "obstacle", lead: "lead" }[this.tool]);
-    }
-  }
-
   /** The leaders are drawn towards the pointer, the faster the farther it is. */
   #pull({ at: [x, y], panel }) {
     const shown = this.view.frame.panels[panel];
@@ -219,46 +262,32 @@ export class Tools {
     this.view.steer(this.#steered.velocity);
   }
 
+  /** The number of the agent that is seen at a place, or -1. */
+  #agentAt({ panel, at, camera }, pointerType) {
+    const { frame, ahead } = this.view.screen.shown;
+    const { number, distance } = nearestAgent(frame.panels[panel], at, ahead);
+    const reach = pointerType === "touch" ? 2 * LEAD_PX : LEAD_PX;
+    return distance * camera.scale <= reach ? number : -1;
+  }
+
   /** The number of the disk under a place, or -1, and how it is held. */
-  #diskAt({ panel, at: [x, y] }) {
-    const { disks, origin } = this.view.frame.panels[panel];
-    for (let i = disks.length / 3 - 1; i >= 0; i--) {
-      const dx = x - origin[0] - disks[3 * i];
-      const dy = y - origin[1] - disks[3 * i + 1];
-      if (Math.hypot(dx, dy) <= disks[3 * i + 2]) return { number: i, hold: [dx, dy] };
+  #diskAt({ panel, at }) {
+    for (let number = this.view.frame.panels[panel].disks.length / 3 - 1; number >= 0; number--) {
+      const { x, y, radius } = this.#disk(panel, number);
+      const hold = [at[0] - x, at[1] - y];
+      if (Math.hypot(...hold) <= radius) return { number, hold };
     }
     return { number: -1 };
   }
 
-  #dragDisk(drag, { at: [x, y] }) {
-    const { number, hold } = drag.disk;
-    if (number >= 0) {
-      this.view.moveDisk(number, x - hold[0], y - hold[1]);
-      return;
-    }
-    const [cx, cy] = drag.from.at;
-    this.highlight = {
-      panel: drag.from.panel,
-      x: cx,
-      y: cy,
-      radius: diskRadius(drag.from.at, [x, y]),
-      kind: "obstacle",
-    };
+  #disk(panel, number) {
+    const { disks, origin } = this.view.frame.panels[panel];
+    const [x, y, radius] = disks.subarray(3 * number);
+    return { x: origin[0] + x, y: origin[1] + y, radius };
   }
 
-  #release(drag, place, time) {
-    const { number } = drag.disk;
-    const click = drag.travelled < CLICK_PX;
-    const double = click && time - this.#lastClick < DOUBLE_CLICK_MS;
-    this.#lastClick = click ? time : 0;
-    if (number >= 0) {
-      if (double) this.view.liftDisk(number);
-    } else if (click) {
-      this.view.notices.tell("Drag to draw an obstacle.");
-    } else {
-      const [x, y] = drag.from.at;
-      this.view.dropDisk({ x, y, radius: diskRadius([x, y], place.at) });
-    }
+  #moveDisk({ disk: { number, hold } }, { at: [x, y] }) {
+    this.view.moveDisk(number, x - hold[0], y - hold[1]);
   }
 }
 

@@ -86,9 +86,18 @@ export class View {
   #start(request) {
     if (this.#flown) this.notices.dismissAllBut("saving"); // they are about what was before
     clearTimeout(this.#patience);
-    const announce = () => this.notices.tell("Looking for such a flock …", { id: "patience", stays: true });
+    const action = { text: "Cancel", press: () => this.cancel() };
+    const announce = () => this.notices.tell("Looking for a start …", { id: "patience", stays: true, action });
     this.#patience = setTimeout(announce, PATIENCE_MS);
-    this.link.askLatest(request);
+    // One that is being looked for is no longer wanted, and ends as soon as the server hears of this.
+    if (this.link.waitsFor(request.do)) this.link.askAtOnce(request);
+    else this.link.ask(request);
+  }
+
+  /** Look no further for a start: what flew before flies on. */
+  cancel() {
+    for (const request of this.link.takeBack("start", "replay")) this.#answer(request, { is: "cancelled" });
+    this.link.askAtOnce({ do: "cancel" });
   }
 
   play(playing) {
@@ -146,8 +155,9 @@ export class View {
     this.#act({ do: "scatter" });
   }
 
-  lead(at, panel, reach) {
-    this.#act({ do: "lead", at, panel, reach });
+  /** Let the agent of a number lead, or follow again. */
+  appoint(agent) {
+    this.#act({ do: "appoint", agent });
   }
 
   steer(velocity) {
@@ -266,12 +276,17 @@ export class View {
 
   #answer(request, message) {
     if (["start", "replay"].includes(request.do)) {
-      clearTimeout(this.#patience);
-      this.notices.dismiss("patience");
-      if (!this.link.waitsFor(request.do)) this.#pending = {};
+      if (this.link.waitsFor(request.do)) {
+        if (message.is === "cancelled") return; // for the sake of another one
+      } else {
+        clearTimeout(this.#patience);
+        this.notices.dismiss("patience");
+        this.#pending = {};
+      }
     }
     if (message.is === "started") this.#started(request, message);
     if (message.is === "refused") this.#refused(request, message.text);
+    if (message.is === "cancelled") this.#refused(request, "Cancelled.", { bad: false });
     if (message.is === "failed") this.#failed(message.text);
     if (message.is === "saving") this.notices.tell("Saving …", { id: "saving", stays: true });
   }
@@ -280,6 +295,7 @@ export class View {
     this.notices.dismiss("failure");
     this.#flown = true;
     this.#toldOfEdges = false;
+    this.tools.letGo();
     if (replay) {
       const { curves, times, titles, agents, dimensions, endings } = replay;
       this.state.flock = request.flock;
@@ -309,7 +325,7 @@ export class View {
     this.link.ask({ do: "show", edges: this.state.look.edges });
   }
 
-  #refused(request, text) {
+  #refused(request, text, how = { bad: true }) {
     this.controls.show(this.state.setting);
     byId("flock").value = this.state.flock;
     this.#writeAddress(); // which may have asked for it
@@ -317,7 +333,7 @@ export class View {
       this.#flown = true;
       this.reset(); // an address that makes no sense: better fly something than nothing
     }
-    this.notices.tell(text, { bad: true });
+    this.notices.tell(text, how);
   }
 
   #failed(text) {
@@ -329,6 +345,7 @@ export class View {
   #lost(reason) {
     this.#lostOnce = true;
     this.player.forget();
+    clearTimeout(this.#patience);
     for (const id of ["saving", "patience", "failure"]) this.notices.dismiss(id);
     this.notices.tell(reason, { id: "connection", bad: true, stays: true });
   }

@@ -1,0 +1,56 @@
+"""Where a flight is written until it is whole: a hidden folder that does not outlive the process that works in it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+PREFIX = ".saving-"
+LOCK = ".lock"
+SETTLED = 10.0
+"""Seconds; a younger workshop may be one that is not locked yet."""
+
+
+@contextmanager
+def workshop(out: Path) -> Iterator[Path]:
+    """A new hidden folder in `out`, which is made if it is not there. It is gone afterwards, however the block ends.
+
+    The folder is locked. Should the process be killed, the system lets go of the lock, and `tidy_up` knows.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
+    try:
+        with ExitStack() as held:
+            with suppress(NotImplementedError):  # a disk without locks; nothing is tidied up there
+                held.enter_context(FileLock(folder / LOCK))
+            yield folder
+    finally:
+        _remove(folder)
+
+
+def tidy_up(out: Path) -> None:
+    """Remove the workshops that processes which were killed have left in `out`."""
+    for folder in out.glob(f"{PREFIX}*"):
+        try:
+            if time.time() - folder.stat().st_mtime < SETTLED:
+                continue
+            with FileLock(folder / LOCK, timeout=0):
+                pass
+        except (Timeout, OSError, NotImplementedError):  # somebody works there, it is gone or not ours, or nobody knows
+            continue
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, trying again for a while: zarr may still be writing to it in the background."""
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
+        time.sleep(0.1)

@@ -1,0 +1,118 @@
+"""On a phone, held upright or across, nothing covers anything else, and all of it is on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+import equiflock as ef
+from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.setting import Setting
+from tests.viewer.pages import Open
+from tests.viewer.servers import Running, running
+
+SIZES = [(320, 568), (390, 844), (568, 320), (844, 390)]
+LONG = "Saved, from 1.20 s on, when agents or obstacles last came, went or changed roles: runs/view/2026-01-02-030405"
+
+# What a person reads or presses, each with the numbers of those that it is part of. What is seen of those in the
+# panel is what it has not scrolled away.
+BOXES = """() => {
+  const kinds = "button, select, input, output, label, summary, figure, h1, #titles span, #legend, #notices p,"
+    + " #unseen p, #tools, #transport, #panel, #picture, #panel header, footer";
+  const seen = (element) => {
+    const style = getComputedStyle(element), { width, height } = element.getBoundingClientRect();
+    return element.checkVisibility() && style.opacity !== "0" && width > 1 && height > 1
+      && !element.closest(".visually-hidden, dialog");
+  };
+  const elements = [...document.querySelectorAll(kinds)].filter(seen);
+  const sheet = document.getElementById("panel"), edge = sheet.getBoundingClientRect();
+  return elements.map((element) => {
+    let { left, top, right, bottom } = element.getBoundingClientRect();
+    if (sheet.contains(element)) [top, bottom] = [Math.max(top, edge.top), Math.min(bottom, edge.bottom)];
+    const within = elements.flatMap((other, i) => (other !== element && other.contains(element) ? [i] : []));
+    return { name: element.id || `${element.tagName} ${element.textContent.trim().slice(0, 20)}`,
+             left, top, right, bottom, within };
+  });
+}"""
+
+
+def visible(page: Page) -> list[dict[str, Any]]:
+    return [{**box, "number": i} for i, box in enumerate(page.evaluate(BOXES))]
+
+
+def check(page: Page, width: int, height: int) -> None:
+    boxes = visible(page)
+    shown = [box for box in boxes if box["bottom"] - box["top"] > 0.5]
+    assert len(shown) > 10
+    for box in shown:
+        assert box["left"] >= -0.5, box
+        assert box["top"] >= -0.5, box
+        assert box["right"] <= width + 0.5, box
+        assert box["bottom"] <= height + 0.5, box
+    for one, other in combinations(shown, 2):
+        if one["number"] in other["within"] or other["number"] in one["within"]:
+            continue
+        across = min(one["right"], other["right"]) - max(one["left"], other["left"])
+        down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
+        assert min(across, down) < 1, (one["name"], other["name"])
+    for element in ("html", "#panel", "#tools", "#transport", "#titles span"):
+        for hidden in page.locator(element).evaluate_all("(all) => all.map((e) => e.scrollWidth - e.clientWidth)"):
+            assert hidden <= 1, element
+    for element in ("#tools", "#transport"):
+        assert page.locator(element).evaluate("(e) => e.scrollHeight - e.clientHeight") <= 1, element
+    for size in page.locator(".floating button:visible").evaluate_all("(all) => all.map((e) => e.clientWidth)"):
+        assert size >= 36  # a finger's
+
+
+@contextmanager
+def servers_of(kind: str, server: Running) -> Iterator[tuple[Running, str]]:
+    if kind == "replay":
+        run = ef.simulate(ef.random_disk(flocks=2, agents=15), ef.load("tanner"), duration=0.5)
+        with running(Exhibit(flights=[run])) as found:
+            yield found, ""
+    else:
+        yield server, {"live": "", "compare": "#compare=tanner-dynamic&scenario=obstacles"}[kind]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(Exhibit(Setting(agents=40))) as found:
+        yield found
+
+
+@pytest.mark.parametrize("kind", ["live", "compare", "replay"])
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_nothing_covers_anything_else(server: Running, open_page: Open, kind: str, width: int, height: int) -> None:
+    phone = {"viewport": {"width": width, "height": height}, "has_touch": True, "is_mobile": True}
+    with servers_of(kind, server) as (found, address):
+        page = open_page(found, address, **phone)
+        page.evaluate("() => flockView.play(false)")
+        page.wait_for_timeout(200)
+        check(page, width, height)
+        page.evaluate("(text) => flockView.notices.tell(text, { stays: true })", LONG)
+        check(page, width, height)
+        page.evaluate("() => { flockView.notices.dismissAllBut(); document.getElementById('panel').scrollTop = 1e6; }")
+        page.evaluate("() => { for (const camera of flockView.screen.cameras) camera.pan(1e5, 0); }")
+        page.evaluate("() => flockView.screen.wake()")
+        page.wait_for_function("() => document.querySelector('#unseen p').checkVisibility()")
+        page.evaluate("() => flockView.notices.tell('Looking for a start …', { action: { text: 'Cancel' } })")
+        check(page, width, height)
+        page.close()
+
+
+def test_a_phone_that_is_turned_shows_the_flock_as_large_as_there_is_room(server: Running, open_page: Open) -> None:
+    page = open_page(server, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    for width, height in ((390, 844), (844, 390)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(300)
+        check(page, width, height)
+        bounds = page.locator("#scene").bounding_box()
+        assert bounds is not None
+        assert bounds["width"] * bounds["height"] > 0.3 * width * height
+        inside = page.locator("#scene").evaluate("(canvas) => [canvas.width, canvas.height]")
+        assert inside == pytest.approx([bounds["width"], bounds["height"]], abs=1)
