@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.course import obstacle_disks
-from equiflock.types import Flock, InputError, Outcome, Role
+from equiflock.types import Flock, Outcome, Role
 from tests import twins
 from tests.flocks import flocks
 

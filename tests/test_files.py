@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.files import check_new, check_writable, uninterrupted, written_whole
-from equiflock.types import InputError
 
 
 def test_a_file_or_folder_appears_at_once_and_replaces_the_old(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.types import Flock, InputError, Outcome, Role
+from equiflock.checks import InputError
+from equiflock.types import Flock, Outcome, Role
 from tests.pilots import EndAt, Push
 
 FLIGHT = sys.modules["equiflock.flight"]  # `equiflock.flight` is the function

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 
 from equiflock import threads
+from equiflock.checks import InputError
 from equiflock.graph import components, radius_graph, survey
-from equiflock.types import Flock, InputError, Role
+from equiflock.types import Flock, Role
 from tests import twins
 from tests.flocks import flocks
 

@@ -10,7 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "equiflock"
 
 LADDER: list[set[str]] = [
-    {"version", "types", "kernels"},
+    {"version", "checks", "kernels"},
+    {"types"},
     {"threads", "randomness", "files"},
     {"checksums", "stores"},
     {"provenance"},

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
 from equiflock import threads
+from equiflock.checks import InputError
 from equiflock.graph import SMALL_FLOCK
 from equiflock.initial import random_disk
 from equiflock.messages import DelayedAggregation, Obstacles, messages
 from equiflock.orbit import Orbit
-from equiflock.types import Flock, InputError, OneHop, Role
+from equiflock.types import Flock, OneHop, Role
 from tests import twins
 from tests.flocks import flocks
 

@@ -10,7 +10,8 @@ from hypothesis import given
 
 import equiflock as ef
 from equiflock import metrics
-from equiflock.types import Flock, InputError, Role
+from equiflock.checks import InputError
+from equiflock.types import Flock, Role
 from tests import twins
 from tests.flocks import flocks
 

@@ -11,9 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from equiflock.checks import InputError
 from equiflock.messages import DelayedAggregation
 from equiflock.orbit import Orbit
-from equiflock.types import Flock, InputError, Role
+from equiflock.types import Flock, Role
 from tests import twins
 
 ANGLES = st.floats(0.0, 2 * math.pi)

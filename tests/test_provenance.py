@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.checksums import read_json
 from equiflock.provenance import claim_folder, versions
-from equiflock.types import InputError
 
 
 def finished(folder: Path) -> Path:

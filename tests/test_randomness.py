@@ -2,8 +2,8 @@
 
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.randomness import stream
-from equiflock.types import InputError
 
 
 def test_streams_depend_on_seed_and_every_name() -> None:

@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 import equiflock as ef
-from equiflock.types import Flock, InputError, Moment, Outcome
+from equiflock.checks import InputError
+from equiflock.types import Flock, Moment, Outcome
 from tests.pilots import EndAt, Push
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from equiflock import threads
-from equiflock.types import InputError
+from equiflock.checks import InputError
 
 
 def test_parts_cover_everything_once_and_are_not_too_small() -> None:

@@ -16,7 +16,7 @@ import zarr
 
 import equiflock as ef
 from equiflock import stores
-from equiflock.types import InputError
+from equiflock.checks import InputError
 from tests.damage import DAMAGES
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.types import Flock, InputError, Outcome, Role, check_count, check_positive, wrong_choice
+from equiflock.checks import InputError
+from equiflock.types import Flock, Outcome, Role
 
 ZEROS = np.zeros((1, 2, 2))
 
@@ -83,18 +84,6 @@ def test_an_outcome_says_its_message() -> None:
     assert int(Outcome.FLYING) == 0
 
 
-def test_counts_are_whole_numbers() -> None:
-    assert check_count("n", np.int64(3)) == 3
-    for wrong in (0, 2.0, True, "3"):
-        with pytest.raises(InputError, match="n must be a whole number of at least 1"):
-            check_count("n", wrong)
-
-
-def test_a_mistyped_name_brings_the_nearest_one() -> None:
-    with pytest.raises(InputError, match="did you mean 'tanner-dynamic'"):
-        wrong_choice("controller", "taner-dinamic", ("tanner", "tanner-dynamic"))
-
-
 def test_a_flock_remembers_the_radius_it_was_drawn_for() -> None:
     assert ef.random_disk(comm_radius=2.0, disk_radius=4.0).comm_radius == 2.0
     course = ef.ObstacleCourse(ef.RandomDisk(comm_radius=1.5)).draw()
@@ -128,24 +117,6 @@ def test_obstacle_numbers_that_make_no_sense_are_refused(numbers: list[list[floa
     places, roles = [[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]], [[Role.FOLLOWER, Role.OBSTACLE, Role.OBSTACLE]]
     with pytest.raises(InputError, match=text):
         Flock(places, np.zeros((1, 3, 2)), roles, numbers)
-
-
-@pytest.mark.parametrize(
-    "value", [10**400, -(10**400), float("inf"), "1", None, True, 1j, [1.0]], ids=lambda value: type(value).__name__
-)
-def test_what_is_no_finite_number_is_refused_in_one_short_line(value: object) -> None:
-    with pytest.raises(InputError, match="size must be a finite number above 0; got ") as caught:
-        check_positive("size", value)
-    assert len(str(caught.value)) < 150
-
-
-@pytest.mark.parametrize(
-    "value", [10**5000, 10**400, 2**63, "1", None, True, 1.0], ids=lambda value: type(value).__name__
-)
-def test_what_cannot_be_counted_is_refused_in_one_short_line(value: object) -> None:
-    with pytest.raises(InputError, match="size must be") as caught:
-        check_count("size", value)
-    assert len(str(caught.value)) < 150
 
 
 def test_positions_that_no_float_can_hold_are_refused() -> None:

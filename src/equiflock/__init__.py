@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from equiflock import metrics, threads, types
+from equiflock.checks import InputError
 from equiflock.controllers import load, names, register, save
 from equiflock.course import UntilPassed
 from equiflock.flight import Flight, flight
@@ -15,7 +16,7 @@ from equiflock.messages import DelayedAggregation, messages
 from equiflock.orbit import Orbit
 from equiflock.simulation import simulate
 from equiflock.trajectory import Trajectory
-from equiflock.types import Flock, InputError, LocalController, Moment, Outcome, PrivilegedController, Role
+from equiflock.types import Flock, LocalController, Moment, Outcome, PrivilegedController, Role
 from equiflock.version import __version__
 from equiflock.world import UntilDisconnected
 

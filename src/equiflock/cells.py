@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from equiflock.checks import OffScaleError
 from equiflock.kernels import Array, Index, inlined, kernel
-from equiflock.types import OffScaleError, Vectors
+from equiflock.types import Vectors
 
 FARTHEST_CELL = 2.0**31
 """Beyond so many radii from the origin float64 cannot tell reliably which agents are within R."""

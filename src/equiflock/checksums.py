@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from equiflock.checks import InputError
 from equiflock.files import written_whole
-from equiflock.types import InputError
 
 KEY = "checksum"
 LAST_LINE = "# checksum "

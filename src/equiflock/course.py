@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int8, Int64
 
 from equiflock.cells import into_cell_order, runs_around, select_heard, sort_into_cells
+from equiflock.checks import check_choice, check_positive
 from equiflock.graph import FOLLOWER, OBSTACLE, over_flocks, root_of, survey_memory
 from equiflock.kernels import Array, Index, kernel
-from equiflock.types import NO_OBSTACLE, Flock, Outcome, check_choice, check_positive
+from equiflock.types import NO_OBSTACLE, Flock, Outcome
 
 ObstacleNode = Literal["one", "each"]
 DONE = 1e-9

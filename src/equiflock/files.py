@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from equiflock.types import InputError
+from equiflock.checks import InputError
 
 Result = TypeVar("Result")
 

@@ -8,25 +8,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
 
+from equiflock.checks import InputError, OffScaleError, check_positive, short
 from equiflock.controllers.bridge import as_numpy_function, read_only
 from equiflock.controllers.compiled import CompiledNetwork
 from equiflock.graph import SMALL_FLOCK, Graph
 from equiflock.messages import DelayedAggregation, Obstacles
 from equiflock.orbit import Orbit
-from equiflock.types import (
-    Controller,
-    Ending,
-    Flock,
-    InputError,
-    Messages,
-    Moment,
-    OffScaleError,
-    Outcome,
-    Role,
-    Vectors,
-    check_positive,
-    short,
-)
+from equiflock.types import Controller, Ending, Flock, Messages, Moment, Outcome, Role, Vectors
 from equiflock.world import advance
 
 # As plain numbers: looking an enum's member up takes microseconds, and this loop has some tens of them.

@@ -22,8 +22,9 @@ from equiflock.cells import (
     sort_into_cells,
     workspace,
 )
+from equiflock.checks import check_positive
 from equiflock.kernels import Array, Index, kernel
-from equiflock.types import Flock, Role, Roles, Vectors, check_positive
+from equiflock.types import Flock, Role, Roles, Vectors
 
 FOLLOWER, OBSTACLE = int(Role.FOLLOWER), int(Role.OBSTACLE)
 

@@ -24,21 +24,12 @@ from jaxtyping import Bool, Int64
 
 from equiflock import threads
 from equiflock.cells import cell_list, order_by_rank, out_of_range, sort_into_cells
+from equiflock.checks import InputError, check_choice, check_count, check_positive, short
 from equiflock.graph import AGENTS_PER_THREAD, SMALL_FLOCK, Graph, radius_graph, split_flocks
 from equiflock.hearing import gather_records, hear_cells, hear_flocks, hear_listed, make_records
 from equiflock.kernels import Array, Index
 from equiflock.orbit import STAND_STILL, Orbit
-from equiflock.types import (
-    Flock,
-    InputError,
-    Messages,
-    Neighbourhood,
-    OneHop,
-    check_choice,
-    check_count,
-    check_positive,
-    short,
-)
+from equiflock.types import Flock, Messages, Neighbourhood, OneHop
 
 Obstacles = Literal["nearest", "all"]
 

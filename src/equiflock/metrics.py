@@ -13,10 +13,11 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from equiflock.checks import InputError
 from equiflock.graph import components, over_flocks
 from equiflock.kernels import Array, Index, kernel
 from equiflock.trajectory import Trajectory
-from equiflock.types import Flock, InputError, Moment, Role
+from equiflock.types import Flock, Moment, Role
 
 Subject: TypeAlias = Flock | Moment | Trajectory
 Numbers: TypeAlias = Float64[np.ndarray, "*frames B"]

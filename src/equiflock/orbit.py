@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from equiflock.checks import InputError, is_finite, short
 from equiflock.kernels import Array, Index, inlined
-from equiflock.types import InputError, Role, is_finite, short
+from equiflock.types import Role
 
 OBSTACLE = int(Role.OBSTACLE)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from equiflock.checks import InputError
 from equiflock.checksums import DamagedError, read_json, write_json
-from equiflock.types import InputError
 from equiflock.version import __version__
 
 CONFIG = "config.json"

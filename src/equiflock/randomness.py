@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from equiflock.types import check_count
+from equiflock.checks import check_count
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:

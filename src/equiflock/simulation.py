@@ -11,24 +11,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from equiflock.checks import InputError, check_count, check_positive, is_finite, short
 from equiflock.flight import flight
 from equiflock.kernels import physical_memory
 from equiflock.messages import Obstacles
 from equiflock.orbit import Orbit
 from equiflock.trajectory import Trajectory
-from equiflock.types import (
-    Controller,
-    Ending,
-    Flock,
-    InputError,
-    Moment,
-    Outcome,
-    Vectors,
-    check_count,
-    check_positive,
-    is_finite,
-    short,
-)
+from equiflock.types import Controller, Ending, Flock, Moment, Outcome, Vectors
 from equiflock.version import __version__
 
 MOST_STEPS = 100_000_000

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from equiflock.types import InputError, check_count
+from equiflock.checks import InputError, check_count
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float64, Int8, Int64
 
+from equiflock.checks import InputError, check_positive
 from equiflock.checksums import checksum
 from equiflock.files import check_new, written_whole
 from equiflock.stores import write_zarr
-from equiflock.types import Flock, InputError, ObstacleNumbers, Outcome, Roles, check_positive
+from equiflock.types import Flock, ObstacleNumbers, Outcome, Roles
 
 if TYPE_CHECKING:
     import xarray

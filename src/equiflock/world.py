@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Bool, Int8, Int64
 
 from equiflock import threads
+from equiflock.checks import check_positive
 from equiflock.graph import AGENTS_PER_THREAD, components
 from equiflock.kernels import Array, Index, kernel
-from equiflock.types import Flock, Outcome, Role, Roles, Vectors, check_positive
+from equiflock.types import Flock, Outcome, Role, Roles, Vectors
 
 FOLLOWER, LEADER = int(Role.FOLLOWER), int(Role.LEADER)
 

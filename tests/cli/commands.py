@@ -16,7 +16,7 @@ SOURCE = Path(equiflock.__file__).parents[1]
 def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
     """Begin a command in a folder, in a process group of its own, as a terminal has it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "equiflock.cli", *arguments],
+        [sys.executable, "-m", "equiflock", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -12,12 +12,12 @@ import pytest
 
 import equiflock as ef
 from equiflock import cli, metrics
+from equiflock.checks import InputError
 from equiflock.checksums import file_checksum, read_json
 from equiflock.cli import terminal
 from equiflock.controllers.trained import trained_weights
 from equiflock.experiments.evaluation import Evaluated, evaluation_cells, folder_name, label_of
 from equiflock.experiments.flocking import FlockingCell
-from equiflock.types import InputError
 
 SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--workers", "1", "--sides", "6")
 LAW = """

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.cli import plugins
 from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
-from equiflock.types import InputError
 from tests.cli.commands import command
 
 LAW = """

@@ -30,7 +30,7 @@ ENDLESS = (
 def interrupt(arguments: list[str], ready: Callable[[], bool], presses: int = 1, pause: float = 0.0) -> tuple[int, str]:
     """Run a command, press Ctrl-C as often as that when it is ready, and return its exit code and what it printed."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "equiflock.cli", *arguments],
+        [sys.executable, "-m", "equiflock", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -13,10 +13,10 @@ from torch import nn
 
 import equiflock as ef
 from equiflock import threads
+from equiflock.checks import InputError
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.controllers.compiled import AGENTS_PER_THREAD, LANES, compiled
 from equiflock.controllers.networks import ETDAGNN, NETWORKS, TDAGNN, new_network
-from equiflock.types import InputError
 
 
 def messages(flocks: int, agents: int, hops: int, D: int, seed: int = 0) -> Any:

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save
 from scipy.stats import ortho_group
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.controllers.networks import ETDAGNN, NETWORKS, TDAGNN, load_network, new_network
 from equiflock.controllers.weights import write_tensors, write_weights
-from equiflock.types import InputError
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.types import InputError
+from equiflock.checks import InputError
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 

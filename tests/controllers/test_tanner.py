@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
+from equiflock.checks import InputError
 from equiflock.controllers import load
 from equiflock.flight import flight
-from equiflock.types import Flock, InputError, Role
+from equiflock.types import Flock, Role
 from tests import twins
 from tests.flocks import flocks
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from equiflock.checks import InputError
 from equiflock.controllers.networks import new_network
 from equiflock.controllers.tolstaya import from_tolstaya, to_tolstaya
-from equiflock.types import InputError
 
 
 def test_the_other_layout_computes_the_same_with_its_own_order_of_channels() -> None:

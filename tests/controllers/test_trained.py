@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.controllers.networks import NETWORKS
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation, trained_weights
 from equiflock.controllers.weights import FORMAT, read_tensors
-from equiflock.types import InputError
 
 
 def test_there_are_five_seeds_of_each_of_the_papers_networks() -> None:

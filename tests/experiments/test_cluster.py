@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from equiflock import cli
+from equiflock.checks import InputError
 from equiflock.experiments import cluster as executor_cluster
 from equiflock.experiments.executor import collect, run_cells
-from equiflock.types import InputError
 from tests.experiments.cluster import Cluster, cluster
 from tests.experiments.test_executor import Square
 

@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.checksums import read_json
 from equiflock.experiments import executor
 from equiflock.experiments.executor import Cell, collect, keep, path_of, run_cells
 from equiflock.imitation.fast_forward import FastForward, FastForwardData
 from equiflock.provenance import claim_folder
-from equiflock.types import InputError
 from tests.damage import DAMAGES
 
 TRIES = 6

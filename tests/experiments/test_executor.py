@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.experiments.executor import collect, keep, path_of, read_table, run_cells
-from equiflock.types import InputError
 from tests.damage import DAMAGES
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.checksums import write_json
 from equiflock.experiments import replay
 from equiflock.experiments.evaluation import evaluation_cells
@@ -17,7 +18,6 @@ from equiflock.experiments.obstacle_avoidance import ObstacleCell
 from equiflock.experiments.replay import find_cell, fly_again
 from equiflock.experiments.reproduction import PROFILES, RUN_IN_CELLS, cells_of
 from equiflock.metrics import velocity_variance
-from equiflock.types import InputError
 
 SETTINGS: dict[str, Any] = {
     "controller": "tanner",

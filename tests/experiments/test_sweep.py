@@ -11,12 +11,12 @@ import pytest
 
 import equiflock as ef
 from equiflock import cli, metrics
+from equiflock.checks import InputError
 from equiflock.controllers.networks import new_network
 from equiflock.controllers.trained import trained_weights
 from equiflock.controllers.weights import write_weights
 from equiflock.experiments.sweep import METRICS, SweepCell, summary, sweep_cells
 from equiflock.report.sweep import draw_sweep
-from equiflock.types import InputError
 
 
 def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.controllers.trained import SEEDS, TRAINED
 from equiflock.experiments.training import EPOCHS, read_validation, trained_tables, training_statements
-from equiflock.types import InputError
 
 
 def table(ivv: Callable[[str, int], float], iman: Callable[[str, int], float]) -> pd.DataFrame:

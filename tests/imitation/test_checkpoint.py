@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from equiflock.checks import InputError
 from equiflock.controllers.weights import read_tensors, write_tensors
 from equiflock.imitation.checkpoint import FORMAT, read_checkpoint, write_checkpoint
 from equiflock.imitation.dagger import Trainer
-from equiflock.types import InputError
 from tests.imitation.small import small
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from equiflock.checks import InputError
 from equiflock.controllers.networks import new_network
 from equiflock.imitation.cloning import Cloner, CloningReport, clone
 from equiflock.imitation.dagger import DivergedError
 from equiflock.imitation.fast_forward import FastForward, FastForwardData
 from equiflock.imitation.recipe import Cloning
-from equiflock.types import InputError
 
 RECIPE = FastForward(train_flocks=3, test_flocks=2, steps=80, agents=20)
 

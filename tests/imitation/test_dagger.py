@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.controllers.networks import new_network
 from equiflock.imitation.dagger import DivergedError, EpochReport, Trainer, imitation_loss, train
 from equiflock.imitation.mixture import Mixture
 from equiflock.randomness import stream
-from equiflock.types import InputError
 from tests.imitation.small import small
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.imitation.run import TrainingRun
-from equiflock.types import InputError
 from tests.damage import DAMAGES
 from tests.imitation.small import small
 from tests.imitation.test_run import assert_same_results

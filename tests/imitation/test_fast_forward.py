@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.checksums import write_json
 from equiflock.imitation.fast_forward import FastForward, FastForwardData
-from equiflock.types import InputError
 
 SMALL = FastForward(train_flocks=2, test_flocks=3, steps=6, agents=20)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from equiflock.checks import InputError
 from equiflock.checksums import write_json
 from equiflock.imitation.folders import discard_without_results, make_room
 from equiflock.imitation.run import TrainingRun
-from equiflock.types import InputError
 from tests.imitation.small import small
 from tests.imitation.test_run import Stop, stop_after
 

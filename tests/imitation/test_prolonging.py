@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.checksums import file_checksum, read_json
 from equiflock.controllers.networks import load_network
 from equiflock.controllers.weights import FORMAT, read_tensors, write_weights
 from equiflock.imitation.config import recipe_for
 from equiflock.imitation.dagger import train
 from equiflock.imitation.run import TrainingRun
-from equiflock.types import InputError
 from tests.imitation.small import small
 from tests.imitation.test_run import Stop, assert_same_results, stop_after
 

@@ -12,9 +12,9 @@ import pytest
 import tyro
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.imitation.dagger import Trainer
 from equiflock.initial import RandomDisk
-from equiflock.types import InputError
 from tests.imitation.small import small
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from equiflock.checks import InputError
 from equiflock.imitation.replay import Replay
-from equiflock.types import InputError
 
 
 def fill(replay: Replay, numbers: range) -> None:

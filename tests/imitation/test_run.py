@@ -20,12 +20,12 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.checksums import json_text, read_json, write_json
 from equiflock.controllers.weights import read_tensors, write_tensors
 from equiflock.imitation import checkpoint
 from equiflock.imitation.dagger import EpochReport, train
 from equiflock.imitation.run import TrainingRun
-from equiflock.types import InputError
 from tests.imitation.small import small
 from tests.kills import kill_until_done
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from equiflock.checks import InputError
 from equiflock.imitation.dagger import EpochReport
 from equiflock.imitation.run import TrainingRun
 from equiflock.imitation.several import train_several
-from equiflock.types import InputError
 from tests.imitation.small import small
 
 

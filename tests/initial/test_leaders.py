@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.types import InputError
+from equiflock.checks import InputError
 
 DISK = ef.RandomDisk(flocks=20, agents=30, seed=2)
 

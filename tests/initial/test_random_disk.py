@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equiflock.checks import InputError
 from equiflock.graph import survey
 from equiflock.initial import RandomDisk, random_disk
 from equiflock.initial.random_disk import ball_radius
 from equiflock.metrics import minimum_separation
-from equiflock.types import Flock, InputError
+from equiflock.types import Flock
 
 
 def check(flock: Flock, disk: RandomDisk) -> None:

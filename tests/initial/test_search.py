@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk, SearchCancelledError, Stop
-from equiflock.types import Flock, InputError
+from equiflock.types import Flock
 
 # In vain, for seconds: nobody hears anybody so near.
 DEAF = RandomDisk(flocks=100, agents=400, comm_radius=0.1)

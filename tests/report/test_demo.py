@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.experiments.demo import RECIPE, begin_training, demonstrate
 from equiflock.initial import RandomDisk
 from equiflock.report.demo import check_demo_folder, write_demo
 from equiflock.report.film import film
 from equiflock.report.page import Page
-from equiflock.types import InputError
 
 TINY = replace(RECIPE, epochs=2, validate_every=1, agents=30, flocks=3, validation_flocks=2, duration=0.1)
 

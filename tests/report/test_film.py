@@ -11,8 +11,9 @@ from imageio_ffmpeg import count_frames_and_secs, read_frames
 from numpy.typing import NDArray
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.report.film import film
-from equiflock.types import InputError, Role
+from equiflock.types import Role
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.controllers import load
 from equiflock.controllers.layers import Conv, EqConv, ScaleTanh
 from equiflock.theory import MLP, Bound, as_mlp, generalization_bound, lipschitz_constant
-from equiflock.types import InputError
 from tests.theory.chains import Chain, chains
 
 BOUND = Bound(samples=10_000, largest_dimension=8, data_bound=50.0, lipschitz=1.1, norms=(3.0, 2.0, 0.5))

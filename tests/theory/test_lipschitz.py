@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from equiflock.checks import InputError
 from equiflock.controllers.layers import ScaleLog, ScaleTanh
 from equiflock.theory import lipschitz_constant
-from equiflock.types import InputError
 
 
 class Fold(nn.Module):

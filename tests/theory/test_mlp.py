@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from equiflock.checks import InputError
 from equiflock.controllers import load
 from equiflock.controllers.layers import Conv, EqConv
 from equiflock.controllers.networks import NETWORKS, new_network
 from equiflock.theory import as_mlp
-from equiflock.types import InputError
 from tests.theory.chains import Chain, chains
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import equiflock as ef
-from equiflock.types import InputError
+from equiflock.checks import InputError
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import running

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock.checks import InputError
 from equiflock.initial import SearchCancelledError, Stop
-from equiflock.types import InputError
 from equiflock.viewer.replay import Replay
 
 

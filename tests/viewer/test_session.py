@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
 import equiflock as ef
-from equiflock.types import InputError
+from equiflock.checks import InputError
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.saving import Archive
 from equiflock.viewer.session import IMPATIENT, MOST_WAITING, Session

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 import equiflock as ef
-from equiflock.types import InputError
+from equiflock.checks import InputError
 from equiflock.viewer.setting import Disk, Setting, one_line
 
 

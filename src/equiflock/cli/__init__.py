@@ -12,6 +12,7 @@ from typing import Any
 
 import tyro
 
+from equiflock.checks import InputError
 from equiflock.cli.animate import Animate
 from equiflock.cli.bench import Bench
 from equiflock.cli.demo import Demo
@@ -22,7 +23,6 @@ from equiflock.cli.sweep import Sweep
 from equiflock.cli.terminal import err
 from equiflock.cli.train import Train
 from equiflock.cli.view import View
-from equiflock.types import InputError
 from equiflock.version import __version__
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -37,7 +37,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "bench": Bench,
 }
 
-GO_ON = ("evaluate", "reproduce", "sweep")
+GO_ON = ("demo", "evaluate", "reproduce", "sweep")
 """The commands that, called again, go on where they were."""
 
 
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
         err.print("equiflock: interrupted")
-        if arguments[0] in GO_ON:
+        if arguments[:1] and arguments[0] in GO_ON:
             again = shlex.join(["equiflock", *(word for word in arguments if word != "--force")])
             err.print(f"go on with: {again}", highlight=False, markup=False, soft_wrap=True)
         sys.stdout.flush()

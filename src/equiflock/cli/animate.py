@@ -8,13 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from equiflock.cli.terminal import PREPARING, Disk, import_plugin, out, progress
+from equiflock.checks import InputError
+from equiflock.cli.plugins import import_plugin
+from equiflock.cli.terminal import PREPARING, Disk, out, progress
 from equiflock.controllers import load
 from equiflock.files import interruptible
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
 from equiflock.trajectory import load_flights
-from equiflock.types import InputError
 
 
 @dataclass(frozen=True)

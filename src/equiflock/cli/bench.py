@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from equiflock.checks import check_count
 from equiflock.cli.terminal import out, progress
 from equiflock.files import check_writable, written_whole
-from equiflock.types import check_count
 
 
 @dataclass(frozen=True)

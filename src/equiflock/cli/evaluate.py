@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from equiflock.checks import check_count, check_positive
 from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
 from equiflock.cli.terminal import notice, out, print_table, progress
 from equiflock.controllers import load
-from equiflock.types import check_count, check_positive
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from equiflock.checks import InputError
 from equiflock.checksums import file_checksum
 from equiflock.provenance import differences
-from equiflock.types import InputError
 
 PACKAGE = Path(__file__).parent.parent
 _brought: dict[str, dict[str, Path]] = {}

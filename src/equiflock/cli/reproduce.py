@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.table import Table
 
+from equiflock.checks import check_count
 from equiflock.cli.terminal import notice, out, progress
-from equiflock.types import check_count
 
 if TYPE_CHECKING:
     from equiflock.experiments.executor import Cell

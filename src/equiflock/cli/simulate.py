@@ -7,13 +7,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from equiflock.cli.terminal import PREPARING, Disk, import_plugin, out, progress
+from equiflock.checks import check_count
+from equiflock.cli.plugins import import_plugin
+from equiflock.cli.terminal import PREPARING, Disk, out, progress
 from equiflock.controllers import load
 from equiflock.experiments.summary import RECORDED, summarize
 from equiflock.files import check_new, interruptible
 from equiflock.initial import RandomDisk
 from equiflock.simulation import count_steps, simulate
-from equiflock.types import check_count
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from equiflock.checks import InputError, check_count
 from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
 from equiflock.cli.terminal import notice, numbers, out, print_table, progress, whole_numbers
 from equiflock.initial import RandomDisk
-from equiflock.types import InputError, check_count
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,10 +22,9 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from equiflock.cli.plugins import import_plugin as import_plugin
+from equiflock.checks import InputError
 from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk
-from equiflock.types import InputError
 
 if TYPE_CHECKING:
     from equiflock.imitation.dagger import EpochReport

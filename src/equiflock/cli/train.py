@@ -11,8 +11,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from equiflock.checks import InputError, check_count
+from equiflock.cli.plugins import import_plugin
 from equiflock.cli.stopping import Stopping
-from equiflock.cli.terminal import ONCE_MORE, Training, err, import_plugin, out, progress, whole_numbers
+from equiflock.cli.terminal import ONCE_MORE, Training, err, out, progress, whole_numbers
 from equiflock.controllers.trained import TRAINED
 from equiflock.files import written_whole
 from equiflock.imitation.config import recipe_for
@@ -20,7 +22,6 @@ from equiflock.imitation.folders import discard_without_results, make_room, trai
 from equiflock.imitation.recipe import DAgger
 from equiflock.imitation.run import TrainingRun
 from equiflock.imitation.several import train_several
-from equiflock.types import InputError, check_count
 
 
 class _Name(str):

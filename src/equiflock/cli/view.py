@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from equiflock.cli.terminal import PREPARING, err, import_plugin, out, progress
+from equiflock.checks import InputError
+from equiflock.cli.plugins import import_plugin
+from equiflock.cli.terminal import PREPARING, err, out, progress
 from equiflock.controllers.registry import WEIGHTS
 from equiflock.files import check_writable
 from equiflock.trajectory import Trajectory, load_flights
-from equiflock.types import InputError
 
 if TYPE_CHECKING:
     from equiflock.viewer.exhibit import Exhibit

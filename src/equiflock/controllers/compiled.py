@@ -16,8 +16,9 @@ from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import NDArray
 
 from equiflock import threads
+from equiflock.checks import InputError
 from equiflock.kernels import Array, Index, inlined, kernel
-from equiflock.types import InputError, Messages, Vectors
+from equiflock.types import Messages, Vectors
 
 if TYPE_CHECKING:
     from torch import nn

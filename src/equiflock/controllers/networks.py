@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from equiflock.checks import InputError, check_choice, check_count, wrong_choice
 from equiflock.controllers.bridge import takes_numpy
 from equiflock.controllers.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
 from equiflock.controllers.registry import registered_modules
 from equiflock.controllers.weights import read_weights, write_weights
-from equiflock.types import InputError, OneHop, check_choice, check_count, wrong_choice
+from equiflock.types import OneHop
 
 
 @takes_numpy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from equiflock.types import InputError
+from equiflock.checks import InputError
 
 WORDS: dict[str, Any] = {"none": None, "true": True, "false": False}
 

@@ -13,20 +13,11 @@ from typing import Any, TypeVar, cast, overload
 
 from numpy.typing import NDArray
 
+from equiflock.checks import InputError, check_choice, check_count, short, wrong_choice
 from equiflock.controllers.bridge import takes_numpy
 from equiflock.controllers.options import read_options
 from equiflock.controllers.trained import TRAINED, trained_weights
-from equiflock.types import (
-    Controller,
-    InputError,
-    Messages,
-    Neighbourhood,
-    OneHop,
-    check_choice,
-    check_count,
-    short,
-    wrong_choice,
-)
+from equiflock.types import Controller, Messages, Neighbourhood, OneHop
 
 WEIGHTS = ".safetensors"
 """How the name of a file of weights ends."""

@@ -13,8 +13,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from equiflock.checks import check_positive
 from equiflock.controllers.registry import register
-from equiflock.types import Flock, Messages, Neighbourhood, OneHop, Role, Vectors, check_positive
+from equiflock.types import Flock, Messages, Neighbourhood, OneHop, Role, Vectors
 
 DEFAULT_CLAMP = 100.0
 OBSTACLE = int(Role.OBSTACLE)

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from equiflock.checks import InputError
 from equiflock.controllers.networks import TDAGNN
-from equiflock.types import InputError
 
 OURS = torch.arange(6).reshape(2, 3).T.flatten()
 """OURS[c] is the place in the other order of our channel c."""

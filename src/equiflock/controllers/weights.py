@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from equiflock.checks import InputError
 from equiflock.files import written_whole
-from equiflock.types import InputError
 from equiflock.version import __version__
 
 FORMAT = "equiflock weights 1"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from equiflock.checks import InputError
 from equiflock.experiments.executor import Cell, compute, keep, path_of
 from equiflock.provenance import versions
-from equiflock.types import InputError
 
 PATIENCE = 15
 """Seconds to wait for a scheduler, and for its first worker."""

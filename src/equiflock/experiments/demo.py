@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from jaxtyping import Bool
 
+from equiflock.checks import InputError
 from equiflock.controllers import load
 from equiflock.experiments.summary import RECORDED
 from equiflock.imitation.config import RunConfig
@@ -23,7 +24,7 @@ from equiflock.initial import RandomDisk
 from equiflock.provenance import versions
 from equiflock.simulation import simulate
 from equiflock.trajectory import Trajectory
-from equiflock.types import Controller, Flock, InputError, Moment
+from equiflock.types import Controller, Flock, Moment
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn

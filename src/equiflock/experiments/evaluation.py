@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from equiflock import metrics
+from equiflock.checks import InputError
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import QUARTILES, weights_checksum
 from equiflock.experiments.flocking import FlockingCell
@@ -19,7 +20,7 @@ from equiflock.experiments.obstacle_avoidance import ObstacleCell
 from equiflock.experiments.summary import peak_acceleration
 from equiflock.imitation.recipe import EXPERT
 from equiflock.trajectory import Trajectory
-from equiflock.types import InputError, Outcome
+from equiflock.types import Outcome
 
 Scenario = Literal["flocking", "leaders", "obstacles"]
 IN_PIECES = "disconnected"

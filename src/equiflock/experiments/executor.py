@@ -12,9 +12,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
+from equiflock.checks import InputError, check_count
 from equiflock.checksums import DamagedError, read_text, write_text
 from equiflock.experiments.pool import in_a_pool
-from equiflock.types import InputError, check_count
 
 LIVES = 3
 """How often a pool whose processes die is made again."""

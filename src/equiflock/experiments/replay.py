@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from equiflock.checks import InputError
 from equiflock.checksums import DamagedError, read_json
 from equiflock.experiments.evaluation import Evaluated, evaluation_cells
 from equiflock.experiments.executor import Cell, path_of
@@ -14,7 +15,6 @@ from equiflock.experiments.obstacle_avoidance import ObstacleCell
 from equiflock.experiments.reproduction import PROFILES, RUN_IN_CELLS, cells_of
 from equiflock.provenance import CONFIG
 from equiflock.trajectory import Trajectory
-from equiflock.types import InputError
 
 MOST_BYTES = 256 * 2**20
 FRAME_SECONDS = 0.01

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from equiflock.checks import check_choice
 from equiflock.checksums import checksum, file_checksum
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_weights
 from equiflock.experiments.architecture import architecture_statements
@@ -23,7 +24,6 @@ from equiflock.experiments.remarks import REMARKS
 from equiflock.experiments.training import trained_tables, training_statements
 from equiflock.imitation.fast_forward import FastForward
 from equiflock.provenance import claim_folder, versions
-from equiflock.types import check_choice
 
 RUN_IN_CELLS = ("connectivity", "flocking", "leaders", "obstacles", "generalization")
 EXPERIMENTS = ("training", *RUN_IN_CELLS)

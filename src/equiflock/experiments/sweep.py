@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from equiflock import metrics
+from equiflock.checks import InputError, check_count, check_positive
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import pilot_of, weights_checksum
 from equiflock.graph import components
 from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk
 from equiflock.simulation import simulate
-from equiflock.types import Controller, InputError, check_count, check_positive
+from equiflock.types import Controller
 
 METRICS = {
     "ivv": "integral of the velocity variance",

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
+from equiflock.checks import InputError
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation
 from equiflock.experiments.ledger import Check, Statement
 from equiflock.imitation.recipe import EXPERT
 from equiflock.imitation.tables import COLUMNS, VALIDATION
-from equiflock.types import InputError
 
 SUM, MEAN = ("tdagnn", "tdagnn-tf"), ("tdagnn-tf-mean", "etdagnn")
 EPOCHS = range(40, 401, 40)

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from equiflock.checks import InputError
 from equiflock.controllers.weights import read_tensors, write_tensors
 from equiflock.imitation.dagger import Trainer
 from equiflock.provenance import differences
-from equiflock.types import InputError
 
 FORMAT = "equiflock checkpoint 2"
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from equiflock.checks import InputError
 from equiflock.imitation.folders import CHECKPOINTS
 from equiflock.imitation.tables import Tables
-from equiflock.types import InputError
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from equiflock.imitation.dagger import Trainer

@@ -16,13 +16,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from equiflock.checks import InputError
 from equiflock.controllers.networks import NETWORKS, new_network
 from equiflock.flight import check_controller
 from equiflock.imitation.dagger import DivergedError, one_thread
 from equiflock.imitation.fast_forward import FastForwardData, Split
 from equiflock.imitation.recipe import Cloning
 from equiflock.randomness import stream
-from equiflock.types import Controller, InputError, LocalController
+from equiflock.types import Controller, LocalController
 
 BATCHES_PER_READ = 100
 

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from equiflock.checks import InputError
 from equiflock.checksums import DamagedError, read_json, write_json
 from equiflock.imitation.recipe import DAgger
 from equiflock.provenance import CONFIG, KIND, told
-from equiflock.types import InputError
 
 TRAINING = "training"
 """The kind of such a folder."""

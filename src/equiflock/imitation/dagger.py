@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from equiflock import threads
+from equiflock.checks import InputError, OffScaleError
 from equiflock.controllers import load
 from equiflock.controllers.networks import NETWORKS, new_network
 from equiflock.flight import check_controller, flight
@@ -28,7 +29,7 @@ from equiflock.imitation.replay import Replay, check_fits
 from equiflock.imitation.validation import Validation, Validator
 from equiflock.initial import RandomDisk
 from equiflock.randomness import stream
-from equiflock.types import Controller, Flock, InputError, LocalController, OffScaleError, PrivilegedController
+from equiflock.types import Controller, Flock, LocalController, PrivilegedController
 
 
 class DivergedError(InputError):

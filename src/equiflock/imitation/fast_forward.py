@@ -29,6 +29,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from equiflock import threads
+from equiflock.checks import InputError, check_choice, check_count, check_positive
 from equiflock.checksums import DamagedError, read_json
 from equiflock.controllers import load
 from equiflock.files import check_writable, held_alone
@@ -38,7 +39,7 @@ from equiflock.imitation.recipe import EXPERT
 from equiflock.initial import RandomDisk
 from equiflock.messages import DelayedAggregation
 from equiflock.provenance import CONFIG, claim_folder, versions
-from equiflock.types import Controller, InputError, OneHop, check_choice, check_count, check_positive
+from equiflock.types import Controller, OneHop
 
 AGGREGATIONS: tuple[OneHop, ...] = ("sum", "mean")
 Split = Literal["train", "test"]

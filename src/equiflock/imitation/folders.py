@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from equiflock.checks import InputError
 from equiflock.checksums import DamagedError, read_json
 from equiflock.files import check_writable, held_alone
 from equiflock.imitation.config import TRAINING
 from equiflock.imitation.tables import COLUMNS
 from equiflock.provenance import CONFIG, KIND, remove_results
-from equiflock.types import InputError
 
 WEIGHTS = "weights.safetensors"
 ORIGIN = "from.safetensors"

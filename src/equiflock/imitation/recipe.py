@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from equiflock.checks import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
 from equiflock.initial import RandomDisk
 from equiflock.initial.random_disk import RadiusRule
 from equiflock.simulation import count_steps
-from equiflock.types import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
 
 EXPERT = "tanner"
 """Whom pupils learn from."""

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from equiflock.checks import InputError, check_count
 from equiflock.kernels import physical_memory
-from equiflock.types import InputError, check_count
 
 
 class Replay:

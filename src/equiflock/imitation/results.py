@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from equiflock.checks import InputError
 from equiflock.checksums import file_checksum
 from equiflock.imitation.config import RunConfig
 from equiflock.imitation.folders import WEIGHTS
 from equiflock.imitation.tables import COLUMNS, Tables
 from equiflock.provenance import differences, versions
-from equiflock.types import InputError
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn

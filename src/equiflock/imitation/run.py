@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from equiflock.checks import InputError, check_count
 from equiflock.checksums import DamagedError, checksum, file_checksum
 from equiflock.files import held_alone, written_whole
 from equiflock.imitation.checkpoints import Checkpoints
@@ -31,7 +32,6 @@ from equiflock.imitation.recipe import DAgger
 from equiflock.imitation.results import Results
 from equiflock.imitation.tables import METRICS, VALIDATION, Tables
 from equiflock.provenance import versions
-from equiflock.types import InputError, check_count
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn

@@ -13,8 +13,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from equiflock.checks import InputError, check_count
 from equiflock.imitation.run import TrainingRun
-from equiflock.types import InputError, check_count
 
 if TYPE_CHECKING:
     from equiflock.imitation.dagger import EpochReport

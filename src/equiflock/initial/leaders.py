@@ -7,10 +7,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from equiflock.checks import InputError, check_choice, check_count
 from equiflock.initial.random_disk import RandomDisk, check_disk
 from equiflock.initial.search import Stop
 from equiflock.randomness import stream
-from equiflock.types import Flock, InputError, Role, check_choice, check_count
+from equiflock.types import Flock, Role
 
 LeaderVelocity = Literal["mean", "first", "fresh", "flock"]
 

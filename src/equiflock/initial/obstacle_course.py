@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from equiflock.checks import InputError, check_count
 from equiflock.initial.random_disk import RandomDisk, check_disk
 from equiflock.initial.search import Stop
 from equiflock.kernels import Array, Index, kernel
 from equiflock.randomness import stream
-from equiflock.types import Flock, InputError, Role, check_count
+from equiflock.types import Flock, Role
 
 REDRAWS = 100
 """How many flocks are tried for one in which enough agents can lead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from equiflock.types import InputError
+from equiflock.checks import InputError
 
 
 class SearchCancelledError(InputError):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from equiflock.checks import InputError
 from equiflock.experiments.demo import CONTROLLERS, LABELS, PUPIL, Demonstration
 from equiflock.experiments.summary import summarize
 from equiflock.files import check_writable, written_whole
@@ -16,7 +17,6 @@ from equiflock.imitation.folders import is_training
 from equiflock.report.figures import Panel, draw_panels, quartiles
 from equiflock.report.film import film, window_for
 from equiflock.report.page import Page
-from equiflock.types import InputError
 
 MARK = "report.html"
 WEIGHTS = f"{PUPIL}.safetensors"

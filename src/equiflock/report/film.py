@@ -22,13 +22,14 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import MultipleLocator
 from numpy.typing import NDArray
 
+from equiflock.checks import InputError, check_count, check_positive
 from equiflock.course import obstacle_disks
 from equiflock.files import check_writable, written_whole
 from equiflock.graph import radius_graph
 from equiflock.metrics import component_count, velocity_variance
 from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, FAINT, GRID, INK, ROLE_COLOURS
 from equiflock.trajectory import Trajectory
-from equiflock.types import Flock, InputError, Role, check_count, check_positive
+from equiflock.types import Flock, Role
 
 PANEL_INCHES = 4.8
 CODECS = {

@@ -21,9 +21,10 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
 
+from equiflock.checks import InputError, check_choice, check_count, check_positive
 from equiflock.theory.lipschitz import lipschitz_constant
 from equiflock.theory.mlp import MLP, as_mlp
-from equiflock.types import InputError, LocalController, OneHop, check_choice, check_count, check_positive
+from equiflock.types import LocalController, OneHop
 
 Variant = Literal["proven", "printed"]
 

@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from equiflock.checks import InputError
 from equiflock.controllers.layers import Conv, EqConv
-from equiflock.types import InputError
 
 
 @runtime_checkable

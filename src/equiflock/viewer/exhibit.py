@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from equiflock.checks import wrong_choice
 from equiflock.controllers import load, names
 from equiflock.controllers.registry import WEIGHTS
 from equiflock.controllers.trained import SEEDS, TRAINED
 from equiflock.graph import SMALL_FLOCK
 from equiflock.trajectory import Trajectory
-from equiflock.types import Controller, wrong_choice
+from equiflock.types import Controller
 from equiflock.version import __version__
 from equiflock.viewer.frames import pack_frame
 from equiflock.viewer.replay import check_replay

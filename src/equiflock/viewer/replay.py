@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from equiflock.checks import InputError
 from equiflock.course import obstacle_disks
 from equiflock.initial import Stop
 from equiflock.trajectory import Trajectory
-from equiflock.types import InputError, Outcome, Role
+from equiflock.types import Outcome, Role
 from equiflock.viewer.frames import Panel, edges_of
 
 MOST_FLIGHTS = 2

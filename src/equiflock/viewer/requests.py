@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import override
 
-from equiflock.types import InputError
+from equiflock.checks import InputError
 from equiflock.viewer.setting import FARTHEST, Checked, Disk, Point, Setting, one_line
 from equiflock.viewer.stage import Stage
 

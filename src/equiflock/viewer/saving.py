@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
+from equiflock.checks import InputError
 from equiflock.trajectory import Trajectory
-from equiflock.types import InputError
 from equiflock.viewer.workshop import tidy_up, workshop
 
 FILM = "film.mp4"

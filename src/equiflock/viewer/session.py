@@ -12,8 +12,8 @@ from typing import Any
 
 from fastapi import WebSocket, WebSocketDisconnect
 
+from equiflock.checks import InputError
 from equiflock.initial import SearchCancelledError, Stop
-from equiflock.types import InputError
 from equiflock.viewer import requests
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.frames import pack_frame

@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float64
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from equiflock.checks import InputError
 from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk, Stop
 from equiflock.initial.random_disk import RadiusRule
-from equiflock.types import Flock, InputError, Role
+from equiflock.types import Flock, Role
 
 MOST_AGENTS = 10_000
 MOST_DISKS = 20

@@ -11,12 +11,13 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 
+from equiflock.checks import InputError
 from equiflock.flight import flight
 from equiflock.initial import Stop
 from equiflock.orbit import Orbit
 from equiflock.randomness import stream
 from equiflock.trajectory import Trajectory
-from equiflock.types import Controller, Flock, InputError, Role
+from equiflock.types import Controller, Flock, Role
 from equiflock.viewer.frames import Panel, edges_of
 from equiflock.viewer.recording import Recording
 from equiflock.viewer.setting import MOST_DISKS, Disk, Setting, with_obstacle
