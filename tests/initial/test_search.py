@@ -16,8 +16,8 @@ from equiflock.types import Flock
 
 # In vain, for seconds: nobody hears anybody so near.
 DEAF = RandomDisk(flocks=100, agents=400, comm_radius=0.1)
-# Found one after the other, for seconds: nobody is so far aside that he could lead.
-UNLED = ObstacleCourse(RandomDisk(flocks=1000, agents=100), sides=200, leaders=3)
+# Found one after the other, each after a while: nobody is so far aside that he could lead.
+UNLED = ObstacleCourse(RandomDisk(agents=110, comm_radius=0.7), sides=200, leaders=3)
 # One attempt with many agents.
 LARGE = RandomDisk(agents=3_000_000, radius_rule="constant-density")
 
