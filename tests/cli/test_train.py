@@ -72,15 +72,16 @@ def test_ctrl_c_ends_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
 
 def test_ctrl_c_twice_stops_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    slow = "--updates", "1000000"  # an epoch takes minutes
+    slow = "--updates", "10000"  # an epoch takes seconds
 
-    def at_work() -> bool:
-        time.sleep(2.0)  # beyond the preparation
-        return (folder / "metrics.csv").exists()
+    def in_the_second_epoch() -> bool:
+        time.sleep(0.3)
+        return rows(folder) == 1
 
-    code, printed = interrupt(["train", *ENDLESS, *slow, "--out", str(folder)], at_work, presses=2, pause=1.0)
+    arguments = ["train", *ENDLESS, *slow, "--out", str(folder)]
+    code, printed = interrupt(arguments, in_the_second_epoch, presses=2, pause=0.5)
     assert code == 130
-    assert "finishing this epoch; Ctrl-C again stops at once" in printed
+    assert "finishing epoch 2; Ctrl-C again stops at once" in printed
     assert TrainingRun(folder).checkpoints == []
 
 
