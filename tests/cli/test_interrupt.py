@@ -19,10 +19,11 @@ def interrupt(*arguments: str, folder: Path, cells: int, whole_group: bool = Tru
     """Press Ctrl-C when so many cells are done and others are running; returns standard error."""
     process = start(*arguments, folder=folder)
     try:
+        while process.poll() is None and not list(folder.glob("*/cells")):
+            time.sleep(0.02)
+        time.sleep(1)  # processes are begun, and still importing
         while process.poll() is None and len(list(folder.glob("*/cells/[!.]*.csv"))) < cells:
             time.sleep(0.02)
-        if cells == 0:
-            time.sleep(4)  # while processes are still importing
         assert process.poll() is None
         if whole_group:
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -43,7 +44,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "sweep"
 
 
-@pytest.mark.parametrize(("cells", "whole_group"), [(0, True), (2, True), (2, False)])
+@pytest.mark.parametrize(("cells", "whole_group"), [(0, True), (2, False)])
 def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(
     tmp_path: Path, cells: int, whole_group: bool, undisturbed: Path
 ) -> None:

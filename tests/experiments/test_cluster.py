@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from pathlib import Path
@@ -85,6 +86,30 @@ def test_a_worker_with_another_program_is_refused(
     monkeypatch.setattr(executor_cluster, "origin", lambda: {"equiflock": "0.0.1"})
     with pytest.raises(InputError, match=r"is not like the command: it has .*, not 0\.0\.1"):
         run_cells([Square(1, tmp_path)], tmp_path / "cells", 1, scheduler=small.address)
+
+
+def test_a_worker_that_imported_a_plugin_before_its_change_refuses(
+    small: Cluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    own_registry: None,
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "elsewhere_gains.py").write_text("G = 2.0\n")
+    (tmp_path / "elsewhere_law.py").write_text(
+        "import equiflock as ef\nfrom elsewhere_gains import G\n\n"
+        "@ef.register('elsewhere')\ndef elsewhere(z):\n    return -G * z[:, :, 0, 0]\n"
+    )
+    sweep = ["sweep", "--controller", "elsewhere", "--plugin", str(tmp_path / "elsewhere_law.py"), "--agents", "20"]
+    options = ["--flocks", "2", "--duration", "0.1", "--scheduler", small.address]
+    cli.main([*sweep, *options, "--out", str(tmp_path / "before")])
+    (tmp_path / "elsewhere_gains.py").write_text("G = 9.0\n")
+    with pytest.raises(SystemExit):
+        cli.main([*sweep, *options, "--out", str(tmp_path / "after")])
+    errors = capsys.readouterr().err
+    assert "is not what it was where the command was given: elsewhere_gains.py = " in errors
+    assert "must be started again after a change" in errors
 
 
 def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path) -> None:

@@ -196,6 +196,15 @@ def test_a_damaged_mark_file_or_config_is_made_again(tmp_path: Path, whole: Path
     ]
 
 
+def test_data_of_another_size_is_not_removed_when_its_config_is_damaged(tmp_path: Path, whole: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(whole, folder)
+    (folder / "config.json").write_bytes(b"")
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        replace(SMALL, agents=10).make(folder)
+    assert (folder / "sum.npy").read_bytes() == (whole / "sum.npy").read_bytes()
+
+
 def test_data_of_before_marks_had_checksums_is_made_again(tmp_path: Path, whole: Path) -> None:
     folder = tmp_path / "data"
     shutil.copytree(whole, folder)

@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
         err.print("equiflock: interrupted")
-        if arguments[:1] and arguments[0] in GO_ON:
+        if arguments and arguments[0] in GO_ON:
             again = shlex.join(["equiflock", *(word for word in arguments if word != "--force")])
             err.print(f"go on with: {again}", highlight=False, markup=False, soft_wrap=True)
         sys.stdout.flush()

@@ -160,7 +160,7 @@ class FastForward:
             if path.exists():
                 read_json(path)
         except DamagedError as error:
-            if (parts.folder / "parts").is_dir():  # ours, and nothing in it that cannot be made again
+            if parts.have_a_file:  # of this size, so that nothing is lost that is not made again
                 on_notice(f"{error}; all of the data is made again")
                 path.unlink()
                 parts.remove()

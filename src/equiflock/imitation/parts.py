@@ -86,6 +86,11 @@ class PartedArrays:
             for name, shape in self.shapes.items()
         }
 
+    @property
+    def have_a_file(self) -> bool:
+        """Whether at least one file of such arrays is there."""
+        return any(self._is_whole(name) for name in self.shapes)
+
     def remove(self) -> None:
         """Remove all of it."""
         for name in self.shapes:
