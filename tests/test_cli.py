@@ -160,7 +160,7 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
         (("train", "--workers", "0"), "workers must be a whole number of at least 1"),
         (("train", "--epochs", "-3"), "epochs must be a whole number of at least 1; got -3"),
         (("train", "--resume", "nowhere"), "nowhere is not the folder of a training: there is no such folder"),
-        (("train", "--resume", "nowhere", "--epochs", "3"), "--resume goes on with the recipe of its folder"),
+        (("train", "--resume", "nowhere", "--agents", "30"), "--resume goes on with the recipe of its folder"),
         (("demo", "--epochs", "0"), "epochs must be a whole number of at least 1; got 0"),
         (("simulate", "--controller", "taner"), "did you mean 'tanner'?"),
         (("simulate", "--time-step", "0"), "time_step must be a finite number above 0; got 0.0"),
