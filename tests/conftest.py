@@ -33,6 +33,14 @@ settings.register_profile("equiflock", deadline=None, max_examples=60, derandomi
 settings.load_profile("equiflock")
 
 
+@pytest.fixture(autouse=True)
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What plugins a test imports has no say in the results of others."""
+    from equiflock import provenance
+
+    monkeypatch.setattr(provenance, "_plugins", {})
+
+
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry of the test's own: what it registers is forgotten."""

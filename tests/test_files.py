@@ -60,3 +60,24 @@ def test_ctrl_c_waits_for_the_end_of_a_block_that_must_not_be_interrupted() -> N
         signal.raise_signal(signal.SIGINT)
         reached = True
     assert reached
+
+
+def test_a_folder_that_cannot_be_replaced_is_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "results.old"
+    folder.mkdir()
+    (folder / "inside").write_text("old")
+
+    def fail(*_: object) -> None:
+        raise PermissionError
+
+    with pytest.raises(PermissionError), written_whole(folder, replace_folder=True) as scratch:
+        scratch.mkdir()
+        monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.undo()
+    assert (folder / "inside").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+    with written_whole(folder, replace_folder=True) as scratch:
+        scratch.mkdir()
+        (scratch / "inside").write_text("new")
+    assert (folder / "inside").read_text() == "new"
+    assert len(list(tmp_path.iterdir())) == 1

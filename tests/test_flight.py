@@ -317,3 +317,10 @@ def test_a_controller_that_returns_anything_but_real_numbers_is_refused(start: F
 
     with pytest.raises(InputError, match=f"must return an array of real numbers; got {np.dtype(kind)}"):
         next(ef.flight(start, Odd()))
+
+
+def test_a_changed_flock_keeps_the_radius_of_the_flight(start: Flock) -> None:
+    loop = ef.flight(start, ef.load("tanner"))
+    next(loop)
+    with pytest.raises(InputError, match="must have comm_radius = 1, that of the flight; got 3"):
+        loop.replace(dataclasses.replace(start, comm_radius=3.0))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 
+import equiflock as ef
 from equiflock import threads
 from equiflock.checks import InputError
 from equiflock.graph import components, radius_graph, survey
@@ -104,3 +107,13 @@ def test_positions_too_far_for_float64_are_refused() -> None:
     flock = Flock(np.full((1, 2, 2), 1e12), np.zeros((1, 2, 2)))
     with pytest.raises(InputError, match="within 2e\\+09 radii of the origin"):
         survey(flock, 1.0)
+
+
+@pytest.mark.parametrize("wrong", [None, "flock", np.zeros((1, 3, 2))])
+def test_what_is_no_flock_is_refused_in_one_line(wrong: Any) -> None:
+    for function in (ef.radius_graph, ef.components, ef.messages):
+        with pytest.raises(InputError, match=r"flock must be an equiflock\.Flock; got"):
+            function(wrong)
+    for metric in (ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.diameter):
+        with pytest.raises(InputError, match="a metric is of a Flock, a Moment or a Trajectory; got"):
+            metric(wrong)

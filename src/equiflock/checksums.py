@@ -27,7 +27,7 @@ class DamagedError(InputError):
 def checksum(*parts: bytes | memoryview) -> str:
     """Of these bytes, one after the other."""
     total = 0
-    for part in parts:
+    for part in (memoryview(part).cast("B") for part in parts if len(part)):
         # In pieces, between which Ctrl-C is heard.
         for first in range(0, len(part), PIECE_BYTES):
             total = zlib.crc32(part[first : first + PIECE_BYTES], total)

@@ -33,18 +33,29 @@ def written_whole(path: str | os.PathLike[str], *, replace_folder: bool = False)
         raise InputError(f"{path} is a folder: choose another name, or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
-    aside = target.with_name(f".{target.stem}.{os.getpid()}.old")
     try:
         yield scratch
         interruptible(lambda: _flush(scratch))
         with uninterrupted():
-            if replace_folder and target.is_dir():
-                target.rename(aside)  # removed only when the new one is in its place
-            scratch.replace(target)
+            _take_name(scratch, target)
         interruptible(lambda: _flush_entry(target.parent))
     finally:
-        _remove(scratch)
-        _remove(aside)
+        remove(scratch)
+
+
+def _take_name(scratch: Path, target: Path) -> None:
+    """Put a file or folder in its place; if that fails, an old one is where it was."""
+    if not target.is_dir():
+        scratch.replace(target)
+        return
+    aside = target.with_name(f".{target.name}.{os.getpid()}.aside")
+    target.rename(aside)
+    try:
+        scratch.replace(target)
+    except BaseException:
+        aside.rename(target)
+        raise
+    remove(aside)
 
 
 def _flush(path: Path) -> None:
@@ -63,7 +74,7 @@ def _flush_entry(path: Path) -> None:
         os.close(handle)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a file or folder, trying again for a while: zarr may still be writing to it in the background."""
     if not path.is_dir():
         path.unlink(missing_ok=True)
@@ -105,6 +116,22 @@ def held_alone(folder: Path, wait: bool = False) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def deaf_children() -> Iterator[None]:
+    """Processes that are started meanwhile never hear Ctrl-C, which a terminal sends to all: their parent decides.
+
+    One that is still importing would die with a traceback. A signal that comes meanwhile is heard afterwards.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -122,6 +122,10 @@ class Flight(Iterator[Moment]):
             raise InputError(
                 f"the new flock must be {B} flocks of at least {keep.sum()} agents, D = {D}; got {flock!r}"
             )
+        if flock.comm_radius != self.radius:
+            raise InputError(
+                f"the new flock must have comm_radius = {self.radius:g}, that of the flight; got {flock.comm_radius:g}"
+            )
         if self._ranks is not None:
             self._stand(np.argsort(self._ranks))  # as the caller knows them
         # What agents do next was decided before the change: it follows those that stay.
@@ -259,7 +263,10 @@ def _check_ending(ending: Ending | None) -> None:
 
 def _checked_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
     """What an ending returned, if it is one outcome per flock, or whether each has ended."""
-    outcomes = np.asarray(answer)
+    try:
+        outcomes = np.asarray(answer)
+    except ValueError:  # such as rows of different lengths
+        outcomes = np.asarray(None)
     if outcomes.dtype == bool:
         outcomes = np.where(outcomes, int(Outcome.ENDED), FLYING)
     if outcomes.shape != (flocks,) or outcomes.dtype.kind not in "iu" or not np.isin(outcomes, list(Outcome)).all():

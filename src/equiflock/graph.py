@@ -24,7 +24,7 @@ from equiflock.cells import (
 )
 from equiflock.checks import check_positive
 from equiflock.kernels import Array, Index, kernel
-from equiflock.types import Flock, Role, Roles, Vectors
+from equiflock.types import Flock, Role, Roles, Vectors, check_flock
 
 FOLLOWER, OBSTACLE = int(Role.FOLLOWER), int(Role.OBSTACLE)
 
@@ -85,7 +85,7 @@ def radius_graph(flock: Flock, radius: float | None = None) -> Graph:
 
     Memory is O(N + edges). Coincident agents (|r_ij| = 0) hear each other like any others.
     """
-    radius = flock.comm_radius if radius is None else check_positive("radius", radius)
+    radius = check_flock(flock).comm_radius if radius is None else check_positive("radius", radius)
     degrees, _ = survey(flock, radius)
     starts = np.zeros(degrees.size + 1, np.int64)
     np.cumsum(degrees.ravel(), out=starts[1:])
@@ -105,7 +105,7 @@ def components(flock: Flock, radius: float | None = None) -> Int64[np.ndarray, "
 
 def survey(flock: Flock, radius: float | None = None) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
     """Degrees and component labels, both (B, N), without listing the edges: memory O(N)."""
-    radius = flock.comm_radius if radius is None else check_positive("radius", radius)
+    radius = check_flock(flock).comm_radius if radius is None else check_positive("radius", radius)
     degrees = np.empty(flock.shape[:2], np.int64)
     labels = np.empty(flock.shape[:2], np.int64)
     over_flocks(_survey_flocks, flock, flock.positions, flock.roles, radius, degrees, labels)

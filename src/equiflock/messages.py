@@ -29,7 +29,7 @@ from equiflock.graph import AGENTS_PER_THREAD, SMALL_FLOCK, Graph, radius_graph,
 from equiflock.hearing import gather_records, hear_cells, hear_flocks, hear_listed, make_records
 from equiflock.kernels import Array, Index
 from equiflock.orbit import STAND_STILL, Orbit
-from equiflock.types import Flock, Messages, Neighbourhood, OneHop
+from equiflock.types import Flock, Messages, Neighbourhood, OneHop, check_flock
 
 Obstacles = Literal["nearest", "all"]
 
@@ -46,9 +46,7 @@ def messages(flock: Flock, *, radius: float | None = None, hops: int = 3, one_ho
     Coincident agents hear each other: v_ij counts in full, the two position channels are exactly zero (psi is
     computed with max(|r_ij|, 1e-8) in place of |r_ij|).
     """
-    if not isinstance(flock, Flock):
-        raise InputError(f"flock must be a Flock; got {short(flock)}")
-    return DelayedAggregation(radius=radius, hops=hops, one_hop=one_hop).hear(flock)
+    return DelayedAggregation(radius=radius, hops=hops, one_hop=one_hop).hear(check_flock(flock))
 
 
 class DelayedAggregation:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from equiflock.checks import InputError
+from equiflock.checks import InputError, short
 from equiflock.graph import components, over_flocks
 from equiflock.kernels import Array, Index, kernel
 from equiflock.trajectory import Trajectory
@@ -98,7 +98,11 @@ def _acceleration_norms(subject: Moment | Trajectory) -> Array:
 def _flock(subject: Subject) -> Flock:
     if isinstance(subject, Moment):
         return subject.flock
-    return subject.flock() if isinstance(subject, Trajectory) else subject
+    if isinstance(subject, Trajectory):
+        return subject.flock()
+    if not isinstance(subject, Flock):
+        raise InputError(f"a metric is of a Flock, a Moment or a Trajectory; got {short(subject)}")
+    return subject
 
 
 def _velocities(subject: Subject) -> Array:

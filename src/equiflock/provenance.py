@@ -5,18 +5,23 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from equiflock.checks import InputError
 from equiflock.checksums import DamagedError, read_json, write_json
+from equiflock.files import check_writable, held_alone, remove
 from equiflock.version import __version__
 
 CONFIG = "config.json"
 KIND = "kind"
 """The entry of a folder's config that says what is in it, such as "training"."""
+
+
+_plugins: dict[str, str] = {}
 
 
 def versions() -> dict[str, str]:
@@ -25,23 +30,46 @@ def versions() -> dict[str, str]:
     return {"equiflock": __version__, "python": platform.python_version(), **parts}
 
 
-def claim_folder(folder: Path, kind: str, config: Mapping[str, Any], force: bool = False) -> None:
-    """Make `folder` one of results of these settings, or refuse if there are results of others in it.
+def note_plugin(sources: Mapping[str, str]) -> None:
+    """Remember the files of the plugin that has a say from now on, with their checksums; none if there are none."""
+    _plugins.clear()
+    _plugins.update(sources)
+
+
+def circumstances() -> dict[str, str]:
+    """Versions, and the checksums of the files of the plugin, if there is one."""
+    return {**versions(), **_plugins}
+
+
+@contextmanager
+def claimed(
+    folder: Path, kind: str, config: Mapping[str, Any], ours: Sequence[str], force: bool = False
+) -> Iterator[None]:
+    """Hold a folder for results of these settings against other processes, as long as the block takes.
 
     Args:
         folder: made if it is not there.
         kind: what is in it, such as "sweep".
         config: everything that has a say in the results, such as JSON can hold.
-        force: remove what is in the folder, if it is results of this kind, and begin anew.
+        ours: patterns of the names that results of this kind have.
+        force: remove what is in the folder, if it is results of this kind and nothing else, and begin anew.
+    """
+    check_writable(folder / CONFIG)
+    folder.mkdir(parents=True, exist_ok=True)
+    with held_alone(folder):
+        if force:
+            remove_results(folder, kind, ours)
+        claim_folder(folder, kind, config)
+        yield
+
+
+def claim_folder(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
+    """Make `folder` one of results of these settings, or refuse if there are results of others in it.
 
     A folder of other settings that has no result yet is taken over: whatever failed there left nothing to lose.
     """
     wanted = json.loads(json.dumps({KIND: kind, **config}))
     path = folder / CONFIG
-    if force:
-        if path.exists():
-            _refusal(path, wanted)  # whose results are of another kind keeps them
-        remove_results(folder)
     if path.exists():
         refusal = _refusal(path, wanted)
         if not refusal:
@@ -65,20 +93,37 @@ def _refusal(path: Path, wanted: Mapping[str, Any]) -> str:
     return f"{path.parent} holds results of other settings: {other}" if other else ""
 
 
-def remove_results(folder: Path) -> None:
-    """Remove a folder that the program wrote, as its config tells; anything else is refused."""
-    if not folder.exists():
+def remove_results(folder: Path, kind: str, ours: Sequence[str]) -> None:
+    """Remove results of a kind from a folder. If there is anything else in it, that is an error, and all stays.
+
+    Args:
+        folder: whose config says of what kind it is, even if it is damaged.
+        kind: such as "sweep".
+        ours: patterns of the names that results of this kind have.
+    """
+    inside = [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+    if not inside:
         return
+    if not is_of_kind(folder, kind):
+        raise InputError(f"{folder} holds something else: --force removes {told({KIND: kind})} only")
+    for path in inside:
+        if not any(fnmatch(path.name, pattern) for pattern in (CONFIG, *ours)):
+            raise InputError(
+                f"{path} is no result of {told({KIND: kind})}: move it elsewhere, then --force begins anew"
+            )
+    for path in sorted(inside, key=lambda path: path.name == CONFIG):  # the config last: until then it is ours
+        remove(path)
+
+
+def is_of_kind(folder: Path, kind: str) -> bool:
+    """Whether a folder's config says that it holds results of this kind, even if the config is damaged."""
     path = folder / CONFIG
     try:
-        ours = KIND in read_json(path)
+        return read_json(path).get(KIND) == kind
     except DamagedError:
-        ours = b'"checksum"' in path.read_bytes()
+        return f'"{KIND}": "{kind}"'.encode() in path.read_bytes()
     except OSError:
-        ours = False
-    if not ours:
-        raise InputError(f"{folder} holds something else: --force removes results of this program only")
-    shutil.rmtree(folder)
+        return False
 
 
 def told(config: Mapping[str, Any]) -> str:

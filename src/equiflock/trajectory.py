@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float64, Int8, Int64
 
-from equiflock.checks import InputError, check_positive
+from equiflock.checks import InputError, check_positive, short
 from equiflock.checksums import checksum
 from equiflock.files import check_new, written_whole
 from equiflock.stores import write_zarr
@@ -136,6 +136,8 @@ class Trajectory:
         """Read a trajectory that `save` wrote; anything else is refused with a clear error."""
         import xarray
 
+        if not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"a trajectory is loaded from a path; got {short(path)}")
         source = Path(path)
         if not source.exists():
             raise InputError(f"no trajectory at {source}: there is no such file or folder")

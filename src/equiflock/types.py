@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int8, Int32
 from numpy.typing import NDArray
 
-from equiflock.checks import InputError, check_positive
+from equiflock.checks import InputError, check_positive, short
 
 Vectors: TypeAlias = Float64[np.ndarray, "B N D"]
 """One vector per agent: positions, velocities or accelerations."""
@@ -150,6 +150,13 @@ class Flock:
         counts = ((int((self.roles == role).sum()), role.name.lower()) for role in Role)
         crew = ", ".join(f"{count:,} {name}s" for count, name in counts if count)
         return f"Flock(B={B}, N={N:,}, D={D}, R={self.comm_radius:g}: {crew})"
+
+
+def check_flock(flock: object) -> Flock:
+    """`flock` if it is one, else a clear error."""
+    if not isinstance(flock, Flock):
+        raise InputError(f"flock must be an equiflock.Flock; got {short(flock)}")
+    return flock
 
 
 def _vectors(name: str, given: Any) -> Vectors:

@@ -44,14 +44,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "sweep"
 
 
-@pytest.mark.parametrize(("cells", "whole_group"), [(0, True), (2, False)])
-def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(
-    tmp_path: Path, cells: int, whole_group: bool, undisturbed: Path
-) -> None:
-    errors = interrupt(*SETTINGS, "--force", folder=tmp_path, cells=cells, whole_group=whole_group)
+def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(tmp_path: Path, undisturbed: Path) -> None:
+    errors = interrupt(*SETTINGS, "--force", folder=tmp_path, cells=2, whole_group=True)
     assert errors == f"equiflock: interrupted\ngo on with: equiflock {' '.join(SETTINGS)}\n"
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("sweep/cells/[!.]*.csv")}
-    assert cells <= len(kept) < 6
+    assert 2 <= len(kept) < 6
     command(*SETTINGS, folder=tmp_path)
     assert kept.items() <= {path: path.stat().st_mtime_ns for path in tmp_path.glob("sweep/cells/*")}.items()
     for name in ("sweep.csv", "summary.csv", "ivv.png"):

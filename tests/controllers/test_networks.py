@@ -261,10 +261,19 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
     own = ef.register("mixer")(type("Own", (Mixer,), {}))
     network = own(hidden=5)
     network.options = {"hidden": 6}
-    with pytest.raises(InputError, match="has other weights: give it an attribute options"):
+    with pytest.raises(InputError, match="is another network: give it an attribute options"):
         ef.save(network, path)
     with pytest.raises(InputError, match="only a torch module has weights to save; got"):
         ef.save(ef.load("tanner"), path)
     with pytest.raises(InputError, match=r"must end in .safetensors; got 'mine.pt'"):
         ef.save(ef.load("etdagnn"), tmp_path / "mine.pt")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_of_the_same_shapes_that_does_something_else_is_not_saved(tmp_path: Path) -> None:
+    for odd in (TDAGNN("tdagnn", one_hop="mean"), TDAGNN("tdagnn", second_tanh=False)):
+        with pytest.raises(InputError, match="is another network"):
+            ef.save(odd, tmp_path / "odd.safetensors")
+    learning = TDAGNN("tdagnn").train()
+    ef.save(learning, tmp_path / "mine.safetensors")
+    assert learning.training

@@ -9,6 +9,7 @@ import pytest
 
 import equiflock as ef
 from equiflock.checks import InputError
+from equiflock.controllers.registry import is_bundled
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -100,3 +101,17 @@ def test_options_may_be_part_of_a_name() -> None:
 def test_what_is_no_name_is_refused(name: Any) -> None:
     with pytest.raises(InputError, match="a controller must be a name or the path of a file of weights; got"):
         ef.load(name)
+
+
+def test_an_option_may_be_called_like_what_a_law_declares() -> None:
+    @ef.register("odd")
+    def odd(messages: Any, hops: int = 1) -> Any:
+        return np.full(messages[:, :, 0, 0].shape, float(hops))
+
+    assert (next(ef.flight(ef.random_disk(1, 10), ef.load("odd:hops=4"))).accelerations == 4.0).all()
+
+
+def test_controllers_of_the_package_are_told_from_others() -> None:
+    ef.register("mine")(lambda messages: messages[:, :, 0, 0])
+    assert all(map(is_bundled, ("tanner", "tanner:clamp=5", "etdagnn", "etdagnn:3")))
+    assert not any(map(is_bundled, ("mine", "mine.safetensors", "nobody")))

@@ -15,6 +15,7 @@ from equiflock.checks import InputError
 from equiflock.controllers.networks import new_network
 from equiflock.controllers.trained import trained_weights
 from equiflock.controllers.weights import write_weights
+from equiflock.experiments.executor import path_of
 from equiflock.experiments.sweep import METRICS, SweepCell, summary, sweep_cells
 from equiflock.report.sweep import draw_sweep
 
@@ -184,3 +185,12 @@ def test_force_begins_anew(tmp_path: Path) -> None:
         small = ["sweep", "--controller", "tanner", "--agents", agents, "--flocks", "2", *force]
         cli.main([*small, "--out", str(tmp_path / "sweep")])
     assert len(list((tmp_path / "sweep" / "cells").iterdir())) == 1
+
+
+def test_results_of_another_plugin_are_others_but_not_of_the_package_s_own(tmp_path: Path, own_registry: None) -> None:
+    ef.register("mine")(lambda messages: messages[:, :, 0, 0])
+    one, two = (
+        [path_of(cell, tmp_path) for cell in sweep_cells(["tanner", "mine"], [0], [10], [1.0], [None], plugin=plugin)]
+        for plugin in ("one", "two")
+    )
+    assert [a == b for a, b in zip(one, two, strict=True)] == [True, False]

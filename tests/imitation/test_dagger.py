@@ -250,7 +250,6 @@ def test_a_network_of_ones_own_that_needs_options_is_refused_in_one_line(own_reg
         def __init__(self, width: int) -> None:
             super().__init__()
 
-    with pytest.raises(
-        InputError, match=r"network 'needy' cannot be made of no options: .*missing 1 required .*'width'"
-    ):
+    told = r"network 'needy' cannot be made with the options \{\}: .*missing 1 required .*'width'"
+    with pytest.raises(InputError, match=told):
         train(small(controller="needy"))

@@ -88,6 +88,7 @@ def test_other_seeds_and_splits_give_other_flocks() -> None:
         ({"agents": 400, "disk_radius": 20.0, "min_degree": 0}, "still has .* components .* set connected to False"),
         ({"agents": 0}, "agents must be a whole number of at least 1; got 0"),
         ({"agents": 2}, "agents must be more than min_degree = 2, .* got 2: lower min_degree or take more agents"),
+        ({"connected": "no"}, "connected must be True or False; got 'no'"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),
         ({"dimensions": 4}, "dimensions must be 2 or 3; got 4"),
         ({"comm_radius": 0.0}, "comm_radius must be a finite number above 0"),

@@ -17,6 +17,7 @@ from equiflock.cli.animate import Animate
 from equiflock.cli.bench import Bench
 from equiflock.cli.demo import Demo
 from equiflock.cli.evaluate import Evaluate
+from equiflock.cli.plugins import in_one_line
 from equiflock.cli.reproduce import Reproduce
 from equiflock.cli.simulate import Simulate
 from equiflock.cli.sweep import Sweep
@@ -56,7 +57,8 @@ def main(arguments: list[str] | None = None) -> None:
             description="Swarms that fly together with no central computer: train, simulate, watch and measure them.",
             args=arguments,
         )
-        command.run()
+        with in_one_line(getattr(command, "plugin", None)):
+            command.run()
     except InputError as error:
         _fail(str(error))
     except OSError as error:

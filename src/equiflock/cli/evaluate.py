@@ -6,15 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from equiflock.checks import check_count, check_positive
-from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
-from equiflock.cli.terminal import notice, out, print_table, progress
+from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
+from equiflock.cli.terminal import fly_a_little, notice, out, print_table, progress
 from equiflock.controllers import load
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from equiflock.experiments.evaluation import Evaluated
 
-TRIED_STEPS = 3
-"""A controller that fails in its first steps shall do so before a folder is taken."""
+OURS = ("cells", "*.csv", "*.png")
+"""What an evaluation writes beside its config."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +58,24 @@ class Evaluate:
         from equiflock.experiments.evaluation import evaluation_cells, evaluation_rows, folder_name
         from equiflock.experiments.executor import collect
         from equiflock.files import written_whole
+        from equiflock.provenance import claimed, versions
 
         for name in ("agents", "flocks", "sides", "workers"):
             check_count(name, getattr(self, name))
         import_plugin(self.plugin)
         load(self.controller)  # a clear error before anything is flown
         settings = self._settings()
-        cells = evaluation_cells(**settings)
-        self._try(cells[0])
+        cells = evaluation_cells(**settings, plugin=plugin_checksum(self.plugin))
+        fly_a_little(cells[0].cell.start(), self.controller)
         folder = self.out or Path("runs/evaluation") / folder_name(self.controller, self.scenario)
-        self._fly(cells, settings, folder)
-        table = collect(cells, folder / "cells")
-        with written_whole(folder / f"{self.scenario}.csv") as scratch:
-            table.to_csv(scratch, index=False)
-        drawn = self._draw(table, folder / f"{self.scenario}.png")
+        weights = {cell.name: cell.checksum for cell in cells if cell.checksum}
+        config = {"settings": settings, "weights": weights, "versions": versions()}
+        with claimed(folder, "evaluation", config, OURS, self.force):
+            self._fly(cells, folder / "cells")
+            table = collect(cells, folder / "cells")
+            with written_whole(folder / f"{self.scenario}.csv") as scratch:
+                table.to_csv(scratch, index=False)
+            drawn = self._draw(table, folder / f"{self.scenario}.png")
         title = f"{self.scenario}: {self.flocks} flocks of {self.agents} agents"
         print_table(title, *(evaluation_rows(table, self.scenario, quartiles) for quartiles in (True, False)))
         for path in (folder / f"{self.scenario}.csv", drawn):
@@ -85,35 +88,15 @@ class Evaluate:
         names = "controller", "scenario", "agents", "flocks", "sides"
         return {**{name: getattr(self, name) for name in names}, "time_step": time_step}
 
-    def _try(self, own: Evaluated) -> None:
-        """A clear error, before anything is kept, if there are no such flocks, or the controller cannot fly."""
-        from equiflock.flight import flight
+    def _fly(self, cells: Sequence[Evaluated], kept: Path) -> None:
+        """Run the cells whose results are not kept yet."""
+        from equiflock.experiments.executor import run_cells
 
-        with in_one_line(self.plugin):
-            list(islice(flight(own.cell.start(), load(self.controller)), TRIED_STEPS))
-
-    def _fly(self, cells: Sequence[Evaluated], settings: dict[str, Any], folder: Path) -> None:
-        """Run what is not in the folder yet."""
-        from equiflock.experiments.executor import is_done, run_cells
-        from equiflock.provenance import claim_folder, remove_results, versions
-
-        sources = plugin_sources(self.plugin)
-        weights = {cell.name: cell.checksum for cell in cells if cell.checksum}
-        config = {"settings": settings, "sources": sources, "weights": weights, "versions": versions()}
-        claim_folder(folder, "evaluation", config, self.force)
-        kept = folder / "cells"
-        begun = any(is_done(cell, kept) for cell in cells)
-        with progress() as bar, in_one_line(self.plugin):
+        with progress() as bar:
             task = bar.add_task(f"{self.scenario}, {self.flocks} x {self.agents} agents", total=len(cells))
-            prepare = partial(import_plugin, self.plugin, sources) if self.plugin else None
-            say = partial(notice, bar)
-            try:
-                run_cells(cells, kept, self.workers, lambda cell: bar.advance(task), prepare, self.scheduler, say)
-            except Exception:
-                # What the others did meanwhile shall not stand in the way of a plugin that is mended.
-                if not begun and not is_done(cells[0], kept) and self.scheduler is None:
-                    remove_results(folder)
-                raise
+            prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
+            advance, say = lambda cell: bar.advance(task), partial(notice, bar)
+            run_cells(cells, kept, self.workers, advance, prepare, self.scheduler, say)
 
     def _draw(self, table: pd.DataFrame, path: Path) -> Path:
         from equiflock.experiments.flocking import VARIANCE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import json
 import sys
 import sysconfig
 import traceback
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from equiflock.checks import InputError
-from equiflock.checksums import file_checksum
-from equiflock.provenance import differences
+from equiflock.checksums import checksum, file_checksum
+from equiflock.provenance import differences, note_plugin
 
 PACKAGE = Path(__file__).parent.parent
 _brought: dict[str, dict[str, Path]] = {}
@@ -53,6 +54,7 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
         files = {module: getattr(found, "__file__", None) for module, found in new.items()}
         _brought[name] = {module: Path(file).resolve() for module, file in files.items() if file}
         _imported[name] = plugin_sources(name)
+    note_plugin(_imported[name])
     if sources is not None and _imported[name] != sources:
         other = ", ".join(differences(sources, _imported[name]))
         raise InputError(
@@ -72,6 +74,11 @@ def plugin_sources(name: str | None) -> dict[str, str]:
     place = _Place.of(_module(name))
     files = place.imported() | {module: path for module, path in _brought[name].items() if place.owns(module, path)}
     return {told: file_checksum(path) for told, path in sorted((place.told(p), p) for p in files.values())}
+
+
+def plugin_checksum(name: str | None) -> str:
+    """Of all these files together, so that results of another plugin have other names; empty if there is no plugin."""
+    return checksum(json.dumps(plugin_sources(name), sort_keys=True).encode()) if name else ""
 
 
 @contextmanager

@@ -6,20 +6,21 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from equiflock.checks import InputError, check_count
-from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
-from equiflock.cli.terminal import notice, numbers, out, print_table, progress, whole_numbers
+from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
+from equiflock.cli.terminal import fly_a_little, notice, numbers, out, print_table, progress, whole_numbers
 from equiflock.initial import RandomDisk
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TRIED_STEPS = 3
-"""A controller that fails in its first steps shall do so before a folder is taken."""
+    from equiflock.experiments.sweep import SweepCell
+
+OURS = ("cells", "*.csv", "*.png", "grid.json")
+"""What a sweep writes beside its config."""
 HEADINGS = {"ivv": "IVV", "iman": "IMAN", "last_variance": "variance\nat end", "disconnected": "flocks\nin pieces"}
 
 
@@ -65,12 +66,9 @@ class Sweep:
 
     def run(self) -> None:
         """Run the grid and print the medians."""
-        from equiflock.experiments.executor import collect, run_cells
-        from equiflock.experiments.sweep import summary, sweep_cells
-        from equiflock.files import written_whole
+        from equiflock.experiments.sweep import sweep_cells
         from equiflock.imitation.recipe import DAgger
-        from equiflock.provenance import claim_folder, versions
-        from equiflock.report.sweep import draw_sweep
+        from equiflock.provenance import claimed, versions
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
@@ -79,6 +77,8 @@ class Sweep:
             raise InputError(f"controller must name each one once; got {self.controller!r}")
         if self.hops is not None and self.epochs == 0:
             raise InputError("--hops goes with --epochs: trained weights have their own")
+        for name in controllers:
+            self._check(name)
         hops = [None] if self.epochs == 0 else whole_numbers("hops", self.hops or str(DAgger.hops))
         cells = sweep_cells(
             controllers,
@@ -90,15 +90,22 @@ class Sweep:
             flocks=self.flocks,
             duration=self.duration,
             time_step=self.time_step,
+            plugin=plugin_checksum(self.plugin),
         )
-        for name in controllers:
-            self._check(name)
-        sources = plugin_sources(self.plugin)
         # Cells name their results by what they are, so a sweep may grow in its folder.
-        claim_folder(self.out, "sweep", {"sources": sources, "versions": versions()}, self.force)
-        with progress() as bar, in_one_line(self.plugin):
+        with claimed(self.out, "sweep", {"versions": versions()}, OURS, self.force):
+            self._run(cells)
+
+    def _run(self, cells: list[SweepCell]) -> None:
+        """Run the points that are not done yet, and write and print what came of all."""
+        from equiflock.experiments.executor import collect, run_cells
+        from equiflock.experiments.sweep import summary
+        from equiflock.files import written_whole
+        from equiflock.report.sweep import draw_sweep
+
+        with progress() as bar:
             task = bar.add_task(f"sweep over {len(cells)} points", total=len(cells))
-            prepare = partial(import_plugin, self.plugin, sources) if self.plugin else None
+            prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
             run_cells(
                 cells,
                 self.out / "cells",
@@ -135,13 +142,10 @@ class Sweep:
 
     def _check(self, controller: str) -> None:
         """A clear error, before anything is kept, if there is no such controller, or it cannot fly."""
-        from equiflock.controllers import load
-        from equiflock.flight import flight
         from equiflock.imitation.recipe import DAgger
 
         if self.epochs == 0:
-            with in_one_line(self.plugin):
-                list(islice(flight(RandomDisk(1, 10).draw(), load(controller)), TRIED_STEPS))
+            fly_a_little(RandomDisk(1, 10).draw(), controller)
             return
         from equiflock.imitation.dagger import prepare
 

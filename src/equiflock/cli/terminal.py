@@ -1,9 +1,10 @@
-"""What the commands share: consoles, progress, plugins, and hearing Ctrl-C."""
+"""What the commands share: consoles, progress, tables, and lists of numbers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -23,8 +24,11 @@ from rich.table import Table
 from rich.text import Text
 
 from equiflock.checks import InputError
+from equiflock.controllers import load
+from equiflock.flight import flight
 from equiflock.imitation.recipe import DAgger
 from equiflock.initial import RandomDisk
+from equiflock.types import Flock
 
 if TYPE_CHECKING:
     from equiflock.imitation.dagger import EpochReport
@@ -35,6 +39,7 @@ Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
 ONCE_MORE = "Ctrl-C again stops at once"
 PREPARING = "preparing (the first run compiles the kernels)"
 MOST_NUMBERS = 10_000
+TRIED_STEPS = 3
 LEAST_NAME = 12
 """Columns of a table that a name has in any case."""
 out = Console()
@@ -66,6 +71,11 @@ def numbers(name: str, text: str) -> list[float]:
     if len(set(found)) < len(found):
         raise InputError(f"{name} must be such as 0.8,1,1.5, each once; got {text!r}")
     return found
+
+
+def fly_a_little(start: Flock, controller: str) -> None:
+    """Make a few steps: a controller that fails in its first ones shall do so before anything is kept of others."""
+    list(islice(flight(start, load(controller)), TRIED_STEPS))
 
 
 class _Value(ProgressColumn):

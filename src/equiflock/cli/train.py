@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from equiflock.checks import InputError, check_count
-from equiflock.cli.plugins import import_plugin
+from equiflock.cli.plugins import import_plugin, plugin_sources
 from equiflock.cli.stopping import Stopping
 from equiflock.cli.terminal import ONCE_MORE, Training, err, out, progress, whole_numbers
 from equiflock.controllers.trained import TRAINED
@@ -108,7 +108,7 @@ class Train:
                     self.workers,
                     on_epoch=lambda folder, report: shown[folder].epoch(report),
                     on_notice=lambda folder, text: shown[folder].notice(text),
-                    prepare=partial(import_plugin, self.plugin),
+                    prepare=partial(import_plugin, self.plugin, plugin_sources(self.plugin)),
                     should_stop=stopping,
                 )
 
@@ -116,7 +116,7 @@ class Train:
         from equiflock.experiments.executor import run_cells
         from equiflock.experiments.trainings import TrainingCell
 
-        prepare = partial(import_plugin, self.plugin) if self.plugin else None
+        prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
         cells = [TrainingCell(run.folder.resolve()) for run in runs]
         # Whether a training is done its own folder says.
         with progress() as bar, tempfile.TemporaryDirectory() as marks:
@@ -160,6 +160,8 @@ class Train:
             raise InputError("--resume goes on with the recipe of its folder: only --epochs may go with it")
         runs = [TrainingRun(path) for path in trainings_in(self.resume)]
         if "epochs" in self._given:
+            for run in runs:
+                run.check_epochs(self.recipe.epochs)
             for run in runs:
                 run.prolong(self.recipe.epochs)
         return runs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from equiflock.checks import InputError
-from equiflock.cli.plugins import import_plugin
+from equiflock.cli.plugins import import_plugin, plugin_checksum
 from equiflock.cli.terminal import PREPARING, err, out, progress
 from equiflock.controllers.registry import WEIGHTS
 from equiflock.files import check_writable
@@ -103,7 +103,7 @@ class View:
         files = [*self.weights, *(Path(name) for name in named if name.endswith(WEIGHTS))]
         with progress() as bar:
             bar.add_task("reading flights", total=None, visible=bool(self.flights))
-            flights = [run for path in self.flights for run in _load(path)]
+            flights = [run for path in self.flights for run in _load(path, plugin_checksum(self.plugin))]
         return Exhibit(setting, tuple(dict.fromkeys(files)), flights, self.out)
 
 
@@ -117,7 +117,7 @@ def _as_offered(name: str) -> str:
     return str(Path(name)) if name.endswith(WEIGHTS) else name
 
 
-def _load(path: Path) -> list[Trajectory]:
+def _load(path: Path, plugin: str) -> list[Trajectory]:
     """The flights at a path, or that of an experiment's cell."""
     cells = sorted((path / "cells").glob("*.csv"))
     if cells:
@@ -126,4 +126,4 @@ def _load(path: Path) -> list[Trajectory]:
         return load_flights(path)
     from equiflock.experiments.replay import fly_again
 
-    return [fly_again(path)]
+    return [fly_again(path, plugin)]

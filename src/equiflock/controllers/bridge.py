@@ -44,6 +44,8 @@ def takes_numpy(module: type[Module]) -> type[Module]:
     """
     torch = sys.modules["torch"]
     think: Callable[..., Any] = module.__call__
+    if getattr(think, "takes_numpy", False):
+        return module
 
     def call(self: Any, *known: Any, **more: Any) -> Any:
         if not known or not isinstance(known[-1], np.ndarray):
@@ -52,6 +54,7 @@ def takes_numpy(module: type[Module]) -> type[Module]:
             # A copy: torch does not know arrays that must not be written to.
             return think(self, *known[:-1], torch.tensor(known[-1], dtype=torch.float32), **more).numpy()
 
+    call.takes_numpy = True  # type: ignore[attr-defined]
     module.__call__ = call  # type: ignore[method-assign]
     return module
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
+import numpy as np
 from numpy.typing import NDArray
 
 from equiflock.checks import InputError, check_choice, check_count, short, wrong_choice
@@ -68,7 +69,7 @@ def register(name: Any, *, hops: int = 1, one_hop: OneHop = "mean", neighbourhoo
     and `PrivilegedController`); `load("name", **options)` passes options to it. A torch module takes NumPy arrays from
     then on, too. Without a name, `@ef.register` takes the definition's own.
     """
-    if callable(name):
+    if callable(name) and hasattr(name, "__name__"):
         return register(name.__name__)(name)
     if not isinstance(name, str) or not name or ":" in name or name.endswith(WEIGHTS):
         raise InputError(f"a controller's name must be a word without a colon, not a file's; got {short(name)}")
@@ -97,6 +98,7 @@ def _law(
     hops: int,
     one_hop: OneHop,
     neighbourhood: Neighbourhood,
+    /,
     **options: Any,
 ) -> Law:
     inspect.signature(function).bind(None, **options)  # a TypeError unless these are arguments of it
@@ -129,7 +131,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
         raise InputError(f"a controller must be a name or the path of a file of weights; got {short(name)}")
     name, options = _with_options(os.fspath(name), options)
     if name not in names() and not name.endswith(WEIGHTS):
-        if Path(name).is_dir():
+        if name and Path(name).is_dir():
             raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
         wrong_choice("controller", name, names())
     try:
@@ -139,7 +141,11 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
             return _factories[name](**options)
         return _from_file(name, **options)
     except TypeError as error:
-        raise InputError(f"controller {name!r} cannot be made with the options {options}: {error}") from None
+        raise _wrong_options(name, options, error) from None
+
+
+def _wrong_options(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
+    return InputError(f"controller {name!r} cannot be made with the options {dict(options)}: {error}")
 
 
 def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
@@ -160,20 +166,42 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
     name, options = getattr(network, "name", type(network).__name__), getattr(network, "options", {})
     if name not in NETWORKS | registered_modules():
         raise InputError(f"{name} is not registered, so it could not be loaded: decorate its class with @ef.register")
-    again, own = (
-        {name: tensor.shape for name, tensor in each.state_dict().items()}
-        for each in (new_network(name, **options), network)
-    )
-    if again != own:
-        raise InputError(f"{name} with the options {options} has other weights: give it an attribute options")
+    if not _same(network, new_network(name, **options)):
+        raise InputError(f"{name} with the options {options} is another network: give it an attribute options")
     return write_weights(network, path, extra)
+
+
+def _same(network: Any, again: Any) -> bool:
+    """Whether two networks hear alike, and with the weights of the first answer alike."""
+    try:
+        again.load_state_dict(network.state_dict())
+    except RuntimeError:  # other names or shapes
+        return False
+    declared = "hops", "one_hop", "neighbourhood"
+    if any(getattr(network, name, None) != getattr(again, name, None) for name in declared):
+        return False
+    shape = 1, 7, network.hops, 3, getattr(network, "dimensions", 2)
+    messages = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    learning = network.training
+    answers = [takes_numpy(type(each)).__call__(each.eval(), messages) for each in (network, again)]
+    network.train(learning)
+    return np.array_equal(*answers)
+
+
+def is_bundled(name: str) -> bool:
+    """Whether a controller of that name, options or not, comes with the package."""
+    head = name.partition(":")[0]
+    return head in TRAINED or getattr(_factories.get(head), "__module__", "").startswith("equiflock.")
 
 
 def weights_file(name: str, **options: Any) -> Path | None:
     """The file of weights that `load` reads for a name, the package's or one's own; None for whatever has none."""
     name, options = _with_options(name, options)
     if name in TRAINED:
-        return trained_weights(name, **options)
+        try:
+            return trained_weights(name, **options)
+        except TypeError as error:
+            raise _wrong_options(name, options, error) from None
     return Path(name) if name not in _factories and name.endswith(WEIGHTS) else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from equiflock.checks import InputError
+from equiflock.checksums import checksum
 from equiflock.files import written_whole
 from equiflock.version import __version__
 
@@ -84,8 +84,8 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Ten
 
 
 def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-    total = zlib.crc32(json.dumps(metadata, sort_keys=True).encode())
+    parts: list[bytes | memoryview] = [json.dumps(metadata, sort_keys=True).encode()]
     for name in sorted(tensors):
-        total = zlib.crc32(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode(), total)
-        total = zlib.crc32(tensors[name].numpy().reshape(-1).view(np.uint8).data, total)
-    return f"{total:08x}"
+        parts.append(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
+        parts.append(tensors[name].cpu().numpy().reshape(-1).view(np.uint8).data)
+    return checksum(*parts)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from equiflock.checks import InputError
 from equiflock.experiments.executor import Cell, compute, keep, path_of
-from equiflock.provenance import versions
+from equiflock.provenance import note_plugin, versions
 
 PATIENCE = 15
 """Seconds to wait for a scheduler, and for its first worker."""
@@ -93,6 +93,7 @@ def _run(cell: Cell, prepare: Callable[[], object] | None, asked: Mapping[str, s
         raise InputError(f"the worker on {socket.gethostname()} is not like the command: it has {other}")
     with _one_at_a_time:
         try:
+            note_plugin({})  # of a command before
             if prepare is not None:
                 prepare()
             return compute(cell)

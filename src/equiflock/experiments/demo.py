@@ -21,7 +21,7 @@ from equiflock.imitation.run import TrainingRun
 from equiflock.imitation.tables import read_reports
 from equiflock.imitation.validation import Validation
 from equiflock.initial import RandomDisk
-from equiflock.provenance import versions
+from equiflock.provenance import circumstances
 from equiflock.simulation import simulate
 from equiflock.trajectory import Trajectory
 from equiflock.types import Controller, Flock, Moment
@@ -81,7 +81,7 @@ def begin_training(folder: Path, recipe: DAgger) -> TrainingRun:
     """The training of an earlier demonstration that was interrupted, or a new one if it was another's."""
     try:
         run = TrainingRun(folder)
-        if run.config == RunConfig(recipe, versions()):
+        if run.config == RunConfig(recipe, circumstances()):
             return run
     except InputError:
         pass  # there is none, or it is damaged
@@ -122,7 +122,6 @@ def demonstrate(
             cast(Controller, network) if name == PUPIL else load(name),
             time_step=TIME_STEP,
             duration=duration,
-            radius=disk.comm_radius,
             record=RECORDED,
             on_step=partial(on_step, name) if on_step is not None else None,
             config={"controller": LABELS[name], "start": asdict(disk)},

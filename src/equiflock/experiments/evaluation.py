@@ -12,6 +12,7 @@ import pandas as pd
 
 from equiflock import metrics
 from equiflock.checks import InputError
+from equiflock.controllers.registry import is_bundled
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import QUARTILES, weights_checksum
 from equiflock.experiments.flocking import FlockingCell
@@ -62,6 +63,8 @@ class Evaluated:
     name: str
     checksum: str
     """Of the file of weights that is to be flown; empty if there is none."""
+    plugin: str = ""
+    """The checksum of the plugin that the controller comes from; empty if it comes with the package."""
 
     @property
     def key(self) -> str:
@@ -97,9 +100,12 @@ def _at_the_end(numbers: dict[str, Any], time: float) -> pd.DataFrame:
 
 
 def evaluation_cells(
-    controller: str, scenario: Scenario, agents: int, flocks: int, sides: int, time_step: float
+    controller: str, scenario: Scenario, agents: int, flocks: int, sides: int, time_step: float, plugin: str = ""
 ) -> Sequence[Evaluated]:
-    """One cell for the controller, and one for each of the package (seed 0) and, where it can fly, the expert."""
+    """One cell for the controller, and one for each of the package (seed 0) and, where it can fly, the expert.
+
+    `plugin` is the checksum of the plugin that was imported, if any: of another one, results are others.
+    """
     some: Any = {
         "flocking": FlockingCell("", None, agents, flocks, time_step),
         "leaders": LeaderCell("", None, flocks, agents, time_step=time_step),
@@ -110,7 +116,7 @@ def evaluation_cells(
     for name in dict.fromkeys([controller, *rivals]):
         seed = 0 if name in TRAINED else None
         cell = replace(some, controller=name, seed=seed)
-        cells.append(Evaluated(cell, label_of(name), weights_checksum(name, seed)))
+        cells.append(Evaluated(cell, label_of(name), weights_checksum(name, seed), "" if is_bundled(name) else plugin))
     return cells
 
 

@@ -7,12 +7,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from typing import Any
 
-from equiflock.files import uninterrupted
+from equiflock.files import deaf_children, uninterrupted
 
 
 def in_a_pool(work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
@@ -30,7 +29,7 @@ def in_a_pool(work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], work
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(min(workers, len(jobs)), multiprocessing.get_context("spawn"), _begin)
     try:
-        with uninterrupted(), _children_deaf_to_ctrl_c():
+        with uninterrupted(), deaf_children():
             numbers = {pool.submit(work, *job): number for number, job in enumerate(jobs)}
         for future in as_completed(numbers):
             future.result()
@@ -47,22 +46,6 @@ def in_a_pool(work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], work
             # Where the program ends by os._exit nobody else would remove them.
             del pool
             gc.collect()
-
-
-@contextmanager
-def _children_deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that are started meanwhile never hear Ctrl-C, not even before `_begin`: their parent decides.
-
-    A terminal sends it to all of them, and a process that is still importing would die with a traceback.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin() -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from equiflock.checks import check_choice
 from equiflock.checksums import checksum, file_checksum
-from equiflock.controllers.trained import SEEDS, TRAINED, trained_weights
+from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation, trained_weights
 from equiflock.experiments.architecture import architecture_statements
 from equiflock.experiments.connectivity import connectivity_cells, connectivity_statements
 from equiflock.experiments.executor import Cell, collect, is_done, run_cells
@@ -23,11 +23,13 @@ from equiflock.experiments.obstacle_avoidance import SIDES, obstacle_cells, obst
 from equiflock.experiments.remarks import REMARKS
 from equiflock.experiments.training import trained_tables, training_statements
 from equiflock.imitation.fast_forward import FastForward
-from equiflock.provenance import claim_folder, versions
+from equiflock.provenance import claimed, versions
 
 RUN_IN_CELLS = ("connectivity", "flocking", "leaders", "obstacles", "generalization")
 EXPERIMENTS = ("training", *RUN_IN_CELLS)
 KIND = "reproduction"
+OURS = ("cells", "fast-forward", "*.csv", "*.png", "*.mp4", "*.html", "*.json", "*.md")
+"""What a reproduction writes beside its config."""
 
 
 @dataclass(frozen=True)
@@ -120,27 +122,27 @@ def reproduce(
     """
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
-    claim_folder(folder, KIND, settings(profile), force)
     tables: dict[str, pd.DataFrame] = {}
-    for experiment in EXPERIMENTS:
+    with claimed(folder, KIND, settings(profile), OURS, force):
+        for experiment in EXPERIMENTS:
 
-        def leave_out(text: str, name: str = experiment) -> None:
-            on_notice(f"{text}; {name} takes no part until it is run again")
+            def leave_out(text: str, name: str = experiment) -> None:
+                on_notice(f"{text}; {name} takes no part until it is run again")
 
-        if experiment not in experiments and not _is_done(experiment, profile, folder, leave_out):
-            continue
-        if experiment == "training":
-            tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
-        else:
-            cells = cells_of(experiment, profile, (folder / "fast-forward").resolve())
-            if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
-                profile.fast_forward.make(folder / "fast-forward", workers, on_data, on_notice)
+            if experiment not in experiments and not _is_done(experiment, profile, folder, leave_out):
+                continue
+            if experiment == "training":
+                tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
+            else:
+                cells = cells_of(experiment, profile, (folder / "fast-forward").resolve())
+                if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
+                    profile.fast_forward.make(folder / "fast-forward", workers, on_data, on_notice)
 
-            def note(cell: Cell, name: str = experiment) -> None:
-                on_done(name, cell)
+                def note(cell: Cell, name: str = experiment) -> None:
+                    on_done(name, cell)
 
-            run_cells(cells, folder / "cells", workers, note, scheduler=scheduler, on_notice=on_notice)
-            tables[experiment] = collect(cells, folder / "cells")
+                run_cells(cells, folder / "cells", workers, note, scheduler=scheduler, on_notice=on_notice)
+                tables[experiment] = collect(cells, folder / "cells")
     statements = architecture_statements(profile.seeds)
     for experiment, table in tables.items():
         statements += STATEMENTS[experiment](table)
@@ -155,8 +157,11 @@ def settings(profile: Profile) -> dict[str, Any]:
     weights = {
         f"{name}:{seed}": file_checksum(trained_weights(name, seed)) for name in TRAINED for seed in profile.seeds
     }
+    tables = {
+        f"{name}:{seed}": file_checksum(trained_validation(name, seed)) for name in TRAINED for seed in profile.seeds
+    }
     cells = {name: checksum(repr(cells_of(name, profile)).encode()) for name in RUN_IN_CELLS}
-    return {"profile": asdict(profile), "cells": cells, "weights": weights, "versions": versions()}
+    return {"profile": asdict(profile), "cells": cells, "weights": weights, "tables": tables, "versions": versions()}
 
 
 def _is_done(

@@ -13,6 +13,7 @@ import pandas as pd
 
 from equiflock import metrics
 from equiflock.checks import InputError, check_count, check_positive
+from equiflock.controllers.registry import is_bundled
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import pilot_of, weights_checksum
 from equiflock.graph import components
@@ -47,6 +48,8 @@ class SweepCell:
     duration: float = 2.0
     checksum: str = ""
     """Of the file of weights that is to be flown; whatever there is if left out."""
+    plugin: str = ""
+    """The checksum of the plugin that the controller comes from; empty if it comes with the package."""
 
     def __post_init__(self) -> None:
         for name in ("agents", "flocks"):
@@ -79,7 +82,6 @@ class SweepCell:
             pilot,
             time_step=self.time_step,
             duration=self.duration,
-            radius=self.radius,
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
         )
@@ -89,7 +91,7 @@ class SweepCell:
                 "ivv": metrics.ivv(run),
                 "iman": metrics.iman(run),
                 "last_variance": run.series["velocity_variance"][-1],
-                "disconnected": (components(run.flock(), self.radius).max(axis=1) > 0).astype(float),
+                "disconnected": (components(run.flock()).max(axis=1) > 0).astype(float),
                 "remark": "",
             }
         )
@@ -121,9 +123,13 @@ def sweep_cells(
     agents: Sequence[int],
     radii: Sequence[float],
     hops: Sequence[int | None],
+    plugin: str = "",
     **options: Any,
 ) -> list[SweepCell]:
-    """Every combination, the largest flocks first, so that no worker is left alone with one at the end."""
+    """Every combination, the largest flocks first, so that no worker is left alone with one at the end.
+
+    `plugin` is the checksum of the plugin that was imported, if any: of another one, results are others.
+    """
     grid = product(sorted(agents, reverse=True), controllers, radii, hops)
 
     @cache
@@ -131,7 +137,16 @@ def sweep_cells(
         return "" if options.get("epochs") else weights_checksum(name, seed)
 
     return [
-        SweepCell(name, seed, n, radius, K, checksum=flown(name, seed), **options)
+        SweepCell(
+            name,
+            seed,
+            n,
+            radius,
+            K,
+            checksum=flown(name, seed),
+            plugin="" if is_bundled(name) else plugin,
+            **options,
+        )
         for n, name, radius, K in grid
         # Seeds are those of trained weights, or of a training; others have none.
         for seed in (seeds if name in TRAINED or options.get("epochs") else seeds[:1])

@@ -116,8 +116,8 @@ class Trainer:
         recipe = self.recipe
         rng = stream(recipe.seed, "collect", self.epoch)
         start = self.starts[int(rng.integers(recipe.flocks))]
-        pilot = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng, recipe.comm_radius)
-        loop = flight(start, pilot, time_step=recipe.time_step, radius=recipe.comm_radius)
+        pilot = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng)
+        loop = flight(start, pilot, time_step=recipe.time_step)
         for moment in islice(loop, recipe.steps):
             assert pilot.target is not None
             self.replay.add(moment.messages[0], pilot.target[0])

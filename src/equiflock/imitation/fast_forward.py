@@ -96,12 +96,9 @@ class FastForward:
     def part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
         """The tuples of one time index: sum and mean, each (B, N, K, 3, D), and targets, (B, N, D)."""
         expert: Controller = load(EXPERT, clamp=self.clamp)
-        senses = {
-            one_hop: DelayedAggregation(radius=self.comm_radius, hops=self.hops, one_hop=one_hop)
-            for one_hop in AGGREGATIONS
-        }
+        senses = {one_hop: DelayedAggregation(hops=self.hops, one_hop=one_hop) for one_hop in AGGREGATIONS}
         found: dict[str, Float32[np.ndarray, ...]] = {}
-        loop = flight(self.disk(step).draw(), expert, time_step=self.time_step, radius=self.comm_radius)
+        loop = flight(self.disk(step).draw(), expert, time_step=self.time_step)
         for moment in islice(loop, step + 1):
             # Nothing older than K steps is known to anybody.
             if moment.step > step - self.hops:

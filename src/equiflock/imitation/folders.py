@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from fnmatch import fnmatch
 from pathlib import Path
 
 from equiflock.checks import InputError
-from equiflock.checksums import DamagedError, read_json
-from equiflock.files import check_writable, held_alone
+from equiflock.files import check_writable, held_alone, remove
 from equiflock.imitation.config import TRAINING
 from equiflock.imitation.tables import COLUMNS
-from equiflock.provenance import CONFIG, KIND, remove_results
+from equiflock.provenance import CONFIG, is_of_kind, remove_results
 
 WEIGHTS = "weights.safetensors"
 ORIGIN = "from.safetensors"
 """The copy of the weights that a training began from."""
 CHECKPOINTS = "checkpoints"
+OURS = (WEIGHTS, ORIGIN, CHECKPOINTS, *COLUMNS, "events.*")
+"""What trainings write beside their config."""
 
 
 def trainings_in(folder: Path) -> list[Path]:
@@ -31,13 +33,7 @@ def has_results(folder: Path) -> bool:
 
 def is_training(folder: Path) -> bool:
     """Whether a folder is that of a training, even one whose config is damaged."""
-    path = folder / CONFIG
-    try:
-        return read_json(path).get(KIND) == TRAINING
-    except DamagedError:
-        return f'"{TRAINING}"'.encode() in path.read_bytes()
-    except OSError:
-        return False
+    return is_of_kind(folder, TRAINING)
 
 
 def make_room(folder: Path, force: bool = False) -> None:
@@ -47,6 +43,8 @@ def make_room(folder: Path, force: bool = False) -> None:
     while a process trains there.
     """
     check_writable(folder)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
     if not folder.exists():
         return
     found = trainings_in(folder)
@@ -74,17 +72,13 @@ def _remove(folder: Path, trainings: list[Path]) -> None:
         for training in trainings:
             held.enter_context(held_alone(training))
         for training in trainings:
-            remove_results(training)
-    if folder not in trainings:
-        for hidden in folder.glob(".*"):
-            hidden.unlink()
-        folder.rmdir()
+            remove_results(training, TRAINING, OURS)
+    remove(folder)  # nothing but locks and other hidden files is left
 
 
 def _has_others(folder: Path) -> bool:
     """Whether there is anything in the folder that no training writes."""
-    ours = {CONFIG, WEIGHTS, ORIGIN, CHECKPOINTS, *COLUMNS}
-    return any(path.name not in ours and not path.name.startswith("events.") for path in _visible(folder))
+    return any(not any(fnmatch(path.name, ours) for ours in (CONFIG, *OURS)) for path in _visible(folder))
 
 
 def _visible(folder: Path) -> set[Path]:

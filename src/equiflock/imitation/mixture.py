@@ -23,7 +23,6 @@ class Mixture:
         pupil: a local controller, whose messages the flight makes.
         beta: the probability.
         rng: decides.
-        radius: the communication radius R, that of the flight.
     """
 
     privileged: Literal[True] = True
@@ -34,7 +33,6 @@ class Mixture:
         pupil: LocalController,
         beta: float,
         rng: np.random.Generator,
-        radius: float = 1.0,
     ) -> None:
         self.expert = expert
         self.hops: int = pupil.hops
@@ -44,7 +42,7 @@ class Mixture:
         self.target: Vectors | None = None
         self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil, learning=True)
         # The expert has its own ears: it may want other sums than the pupil.
-        self._ears = DelayedAggregation(radius=radius, hops=expert.hops, one_hop=expert.one_hop)
+        self._ears = DelayedAggregation(hops=expert.hops, one_hop=expert.one_hop)
 
     def __call__(self, flock: Flock, messages: Messages) -> NDArray[Any]:
         """Accelerations (B, N, D)."""

@@ -129,14 +129,17 @@ class DAgger:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
-        """The recipe that `dataclasses.asdict` made these settings of; `source` is named if they are not that."""
-        if set(settings) != set(_KINDS):
-            wrong = sorted(set(settings) ^ set(_KINDS))
-            raise InputError(f"the recipe in {source} has missing or unknown fields: {', '.join(wrong)}")
-        for name, kind in _KINDS.items():
-            if not _is_a(kind, settings[name]):
-                raise InputError(f"{name} in {source} must be {_told(kind)}; got {short(settings[name])}")
-        return cls(**settings)
+        """The recipe that `dataclasses.asdict` made these settings of; `source` is named if they are not that.
+
+        Fields that an older version did not have are at their defaults, which are what that version did.
+        """
+        unknown = sorted(set(settings) - set(_KINDS))
+        if unknown:
+            raise InputError(f"the recipe in {source} has unknown fields: {', '.join(unknown)}")
+        try:
+            return cls(**settings)
+        except InputError as error:
+            raise InputError(f"the recipe in {source}: {error}") from None
 
 
 _KINDS = {field.name: str(field.type) for field in fields(DAgger)}

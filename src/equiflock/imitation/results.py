@@ -10,7 +10,7 @@ from equiflock.checksums import file_checksum
 from equiflock.imitation.config import RunConfig
 from equiflock.imitation.folders import WEIGHTS
 from equiflock.imitation.tables import COLUMNS, Tables
-from equiflock.provenance import differences, versions
+from equiflock.provenance import circumstances, differences
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn
@@ -28,8 +28,8 @@ class Results:
         """Write the weights, when the tables are written."""
         from equiflock.controllers.weights import write_weights
 
-        extra = {"command": self.config.command, **self.config.made_by, "versions": versions()}
-        if self.config.begun_with != versions():
+        extra = {"command": self.config.command, **self.config.made_by, "versions": circumstances()}
+        if self.config.begun_with != circumstances():
             extra["begun_with"] = dict(self.config.begun_with)
         return write_weights(network, self.weights, {**extra, "tables": tables.checksums})
 

@@ -31,7 +31,7 @@ from equiflock.imitation.folders import CHECKPOINTS, ORIGIN, WEIGHTS, make_room
 from equiflock.imitation.recipe import DAgger
 from equiflock.imitation.results import Results
 from equiflock.imitation.tables import METRICS, VALIDATION, Tables
-from equiflock.provenance import versions
+from equiflock.provenance import circumstances
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn
@@ -69,7 +69,7 @@ class TrainingRun:
         make_room(folder, force)
         with written_whole(folder) as scratch:
             scratch.mkdir()
-            RunConfig(recipe, versions(), origin).write(scratch)
+            RunConfig(recipe, circumstances(), origin).write(scratch)
             if content is not None:
                 (scratch / ORIGIN).write_bytes(content)
         return cls(folder)
@@ -89,15 +89,19 @@ class TrainingRun:
         """Those that are kept, the newest first."""
         return self._checkpoints.paths
 
+    def check_epochs(self, epochs: int) -> None:
+        """A clear error if the training cannot end after so many epochs, because more are done."""
+        check_count("epochs", epochs)
+        done = max(self._epochs_trained, self._checkpoints.epochs_done())
+        if epochs < done:
+            raise InputError(f"{done} epochs are done already in {self.folder}: epochs must be at least that")
+
     def prolong(self, epochs: int) -> None:
         """Let the training end after another number of epochs, no fewer than are done; `train` does the rest."""
-        check_count("epochs", epochs)
         if epochs == self.recipe.epochs:
             return
         with self._alone(wait=False):
-            done = max(self._epochs_trained, self._checkpoints.epochs_done())
-            if epochs < done:
-                raise InputError(f"{done} epochs are done already in {self.folder}: epochs must be at least that")
+            self.check_epochs(epochs)
             config = replace(self.config, recipe=replace(self.recipe, epochs=epochs))
             config.write(self.folder)
         self.config = config
@@ -126,9 +130,9 @@ class TrainingRun:
         with self._alone(wait), one_thread(), _want_of_memory_told():
             if not self._wanting(notice):
                 return self.weights
-            if self.config.begun_with != versions():
+            if self.config.begun_with != circumstances():
                 begun = _told(self.config.begun_with)
-                notice(f"begun with {begun}, goes on with {_told(versions())}: bits may differ")
+                notice(f"begun with {begun}, goes on with {_told(circumstances())}: bits may differ")
             trainer = Trainer(self.recipe, self._first_network())
             tables = Tables(self.folder, self.recipe)
             checkpoints = self._checkpoints

@@ -6,14 +6,15 @@ import multiprocessing
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from equiflock.checks import InputError, check_count
+from equiflock.files import deaf_children
 from equiflock.imitation.run import TrainingRun
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def train_several(
                 ours, theirs = context.Pipe()
                 arguments = folder, theirs, prepare
                 process = context.Process(target=_work, name=str(folder), args=arguments, daemon=True)
-                with _deaf_to_ctrl_c():
+                with deaf_children():
                     process.start()
                 theirs.close()
                 running[ours] = folder, process
@@ -97,22 +98,6 @@ def train_several(
         raise InputError("; ".join(failures))
     if stopped:
         raise KeyboardInterrupt
-
-
-@contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """A process that is started here never hears Ctrl-C, which a terminal sends to all: the parent decides.
-
-    A signal that comes meanwhile is heard afterwards.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) -> None:

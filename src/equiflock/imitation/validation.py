@@ -59,7 +59,6 @@ class Validator:
             pilot if expert else _AsItLearns(cast(LocalController, pilot)),
             time_step=self.recipe.time_step,
             duration=self.recipe.duration,
-            radius=self.recipe.comm_radius,
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
         )

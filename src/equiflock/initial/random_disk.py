@@ -71,6 +71,10 @@ class RandomDisk:
         check_count("min_degree", self.min_degree, least=0)
         check_positive("comm_radius", self.comm_radius)
         check_choice("radius_rule", self.radius_rule, get_args(RadiusRule))
+        if not isinstance(self.connected, bool):
+            raise InputError(f"connected must be True or False; got {short(self.connected)}")
+        if not isinstance(self.split, str):
+            raise InputError(f"split must be a name; got {short(self.split)}")
         if self.dimensions not in (2, 3):
             raise InputError(f"dimensions must be 2 or 3; got {self.dimensions!r}")
         for name in ("min_separation", "max_speed"):

@@ -21,7 +21,7 @@ from equiflock.report.page import Page
 MARK = "report.html"
 WEIGHTS = f"{PUPIL}.safetensors"
 TRAINING, CURVES = "training.png", "curves.png"
-TRAINING_FOLDER = "training"
+TRAINING_FOLDER = "demo-training"
 """Of a demonstration that is not done yet: it goes when the new one takes its place."""
 
 

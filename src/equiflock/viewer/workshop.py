@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -10,6 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+from equiflock.files import remove
 
 PREFIX = ".saving-"
 LOCK = ".lock"
@@ -31,7 +32,7 @@ def workshop(out: Path) -> Iterator[Path]:
                 held.enter_context(FileLock(folder / LOCK))
             yield folder
     finally:
-        _remove(folder)
+        remove(folder)
 
 
 def tidy_up(out: Path) -> None:
@@ -44,13 +45,4 @@ def tidy_up(out: Path) -> None:
                 pass
         except (Timeout, OSError, NotImplementedError):  # somebody works there, it is gone or not ours, or nobody knows
             continue
-        _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder, trying again for a while: zarr may still be writing to it in the background."""
-    for _ in range(50):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            break
-        time.sleep(0.1)
+        remove(folder)
