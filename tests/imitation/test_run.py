@@ -26,6 +26,7 @@ from equiflock.controllers.weights import read_tensors, write_tensors
 from equiflock.imitation import checkpoint
 from equiflock.imitation.dagger import EpochReport, train
 from equiflock.imitation.run import TrainingRun
+from equiflock.provenance import note_plugin
 from tests.imitation.small import small
 from tests.kills import kill_until_done
 
@@ -255,3 +256,15 @@ def test_a_folder_that_is_no_training_is_refused(tmp_path: Path, content: bytes 
         (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(InputError, match=text):
         TrainingRun(tmp_path)
+
+
+def test_a_plugin_that_changed_meanwhile_is_told(tmp_path: Path) -> None:
+    note_plugin({"my_network.py": "11111111"})
+    run = TrainingRun.create(tmp_path / "run", small())
+    with pytest.raises(Stop):
+        run.train(stop_after(2))
+    note_plugin({"my_network.py": "22222222"})
+    said: list[str] = []
+    TrainingRun(tmp_path / "run").train(on_notice=said.append)
+    assert len(said) == 1
+    assert "my_network.py 11111111, goes on with" in said[0]
