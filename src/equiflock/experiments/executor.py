@@ -16,7 +16,7 @@ from equiflock.checks import InputError, check_count
 from equiflock.checksums import DamagedError, read_text, write_text
 from equiflock.experiments.pool import in_a_pool
 
-LIVES = 3
+MOST_POOLS = 3
 """How often a pool whose processes die is made again."""
 
 
@@ -131,7 +131,7 @@ def _on_processes(
 
     If a process dies, such as for want of memory, the cells that are not done are run again in new ones.
     """
-    for _ in range(LIVES):
+    for _ in range(MOST_POOLS):
         missing = [cell for cell in cells if not is_done(cell, folder)]
         try:
             with closing(in_a_pool(_run, [(cell, folder, prepare) for cell in missing], workers)) as done:
@@ -141,7 +141,7 @@ def _on_processes(
             continue
         return
     names = ", ".join(cell.key for cell in cells if not is_done(cell, folder))
-    raise InputError(f"processes died {LIVES} times, perhaps for want of memory; not done: {names}")
+    raise InputError(f"processes died {MOST_POOLS} times, perhaps for want of memory; not done: {names}")
 
 
 def _run(cell: Cell, folder: Path, prepare: Callable[[], object] | None) -> None:

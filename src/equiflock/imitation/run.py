@@ -128,7 +128,7 @@ class TrainingRun:
 
         notice = on_notice or (lambda text: None)
         with self._alone(wait), one_thread(), _want_of_memory_told():
-            if not self._wanting(notice):
+            if not self._needs_training(notice):
                 return self.weights
             if self.config.begun_with != circumstances():
                 begun = _told(self.config.begun_with)
@@ -182,7 +182,7 @@ class TrainingRun:
                     half_written.unlink()
             yield
 
-    def _wanting(self, notice: Notice) -> bool:
+    def _needs_training(self, notice: Notice) -> bool:
         """Whether anything is left to do; what is there but not whole is said, and counts as missing."""
         if not self.weights.exists():
             return True

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from equiflock.checks import InputError
 from equiflock.trajectory import Trajectory
-from equiflock.viewer.workshop import tidy_up, workshop
+from equiflock.viewer.scratch import scratch_folder, tidy_up
 
 FILM = "film.mp4"
 LONGEST_FILM = 20.0
@@ -84,7 +84,7 @@ def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: 
     names = [re.sub(r"[^\w.-]+", "-", Path(str(run.config["controller"])).stem) for run in runs]
     folder = out / f"{datetime.now():%Y-%m-%d-%H%M%S}-{'-'.join(names)}"
     speed = max(float(runs[0].times[-1]) / LONGEST_FILM, speed)
-    with workshop(out) as inside:
+    with scratch_folder(out) as inside:
         scratch = inside / folder.name
         scratch.mkdir()
         for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):

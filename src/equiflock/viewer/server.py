@@ -21,8 +21,8 @@ from starlette.datastructures import Headers
 from typing_extensions import override
 
 from equiflock.checks import InputError
+from equiflock.viewer.deadlines import PROTOCOLS
 from equiflock.viewer.exhibit import Exhibit
-from equiflock.viewer.patience import PROTOCOLS
 from equiflock.viewer.requests import LONGEST_REQUEST
 from equiflock.viewer.saving import FILM, Archive
 from equiflock.viewer.session import Session

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from equiflock.viewer.saving import Archive
-from equiflock.viewer.workshop import SETTLED, tidy_up, workshop
+from equiflock.viewer.scratch import SETTLED, scratch_folder, tidy_up
 
 
-def test_a_workshop_is_gone_however_the_work_ends(tmp_path: Path) -> None:
+def test_a_scratch_folder_is_gone_however_the_work_ends(tmp_path: Path) -> None:
     out = tmp_path / "not" / "there"
-    with workshop(out) as folder:
+    with scratch_folder(out) as folder:
         (folder / "part").write_text("half")
         assert [path.name for path in out.iterdir()] == [folder.name]
     assert list(out.iterdir()) == []
-    with pytest.raises(ZeroDivisionError), workshop(out) as folder:
+    with pytest.raises(ZeroDivisionError), scratch_folder(out) as folder:
         (folder / "part").write_text("half")
         raise ZeroDivisionError
     assert list(out.iterdir()) == []
@@ -34,8 +34,8 @@ def age(folder: Path) -> None:
 def test_what_a_killed_process_left_is_removed_when_the_next_server_starts(tmp_path: Path) -> None:
     script = """
 import os, pathlib, sys
-from equiflock.viewer.workshop import workshop
-with workshop(pathlib.Path(sys.argv[1])) as folder:
+from equiflock.viewer.scratch import scratch_folder
+with scratch_folder(pathlib.Path(sys.argv[1])) as folder:
     (folder / "part").write_text("half")
     os.kill(os.getpid(), 9)
 """
@@ -52,7 +52,7 @@ def test_what_somebody_works_on_is_left_alone_and_so_is_what_was_saved(tmp_path:
     saved = tmp_path / "2026-01-02-030405-etdagnn"
     saved.mkdir()
     age(saved)
-    with workshop(tmp_path) as folder:
+    with scratch_folder(tmp_path) as folder:
         age(folder)
         tidy_up(tmp_path)
         assert folder.exists()

@@ -15,11 +15,11 @@ from equiflock.files import remove
 PREFIX = ".saving-"
 LOCK = ".lock"
 SETTLED = 10.0
-"""Seconds; a younger workshop may be one that is not locked yet."""
+"""Seconds; a younger one may be one that is not locked yet."""
 
 
 @contextmanager
-def workshop(out: Path) -> Iterator[Path]:
+def scratch_folder(out: Path) -> Iterator[Path]:
     """A new hidden folder in `out`, which is made if it is not there. It is gone afterwards, however the block ends.
 
     The folder is locked. Should the process be killed, the system lets go of the lock, and `tidy_up` knows.
@@ -36,7 +36,7 @@ def workshop(out: Path) -> Iterator[Path]:
 
 
 def tidy_up(out: Path) -> None:
-    """Remove the workshops that processes which were killed have left in `out`."""
+    """Remove the scratch folders that processes which were killed have left in `out`."""
     for folder in out.glob(f"{PREFIX}*"):
         try:
             if time.time() - folder.stat().st_mtime < SETTLED:

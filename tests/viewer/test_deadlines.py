@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from equiflock.viewer import patience
+from equiflock.viewer import deadlines
+from equiflock.viewer.deadlines import FrameMeter
 from equiflock.viewer.exhibit import Exhibit
-from equiflock.viewer.patience import FrameMeter
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import HOST, Running, running
 
@@ -23,7 +23,7 @@ LIMIT = 0.6
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patience, "MOST_SECONDS", LIMIT)
+        patch.setattr(deadlines, "MOST_SECONDS", LIMIT)
         with running(Exhibit(Setting(agents=10, controller="tanner"))) as server:
             yield server
 
