@@ -60,7 +60,7 @@ def test_the_mean_acceleration_norm_is_of_steps_made() -> None:
     assert norms.shape == (5, 2)
     assert norms[0, 0] == pytest.approx(np.mean([np.linalg.norm(a) for a in run.accelerations[0, 0]]))
     assert (metrics.mean_acceleration_norm(next(ef.flight(start, ef.load("tanner")))) == norms[0]).all()
-    with pytest.raises(InputError, match="a Flock has no accelerations"):
+    with pytest.raises(InputError, match="accelerations are those of a Moment or a Trajectory; got Flock"):
         metrics.mean_acceleration_norm(start)  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def test_the_peak_acceleration_of_a_trajectory_is_of_steps_made() -> None:
     peaks = metrics.peak_acceleration_norm(run)
     assert peaks.shape == (5, 2)
     assert (peaks == run.series["peak_acceleration_norm"][:-1]).all()
-    with pytest.raises(InputError, match="a Flock has no accelerations"):
+    with pytest.raises(InputError, match="accelerations are those of a Moment or a Trajectory; got Flock"):
         metrics.peak_acceleration_norm(start)  # type: ignore[arg-type]
 
 

@@ -63,7 +63,7 @@ def is_finite(value: object) -> bool:
 def short(value: object) -> str:
     """What came, for an error's text, however long it is."""
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())
     except ValueError:  # a whole number of thousands of digits
         text = "a number of too many digits"
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -14,7 +14,7 @@ from equiflock.controllers.compiled import CompiledNetwork
 from equiflock.graph import SMALL_FLOCK, Graph
 from equiflock.messages import DelayedAggregation, Obstacles
 from equiflock.orbit import Orbit
-from equiflock.types import Controller, Ending, Flock, Messages, Moment, Outcome, Role, Vectors
+from equiflock.types import Controller, Ending, Flock, Messages, Moment, Outcome, Role, Vectors, check_flock
 from equiflock.world import advance
 
 # As plain numbers: looking an enum's member up takes microseconds, and this loop has some tens of them.
@@ -114,6 +114,7 @@ class Flight(Iterator[Moment]):
             keep: (N,), which of the agents so far stay, in all flocks; all of them if left out. Histories of what
                 was heard follow the agents that stay.
         """
+        check_flock(flock)
         B, N, D = self._positions.shape
         keep = np.ones(N, bool) if keep is None else np.asarray(keep)
         if keep.shape != (N,) or keep.dtype != bool:
@@ -250,7 +251,8 @@ def _real_numbers(answer: Any) -> Vectors:
     except (TypeError, ValueError):  # such as rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "fiu":
-        raise InputError(f"the controller must return an array of real numbers; got {array.dtype} {short(answer)}")
+        came = f"{array.dtype} of shape {array.shape}" if array.shape else short(answer)
+        raise InputError(f"the controller must return an array of real numbers; got {came}")
     return array.astype(np.float64, copy=False)
 
 

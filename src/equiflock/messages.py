@@ -108,7 +108,7 @@ class DelayedAggregation:
             ranks: (N,), for a single large flock whose agents do not stand in their order in memory: the number of
                 each. An agent adds up whom it hears within a cell in the order of their numbers.
         """
-        B, N, D = flock.shape
+        B, N, D = check_flock(flock).shape
         if self._now is None or self._before is None:
             self._now, self._before = (np.zeros((B, N, self.hops, 3, D), np.float32) for _ in range(2))
         elif self._now.shape != (B, N, self.hops, 3, D):

@@ -90,8 +90,8 @@ def component_count(subject: Subject, radius: float | None = None) -> Numbers:
 
 def _acceleration_norms(subject: Moment | Trajectory) -> Array:
     """|a_i|, (.., B, N)."""
-    if isinstance(subject, Flock):
-        raise InputError("a Flock has no accelerations: pass a Moment or a Trajectory")
+    if not isinstance(subject, (Moment, Trajectory)):
+        raise InputError(f"accelerations are those of a Moment or a Trajectory; got {short(subject)}")
     return np.asarray(np.sqrt(np.square(subject.accelerations).sum(axis=-1)))
 
 

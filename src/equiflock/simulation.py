@@ -138,6 +138,8 @@ def _settings(
 
 
 def _named(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measure]:
+    if callable(record) or not isinstance(record, Iterable):
+        raise InputError(f"record must be functions in a list or a mapping; got {short(record)}")
     if isinstance(record, Mapping):
         return dict(record)
     measures = list(record)

@@ -261,7 +261,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
     own = ef.register("mixer")(type("Own", (Mixer,), {}))
     network = own(hidden=5)
     network.options = {"hidden": 6}
-    with pytest.raises(InputError, match="is another network: give it an attribute options"):
+    with pytest.raises(InputError, match="is another network"):
         ef.save(network, path)
     with pytest.raises(InputError, match="only a torch module has weights to save; got"):
         ef.save(ef.load("tanner"), path)
@@ -277,3 +277,27 @@ def test_a_network_of_the_same_shapes_that_does_something_else_is_not_saved(tmp_
     learning = TDAGNN("tdagnn").train()
     ef.save(learning, tmp_path / "mine.safetensors")
     assert learning.training
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_network_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
+    own = ef.register("mixer")(type("Own", (Mixer,), {}))
+    path = tmp_path / "mine.safetensors"
+    with pytest.raises(InputError, match="Other is not registered, only the class that it is made of"):
+        ef.save(type("Other", (own,), {})(5), path)
+    with pytest.raises(InputError, match=r"messages are float32, but layers\.0\.weight is float64: call \.float\(\)"):
+        ef.save(own(5).double(), path)
+    broken = own(5)
+    with torch.no_grad():
+        broken.layers[0].weight.fill_(torch.nan)
+    with pytest.raises(InputError, match="the weights are not finite"):
+        ef.save(broken, path)
+    with pytest.raises(InputError, match="messages are float32"):
+        ef.simulate(ef.random_disk(1, 10), own(5).double())
+
+
+def test_arrays_of_another_shape_are_refused_in_one_line() -> None:
+    network: Any = ef.load("etdagnn")
+    for shape in ((1, 5, 2, 3, 2), (5, 3, 3, 2)):
+        with pytest.raises(InputError, match=r"etdagnn needs messages of shape \(B, N, K = 3, 3, D\); got"):
+            network(np.zeros(shape, np.float32))

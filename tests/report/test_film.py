@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from imageio_ffmpeg import count_frames_and_secs, read_frames
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 import equiflock as ef
@@ -108,3 +109,22 @@ def test_space_is_seen_from_above(tmp_path: Path) -> None:
 def test_unknown_endings_are_refused(run: ef.Trajectory, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must end in .mp4 or .gif; got 'film.mov'"):
         film([run], tmp_path / "film.mov")
+
+
+def test_a_film_ends_with_the_last_flight_and_says_how_that_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = ef.random_disk(1, 20)
+    run = ef.simulate(start, ef.load("tanner"), duration=5.0, ending=lambda time, flock, flying: [time >= 0.2])
+    titles = []
+    show = Axes.set_title
+
+    def noted(axes: Axes, title: str, **style: object) -> object:
+        titles.append(title)
+        return show(axes, title, **style)
+
+    monkeypatch.setattr(Axes, "set_title", noted)
+    film([run], tmp_path / "film.mp4", frames_per_second=20, speed=0.2)
+    assert len(titles) == 21
+    assert "the ending's condition was met" in titles[-1]
+    assert "the ending's condition was met" not in titles[0]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from equiflock.checks import InputError
 from equiflock.controllers.compiled import compiled
 from equiflock.types import Controller
 
@@ -26,6 +27,7 @@ def as_numpy_function(pilot: Controller, learning: bool = False) -> Callable[...
     torch = sys.modules.get("torch")  # a module can only come from where torch was imported
     if torch is None or not isinstance(pilot, torch.nn.Module):
         return lambda *known: function(*known[:-1], read_only(known[-1]))
+    check_float32(pilot)
     if not learning and (fast := compiled(pilot)) is not None:
         return fast
 
@@ -35,6 +37,15 @@ def as_numpy_function(pilot: Controller, learning: bool = False) -> Callable[...
         return accelerations
 
     return think
+
+
+def check_float32(module: Any) -> None:
+    """A clear error unless a torch module has weights of the kind that messages have."""
+    for name, weight in module.named_parameters():
+        if weight.is_floating_point() and str(weight.dtype) != "torch.float32":
+            raise InputError(
+                f"messages are float32, but {name} is {str(weight.dtype)[6:]}: call .float() on the network"
+            )
 
 
 def takes_numpy(module: type[Module]) -> type[Module]:
@@ -50,6 +61,10 @@ def takes_numpy(module: type[Module]) -> type[Module]:
     def call(self: Any, *known: Any, **more: Any) -> Any:
         if not known or not isinstance(known[-1], np.ndarray):
             return think(self, *known, **more)
+        shape, hops = known[-1].shape, getattr(self, "hops", None)
+        if len(shape) != 5 or (hops is not None and shape[2] != hops):
+            name = getattr(self, "name", type(self).__name__)
+            raise InputError(f"{name} needs messages of shape (B, N, K = {hops}, 3, D); got {shape}")
         with torch.inference_mode():
             # A copy: torch does not know arrays that must not be written to.
             return think(self, *known[:-1], torch.tensor(known[-1], dtype=torch.float32), **more).numpy()

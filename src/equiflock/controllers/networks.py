@@ -159,7 +159,10 @@ def load_network(path: str | os.PathLike[str]) -> nn.Module:
     weights, name, options = read_weights(path)
     own = registered_modules()
     if name not in NETWORKS and name not in own:
-        raise InputError(f"{path} holds weights of {name!r}; expected one of {', '.join((*NETWORKS, *own))}")
+        raise InputError(
+            f"{path} holds weights of {name!r}; expected one of {', '.join((*NETWORKS, *own))}, or one of your own "
+            "that was registered first (on the command line by --plugin)"
+        )
     try:
         network = new_network(name, **options)
         network.load_state_dict(weights)

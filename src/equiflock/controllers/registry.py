@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equiflock.checks import InputError, check_choice, check_count, short, wrong_choice
-from equiflock.controllers.bridge import takes_numpy
+from equiflock.controllers.bridge import check_float32, takes_numpy
 from equiflock.controllers.options import read_options
 from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.types import Controller, Messages, Neighbourhood, OneHop
@@ -166,8 +166,17 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
     name, options = getattr(network, "name", type(network).__name__), getattr(network, "options", {})
     if name not in NETWORKS | registered_modules():
         raise InputError(f"{name} is not registered, so it could not be loaded: decorate its class with @ef.register")
+    own = (NETWORKS | registered_modules())[name]
+    if isinstance(own, type) and type(network) is not own:
+        raise InputError(f"{type(network).__name__} is not registered, only the class that it is made of: register it")
+    check_float32(network)
+    if not all(bool(weight.isfinite().all()) for weight in network.parameters()):
+        raise InputError("the weights are not finite")
     if not _same(network, new_network(name, **options)):
-        raise InputError(f"{name} with the options {options} is another network: give it an attribute options")
+        raise InputError(
+            f"a {name} made with the options {options} is another network than this one: its attribute options must "
+            "tell all that builds it again"
+        )
     return write_weights(network, path, extra)
 
 

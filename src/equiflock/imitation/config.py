@@ -61,7 +61,10 @@ class RunConfig:
         if not path.is_file():
             why = f"there is no {CONFIG} in it" if folder.exists() else "there is no such folder"
             raise InputError(f"{folder} is not the folder of a training: {why}")
-        content = read_json(path)
+        try:
+            content = read_json(path)
+        except DamagedError as error:
+            raise DamagedError(f"{error}; begin anew with --force, or in another folder") from None
         if content.get(KIND) != TRAINING:
             raise InputError(f"{folder} is the folder of {told(content)}, not of a training")
         try:

@@ -14,7 +14,7 @@ one elsewhere (that of the tables is in the weights), and what is damaged is ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from equiflock.imitation.folders import CHECKPOINTS, ORIGIN, WEIGHTS, make_room
 from equiflock.imitation.recipe import DAgger
 from equiflock.imitation.results import Results
 from equiflock.imitation.tables import METRICS, VALIDATION, Tables
-from equiflock.provenance import circumstances
+from equiflock.provenance import circumstances, differences
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn
@@ -131,8 +131,8 @@ class TrainingRun:
             if not self._needs_training(notice):
                 return self.weights
             if self.config.begun_with != circumstances():
-                begun = _told(self.config.begun_with)
-                notice(f"begun with {begun}, goes on with {_told(circumstances())}: bits may differ")
+                other = ", ".join(differences(self.config.begun_with, circumstances()))
+                notice(f"begun with {other}: bits may differ")
             trainer = Trainer(self.recipe, self._first_network())
             tables = Tables(self.folder, self.recipe)
             checkpoints = self._checkpoints
@@ -258,10 +258,6 @@ def _want_of_memory_told() -> Iterator[None]:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
             raise
         raise InputError("not enough memory: lower capacity or batch, or take fewer agents or flocks") from None
-
-
-def _told(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _medians(who: str, validation: Validation) -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from equiflock.files import written_whole
 from equiflock.report.style import GRID, INK, colour, line_style
@@ -51,7 +51,7 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
                 middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
                 low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
             style: dict[str, Any] = {"color": colour(controller), "linestyle": line_style(controller)}
-            marker = "o" if panel.x_ticks else None
+            marker = "o" if panel.x_ticks or len(panel.x) == 1 else None
             thick = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.nested
             axes.plot(panel.x, middle, label=controller, linewidth=thick, marker=marker, markersize=4, **style)
             axes.fill_between(panel.x, low, high, color=colour(controller), alpha=0.18, linewidth=0)
@@ -60,6 +60,8 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
             axes.set_title(panel.title, fontsize="medium")
         if len(panel.x) > 1:
             axes.set_xlim(panel.x[0], panel.x[-1])
+        if not panel.x_ticks and np.issubdtype(panel.x.dtype, np.integer):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if panel.y_limits is not None:
             axes.set_ylim(panel.y_limits)
         if panel.x_ticks:

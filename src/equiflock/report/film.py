@@ -29,7 +29,7 @@ from equiflock.graph import radius_graph
 from equiflock.metrics import component_count, velocity_variance
 from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, FAINT, GRID, INK, ROLE_COLOURS
 from equiflock.trajectory import Trajectory
-from equiflock.types import Flock, Role
+from equiflock.types import Flock, Outcome, Role
 
 PANEL_INCHES = 4.8
 CODECS = {
@@ -87,7 +87,9 @@ def film(
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.88, wspace=0.02)
     panels = [FlockPanel(*part, window) for part in zip(grid, runs, names, strict=True)]
 
-    seconds = float(runs[0].times[-1])
+    # Once every flight has ended, frames only repeat the last.
+    ended = max(int(run.steps[0]) * run.time_step for run in runs)
+    seconds = min(float(runs[0].times[-1]), ended)
     count = max(round(seconds / speed * frames_per_second), 1) + 1
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
     with written_whole(path) as scratch, _encoder(scratch, width, height, frames_per_second) as send:
@@ -214,8 +216,11 @@ class FlockPanel:
         self.arrows.set_UVC(*(now.velocities[0, :, :2] * self.arrow_length).T)
         if len(places) <= MOST_EDGES_FOR:
             self.edges.set_segments(list(places[_pairs(now)]))
+        ended = self.run.times[frame] >= (int(self.run.steps[0]) - 0.5) * self.run.time_step
+        outcome = self.run.outcome[0]
+        told = f": {outcome}" if ended and outcome != Outcome.TIME_UP else ""
         self.axes.set_title(
-            f"{self.title}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
+            f"{self.title}{told}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
             f"     {self.groups[frame]} group{'s' if self.groups[frame] > 1 else ''}",
             fontsize=11,
             color=INK,
