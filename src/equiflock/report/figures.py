@@ -60,7 +60,9 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
             axes.set_title(panel.title, fontsize="medium")
         if len(panel.x) > 1:
             axes.set_xlim(panel.x[0], panel.x[-1])
-        if not panel.x_ticks and np.issubdtype(panel.x.dtype, np.integer):
+        else:
+            axes.set_xticks(panel.x)
+        if not panel.x_ticks and len(panel.x) > 1 and np.issubdtype(panel.x.dtype, np.integer):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if panel.y_limits is not None:
             axes.set_ylim(panel.y_limits)
