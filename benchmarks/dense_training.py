@@ -35,11 +35,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import equiflock as ef
-from equiflock.controllers.networks import TDAGNN
+from equiflock.controllers.networks.paper import TDAGNN
 from equiflock.experiments.bench import best_time
-from equiflock.imitation.dagger import Trainer, imitation_loss, one_thread
-from equiflock.imitation.recipe import DAgger
-from equiflock.types import LocalController, PrivilegedController
+from equiflock.learning.dagger import Trainer, imitation_loss
+from equiflock.learning.recipe import DAgger
+from equiflock.protocols import LocalController, PrivilegedController
+from equiflock.runtime.threads import one_thread
 
 Array = NDArray[Any]
 
@@ -207,11 +208,11 @@ def check(recipe: DAgger, steps: int = 5) -> None:
         flock = moment.flock
         features, adjacency = pairwise(flock.positions[0], flock.velocities[0], recipe.comm_radius)
         state = delayed(features, adjacency, recipe.hops, state)
-        one_hop = ef.messages(flock, radius=recipe.comm_radius, hops=1, one_hop="sum")
-        same(features.sum(axis=1), one_hop.reshape(recipe.agents, 6))
+        aggregation = ef.observations(flock, comm_radius=recipe.comm_radius, hops=1, aggregation="sum")
+        same(features.sum(axis=1), aggregation.reshape(recipe.agents, 6))
         heard = torch.matmul(state.values, state.operators.transpose(2, 3))[0].permute(2, 0, 1)
-        same(heard.numpy(), moment.messages[0].reshape(recipe.agents, recipe.hops, 6))
-        same(expert(flock.velocities[0], features, recipe.clamp), teacher(flock, one_hop)[0])
+        same(heard.numpy(), moment.observations[0].reshape(recipe.agents, recipe.hops, 6))
+        same(expert(flock.velocities[0], features, recipe.clamp), teacher(flock, aggregation)[0])
         with torch.no_grad():
             same(theirs(state.values, state.operators)[0].numpy(), moment.accelerations[0])
 

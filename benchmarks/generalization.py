@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.executor import collect, run_cells
-from equiflock.experiments.generalization import CloningCell, CloningCurves
-from equiflock.imitation.fast_forward import FastForward
-from equiflock.imitation.recipe import Cloning
-from equiflock.provenance import claim_folder, versions
+from equiflock.experiments.paper.generalization import CloningCurves, CloningJob
+from equiflock.experiments.runner.jobs import collect, run_jobs
+from equiflock.learning.fast_forward import FastForward
+from equiflock.learning.recipe import Cloning
+from equiflock.runtime.provenance import claim_folder, versions
 
 FOLDER = Path("runs/generalization-readings")
 WORKERS = os.cpu_count() or 1
@@ -40,9 +40,9 @@ READINGS = (
 def report(reading: Reading) -> None:
     data = FOLDER / f"data-{reading.data.seed}-{reading.data.flocks}"
     reading.data.make(data)
-    cells = [CloningCell(replace(reading.recipe, controller=name), reading.data, data) for name in TRAINED]
-    run_cells(cells, FOLDER / reading.folder, WORKERS)
-    curves = CloningCurves(collect(cells, FOLDER / reading.folder))
+    jobs = [CloningJob(replace(reading.recipe, controller=name), reading.data, data) for name in TRAINED]
+    run_jobs(jobs, FOLDER / reading.folder, WORKERS)
+    curves = CloningCurves(collect(jobs, FOLDER / reading.folder))
     print(f"\n{reading.words}")
     for name in TRAINED:
         found = {

@@ -1,7 +1,7 @@
-"""How fast a step of messages is, beside dense NumPy and a k-d tree in the same run.
+"""How fast a step of observations is, beside dense NumPy and a k-d tree in the same run.
 
-python benchmarks/messages.py            # the table: ns per agent and step, and ratios
-python benchmarks/messages.py --quick    # up to 100,000 agents
+python benchmarks/observations.py            # the table: ns per agent and step, and ratios
+python benchmarks/observations.py --quick    # up to 100,000 agents
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from equiflock import threads
 from equiflock.experiments.bench import BATCHES, HOPS, best_time, draw, measure_messages
-from equiflock.messages import DelayedAggregation
-from equiflock.types import Flock
+from equiflock.flock import Flock
+from equiflock.runtime import threads
+from equiflock.senses.aggregation import DelayedAggregation
 from rivals import dense_step, tree_step
 
 DENSE_UP_TO = 2_000
@@ -31,7 +31,7 @@ DENSE_UP_TO = 2_000
 def time_rival(step: Callable[[Flock, NDArray[Any]], NDArray[Any]], flock: Flock) -> float:
     """Nanoseconds per agent and step, after checking that the rival computes what we do."""
     B, N, _ = flock.shape
-    senses = DelayedAggregation(radius=1.0, hops=HOPS, one_hop="mean")
+    senses = DelayedAggregation(comm_radius=1.0, hops=HOPS, aggregation="mean")
     before = senses.hear(flock).reshape(B, N, -1).astype(np.float64)
     ours = senses.hear(flock).reshape(B, N, -1)
     theirs = step(flock, before)
@@ -74,7 +74,7 @@ def main() -> None:
     singles = [(1, 10**power) for power in range(2, 6 if quick else 7)]
     console = Console()
     table = Table(
-        title="Messages (K = 3, mean, D = 2), ns per agent and step; ratios to all threads", title_justify="left"
+        title="Observations (K = 3, mean, D = 2), ns per agent and step; ratios to all threads", title_justify="left"
     )
     columns = "B x N", "one thread", f"{threads.count()} threads", "dense", "ratio", "k-d tree", "ratio"
     for column in columns:

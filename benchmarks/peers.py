@@ -5,13 +5,13 @@ python benchmarks/peers.py --quick    # without VMAS at 1,000 agents, under a mi
 
 They are not the same computation, so a ratio says what a step costs, not who is the better program:
 
-    ours         who hears whom, messages of K = 3 hops, the trained network ETDAGNN, double integrator. No collisions.
-    dense NumPy  the same flight, checked to be so: messages with N x N arrays, the same network asked through torch.
+    ours         who hears whom, observations of K = 3 hops, the trained network ETDAGNN, double integrator. No collisions.
+    dense NumPy  the same flight, checked to be so: observations with N x N arrays, the same network asked through torch.
     Mesa         its own boids: every agent a Python object that compares itself with all others in NumPy (no spatial
-                 index), three rules over those it sees, constant speed, on a torus. No messages, no network.
+                 index), three rules over those it sees, constant speed, on a torus. No observations, no network.
     VMAS         its own scenario "flocking", fixed random actions: forces, collisions and drag in 5 substeps, then
                  each agent's observation (12 rays of lidar), reward and info. Python loops over all pairs of agents,
-                 each over all flocks at once. No messages, no network.
+                 each over all flocks at once. No observations, no network.
     VMAS physics the forces, collisions and drag of that alone: no observations, no rewards.
 
 Ours, dense NumPy and VMAS begin with the same flocks; Mesa has its own, at its own density. All have their default
@@ -37,9 +37,9 @@ from rich.table import Table
 from torch import nn
 
 import equiflock as ef
-from equiflock import threads
 from equiflock.experiments.bench import best_time, draw
-from equiflock.types import Flock
+from equiflock.flock import Flock
+from equiflock.runtime import threads
 
 SIZES = 100, 1_000
 BATCH = 32
@@ -62,7 +62,7 @@ def our_loop(flocks: int, agents: int) -> Step:
 
 
 class DenseLoop:
-    """The same flight with N x N arrays for the messages and torch for the network."""
+    """The same flight with N x N arrays for the observations and torch for the network."""
 
     def __init__(self, start: Flock) -> None:
         from rivals import dense_step  # needs scipy
@@ -76,9 +76,9 @@ class DenseLoop:
         """Hear, ask, move."""
         B, N, D = self.positions.shape
         self.known = self.hear(Flock(self.positions, self.velocities), self.known)
-        messages = torch.from_numpy(self.known.astype(np.float32).reshape(B, N, 3, 3, D))
+        observations = torch.from_numpy(self.known.astype(np.float32).reshape(B, N, 3, 3, D))
         with torch.inference_mode():
-            accelerations = self.network(messages).numpy().astype(np.float64)
+            accelerations = self.network(observations).numpy().astype(np.float64)
         self.positions += self.velocities * TIME_STEP + accelerations * (TIME_STEP**2 / 2)
         self.velocities += accelerations * TIME_STEP
 
@@ -159,12 +159,12 @@ def tabulate(flocks: int, found: dict[str, dict[int, tuple[float, str]]]) -> Tab
     for column in ("", *(text for agents in SIZES for text in (f"N = {agents:,}", "ratio"))):
         table.add_column(column, justify="right" if column else "left", no_wrap=True)
     for name, rates in found.items():
-        cells = []
+        jobs = []
         for agents in SIZES:
             rate, mark = rates.get(agents, (math.nan, ""))
             ratio = f"{found['ours'][agents][0] / rate:,.0f} x"
-            cells += [f"{rate:,.0f}{mark}", "" if name == "ours" else ratio] if agents in rates else ["-", "-"]
-        table.add_row(name, *cells)
+            jobs += [f"{rate:,.0f}{mark}", "" if name == "ours" else ratio] if agents in rates else ["-", "-"]
+        table.add_row(name, *jobs)
     return table
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 import equiflock as ef
-from equiflock.controllers.compiled import compiled
+from equiflock.controllers.networks.compiled import compiled
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.bench import best_time
-from equiflock.imitation.dagger import one_thread
+from equiflock.runtime.threads import one_thread
 
 SIZES = 100, 10_000, 100_000
 
@@ -25,15 +25,15 @@ def main() -> None:
         network: Any = ef.load(name)
         fast = compiled(network)
         assert fast is not None
-        cells = []
+        jobs = []
         for agents in SIZES:
-            messages = np.random.default_rng(0).standard_normal((1, agents, 3, 3, 2)).astype(np.float32)
-            tensor = torch.from_numpy(messages)
+            observations = np.random.default_rng(0).standard_normal((1, agents, 3, 3, 2)).astype(np.float32)
+            tensor = torch.from_numpy(observations)
             with torch.inference_mode():
                 theirs = best_time(lambda: network(tensor), repeats=9) * 1e9 / agents  # noqa: B023
-            ours = best_time(lambda: fast(messages), repeats=9) * 1e9 / agents  # noqa: B023
-            cells.append(f"{ours:20.0f}{theirs:8.0f}{theirs / ours:6.1f}x")
-        print(f"{name:16}" + "".join(cells), flush=True)
+            ours = best_time(lambda: fast(observations), repeats=9) * 1e9 / agents  # noqa: B023
+            jobs.append(f"{ours:20.0f}{theirs:8.0f}{theirs / ours:6.1f}x")
+        print(f"{name:16}" + "".join(jobs), flush=True)
 
 
 if __name__ == "__main__":

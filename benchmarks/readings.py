@@ -14,11 +14,11 @@ import numpy as np
 
 from equiflock.controllers.trained import SEEDS, TRAINED
 from equiflock.experiments.curves import TimeCurves
-from equiflock.experiments.executor import collect, run_cells
-from equiflock.experiments.leader_following import DISTANCE, LeaderCell
-from equiflock.experiments.obstacle_avoidance import Endings, ObstacleCell
-from equiflock.initial.leaders import LeaderVelocity
-from equiflock.provenance import claim_folder, versions
+from equiflock.experiments.paper.leader_following import DISTANCE, LeaderJob
+from equiflock.experiments.paper.obstacle_avoidance import Endings, ObstacleJob
+from equiflock.experiments.runner.jobs import collect, run_jobs
+from equiflock.runtime.provenance import claim_folder, versions
+from equiflock.scenarios.leaders import LeaderVelocity
 
 FOLDER = Path("runs/readings")
 WORKERS = os.cpu_count() or 1
@@ -37,9 +37,9 @@ def leaders() -> None:
     others = [name for name in TRAINED if name != "tdagnn-tf-mean"]
     print(f"{'':10}" + "".join(f"{name:>22}" for name in others))
     for reading in get_args(LeaderVelocity):
-        cells = [LeaderCell(name, seed, leader_velocity=reading) for name in TRAINED for seed in SEEDS]
-        run_cells(cells, FOLDER / "cells", WORKERS)
-        curves = TimeCurves(collect(cells, FOLDER / "cells"))
+        jobs = [LeaderJob(name, seed, leader_velocity=reading) for name in TRAINED for seed in SEEDS]
+        run_jobs(jobs, FOLDER / "jobs", WORKERS)
+        curves = TimeCurves(collect(jobs, FOLDER / "jobs"))
         ratios = [curves.last(DISTANCE, name) / curves.last(DISTANCE, "tdagnn-tf-mean") for name in others]
         texts = (f"{np.median(r):.2f} [{r.min():.2f}, {r.max():.2f}]" for r in ratios)
         print(f"{reading:10}" + "".join(f"{text:>22}" for text in texts), flush=True)
@@ -49,14 +49,14 @@ def obstacles() -> None:
     print("\npercentage of flights past an obstacle that fail\n")
     print(f"{'':44}{'sides':>6}" + "".join(f"{name:>19}" for name in TRAINED))
     for words, options in OBSTACLES.items():
-        cells = [
-            replace(ObstacleCell(name, seed, sides, technique=True), **options)
+        jobs = [
+            replace(ObstacleJob(name, seed, sides, technique=True), **options)
             for sides in (48, 96)
             for name in TRAINED
             for seed in SEEDS
         ]
-        run_cells(cells, FOLDER / "cells", WORKERS)
-        ends = Endings(collect(cells, FOLDER / "cells"))
+        run_jobs(jobs, FOLDER / "jobs", WORKERS)
+        ends = Endings(collect(jobs, FOLDER / "jobs"))
         for sides in ends.sides:
             failed = {name: 100 * ends.failed(name, sides, technique=True) for name in TRAINED}
             texts = (f"{np.median(f):.0f} [{f.min():.0f}, {f.max():.0f}]" for f in failed.values())

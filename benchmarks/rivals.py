@@ -1,4 +1,4 @@
-"""The same step of messages as most people write it: dense NumPy arrays, or a k-d tree and NumPy.
+"""The same step of observations as most people write it: dense NumPy arrays, or a k-d tree and NumPy.
 
 Both compute exactly what `DelayedAggregation.hear` does (K = 3, mean aggregation, D = 2) in float64, and are checked
 against it before they are timed.
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from equiflock.types import Flock
+from equiflock.flock import Flock
 
 Array = NDArray[Any]
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 import equiflock as ef
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.bench import best_time
-from equiflock.imitation.dagger import Trainer, imitation_loss, one_thread
+from equiflock.learning.dagger import Trainer, imitation_loss
+from equiflock.runtime.threads import one_thread
 
 
 class PlainTDAGNN(nn.Module):
@@ -28,9 +29,9 @@ class PlainTDAGNN(nn.Module):
         second = [nn.Tanh()] if second_tanh else []
         self.layers = nn.Sequential(nn.Conv1d(6, 32, 3), nn.Tanh(), nn.Conv1d(32, 32, 1), *second, nn.Conv1d(32, 2, 1))
 
-    def forward(self, messages: Tensor) -> Tensor:
-        B, N = messages.shape[:2]
-        channels = messages.view(B * N, 3, 6).transpose(1, 2)
+    def forward(self, observations: Tensor) -> Tensor:
+        B, N = observations.shape[:2]
+        channels = observations.view(B * N, 3, 6).transpose(1, 2)
         result: Tensor = self.layers(channels).view(B, N, 2)
         return result
 
@@ -43,9 +44,9 @@ class PlainETDAGNN(nn.Module):
         self.first = nn.Conv1d(3, 16, 3, bias=False)
         self.rest = nn.Sequential(nn.Conv1d(16, 16, 1, bias=False), nn.Conv1d(16, 1, 1, bias=False))
 
-    def forward(self, messages: Tensor) -> Tensor:
-        B, N = messages.shape[:2]
-        x = messages.view(B * N, 3, 3, 2).permute(0, 3, 2, 1)  # agent, component, channel, hop
+    def forward(self, observations: Tensor) -> Tensor:
+        B, N = observations.shape[:2]
+        x = observations.view(B * N, 3, 3, 2).permute(0, 3, 2, 1)  # agent, component, channel, hop
         norm = x.norm(dim=1, keepdim=True).clamp_min(1e-12)
         x = (x * torch.log1p(norm) / norm).reshape(B * N * 2, 3, 3)
         x = self.first(x).view(B * N, 2, 16, 1)
@@ -54,13 +55,13 @@ class PlainETDAGNN(nn.Module):
         return result
 
 
-def update_alone(network: nn.Module, messages: Tensor, targets: Tensor) -> Callable[[], object]:
+def update_alone(network: nn.Module, observations: Tensor, targets: Tensor) -> Callable[[], object]:
     """One update of a network on a batch that lies ready."""
     optimizer = torch.optim.Adam(network.parameters(), lr=5e-5, fused=True)
 
     def update() -> None:
         optimizer.zero_grad()
-        imitation_loss(network(messages), targets).backward()  # type: ignore[no-untyped-call]
+        imitation_loss(network(observations), targets).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     return update

@@ -8,18 +8,18 @@ from hypothesis import settings
 # check their input themselves and are tested for it.
 jaxtyping.install_import_hook(
     [
-        "equiflock.randomness",
-        "equiflock.trajectory",
+        "equiflock.runtime.randomness",
+        "equiflock.simulation.trajectory",
         *(
             f"equiflock.controllers.{name}"
             for name in ("bridge", "layers", "networks", "tanner", "tolstaya", "trained", "weights")
         ),
-        "equiflock.imitation.cloning",
-        "equiflock.imitation.fast_forward",
-        "equiflock.imitation.mixture",
-        "equiflock.imitation.parts",
-        "equiflock.imitation.replay",
-        "equiflock.imitation.validation",
+        "equiflock.learning.cloning",
+        "equiflock.learning.fast_forward",
+        "equiflock.learning.mixture",
+        "equiflock.learning.parts",
+        "equiflock.learning.replay",
+        "equiflock.learning.validation",
         "equiflock.theory.mlp",
         "equiflock.experiments",
         "equiflock.report",
@@ -36,7 +36,7 @@ settings.load_profile("equiflock")
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """What plugins a test imports has no say in the results of others."""
-    from equiflock import provenance
+    from equiflock.runtime import provenance
 
     monkeypatch.setattr(provenance, "_plugins", {})
 

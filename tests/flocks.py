@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from equiflock.types import NO_OBSTACLE, Flock, Role
+from equiflock.flock import NO_OBSTACLE, Flock, Role
 
 Array = NDArray[Any]
 

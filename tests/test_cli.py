@@ -75,7 +75,7 @@ def test_bench_prints_a_table_and_writes_its_figures(capsys: pytest.CaptureFixtu
 def test_a_plugin_brings_its_controllers(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    law = "import equiflock as ef\n\n@ef.register('coast')\ndef coast(messages):\n    return 0 * messages[:, :, 0, 0]\n"
+    law = "import equiflock as ef\n\n@ef.register('coast')\ndef coast(observations):\n    return 0 * observations[:, :, 0, 0]\n"
     (tmp_path / "my_laws.py").write_text(law)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -129,11 +129,11 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
 ) -> None:
     (tmp_path / "my_network.py").write_text(
         "import torch, equiflock as ef\n\n"
-        "@ef.register('mixer')\nclass Mixer(torch.nn.Module):\n    hops, one_hop = 1, 'mean'\n\n"
+        "@ef.register('mixer')\nclass Mixer(torch.nn.Module):\n    hops, aggregation = 1, 'mean'\n\n"
         "    def __init__(self):\n        super().__init__()\n"
         "        self.mix = torch.nn.Linear(3, 1, bias=False)\n\n"
-        "    def forward(self, messages):\n"
-        "        return self.mix(messages[:, :, 0].transpose(2, 3)).squeeze(-1)\n"
+        "    def forward(self, observations):\n"
+        "        return self.mix(observations[:, :, 0].transpose(2, 3)).squeeze(-1)\n"
     )
     monkeypatch.setattr(sys, "path", list(sys.path))
     plugin = "--plugin", str(tmp_path / "my_network.py")
@@ -294,14 +294,14 @@ def test_view_takes_the_next_port_serves_the_page_and_ends_with_ctrl_c(tmp_path:
     assert "Traceback" not in errors
 
 
-def test_view_of_an_experiment_asks_for_one_of_its_cells(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    cell = tmp_path / "cells" / "some.csv"
-    cell.parent.mkdir()
-    cell.touch()
+def test_view_of_an_experiment_asks_for_one_of_its_jobs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = tmp_path / "jobs" / "some.csv"
+    job.parent.mkdir()
+    job.touch()
     table = tmp_path / "flocking.csv"
     table.touch()
-    assert f"name one of its cells, such as {cell}" in failure(capsys, "view", str(tmp_path))
-    assert "those are in its folder, as cells/*.csv" in failure(capsys, "view", str(table))
+    assert f"name one of its jobs, such as {job}" in failure(capsys, "view", str(tmp_path))
+    assert "those are in its folder, as jobs/*.csv" in failure(capsys, "view", str(table))
 
 
 def test_view_without_its_extra_says_what_to_install(

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from equiflock import cli
-from equiflock.experiments.ledger import read_ledger
-from equiflock.experiments.remarks import REMARKS
-from equiflock.experiments.reproduction import RUN_IN_CELLS, STATEMENTS
-from equiflock.experiments.training import trained_tables, training_statements
+from equiflock.experiments.paper.ledger import read_ledger
+from equiflock.experiments.paper.remarks import REMARKS
+from equiflock.experiments.paper.reproduction import RUN_IN_CELLS, STATEMENTS
+from equiflock.experiments.paper.training import trained_tables, training_statements
 from equiflock.report.generalization import bound_table
 from equiflock.report.training import ledger_table, metrics_table
 

@@ -19,7 +19,7 @@ LADDER: list[set[str]] = [
     {"cells"},
     {"graph", "orbit"},
     {"hearing"},
-    {"messages", "world", "course", "initial"},
+    {"observations", "world", "course", "initial"},
     {"controllers"},
     {"flight", "metrics"},
     {"simulation"},

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equiflock.orbit import Orbit
-from equiflock.types import Flock, Role
+from equiflock.flock import Flock, Role
+from equiflock.senses.orbit import Orbit
 
 Array = NDArray[Any]
 SHORTEST = 1e-8
@@ -56,7 +56,7 @@ def aggregate(
     b: int,
     before: Array,
     heard: Array,
-    one_hop: str,
+    aggregation: str,
     orbit: Orbit | None = None,
     obstacles: str = "nearest",
 ) -> Array:
@@ -79,7 +79,7 @@ def aggregate(
                 mean_velocity = np.mean([velocities[j] for j in (*mates, i)], axis=0)
                 relative[nearest] = orbit_velocity(positions[nearest] - positions[i], mean_velocity, orbit)
         said = sum(psi(positions[i] - positions[j], relative[j]) for j in senders)
-        now[i, 0] = said / (len(senders) if one_hop == "mean" else 1)
+        now[i, 0] = said / (len(senders) if aggregation == "mean" else 1)
         for k in range(1, before.shape[1]):
             now[i, k] = np.mean([before[j, k - 1] for j in senders], axis=0)
     return now

@@ -3,33 +3,52 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from equiflock import metrics, threads, types
-from equiflock.checks import InputError
-from equiflock.controllers import load, names, register, save
-from equiflock.course import UntilPassed
-from equiflock.flight import Flight, flight
-from equiflock.graph import Graph, components, radius_graph
-from equiflock.imitation.fast_forward import FastForward
-from equiflock.imitation.recipe import DAgger
-from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk, random_disk
-from equiflock.messages import DelayedAggregation, messages
-from equiflock.orbit import Orbit
-from equiflock.simulation import simulate
-from equiflock.trajectory import Trajectory
-from equiflock.types import Flock, LocalController, Moment, Outcome, PrivilegedController, Role
+from equiflock.bodies import DoubleIntegrator
+from equiflock.controllers import controller, controller_names, load, save
+from equiflock.features import Senses, feature, feature_names, paper_senses
+from equiflock.flock import Flock, Role
+from equiflock.learning.fast_forward import FastForward
+from equiflock.learning.recipe import DAgger
+from equiflock.outcomes import Outcome
+from equiflock.protocols import Body, Ending, LocalController, Moment, PrivilegedController
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios import (
+    Flocking,
+    LeaderFollowing,
+    ObstacleCourse,
+    RandomDisk,
+    make_scenario,
+    random_disk,
+    scenario,
+    scenario_names,
+)
+from equiflock.scenarios.disconnection import UntilDisconnected
+from equiflock.scenarios.passing import UntilPassed
+from equiflock.senses.aggregation import DelayedAggregation, observe
+from equiflock.senses.graph import Graph, components, radius_graph
+from equiflock.senses.orbit import Orbit
+from equiflock.simulation import metrics
+from equiflock.simulation.assembly import flight
+from equiflock.simulation.flight import Flight
+from equiflock.simulation.simulate import simulate
+from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
-from equiflock.world import UntilDisconnected
 
 if TYPE_CHECKING:
     from equiflock import theory
-    from equiflock.imitation.dagger import train
+    from equiflock.learning.dagger import train
 
 __all__ = [
+    "Body",
     "DAgger",
     "DelayedAggregation",
+    "DoubleIntegrator",
+    "Ending",
     "FastForward",
     "Flight",
     "Flock",
+    "Flocking",
     "Graph",
     "InputError",
     "LeaderFollowing",
@@ -41,34 +60,50 @@ __all__ = [
     "PrivilegedController",
     "RandomDisk",
     "Role",
+    "Senses",
     "Trajectory",
     "UntilDisconnected",
     "UntilPassed",
     "__version__",
     "components",
+    "controller",
+    "controller_names",
+    "feature",
+    "feature_names",
     "flight",
     "load",
-    "messages",
+    "make_scenario",
     "metrics",
-    "names",
+    "observe",
+    "paper_senses",
     "radius_graph",
     "random_disk",
-    "register",
     "save",
+    "scenario",
+    "scenario_names",
     "simulate",
     "theory",
     "threads",
     "train",
-    "types",
 ]
+
+RENAMED = {
+    "messages": "observe(flock, senses)",
+    "names": "controller_names",
+    "register": "controller",
+    "types": "flock, equiflock.outcomes and equiflock.protocols",
+}
+"""Names of version 0.1, and what is there in their place."""
 
 
 def __getattr__(name: str) -> Any:
     """`train` and `theory`, on first use: they need torch, which takes seconds to import."""
     if name == "train":
-        from equiflock.imitation.dagger import train
+        from equiflock.learning.dagger import train
 
         return train
     if name == "theory":
         return importlib.import_module("equiflock.theory")
+    if name in RENAMED:
+        raise AttributeError(f"equiflock.{name} of version 0.1 is now equiflock.{RENAMED[name]}")
     raise AttributeError(f"module 'equiflock' has no attribute {name!r}")

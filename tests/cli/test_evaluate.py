@@ -11,23 +11,24 @@ import pandas as pd
 import pytest
 
 import equiflock as ef
-from equiflock import cli, metrics
-from equiflock.checks import InputError
-from equiflock.checksums import file_checksum, read_json
+from equiflock import cli
 from equiflock.cli import terminal
 from equiflock.controllers.trained import trained_weights
-from equiflock.experiments.evaluation import Evaluated, evaluation_cells, folder_name, label_of
-from equiflock.experiments.flocking import FlockingCell
+from equiflock.experiments.evaluation import Evaluated, evaluation_jobs, folder_name, label_of
+from equiflock.experiments.paper.flocking import FlockingJob
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import file_checksum, read_json
+from equiflock.simulation import metrics
 
 SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--workers", "1", "--sides", "6")
 LAW = """
 import equiflock as ef
 
 @ef.register("{name}")
-def law(messages):
+def law(observations):
     if {fails}:
         raise ValueError("no idea")
-    return -5.0 * messages[:, :, 0, 0]
+    return -5.0 * observations[:, :, 0, 0]
 """
 
 
@@ -98,8 +99,8 @@ def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
 
 
 def test_curves_are_those_of_the_reproduction() -> None:
-    cell = FlockingCell("etdagnn", 0, 20, flocks=2, time_step=0.02)
-    pd.testing.assert_frame_equal(Evaluated(cell, "etdagnn", "").run()[: 2 * 101], cell.run(), check_exact=True)
+    job = FlockingJob("etdagnn", 0, 20, flocks=2, time_step=0.02)
+    pd.testing.assert_frame_equal(Evaluated(job, "etdagnn", "").run()[: 2 * 101], job.run(), check_exact=True)
 
 
 def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_weights_of_the_package_that_changed_are_refused(
 
 @pytest.mark.parametrize(
     ("name", "fails"),
-    [("at_once", "True"), ("in_a_while", "abs(messages[:, :, 0, 0]).max() < 3")],
+    [("at_once", "True"), ("in_a_while", "abs(observations[:, :, 0, 0]).max() < 3")],
 )
 def test_a_controller_that_raises_is_one_line_and_blocks_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, fails: str
@@ -152,7 +153,7 @@ def test_a_controller_that_raises_is_one_line_and_blocks_nothing(
     Path(f"{name}.py").write_text(LAW.format(name=name, fails=fails))
     options = (name, "--plugin", f"{name}.py", *SMALL, "--flocks", "4", "--workers", "2")
     assert "failed in flight: ValueError: no idea" in failure(capsys, *options)
-    assert not list(tmp_path.glob(f"runs/evaluation/*/cells/{name}-*.csv"))  # those of others may be done, and stay
+    assert not list(tmp_path.glob(f"runs/evaluation/*/jobs/{name}-*.csv"))  # those of others may be done, and stay
     Path(f"{name}.py").write_text(LAW.format(name=name, fails="False"))
     evaluate_anew(*options)
 
@@ -172,7 +173,7 @@ def test_bad_settings_leave_no_folder(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_cell_refuses_weights_that_are_not_those_that_were_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
     shutil.copy(trained_weights("etdagnn", 1), path)
-    own = evaluation_cells(str(path), "flocking", 20, 2, 6, 0.02)[0]
+    own = evaluation_jobs(str(path), "flocking", 20, 2, 6, 0.02)[0]
     shutil.copy(trained_weights("etdagnn", 2), path)
     with pytest.raises(InputError, match="is missing, or not the file that was to be evaluated"):
         own.run()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.checks import InputError
 from equiflock.cli import plugins
 from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
+from equiflock.runtime.checks import InputError
 from tests.cli.commands import command
 
 LAW = """
@@ -19,9 +19,9 @@ import equiflock as ef
 {top}
 
 @ef.register("{name}")
-def law(messages):
+def law(observations):
     {inside}
-    return -{gain} * messages[:, :, 0, 0]
+    return -{gain} * observations[:, :, 0, 0]
 """
 
 
@@ -117,7 +117,7 @@ def test_a_worker_whose_plugin_is_another_refuses(tmp_path: Path) -> None:
 
 
 def test_what_a_plugin_raises_in_flight_is_one_line_with_its_place(tmp_path: Path) -> None:
-    write_law(tmp_path / "laws.py", "i", inside="messages['x']")
+    write_law(tmp_path / "laws.py", "i", inside="observations['x']")
     import_plugin("laws.py")
     law = sys.modules["laws"].law
     told = r"--plugin laws\.py failed in flight: TypeError: .* \(laws\.py, line 8\)"
@@ -142,6 +142,6 @@ def test_evaluate_prints_new_numbers_when_an_imported_file_changed(tmp_path: Pat
         seen.append((folder / "flocking.csv").read_text())
     assert seen[0] != seen[1]
     # Those of the package were flown once, the law once for each of its two forms.
-    names = [path.name for path in (folder / "cells").iterdir()]
+    names = [path.name for path in (folder / "jobs").iterdir()]
     assert sum(name.startswith("mine-") for name in names) == 2
     assert sum(name.startswith("etdagnn-") for name in names) == 1

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from equiflock.cli.stopping import Stopping
-from equiflock.files import uninterrupted
+from equiflock.runtime.files import uninterrupted
 
 
 def test_the_first_is_remembered_and_said_and_the_second_interrupts() -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import equiflock as ef
-from equiflock.checksums import read_json, write_json
-from equiflock.controllers.weights import FORMAT, read_tensors
-from equiflock.imitation.dagger import Trainer
-from equiflock.imitation.run import TrainingRun
+from equiflock.controllers.networks.weights import FORMAT, read_tensors
+from equiflock.learning.dagger import Trainer
+from equiflock.learning.run import TrainingRun
+from equiflock.runtime.checksums import read_json, write_json
 from tests.test_cli import SMALL_TRAINING, failure, run
 
 RESULTS = "weights.safetensors", "metrics.csv", "validation.csv"
@@ -190,5 +190,5 @@ def test_a_training_takes_the_options_of_random_disk(tmp_path: Path) -> None:
     run("train", *SMALL_TRAINING, *options, "--controller", "tdagnn", "--out", str(tmp_path / "run"))
     command = read_json(tmp_path / "run" / "config.json")["command"]
     assert "--dimensions 3 --disk-radius 1.5 --min-degree 1 --no-connected" in command
-    pilot = ef.load(tmp_path / "run" / "weights.safetensors")
-    assert ef.simulate(ef.random_disk(1, 20, dimensions=3), pilot, duration=0.02).positions.shape[-1] == 3
+    controller = ef.load(tmp_path / "run" / "weights.safetensors")
+    assert ef.simulate(ef.random_disk(1, 20, dimensions=3), controller, duration=0.02).positions.shape[-1] == 3

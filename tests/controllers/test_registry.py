@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.checks import InputError
 from equiflock.controllers.registry import is_bundled
+from equiflock.runtime.checks import InputError
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 def test_a_function_becomes_a_controller_that_flies() -> None:
-    @ef.register("brake", hops=2, one_hop="mean")
-    def brake(messages: Any) -> Any:
-        return -messages[:, :, 0, 0]
+    @ef.register("brake", hops=2, aggregation="mean")
+    def brake(observations: Any) -> Any:
+        return -observations[:, :, 0, 0]
 
-    pilot = ef.load("brake")
-    assert (pilot.hops, pilot.one_hop) == (2, "mean")
-    run = ef.simulate(ef.random_disk(1, 30), pilot, duration=0.5)
+    controller = ef.load("brake")
+    assert (controller.hops, controller.aggregation) == (2, "mean")
+    run = ef.simulate(ef.random_disk(1, 30), controller, duration=0.5)
     variance = ef.metrics.velocity_variance(run)[:, 0]
     assert variance[-1] < 0.8 * variance[0]
     assert run.config["controller"] == "brake"
@@ -31,13 +31,13 @@ def test_a_class_becomes_a_controller_with_options() -> None:
     @ef.register("still")
     class Still:
         hops = 1
-        one_hop = "sum"
+        aggregation = "sum"
 
         def __init__(self, push: float = 0.0) -> None:
             self.push = push
 
-        def __call__(self, messages: Any) -> Any:
-            return np.full(messages[:, :, 0, 0].shape, self.push)
+        def __call__(self, observations: Any) -> Any:
+            return np.full(observations[:, :, 0, 0].shape, self.push)
 
     moment = next(ef.flight(ef.random_disk(1, 30), ef.load("still", push=2.0)))
     assert (moment.accelerations == 2.0).all()
@@ -52,7 +52,7 @@ def test_unknown_names_bring_a_suggestion() -> None:
 
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(InputError, match="'tanner' is registered already"):
-        ef.register("tanner")(lambda messages: messages[:, :, 0, 0])
+        ef.register("tanner")(lambda observations: observations[:, :, 0, 0])
 
 
 def test_what_a_controller_hears_is_checked_when_it_is_registered() -> None:
@@ -62,11 +62,11 @@ def test_what_a_controller_hears_is_checked_when_it_is_registered() -> None:
 
 def test_a_bare_decorator_takes_the_function_s_own_name() -> None:
     @ef.register
-    def coast(messages: Any) -> Any:
-        return 0.0 * messages[:, :, 0, 0]
+    def coast(observations: Any) -> Any:
+        return 0.0 * observations[:, :, 0, 0]
 
     assert callable(coast)
-    assert (ef.load("coast").hops, ef.load("coast").one_hop) == (1, "mean")
+    assert (ef.load("coast").hops, ef.load("coast").aggregation) == (1, "mean")
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "mine.safetensors", 3, None])
@@ -77,12 +77,12 @@ def test_a_name_that_could_not_be_loaded_is_refused(name: Any) -> None:
 
 def test_options_of_a_function_are_its_arguments() -> None:
     @ef.register("push")
-    def push(messages: Any, gain: float = 1.0, away: bool = False) -> Any:
-        return np.full(messages[:, :, 0, 0].shape, -gain if away else gain)
+    def push(observations: Any, gain: float = 1.0, away: bool = False) -> Any:
+        return np.full(observations[:, :, 0, 0].shape, -gain if away else gain)
 
     start = ef.random_disk(1, 30)
-    for pilot in (ef.load("push", gain=4.0, away=True), ef.load("push:gain=4:away=true")):
-        assert (next(ef.flight(start, pilot)).accelerations == -4.0).all()
+    for controller in (ef.load("push", gain=4.0, away=True), ef.load("push:gain=4:away=true")):
+        assert (next(ef.flight(start, controller)).accelerations == -4.0).all()
     with pytest.raises(InputError, match=r"controller 'push' cannot be made with the options .*'gian'"):
         ef.load("push:gian=4")
 
@@ -105,13 +105,13 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
 
 def test_an_option_may_be_called_like_what_a_law_declares() -> None:
     @ef.register("odd")
-    def odd(messages: Any, hops: int = 1) -> Any:
-        return np.full(messages[:, :, 0, 0].shape, float(hops))
+    def odd(observations: Any, hops: int = 1) -> Any:
+        return np.full(observations[:, :, 0, 0].shape, float(hops))
 
     assert (next(ef.flight(ef.random_disk(1, 10), ef.load("odd:hops=4"))).accelerations == 4.0).all()
 
 
 def test_controllers_of_the_package_are_told_from_others() -> None:
-    ef.register("mine")(lambda messages: messages[:, :, 0, 0])
+    ef.register("mine")(lambda observations: observations[:, :, 0, 0])
     assert all(map(is_bundled, ("tanner", "tanner:clamp=5", "etdagnn", "etdagnn:3")))
     assert not any(map(is_bundled, ("mine", "mine.safetensors", "nobody")))

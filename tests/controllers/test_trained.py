@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.checks import InputError
-from equiflock.controllers.networks import NETWORKS
+from equiflock.controllers.networks.paper import NETWORKS
+from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation, trained_weights
-from equiflock.controllers.weights import FORMAT, read_tensors
+from equiflock.runtime.checks import InputError
 
 
 def test_there_are_five_seeds_of_each_of_the_papers_networks() -> None:
@@ -28,9 +28,9 @@ def test_a_file_was_made_by_the_default_recipe_and_loads(name: str, seed: int) -
     assert recipe == ef.DAgger(controller=name, seed=seed)
     assert metadata["command"] == recipe.command == f"equiflock train --controller {name} --seed {seed}"
     assert metadata["versions"]["torch"]
-    pilot: Any = ef.load(name, seed=seed)
-    assert (pilot.name, pilot.hops) == (name, 3)
-    assert sum(weight.numel() for weight in pilot.parameters()) == (416 if name == "etdagnn" else 1730)
+    controller: Any = ef.load(name, seed=seed)
+    assert (controller.name, controller.hops) == (name, 3)
+    assert sum(weight.numel() for weight in controller.parameters()) == (416 if name == "etdagnn" else 1730)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -70,4 +70,4 @@ def test_etdagnn_flies_in_space_and_keeps_the_flock_together() -> None:
 
 def test_their_names_cannot_be_registered_anew(own_registry: None) -> None:
     with pytest.raises(InputError, match="'etdagnn' is registered already"):
-        ef.register("etdagnn")(lambda messages: messages[:, :, 0, 0])
+        ef.register("etdagnn")(lambda observations: observations[:, :, 0, 0])

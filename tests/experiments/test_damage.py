@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from equiflock.checks import InputError
-from equiflock.checksums import read_json
 from equiflock.experiments import executor
-from equiflock.experiments.executor import Cell, collect, keep, path_of, run_cells
-from equiflock.imitation.fast_forward import FastForward, FastForwardData
-from equiflock.provenance import claim_folder
+from equiflock.experiments.runner.jobs import Job, collect, keep, path_of, run_jobs
+from equiflock.learning.fast_forward import FastForward, FastForwardData
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import read_json
+from equiflock.runtime.provenance import claim_folder
 from tests.damage import DAMAGES
 
 TRIES = 6
@@ -48,24 +48,24 @@ CELLS = [Powers(2), Powers(3)]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an experiment with its config, cells and data."""
+    """The folder of an experiment with its config, jobs and data."""
     folder = tmp_path_factory.mktemp("whole") / "experiment"
     claim_folder(folder, "experiment", CONFIG)
-    (folder / "cells").mkdir()
-    for cell in CELLS:
-        keep(cell.run(), cell, folder / "cells")
+    (folder / "jobs").mkdir()
+    for job in CELLS:
+        keep(job.run(), job, folder / "jobs")
     DATA.make(folder / "data")
     return folder
 
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells run here, as a process for each damage would take long."""
+    """Jobs run here, as a process for each damage would take long."""
 
-    def work(cells: list[Cell], folder: Path, *_: object) -> Any:
-        for cell in cells:
-            keep(cell.run(), cell, folder)
-            yield cell
+    def work(jobs: list[Job], folder: Path, *_: object) -> Any:
+        for job in jobs:
+            keep(job.run(), job, folder)
+            yield job
 
     monkeypatch.setattr(executor, "_on_processes", work)
 
@@ -76,13 +76,13 @@ def same(one: Path, other: Path) -> bool:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_no_damage_to_a_cell_changes_a_table(damage: Any, whole: Path, tmp_path: Path) -> None:
-    rng, before = random.Random(1), collect(CELLS, whole / "cells")
+    rng, before = random.Random(1), collect(CELLS, whole / "jobs")
     for number in range(TRIES):
         folder = tmp_path / f"{number}"
-        shutil.copytree(whole / "cells", folder)
+        shutil.copytree(whole / "jobs", folder)
         damage(path_of(rng.choice(CELLS), folder), rng)
         said: list[str] = []
-        run_cells(CELLS, folder, 1, on_notice=said.append)
+        run_jobs(CELLS, folder, 1, on_notice=said.append)
         pd.testing.assert_frame_equal(collect(CELLS, folder), before, check_exact=True)
         assert len(said) == 1
 

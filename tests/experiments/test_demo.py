@@ -10,7 +10,7 @@ import numpy as np
 
 from equiflock.experiments.demo import CONTROLLERS, RECIPE, Demonstration, demonstrate
 from equiflock.experiments.summary import Row, summarize
-from equiflock.initial import RandomDisk
+from equiflock.scenarios import RandomDisk
 
 
 def test_the_demonstration_trains_and_flies_everyone_from_the_same_start() -> None:

@@ -10,20 +10,21 @@ import pandas as pd
 import pytest
 
 import equiflock as ef
-from equiflock import cli, metrics
-from equiflock.checks import InputError
-from equiflock.controllers.networks import new_network
+from equiflock import cli
+from equiflock.controllers.loading import new_network
+from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.trained import trained_weights
-from equiflock.controllers.weights import write_weights
-from equiflock.experiments.executor import path_of
-from equiflock.experiments.sweep import METRICS, SweepCell, summary, sweep_cells
+from equiflock.experiments.runner.jobs import path_of
+from equiflock.experiments.sweep import METRICS, SweepJob, summary, sweep_jobs
 from equiflock.report.sweep import draw_sweep
+from equiflock.runtime.checks import InputError
+from equiflock.simulation import metrics
 
 
 def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
-    table = SweepCell("etdagnn", 1, agents=40, radius=1.2, hops=None, flocks=3, duration=0.5).run()
+    table = SweepJob("etdagnn", 1, agents=40, comm_radius=1.2, hops=None, flocks=3, duration=0.5).run()
     start = ef.random_disk(3, 40, split="test", comm_radius=1.2)
-    run = ef.simulate(start, ef.load("etdagnn", seed=1), duration=0.5, radius=1.2)
+    run = ef.simulate(start, ef.load("etdagnn", seed=1), duration=0.5, comm_radius=1.2)
     assert np.allclose(table.ivv, metrics.ivv(run))
     assert np.allclose(table.iman, metrics.iman(run))
     assert np.allclose(table.last_variance, metrics.velocity_variance(run)[-1])
@@ -31,21 +32,21 @@ def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
 
 
 def test_a_point_without_such_flocks_says_why() -> None:
-    table = SweepCell("tanner", 0, agents=10, radius=0.01, hops=None, flocks=1).run()
+    table = SweepJob("tanner", 0, agents=10, comm_radius=0.01, hops=None, flocks=1).run()
     assert table[list(METRICS)].isna().all(axis=None)
     assert "min_degree" in table.remark[0]
 
 
 def test_a_network_may_be_trained_for_its_point(tmp_path: Path) -> None:
-    cell = SweepCell("etdagnn", 0, agents=15, radius=1.0, hops=2, epochs=1, flocks=2, duration=0.1)
-    assert cell.pilot().hops == 2
-    assert cell.run().ivv.notna().all()
+    job = SweepJob("etdagnn", 0, agents=15, comm_radius=1.0, hops=2, epochs=1, flocks=2, duration=0.1)
+    assert job.controller().hops == 2
+    assert job.run().ivv.notna().all()
 
 
 def test_the_grid_is_every_combination_once() -> None:
-    cells = sweep_cells(["tdagnn", "etdagnn"], [0, 1], [10, 20], [1.0, 2.0], [None])
-    assert len({cell.key for cell in cells}) == len(cells) == 16
-    assert [cell.agents for cell in cells[:8]] == [20] * 8  # those that take longest first
+    jobs = sweep_jobs(["tdagnn", "etdagnn"], [0, 1], [10, 20], [1.0, 2.0], [None])
+    assert len({job.key for job in jobs}) == len(jobs) == 16
+    assert [job.agents for job in jobs[:8]] == [20] * 8  # those that take longest first
 
 
 def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> None:
@@ -110,9 +111,9 @@ def test_a_sweep_grows_in_its_folder(tmp_path: Path) -> None:
         cli.main(["sweep", "--controller", "tanner", "--agents", agents, "--flocks", "2", "--out", str(tmp_path)])
 
     sweep("10,20")
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").iterdir()}
     sweep("10,20,30")
-    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").iterdir()}
     assert len(after) == 3
     assert before.items() <= after.items()
     assert pd.read_csv(tmp_path / "summary.csv").agents.tolist() == [10, 20, 30]
@@ -121,12 +122,12 @@ def test_a_sweep_grows_in_its_folder(tmp_path: Path) -> None:
 def test_weights_in_a_file_are_known_by_their_content(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
     write_weights(new_network("etdagnn", seed=0), path)
-    (cell,) = sweep_cells([str(path)], [0, 1], [10], [1.0], [None])  # a file has no seeds
-    assert cell.pilot().hops == 3
+    (job,) = sweep_jobs([str(path)], [0, 1], [10], [1.0], [None])  # a file has no seeds
+    assert job.controller().hops == 3
     write_weights(new_network("etdagnn", seed=1), path)
     with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
-        cell.pilot()
-    assert sweep_cells([str(path)], [0], [10], [1.0], [None]) != [cell]
+        job.controller()
+    assert sweep_jobs([str(path)], [0], [10], [1.0], [None]) != [job]
 
 
 def test_a_sweep_without_any_flocks_fails_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,25 +146,25 @@ def test_a_damaged_cell_of_a_sweep_is_told_and_computed_again(
     small = ["sweep", "--controller", "tanner", "--agents", "10,20", "--flocks", "2", "--out", str(tmp_path)]
     cli.main(small)
     before = (tmp_path / "sweep.csv").read_bytes()
-    cells = sorted((tmp_path / "cells").iterdir())
-    content = cells[0].read_bytes()
+    jobs = sorted((tmp_path / "jobs").iterdir())
+    content = jobs[0].read_bytes()
     for damaged in (content[:-20], content.replace(b"0", b"1", 1), b""):
-        cells[0].write_bytes(damaged)
+        jobs[0].write_bytes(damaged)
         capsys.readouterr()
         cli.main(small)
-        told = f"{cells[0]} is damaged: its checksum does not fit; this cell is computed again\n"
+        told = f"{jobs[0]} is damaged: its checksum does not fit; this job is computed again\n"
         assert capsys.readouterr().err == told
         assert (tmp_path / "sweep.csv").read_bytes() == before
 
 
 def test_weights_of_the_package_are_known_by_their_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    (cell,) = sweep_cells(["etdagnn"], [0], [10], [1.0], [None])
-    assert cell.pilot().hops == 3
+    (job,) = sweep_jobs(["etdagnn"], [0], [10], [1.0], [None])
+    assert job.controller().hops == 3
     monkeypatch.setattr("equiflock.controllers.registry.trained_weights", lambda name, seed: trained_weights(name, 1))
-    assert sweep_cells(["etdagnn"], [0], [10], [1.0], [None]) != [cell]
+    assert sweep_jobs(["etdagnn"], [0], [10], [1.0], [None]) != [job]
     with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
-        cell.pilot()
-    (trained,) = sweep_cells(["etdagnn"], [0], [10], [1.0], [2], epochs=1)
+        job.controller()
+    (trained,) = sweep_jobs(["etdagnn"], [0], [10], [1.0], [2], epochs=1)
     assert trained.checksum == ""  # it flies none of them
 
 
@@ -184,13 +185,13 @@ def test_force_begins_anew(tmp_path: Path) -> None:
     for agents, force in (("10", []), ("20", ["--force"])):
         small = ["sweep", "--controller", "tanner", "--agents", agents, "--flocks", "2", *force]
         cli.main([*small, "--out", str(tmp_path / "sweep")])
-    assert len(list((tmp_path / "sweep" / "cells").iterdir())) == 1
+    assert len(list((tmp_path / "sweep" / "jobs").iterdir())) == 1
 
 
 def test_results_of_another_plugin_are_others_but_not_of_the_package_s_own(tmp_path: Path, own_registry: None) -> None:
-    ef.register("mine")(lambda messages: messages[:, :, 0, 0])
+    ef.register("mine")(lambda observations: observations[:, :, 0, 0])
     one, two = (
-        [path_of(cell, tmp_path) for cell in sweep_cells(["tanner", "mine"], [0], [10], [1.0], [None], plugin=plugin)]
+        [path_of(job, tmp_path) for job in sweep_jobs(["tanner", "mine"], [0], [10], [1.0], [None], plugin=plugin)]
         for plugin in ("one", "two")
     )
     assert [a == b for a, b in zip(one, two, strict=True)] == [True, False]

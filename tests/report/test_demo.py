@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import equiflock as ef
-from equiflock.checks import InputError
 from equiflock.experiments.demo import RECIPE, begin_training, demonstrate
-from equiflock.initial import RandomDisk
 from equiflock.report.demo import check_demo_folder, write_demo
 from equiflock.report.page import Page
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios import RandomDisk
 
 TINY = replace(RECIPE, epochs=2, validate_every=1, agents=30, flocks=3, validation_flocks=2, duration=0.1)
 
@@ -31,8 +31,8 @@ def test_the_demo_writes_films_runs_and_one_self_contained_page(tmp_path: Path) 
     html = files[0].read_text()
     assert html.count("<video") == 4
     assert html.count("<img") == 2
-    pilot = ef.load(str(files[1]))
-    assert pilot.hops == 3
+    controller = ef.load(str(files[1]))
+    assert controller.hops == 3
     assert re.findall(r'(?:src|href)="(?!data:)', html) == []
     assert len(list(folder.glob("*.zarr"))) == 4
 

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 import equiflock as ef
-from equiflock.checks import InputError
+from equiflock.flock import Role
 from equiflock.report.film import film
-from equiflock.types import Role
+from equiflock.runtime.checks import InputError
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import pytest
 from equiflock import cli
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments import reproduction
-from equiflock.experiments.reproduction import Profile
-from equiflock.imitation.fast_forward import FastForward
+from equiflock.experiments.paper.reproduction import Profile
+from equiflock.learning.fast_forward import FastForward
 
 TINY = Profile(
     "quick",
@@ -84,9 +84,9 @@ def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(reproduction.PROFILES, "quick", TINY)
-    cells = {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()}
+    jobs = {path: path.stat().st_mtime_ns for path in (folder / "jobs").iterdir()}
     cli.main(["reproduce", "--out", str(folder), "--only", "flocking", "--no-films"])
-    assert {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()} == cells
+    assert {path: path.stat().st_mtime_ns for path in (folder / "jobs").iterdir()} == jobs
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "--profile", "paper", "--out", str(folder)])
     assert "holds results of other settings: profile name = quick, not paper" in capsys.readouterr().err
@@ -101,14 +101,14 @@ def test_damaged_cells_are_computed_again_and_those_not_asked_for_are_told(
     monkeypatch.setitem(reproduction.PROFILES, "quick", TINY)
     copy = tmp_path / "paper"
     shutil.copytree(folder, copy)
-    leaders, flocking = (next((copy / "cells").glob(f"{name}-*.csv")) for name in ("leaders", "flocking"))
+    leaders, flocking = (next((copy / "jobs").glob(f"{name}-*.csv")) for name in ("leaders", "flocking"))
     for path in (leaders, flocking):
         path.write_bytes(path.read_bytes()[:-20])
     cli.main(["reproduce", "--out", str(copy), "--only", "flocking", "--no-films", "--workers", "1"])
     errors = capsys.readouterr().err
-    assert f"{flocking} is damaged: its checksum does not fit; this cell is computed again" in errors
+    assert f"{flocking} is damaged: its checksum does not fit; this job is computed again" in errors
     assert f"{leaders} is damaged: its checksum does not fit; leaders takes no part until it is run again" in errors
-    assert flocking.read_bytes() == (folder / "cells" / flocking.name).read_bytes()
+    assert flocking.read_bytes() == (folder / "jobs" / flocking.name).read_bytes()
     assert (copy / "flocking.csv").read_bytes() == (folder / "flocking.csv").read_bytes()
 
 
@@ -117,5 +117,5 @@ def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
     copy = tmp_path / "paper"
     shutil.copytree(folder, copy)
     cli.main(["reproduce", "--out", str(copy), "--only", "training", "--no-films", "--force"])
-    assert not (copy / "cells").exists()
+    assert not (copy / "jobs").exists()
     assert not (copy / "leaders.csv").exists()

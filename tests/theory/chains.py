@@ -8,16 +8,16 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from equiflock.controllers.layers import Conv, EqConv, ScaleLog, ScaleTanh
+from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
 
 
 class Chain(nn.Module):
     """Layers and activations one after the other, in float64, with random biases."""
 
-    def __init__(self, modules: list[nn.Module], hops: int, one_hop: str = "mean") -> None:
+    def __init__(self, modules: list[nn.Module], hops: int, aggregation: str = "mean") -> None:
         super().__init__()
         self.layers = nn.Sequential(*modules).double()
-        self.hops, self.one_hop = hops, one_hop
+        self.hops, self.aggregation = hops, aggregation
         for layer in self.layers:
             if isinstance(layer, Conv):
                 nn.init.normal_(layer.bias)
@@ -30,12 +30,12 @@ class Chain(nn.Module):
     def equivariant(self) -> bool:
         return any(isinstance(layer, EqConv) for layer in self.layers)
 
-    def forward(self, messages: Tensor) -> Tensor:
+    def forward(self, observations: Tensor) -> Tensor:
         """The modules themselves, with nothing multiplied out."""
         if self.equivariant:
-            vectors: Tensor = self.layers(messages.movedim(-1, 0))
+            vectors: Tensor = self.layers(observations.movedim(-1, 0))
             return vectors.flatten(3).squeeze(-1).movedim(0, -1)
-        numbers: Tensor = self.layers(messages.flatten(-2))
+        numbers: Tensor = self.layers(observations.flatten(-2))
         return numbers.squeeze(-2)
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import equiflock as ef
-from equiflock.checks import InputError
 from equiflock.controllers import load
-from equiflock.controllers.layers import Conv, EqConv, ScaleTanh
+from equiflock.controllers.networks.layers import Conv, EqConv, ScaleTanh
+from equiflock.runtime.checks import InputError
 from equiflock.theory import MLP, Bound, as_mlp, generalization_bound, lipschitz_constant
 from tests.theory.chains import Chain, chains
 
@@ -30,8 +30,8 @@ class Stub:
     largest_target: float = 2.0
     hops: int = 1
 
-    def largest_input(self, one_hop: str) -> float:
-        return {"sum": 40.0, "mean": 3.0}[one_hop]
+    def largest_input(self, aggregation: str) -> float:
+        return {"sum": 40.0, "mean": 3.0}[aggregation]
 
 
 def test_a_tiny_equivariant_network_by_hand() -> None:
@@ -51,7 +51,7 @@ def test_a_tiny_equivariant_network_by_hand() -> None:
 
 
 def test_a_tiny_network_with_bias_by_hand() -> None:
-    chain = Chain([Conv(6, 2, 1)], hops=1, one_hop="sum")
+    chain = Chain([Conv(6, 2, 1)], hops=1, aggregation="sum")
     with torch.no_grad():
         chain.layers[0].weight.fill_(1.0)  # type: ignore[operator]
         chain.layers[0].bias.fill_(2.0)  # type: ignore[operator]
@@ -65,7 +65,7 @@ def test_a_tiny_network_with_bias_by_hand() -> None:
 def test_the_data_bound_is_at_least_1_and_at_least_the_experts_largest_acceleration() -> None:
     @dataclass(frozen=True)
     class Quiet(Stub):
-        def largest_input(self, one_hop: str) -> float:
+        def largest_input(self, aggregation: str) -> float:
             return 0.1
 
     etdagnn: Any = load("etdagnn")
@@ -113,7 +113,7 @@ def test_every_term_stands_in_its_table() -> None:
 def test_it_works_for_a_users_own_controller_of_the_family(own_registry: None) -> None:
     @ef.register("deep")
     class Deep(nn.Module):
-        hops, one_hop = 2, "sum"
+        hops, aggregation = 2, "sum"
 
         def __init__(self) -> None:
             super().__init__()
@@ -123,8 +123,8 @@ def test_it_works_for_a_users_own_controller_of_the_family(own_registry: None) -
         def chain(self) -> tuple[nn.Module, ...]:
             return tuple(self.layers)
 
-        def forward(self, messages: Tensor) -> Tensor:
-            accelerations: Tensor = self.layers(messages.flatten(-2)).squeeze(-2)
+        def forward(self, observations: Tensor) -> Tensor:
+            accelerations: Tensor = self.layers(observations.flatten(-2)).squeeze(-2)
             return accelerations
 
     bound = generalization_bound(ef.load("deep"), ef.FastForward(train_flocks=1, test_flocks=1, steps=1, hops=2).make())  # type: ignore[arg-type]
@@ -134,12 +134,12 @@ def test_it_works_for_a_users_own_controller_of_the_family(own_registry: None) -
 
 def test_a_controller_that_is_not_what_its_chain_says_is_refused() -> None:
     class Louder(Chain):
-        def forward(self, messages: Tensor) -> Tensor:
-            return 3 * super().forward(messages) + 1
+        def forward(self, observations: Tensor) -> Tensor:
+            return 3 * super().forward(observations) + 1
 
     with pytest.raises(InputError, match="does not compute what its chain of layers does"):
         generalization_bound(Louder([Conv(6, 2, 1)], hops=1), Stub())
-    with pytest.raises(InputError, match="does not take messages in the plane"):
+    with pytest.raises(InputError, match="does not take observations in the plane"):
         generalization_bound(Chain([Conv(5, 2, 1)], hops=1), Stub())
 
 
@@ -184,26 +184,27 @@ def perturbed(mlp: MLP, amount: float) -> MLP:
 
 @given(chains(), st.integers(0, 2**31))
 def test_an_output_is_at_most_the_product_of_norms_times_the_input(chain: Chain, seed: int) -> None:
-    mlp, messages = as_mlp(chain), inputs(chain, seed)
+    mlp, observations = as_mlp(chain), inputs(chain, seed)
     product = math.prod(lipschitz(mlp) * weight.norm().item() for weight in mlp.weights)
-    assert (mlp(messages).norm(dim=-1) <= product * mlp.input(messages).norm(dim=(-2, -1)) * (1 + 1e-9)).all()
+    assert (mlp(observations).norm(dim=-1) <= product * mlp.input(observations).norm(dim=(-2, -1)) * (1 + 1e-9)).all()
 
 
 @given(chains(), st.integers(0, 2**31), st.sampled_from([1e-3, 0.1, 2.0]))
 def test_outputs_and_scores_are_lipschitz_in_the_weights(chain: Chain, seed: int, amount: float) -> None:
-    mlp, messages = as_mlp(chain), inputs(chain, seed)
+    mlp, observations = as_mlp(chain), inputs(chain, seed)
     other = perturbed(mlp, amount)
     pairs = list(zip(mlp.weights, other.weights, strict=True))
     largest = math.prod(lipschitz(mlp) * max(1.0, a.norm().item(), b.norm().item()) for a, b in pairs)
     distance = sum((a - b).norm().item() for a, b in pairs)
-    sizes = mlp.input(messages).norm(dim=(-2, -1))
-    assert ((mlp(messages) - other(messages)).norm(dim=-1) <= sizes * largest * distance * (1 + 1e-9)).all()
+    sizes = mlp.input(observations).norm(dim=(-2, -1))
+    assert ((mlp(observations) - other(observations)).norm(dim=-1) <= sizes * largest * distance * (1 + 1e-9)).all()
 
     targets = torch.randn(1, 6, 2, dtype=torch.float64)
     data_bound = max(1.0, sizes.max().item(), targets.norm(dim=-1).max().item())
     bias, other_bias, largest_bias = 0.3, 1.2, math.sqrt(2)
     scores = [
-        b**2 + (targets - net(messages)).square().sum(-1).mean().item() for b, net in ((bias, mlp), (other_bias, other))
+        b**2 + (targets - net(observations)).square().sum(-1).mean().item()
+        for b, net in ((bias, mlp), (other_bias, other))
     ]
     allowed = 2 * largest_bias * abs(bias - other_bias) + 2 * (1 + largest) * data_bound**2 * largest * distance
     assert abs(scores[0] - scores[1]) <= allowed * (1 + 1e-9)
@@ -211,11 +212,11 @@ def test_outputs_and_scores_are_lipschitz_in_the_weights(chain: Chain, seed: int
 
 @given(chains(), st.integers(0, 2**31))
 def test_a_score_is_bounded_by_the_data_bound(chain: Chain, seed: int) -> None:
-    mlp, messages = as_mlp(chain), inputs(chain, seed)
+    mlp, observations = as_mlp(chain), inputs(chain, seed)
     product = math.prod(lipschitz(mlp) * weight.norm().item() for weight in mlp.weights)
     targets = torch.randn(1, 6, 2, dtype=torch.float64)
-    data_bound = max(mlp.input(messages).norm(dim=(-2, -1)).max().item(), targets.norm(dim=-1).max().item(), 1.0)
-    mse = (targets - mlp(messages)).square().sum(-1).mean().item()
+    data_bound = max(mlp.input(observations).norm(dim=(-2, -1)).max().item(), targets.norm(dim=-1).max().item(), 1.0)
+    mse = (targets - mlp(observations)).square().sum(-1).mean().item()
     # (1 + P)^2, where the paper has 1 + P^2: its line lacks the product of the two norms. Nothing builds on it.
     assert mse <= (1 + product) ** 2 * data_bound**2 * (1 + 1e-9)
 
@@ -224,8 +225,8 @@ def test_the_papers_bound_of_a_score_lacks_a_cross_term() -> None:
     chain = Chain([EqConv(3, 1, 1)], hops=1)
     with torch.no_grad():
         chain.layers[0].weight[:] = torch.tensor([[[-1.0], [0.0], [0.0]]])  # type: ignore[operator,index]
-    messages = torch.zeros(1, 1, 1, 3, 2, dtype=torch.float64)
-    messages[0, 0, 0, 0, 0] = 1.0
+    observations = torch.zeros(1, 1, 1, 3, 2, dtype=torch.float64)
+    observations[0, 0, 0, 0, 0] = 1.0
     target = torch.tensor([[[1.0, 0.0]]])
-    mse = (target - as_mlp(chain)(messages)).square().sum().item()
+    mse = (target - as_mlp(chain)(observations)).square().sum().item()
     assert mse == 4.0  # (1 + 1)^2, not 1 + 1^2

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from equiflock.checks import InputError
 from equiflock.controllers import load
-from equiflock.controllers.layers import Conv, EqConv
-from equiflock.controllers.networks import NETWORKS, new_network
+from equiflock.controllers.loading import new_network
+from equiflock.controllers.networks.layers import Conv, EqConv
+from equiflock.controllers.networks.paper import NETWORKS
+from equiflock.runtime.checks import InputError
 from equiflock.theory import as_mlp
 from tests.theory.chains import Chain, chains
 
@@ -24,14 +25,14 @@ def test_the_chain_of_matrices_is_the_network(name: str, hops: int, D: int) -> N
     network = new_network(name, seed=hops, hops=hops, **options).double()
     for parameter in network.parameters():
         nn.init.normal_(parameter)
-    messages = 3 * torch.randn(4, 7, hops, 3, D, dtype=torch.float64)
-    torch.testing.assert_close(as_mlp(network)(messages), network(messages))
+    observations = 3 * torch.randn(4, 7, hops, 3, D, dtype=torch.float64)
+    torch.testing.assert_close(as_mlp(network)(observations), network(observations))
 
 
 @given(chains(), st.integers(1, 3))
 def test_so_it_is_for_any_depth_width_and_kernel_sizes(chain: Chain, flocks: int) -> None:
-    messages = 3 * torch.randn(flocks, 4, chain.hops, 3, 2, dtype=torch.float64)
-    torch.testing.assert_close(as_mlp(chain)(messages), chain(messages))
+    observations = 3 * torch.randn(flocks, 4, chain.hops, 3, 2, dtype=torch.float64)
+    torch.testing.assert_close(as_mlp(chain)(observations), chain(observations))
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import equiflock as ef
-from equiflock.checks import InputError
+from equiflock.runtime.checks import InputError
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import running
@@ -37,7 +37,7 @@ def test_a_setting_without_a_flock_is_an_error_before_anything_is_served() -> No
 
 def test_a_controller_with_options_that_the_page_begins_with_is_offered() -> None:
     exhibit = Exhibit(Setting(controller="tanner:clamp=5.0"))
-    assert exhibit.pilot("tanner:clamp=5.0") == ef.load("tanner", clamp=5.0)
+    assert exhibit.controller("tanner:clamp=5.0") == ef.load("tanner", clamp=5.0)
     assert "tanner:clamp=5.0" in exhibit.told()["laws"]
     with pytest.raises(InputError, match="controller must be one of"):
-        exhibit.pilot("tanner:clamp=6.0")
+        exhibit.controller("tanner:clamp=6.0")

@@ -267,7 +267,7 @@ def test_a_flight_is_saved_by_its_button(server: Running, open_page: Open) -> No
 
 def test_a_flight_that_breaks_down_is_told_and_reset_starts_it_again(own_registry: None, open_page: Open) -> None:
     class Late:
-        hops, one_hop = 1, "mean"
+        hops, aggregation = 1, "mean"
         born = 0
 
         def __init__(self) -> None:

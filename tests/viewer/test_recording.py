@@ -9,9 +9,9 @@ import pytest
 
 import equiflock as ef
 from equiflock import cli
-from equiflock.trajectory import load_flights
+from equiflock.simulation.trajectory import load_flights
+from equiflock.viewer.playback import Replay
 from equiflock.viewer.recording import Recording
-from equiflock.viewer.replay import Replay
 from equiflock.viewer.saving import save_flights
 from equiflock.viewer.setting import Disk
 from tests.viewer.stages import fly, stage

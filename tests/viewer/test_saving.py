@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.checks import InputError
 from equiflock.report import film
-from equiflock.trajectory import Trajectory, load_flights
+from equiflock.runtime.checks import InputError
+from equiflock.simulation.trajectory import Trajectory, load_flights
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.saving import FILM, MOST_WAITING, Archive
 from equiflock.viewer.setting import Setting

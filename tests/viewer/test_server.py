@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import equiflock as ef
-from equiflock.checks import InputError
+from equiflock.runtime.checks import InputError
 from equiflock.viewer.requests import LONGEST_REQUEST
 from equiflock.viewer.server import MOST_SESSIONS, listen
 from equiflock.viewer.setting import Setting

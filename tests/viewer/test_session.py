@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
 import equiflock as ef
-from equiflock.checks import InputError
+from equiflock.runtime.checks import InputError
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.saving import Archive
 from equiflock.viewer.session import IMPATIENT, MOST_WAITING, Session
@@ -242,7 +242,7 @@ def test_a_page_that_never_waits_for_answers_is_sent_away(server: Running, searc
 
 def test_a_controller_that_breaks_down_in_flight_ends_the_flight_and_the_next_one_starts(own_registry: None) -> None:
     class Late:
-        hops, one_hop = 1, "mean"
+        hops, aggregation = 1, "mean"
 
         def __init__(self) -> None:
             self.left = 3

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 import equiflock as ef
-from equiflock.checks import InputError
+from equiflock.runtime.checks import InputError
 from equiflock.viewer.setting import Disk, Setting, one_line
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.checks import InputError
+from equiflock.runtime.checks import InputError
 from equiflock.viewer.setting import MOST_DISKS, Disk
 from equiflock.viewer.stage import Stage
 from tests.viewer.stages import fly, stage

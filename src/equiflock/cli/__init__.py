@@ -12,7 +12,6 @@ from typing import Any
 
 import tyro
 
-from equiflock.checks import InputError
 from equiflock.cli.animate import Animate
 from equiflock.cli.bench import Bench
 from equiflock.cli.demo import Demo
@@ -24,6 +23,7 @@ from equiflock.cli.sweep import Sweep
 from equiflock.cli.terminal import err
 from equiflock.cli.train import Train
 from equiflock.cli.view import View
+from equiflock.runtime.checks import InputError
 from equiflock.version import __version__
 
 COMMANDS: dict[str, Callable[..., Any]] = {

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from equiflock.checks import InputError
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.terminal import PREPARING, Disk, out, progress
 from equiflock.controllers import load
-from equiflock.files import interruptible
-from equiflock.initial import RandomDisk
-from equiflock.simulation import simulate
-from equiflock.trajectory import load_flights
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.files import interruptible
+from equiflock.scenarios import RandomDisk
+from equiflock.simulation.simulate import simulate
+from equiflock.simulation.trajectory import load_flights
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Animate:
         with progress() as bar:
             runs = [run for path in self.flights for run in load_flights(path)]
             if not runs:
-                pilot = load(self.controller)
+                controller = load(self.controller)
                 task = bar.add_task(PREPARING, total=None)
                 run = simulate(
                     interruptible(self.disk.draw),
-                    pilot,
+                    controller,
                     time_step=self.time_step,
                     duration=self.duration,
                     config={"controller": self.controller, "start": asdict(self.disk)},

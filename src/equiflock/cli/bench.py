@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from equiflock.checks import check_count
 from equiflock.cli.terminal import out, progress
-from equiflock.files import check_writable, written_whole
+from equiflock.runtime.checks import check_count
+from equiflock.runtime.files import atomic_write, check_writable
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Bench:
             limits = measure_limits(self.repeats)
         title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-        columns = "B x N", "sort", "messages", "policy", "integration", "step", "10⁶/s", "of limit", "by"
+        columns = "B x N", "sort", "observations", "policy", "integration", "step", "10⁶/s", "of limit", "by"
         for column in columns:
             table.add_column(column, justify="right", no_wrap=True)
         for timing in timings:
             least, what = limits.least(timing)
-            parts = timing.sort, timing.messages, timing.policy, timing.integration, timing.step
+            parts = timing.sort, timing.observations, timing.policy, timing.integration, timing.step
             table.add_row(
                 f"{timing.flocks} x {timing.agents:,}",
                 *(f"{part:.0f}" for part in parts),
@@ -69,5 +69,5 @@ class Bench:
             draw_bench(timings, limits, self.plot)
         if self.json is not None:
             figures = {"limits": asdict(limits), "steps": [asdict(timing) for timing in timings]}
-            with written_whole(self.json) as scratch:
+            with atomic_write(self.json) as scratch:
                 scratch.write_text(json.dumps(figures, indent=2) + "\n")

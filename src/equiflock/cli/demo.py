@@ -8,9 +8,9 @@ from pathlib import Path
 from equiflock.cli.stopping import Stopping
 from equiflock.cli.terminal import Training, out, print_table, progress
 from equiflock.experiments.demo import CONTROLLERS, RECIPE, SECONDS, TIME_STEP, begin_training, demonstrate
-from equiflock.initial import RandomDisk
-from equiflock.simulation import count_steps
-from equiflock.types import Moment
+from equiflock.protocols import Moment
+from equiflock.scenarios import RandomDisk
+from equiflock.simulation.simulate import count_steps
 
 
 @dataclass(frozen=True)

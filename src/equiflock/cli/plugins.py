@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from equiflock.checks import InputError
-from equiflock.checksums import checksum, file_checksum
-from equiflock.provenance import differences, note_plugin
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import checksum, file_checksum
+from equiflock.runtime.provenance import differences, note_plugin
 
 PACKAGE = Path(__file__).parent.parent
 _brought: dict[str, dict[str, Path]] = {}

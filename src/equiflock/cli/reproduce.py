@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.table import Table
 
-from equiflock.checks import check_count
 from equiflock.cli.terminal import notice, out, progress
+from equiflock.runtime.checks import check_count
 
 if TYPE_CHECKING:
-    from equiflock.experiments.executor import Cell
+    from equiflock.experiments.runner.jobs import Job
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Reproduce:
     workers: int = os.cpu_count() or 1
     """How many processes."""
     scheduler: str | None = None
-    """The address of a Dask scheduler whose workers run the cells instead, such as tcp://10.0.0.1:8786."""
+    """The address of a Dask scheduler whose workers run the jobs instead, such as tcp://10.0.0.1:8786."""
     films: bool = True
     """Whether to draw films too."""
     checks: bool = False
@@ -46,8 +46,8 @@ class Reproduce:
 
     def run(self) -> None:
         """Print the verdicts and say where the report is."""
-        from equiflock.experiments.reproduction import EXPERIMENTS, PROFILES, RUN_IN_CELLS, cells_of, reproduce
-        from equiflock.experiments.training import training_statements
+        from equiflock.experiments.paper.reproduction import EXPERIMENTS, PROFILES, RUN_IN_JOBS, jobs_of, reproduce
+        from equiflock.experiments.paper.training import training_statements
         from equiflock.report.reproduction import write_reproduction
         from equiflock.report.training import write_tables
 
@@ -57,13 +57,13 @@ class Reproduce:
         folder = self.out or Path("runs") / profile.name
         with progress() as bar:
             tasks = {
-                name: bar.add_task(name, total=len(cells_of(name, profile)), visible=name in chosen)
-                for name in RUN_IN_CELLS
+                name: bar.add_task(name, total=len(jobs_of(name, profile)), visible=name in chosen)
+                for name in RUN_IN_JOBS
             }
             data = bar.add_task("generalization data", total=profile.fast_forward.indices, visible=False)
             drawing = bar.add_task("drawing", total=None, visible=False)
 
-            def on_done(experiment: str, cell: Cell) -> None:
+            def on_done(experiment: str, job: Job) -> None:
                 bar.advance(tasks[experiment])
 
             def on_data(step: int) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from equiflock.checks import check_count
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.terminal import PREPARING, Disk, out, progress
 from equiflock.controllers import load
 from equiflock.experiments.summary import RECORDED, summarize
-from equiflock.files import check_new, interruptible
-from equiflock.initial import RandomDisk
-from equiflock.simulation import count_steps, simulate
+from equiflock.runtime.checks import check_count
+from equiflock.runtime.files import check_new, interruptible
+from equiflock.scenarios import RandomDisk
+from equiflock.simulation.simulate import count_steps, simulate
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Simulate:
             check_new(self.save)
         check_count("keep_every", self.keep_every)
         steps = count_steps(self.duration, self.time_step)
-        pilot = load(self.controller)
+        controller = load(self.controller)
         with progress() as bar:
             task = bar.add_task(PREPARING, total=steps)
             start = interruptible(self.disk.draw)
             run = simulate(
                 start,
-                pilot,
+                controller,
                 time_step=self.time_step,
                 duration=self.duration,
                 keep_every=self.keep_every if self.save is not None else None,

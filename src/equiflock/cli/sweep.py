@@ -9,17 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from equiflock.checks import InputError, check_count
 from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
 from equiflock.cli.terminal import fly_a_little, notice, numbers, out, print_table, progress, whole_numbers
-from equiflock.initial import RandomDisk
+from equiflock.runtime.checks import InputError, check_count
+from equiflock.scenarios import RandomDisk
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from equiflock.experiments.sweep import SweepCell
+    from equiflock.experiments.sweep import SweepJob
 
-OURS = ("cells", "*.csv", "*.png", "grid.json")
+OURS = ("jobs", "*.csv", "*.png", "grid.json")
 """What a sweep writes beside its config."""
 HEADINGS = {"ivv": "IVV", "iman": "IMAN", "last_variance": "variance\nat end", "disconnected": "flocks\nin pieces"}
 
@@ -36,7 +36,7 @@ class Sweep:
     """Controllers, such as etdagnn,tdagnn,tanner: names, files of weights, or your own (see --plugin)."""
     agents: str = "25,50,100,200,400"
     """Flock sizes."""
-    radius: str = "1"
+    comm_radius: str = "1"
     """Communication radii, such as 0.8,1,1.5."""
     hops: str | None = None
     """K, such as 1-4; goes with --epochs only, as trained weights have theirs."""
@@ -58,7 +58,7 @@ class Sweep:
     workers: int = os.cpu_count() or 1
     """How many processes."""
     scheduler: str | None = None
-    """The address of a Dask scheduler whose workers run the cells instead, such as tcp://10.0.0.1:8786."""
+    """The address of a Dask scheduler whose workers run the jobs instead, such as tcp://10.0.0.1:8786."""
     plugin: str | None = None
     """A Python module or file to import first, such as one that registers your own controller."""
     force: bool = False
@@ -66,9 +66,9 @@ class Sweep:
 
     def run(self) -> None:
         """Run the grid and print the medians."""
-        from equiflock.experiments.sweep import sweep_cells
-        from equiflock.imitation.recipe import DAgger
-        from equiflock.provenance import claimed, versions
+        from equiflock.experiments.sweep import sweep_jobs
+        from equiflock.learning.recipe import DAgger
+        from equiflock.runtime.provenance import claimed, versions
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
@@ -80,11 +80,11 @@ class Sweep:
         for name in controllers:
             self._check(name)
         hops = [None] if self.epochs == 0 else whole_numbers("hops", self.hops or str(DAgger.hops))
-        cells = sweep_cells(
+        jobs = sweep_jobs(
             controllers,
             whole_numbers("seeds", self.seeds),
             whole_numbers("agents", self.agents),
-            numbers("radius", self.radius),
+            numbers("comm_radius", self.comm_radius),
             hops,
             epochs=self.epochs,
             flocks=self.flocks,
@@ -92,45 +92,45 @@ class Sweep:
             time_step=self.time_step,
             plugin=plugin_checksum(self.plugin),
         )
-        # Cells name their results by what they are, so a sweep may grow in its folder.
+        # Jobs name their results by what they are, so a sweep may grow in its folder.
         with claimed(self.out, "sweep", {"versions": versions()}, OURS, self.force):
-            self._run(cells)
+            self._run(jobs)
 
-    def _run(self, cells: list[SweepCell]) -> None:
+    def _run(self, jobs: list[SweepJob]) -> None:
         """Run the points that are not done yet, and write and print what came of all."""
-        from equiflock.experiments.executor import collect, run_cells
+        from equiflock.experiments.runner.jobs import collect, run_jobs
         from equiflock.experiments.sweep import summary
-        from equiflock.files import written_whole
         from equiflock.report.sweep import draw_sweep
+        from equiflock.runtime.files import atomic_write
 
         with progress() as bar:
-            task = bar.add_task(f"sweep over {len(cells)} points", total=len(cells))
+            task = bar.add_task(f"sweep over {len(jobs)} points", total=len(jobs))
             prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
-            run_cells(
-                cells,
-                self.out / "cells",
+            run_jobs(
+                jobs,
+                self.out / "jobs",
                 self.workers,
-                lambda cell: bar.advance(task),
+                lambda job: bar.advance(task),
                 prepare,
                 self.scheduler,
                 partial(notice, bar),
             )
-        table = collect(cells, self.out / "cells").sort_values(
-            ["controller", "seed", "agents", "radius", "hops", "flock"]
+        table = collect(jobs, self.out / "jobs").sort_values(
+            ["controller", "seed", "agents", "comm_radius", "hops", "flock"]
         )
         found = summary(table)
         for name, content in (("sweep", table), ("summary", found)):
-            with written_whole(self.out / f"{name}.csv") as scratch:
+            with atomic_write(self.out / f"{name}.csv") as scratch:
                 content.to_csv(scratch, index=False)
-        with written_whole(self.out / "grid.json") as scratch:
-            scratch.write_text(json.dumps([asdict(cell) for cell in cells], indent=2) + "\n")
+        with atomic_write(self.out / "grid.json") as scratch:
+            scratch.write_text(json.dumps([asdict(job) for job in jobs], indent=2) + "\n")
         empty = table[table.remark.notna()]
         if len(empty) == len(table):
             raise InputError(f"there are no such flocks at any point: {table.remark.iloc[0]}")
         drawn = draw_sweep(table, self.metric, self.out / f"{self.metric}.png")
         self._print(found)
-        for row in empty.drop_duplicates(["agents", "radius"]).itertuples():
-            out.print(f"  agents {row.agents}, radius {row.radius:g}: {row.remark}", highlight=False)
+        for row in empty.drop_duplicates(["agents", "comm_radius"]).itertuples():
+            out.print(f"  agents {row.agents}, comm_radius {row.comm_radius:g}: {row.remark}", highlight=False)
         for path in (self.out / "sweep.csv", self.out / "summary.csv", drawn):
             out.print(f"  {path}", highlight=False)
 
@@ -142,12 +142,12 @@ class Sweep:
 
     def _check(self, controller: str) -> None:
         """A clear error, before anything is kept, if there is no such controller, or it cannot fly."""
-        from equiflock.imitation.recipe import DAgger
+        from equiflock.learning.recipe import DAgger
 
         if self.epochs == 0:
             fly_a_little(RandomDisk(1, 10).draw(), controller)
             return
-        from equiflock.imitation.dagger import prepare
+        from equiflock.learning.dagger import prepare
 
         prepare(DAgger(controller=controller))
 

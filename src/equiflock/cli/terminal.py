@@ -23,15 +23,15 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from equiflock.checks import InputError
 from equiflock.controllers import load
-from equiflock.flight import flight
-from equiflock.imitation.recipe import DAgger
-from equiflock.initial import RandomDisk
-from equiflock.types import Flock
+from equiflock.flock import Flock
+from equiflock.learning.recipe import DAgger
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios import RandomDisk
+from equiflock.simulation.assembly import flight
 
 if TYPE_CHECKING:
-    from equiflock.imitation.dagger import EpochReport
+    from equiflock.learning.dagger import EpochReport
 
 Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
 """The options of RandomDisk, without a prefix of their own."""

@@ -11,17 +11,17 @@ from typing import Annotated, Any
 
 import tyro
 
-from equiflock.checks import InputError, check_count
 from equiflock.cli.plugins import import_plugin, plugin_sources
 from equiflock.cli.stopping import Stopping
 from equiflock.cli.terminal import ONCE_MORE, Training, err, out, progress, whole_numbers
 from equiflock.controllers.trained import TRAINED
-from equiflock.files import written_whole
-from equiflock.imitation.config import recipe_for
-from equiflock.imitation.folders import discard_without_results, make_room, trainings_in
-from equiflock.imitation.recipe import DAgger
-from equiflock.imitation.run import TrainingRun
-from equiflock.imitation.several import train_several
+from equiflock.learning.config import recipe_for
+from equiflock.learning.folders import discard_without_results, make_room, trainings_in
+from equiflock.learning.recipe import DAgger
+from equiflock.learning.run import TrainingRun
+from equiflock.learning.several import train_several
+from equiflock.runtime.checks import InputError, check_count
+from equiflock.runtime.files import atomic_write
 
 
 class _Name(str):
@@ -113,15 +113,15 @@ class Train:
                 )
 
     def _train_elsewhere(self, runs: list[TrainingRun], scheduler: str) -> None:
-        from equiflock.experiments.executor import run_cells
-        from equiflock.experiments.trainings import TrainingCell
+        from equiflock.experiments.runner.jobs import run_jobs
+        from equiflock.experiments.runner.trainings import TrainingJob
 
         prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
-        cells = [TrainingCell(run.folder.resolve()) for run in runs]
+        jobs = [TrainingJob(run.folder.resolve()) for run in runs]
         # Whether a training is done its own folder says.
         with progress() as bar, tempfile.TemporaryDirectory() as marks:
             task = bar.add_task(f"training at {scheduler}", total=len(runs))
-            run_cells(cells, Path(marks), 1, lambda cell: bar.advance(task), prepare, scheduler)
+            run_jobs(jobs, Path(marks), 1, lambda job: bar.advance(task), prepare, scheduler)
 
     @property
     def _again(self) -> str:
@@ -173,7 +173,7 @@ class Train:
         if self.seeds is None and len(recipes) == 1:
             return [TrainingRun.create(self._folder, recipes[0], self.from_, self.force)]
         make_room(self._folder, self.force)
-        with written_whole(self._folder) as scratch:
+        with atomic_write(self._folder) as scratch:
             for recipe in recipes:
                 TrainingRun.create(scratch / f"{recipe.controller}-{recipe.seed}", recipe, self.from_)
         return [TrainingRun(path) for path in trainings_in(self._folder)]
@@ -188,7 +188,7 @@ class Train:
 
     def _check_trainable(self, recipe: DAgger) -> None:
         """A clear error, before any folder is made, if there is no such network."""
-        from equiflock.controllers.networks import load_network
-        from equiflock.imitation.dagger import prepare
+        from equiflock.controllers.loading import load_network
+        from equiflock.learning.dagger import prepare
 
         prepare(recipe, None if self.from_ is None else load_network(self.from_))

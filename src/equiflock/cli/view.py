@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from equiflock.checks import InputError
 from equiflock.cli.plugins import import_plugin, plugin_checksum
 from equiflock.cli.terminal import PREPARING, err, out, progress
 from equiflock.controllers.registry import WEIGHTS
-from equiflock.files import check_writable
-from equiflock.trajectory import Trajectory, load_flights
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.files import check_writable
+from equiflock.simulation.trajectory import Trajectory, load_flights
 
 if TYPE_CHECKING:
     from equiflock.viewer.exhibit import Exhibit
@@ -29,7 +29,7 @@ class View:
 
     flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """Saved flights to play, one or two side by side: of `equiflock simulate --save`, a folder that the page saved, or
-    a cell of `equiflock reproduce` or `evaluate` (cells/*.csv in its folder), which is flown again."""
+    a job of `equiflock reproduce` or `evaluate` (jobs/*.csv in its folder), which is flown again."""
     controller: str = "etdagnn"
     """The controller to begin with, as for `equiflock simulate`; the page offers them all."""
     compare: str | None = None
@@ -118,12 +118,12 @@ def _as_offered(name: str) -> str:
 
 
 def _load(path: Path, plugin: str) -> list[Trajectory]:
-    """The flights at a path, or that of an experiment's cell."""
-    cells = sorted((path / "cells").glob("*.csv"))
-    if cells:
-        raise InputError(f"{path} is the folder of an experiment: name one of its cells, such as {cells[0]}")
+    """The flights at a path, or that of an experiment's job."""
+    jobs = sorted((path / "jobs").glob("*.csv"))
+    if jobs:
+        raise InputError(f"{path} is the folder of an experiment: name one of its jobs, such as {jobs[0]}")
     if path.suffix != ".csv":
         return load_flights(path)
-    from equiflock.experiments.replay import fly_again
+    from equiflock.experiments.again import fly_again
 
     return [fly_again(path, plugin)]

@@ -1,8 +1,9 @@
-"""What turns knowledge into acceleration: the registry of controllers, and the controllers themselves."""
+"""What turns observations into accelerations: the registry of controllers, and the controllers themselves."""
 
-from equiflock.controllers import tanner as _tanner  # registers its laws
-from equiflock.controllers.registry import load, names, register, save
+from equiflock.controllers.classical import tanner as _tanner  # registers its laws
+from equiflock.controllers.loading import load, save
+from equiflock.controllers.registry import controller, controller_names
 
-__all__ = ["load", "names", "register", "save"]
+__all__ = ["controller", "controller_names", "load", "save"]
 
 del _tanner

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equiflock import threads
-from equiflock.cells import cell_list, sort_into_cells
+from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers import load
 from equiflock.controllers.bridge import as_numpy_function
-from equiflock.flight import flight
-from equiflock.graph import survey
-from equiflock.initial import random_disk
-from equiflock.kernels import PEAK_LANES, copy, multiply_add
-from equiflock.messages import DelayedAggregation
-from equiflock.randomness import stream
-from equiflock.types import Flock
-from equiflock.world import advance
+from equiflock.features import Senses, paper_senses
+from equiflock.flock import Flock
+from equiflock.runtime import threads
+from equiflock.runtime.jit import PEAK_LANES, copy, multiply_add
+from equiflock.runtime.randomness import stream
+from equiflock.scenarios import random_disk
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.senses.cells import cell_list, sort_into_cells
+from equiflock.senses.graph import survey
+from equiflock.simulation.assembly import flight
 
 BATCHES = ((50, 100), (50, 400))
 HOPS = 3
@@ -58,8 +59,8 @@ def best_time(call: Callable[[], object], repeats: int) -> float:
     return best
 
 
-def measure_messages(flocks: int, agents: int, repeats: int = 5, shuffle: bool = False) -> Timing:
-    """Time a whole step of messages (sort, one-hop sums, histories), with K = 3 hops and mean aggregation.
+def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bool = False) -> Timing:
+    """Time a whole step of observations (sort, one-hop sums, histories), with K = 3 hops and mean aggregation.
 
     Args:
         flocks: B.
@@ -71,11 +72,11 @@ def measure_messages(flocks: int, agents: int, repeats: int = 5, shuffle: bool =
     if shuffle:
         order = stream(0, "shuffle").permutation(agents)
         flock = Flock(flock.positions[:, order], flock.velocities[:, order])
-    senses = DelayedAggregation(radius=1.0, hops=HOPS, one_hop="mean")
+    sensing = DelayedAggregation(paper_senses("mean", HOPS), comm_radius=1.0)
     scale = 1e9 / (flocks * agents)
     with threads.use(1):
-        one = best_time(lambda: senses.hear(flock), repeats) * scale
-    several = best_time(lambda: senses.hear(flock), repeats) * scale
+        one = best_time(lambda: sensing.hear(flock), repeats) * scale
+    several = best_time(lambda: sensing.hear(flock), repeats) * scale
     return Timing(flocks, agents, one, several, float(survey(flock, 1.0)[0].mean()))
 
 
@@ -87,7 +88,7 @@ class LoopTiming:
     agents: int
     threads: int
     sort: float
-    messages: float
+    observations: float
     policy: float
     integration: float
     step: float
@@ -106,12 +107,12 @@ class LoopTiming:
 def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     """Time a step with ETDAGNN in the loop, and its parts by themselves."""
     start = draw(flocks, agents)
-    pilot = load("etdagnn")
-    think = as_numpy_function(pilot)
-    senses = DelayedAggregation(radius=1.0, hops=pilot.hops, one_hop=pilot.one_hop)
-    known = senses.hear(start)
+    controller = load("etdagnn")
+    think = as_numpy_function(controller)
+    sensing = DelayedAggregation(controller.senses, comm_radius=1.0)
+    known = sensing.hear(start)
     state = start.positions.copy(), start.velocities.copy(), start.roles.copy(), np.zeros(start.shape)
-    everyone = np.arange(flocks)
+    everyone, body = np.arange(flocks), DoubleIntegrator()
     memory = cell_list(agents)
 
     def sort() -> None:
@@ -121,42 +122,42 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     def per_agent(call: Callable[[], object]) -> float:
         return best_time(call, repeats) * 1e9 / (flocks * agents)
 
-    loop = flight(start, pilot, time_step=1e-4)  # hardly anybody moves: every step is like the first
+    loop = flight(start, controller, time_step=1e-4)  # hardly anybody moves: every step is like the first
     sorting = per_agent(sort) / (min(threads.count(), flocks) if flocks > 1 else 1)
-    hearing = per_agent(lambda: senses.hear(start))
+    hearing = per_agent(lambda: sensing.hear(start))
     degree = float(survey(start, 1.0)[0].mean())
     return LoopTiming(
         flocks,
         agents,
         threads.count(),
         sort=sorting,
-        messages=max(hearing - sorting, 0.0),
+        observations=max(hearing - sorting, 0.0),
         policy=per_agent(lambda: think(known)),
-        integration=per_agent(lambda: advance(*state, 1e-12, everyone)),
+        integration=per_agent(lambda: body.advance(*state, 1e-12, everyone)),
         step=per_agent(lambda: next(loop)),
-        bytes_moved=bytes_per_step(pilot.hops),
-        multiply_adds=multiply_adds_per_step(pilot.hops, degree),
+        bytes_moved=bytes_per_step(controller.senses),
+        multiply_adds=multiply_adds_per_step(controller.senses, degree),
     )
 
 
-def bytes_per_step(hops: int, D: int = 2) -> int:
+def bytes_per_step(senses: Senses, D: int = 2) -> int:
     """What must go to memory and back for an agent.
 
     Its state is read and written, and so is what it does; what it knew is read and what it knows is written.
     """
-    state, action, knowledge = 2 * 8 * D, 8 * D, 4 * hops * 3 * D
+    state, action, knowledge = 2 * 8 * D, 8 * D, 4 * senses.hops * senses.width * D
     return 2 * state + 2 * action + 2 * knowledge
 
 
-def multiply_adds_per_step(hops: int, degree: float, D: int = 2) -> float:
+def multiply_adds_per_step(senses: Senses, degree: float, D: int = 2) -> float:
     """Multiply-adds for an agent under ETDAGNN, any other operation on a number counted as one.
 
     Whoever is in the nine cells around, 9 / pi times the degree, is a candidate (its distance: 2 D); each agent heard
-    costs a quotient, five products and sums of K 3 D numbers; then the network, with 12 for each logarithm and tanh.
+    costs a quotient, five products and sums of K C D numbers; then the network, with 12 for each logarithm and tanh.
     """
     candidates = 9 / np.pi * degree * 2 * D
-    heard = degree * (6 + hops * 3 * D)
-    vectors, channels = 3 * hops, 16
+    vectors, channels = senses.width * senses.hops, 16
+    heard = degree * (6 + vectors * D)
     network = vectors * channels * D + channels * D + (vectors + channels) * (D + 12)
     return float(candidates + heard + network)
 

@@ -1,4 +1,4 @@
-"""Quantities over the time of a flight, as quartiles over its flocks: made in cells, read by statements and figures."""
+"""Quantities over the time of a flight, as quartiles over its flocks: made in jobs, read by statements and figures."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
-from equiflock.checksums import file_checksum
 from equiflock.controllers import load
-from equiflock.controllers.registry import weights_file
+from equiflock.controllers.loading import weights_file
 from equiflock.controllers.trained import TRAINED
-from equiflock.trajectory import Trajectory
-from equiflock.types import Controller
+from equiflock.protocols import Controller
+from equiflock.runtime.checksums import file_checksum
+from equiflock.simulation.trajectory import Trajectory
 
 QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 
 
-def pilot_of(controller: str, seed: int | None) -> Controller:
-    """The controller of a cell: trained with a seed, or one that has none."""
+def controller_of(controller: str, seed: int | None) -> Controller:
+    """The controller of a job: trained with a seed, or one that has none."""
     return load(controller, seed=seed) if controller in TRAINED else load(controller)
 
 
 def weights_checksum(controller: str, seed: int | None = None) -> str:
-    """Of the file of weights that `pilot_of` flies; empty if it has none, or it is not there."""
+    """Of the file of weights that `controller_of` flies; empty if it has none, or it is not there."""
     path = weights_file(controller, seed=seed) if controller in TRAINED else weights_file(controller)
     return file_checksum(path) if path is not None and path.is_file() else ""
 
@@ -42,7 +42,7 @@ def curve_table(run: Trajectory, names: Sequence[str], every: int) -> pd.DataFra
 
 
 class TimeCurves:
-    """The curves of an experiment by metric, controller and whatever else marks its cells.
+    """The curves of an experiment by metric, controller and whatever else marks its jobs.
 
     Args:
         table: of `curve_table`s, with columns controller and seed, and others such as agents.

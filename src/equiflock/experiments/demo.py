@@ -12,24 +12,25 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from jaxtyping import Bool
 
-from equiflock.checks import InputError
 from equiflock.controllers import load
 from equiflock.experiments.summary import RECORDED
-from equiflock.imitation.config import RunConfig
-from equiflock.imitation.recipe import DAgger
-from equiflock.imitation.run import TrainingRun
-from equiflock.imitation.tables import read_reports
-from equiflock.imitation.validation import Validation
-from equiflock.initial import RandomDisk
-from equiflock.provenance import circumstances
-from equiflock.simulation import simulate
-from equiflock.trajectory import Trajectory
-from equiflock.types import Controller, Flock, Moment
+from equiflock.flock import Flock
+from equiflock.learning.config import RunConfig
+from equiflock.learning.recipe import DAgger
+from equiflock.learning.run import TrainingRun
+from equiflock.learning.tables import read_reports
+from equiflock.learning.validation import Validation
+from equiflock.protocols import Controller, Moment
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.provenance import circumstances
+from equiflock.scenarios import RandomDisk
+from equiflock.simulation.simulate import simulate
+from equiflock.simulation.trajectory import Trajectory
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn
 
-    from equiflock.imitation.dagger import EpochReport
+    from equiflock.learning.dagger import EpochReport
 
 PUPIL = "etdagnn"
 CONTROLLERS = ("tanner", PUPIL, "tdagnn", "tanner-dynamic")
@@ -107,7 +108,7 @@ def demonstrate(
         training: the folder to train in; what was done there by the same recipe is not done again. One that is
             removed at the end if left out.
     """
-    from equiflock.controllers.networks import load_network
+    from equiflock.controllers.loading import load_network
 
     with tempfile.TemporaryDirectory() as elsewhere:
         run = begin_training(training or Path(elsewhere) / "training", recipe)

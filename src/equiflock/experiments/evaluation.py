@@ -1,4 +1,4 @@
-"""A controller of one's own beside those of the package, by the same cells as the reproduction."""
+"""A controller of one's own beside those of the package, by the same jobs as the reproduction."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from equiflock import metrics
-from equiflock.checks import InputError
 from equiflock.controllers.registry import is_bundled
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import QUARTILES, weights_checksum
-from equiflock.experiments.flocking import FlockingCell
-from equiflock.experiments.leader_following import LeaderCell
-from equiflock.experiments.obstacle_avoidance import ObstacleCell
+from equiflock.experiments.paper.flocking import FlockingJob
+from equiflock.experiments.paper.leader_following import LeaderJob
+from equiflock.experiments.paper.obstacle_avoidance import ObstacleJob
 from equiflock.experiments.summary import peak_acceleration
-from equiflock.imitation.recipe import EXPERT
-from equiflock.trajectory import Trajectory
-from equiflock.types import Outcome
+from equiflock.learning.recipe import EXPERT
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError
+from equiflock.simulation import metrics
+from equiflock.simulation.trajectory import Trajectory
 
 Scenario = Literal["flocking", "leaders", "obstacles"]
 IN_PIECES = "disconnected"
@@ -30,8 +30,8 @@ WHOLE_FLIGHT: dict[str, Callable[[Trajectory], Any]] = {
     "iman": metrics.iman,
     "peak_acceleration": peak_acceleration,
     "smallest_separation": lambda run: run.series["minimum_separation"].min(axis=0),
-    "components": lambda run: metrics.component_count(run.flock(), run.radius),
-    IN_PIECES: lambda run: (metrics.component_count(run.flock(), run.radius) > 1).astype(float),
+    "components": lambda run: metrics.component_count(run.flock(), run.comm_radius),
+    IN_PIECES: lambda run: (metrics.component_count(run.flock(), run.comm_radius) > 1).astype(float),
 }
 """Numbers of a whole flight, one for each flock; a table has them in rows of its last moment."""
 RECORDED = (
@@ -57,9 +57,9 @@ HEADINGS = {
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A cell under a name of its own."""
+    """A job under a name of its own."""
 
-    cell: Any
+    job: Any
     name: str
     checksum: str
     """Of the file of weights that is to be flown; empty if there is none."""
@@ -68,23 +68,23 @@ class Evaluated:
 
     @property
     def key(self) -> str:
-        """The cell's name."""
+        """The job's name."""
         return self.name.replace("/", "_")
 
     @property
     def labels(self) -> dict[str, Any]:
         """Of its rows."""
-        return {**self.cell.labels, "controller": self.name}
+        return {**self.job.labels, "controller": self.name}
 
     def run(self) -> pd.DataFrame:
-        """The cell's table and, of flights of a fixed duration, the numbers of `WHOLE_FLIGHT`."""
-        if self.checksum and weights_checksum(self.cell.controller, self.cell.seed) != self.checksum:
-            raise InputError(f"{self.cell.controller} is missing, or not the file that was to be evaluated")
-        if isinstance(self.cell, ObstacleCell):
-            return self.cell.run()
-        recorded = dict.fromkeys((*self.cell.recorded, *RECORDED))  # each once
-        run = self.cell.fly(self.cell.start(), keep_every=None, record=tuple(recorded))
-        table: pd.DataFrame = self.cell.table(run)
+        """The job's table and, of flights of a fixed duration, the numbers of `WHOLE_FLIGHT`."""
+        if self.checksum and weights_checksum(self.job.controller, self.job.seed) != self.checksum:
+            raise InputError(f"{self.job.controller} is missing, or not the file that was to be evaluated")
+        if isinstance(self.job, ObstacleJob):
+            return self.job.run()
+        recorded = dict.fromkeys((*self.job.recorded, *RECORDED))  # each once
+        run = self.job.fly(self.job.start(), keep_every=None, record=tuple(recorded))
+        table: pd.DataFrame = self.job.table(run)
         there = {name for name in table.metric if name in WHOLE_FLIGHT}
         numbers = {name: of(run) for name, of in WHOLE_FLIGHT.items() if name not in there}
         return pd.concat([table, _at_the_end(numbers, table.time.max())], ignore_index=True)
@@ -99,25 +99,25 @@ def _at_the_end(numbers: dict[str, Any], time: float) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def evaluation_cells(
+def evaluation_jobs(
     controller: str, scenario: Scenario, agents: int, flocks: int, sides: int, time_step: float, plugin: str = ""
 ) -> Sequence[Evaluated]:
-    """One cell for the controller, and one for each of the package (seed 0) and, where it can fly, the expert.
+    """One job for the controller, and one for each of the package (seed 0) and, where it can fly, the expert.
 
     `plugin` is the checksum of the plugin that was imported, if any: of another one, results are others.
     """
     some: Any = {
-        "flocking": FlockingCell("", None, agents, flocks, time_step),
-        "leaders": LeaderCell("", None, flocks, agents, time_step=time_step),
-        "obstacles": ObstacleCell("", None, sides, True, flocks, agents, time_step),
+        "flocking": FlockingJob("", None, agents, flocks, time_step),
+        "leaders": LeaderJob("", None, flocks, agents, time_step=time_step),
+        "obstacles": ObstacleJob("", None, sides, True, flocks, agents, time_step),
     }[scenario]
     rivals = [*([EXPERT] if scenario == "flocking" else []), *TRAINED]
-    cells = []
+    jobs = []
     for name in dict.fromkeys([controller, *rivals]):
         seed = 0 if name in TRAINED else None
-        cell = replace(some, controller=name, seed=seed)
-        cells.append(Evaluated(cell, label_of(name), weights_checksum(name, seed), "" if is_bundled(name) else plugin))
-    return cells
+        job = replace(some, controller=name, seed=seed)
+        jobs.append(Evaluated(job, label_of(name), weights_checksum(name, seed), "" if is_bundled(name) else plugin))
+    return jobs
 
 
 def label_of(controller: str) -> str:
@@ -142,7 +142,7 @@ def evaluation_rows(
     """What a reader wants first: header, and a row for every controller; with quartiles over flocks, or without."""
     names = list(dict.fromkeys(table.controller))
     if scenario == "obstacles":
-        endings = [outcome.name for outcome in Outcome if outcome.name in set(table.outcome)]
+        endings = [outcome.name for outcome in Outcome.all() if outcome.name in set(table.outcome)]
         rows = []
         for name in names:
             mine = table[table.controller == name]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from equiflock import metrics
-from equiflock.simulation import Measure
-from equiflock.trajectory import Trajectory
-from equiflock.types import Role
+from equiflock.flock import Role
+from equiflock.simulation import metrics
+from equiflock.simulation.simulate import Measure
+from equiflock.simulation.trajectory import Trajectory
 
 RECORDED: tuple[Measure, ...] = (
     metrics.velocity_variance,

@@ -1,4 +1,4 @@
-"""A grid of controllers, flock sizes, radii and hops: every point is a cell that flies, or trains and flies."""
+"""A grid of controllers, flock sizes, radii and hops: every point is a job that flies, or trains and flies."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from equiflock import metrics
-from equiflock.checks import InputError, check_count, check_positive
 from equiflock.controllers.registry import is_bundled
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.curves import pilot_of, weights_checksum
-from equiflock.graph import components
-from equiflock.imitation.recipe import DAgger
-from equiflock.initial import RandomDisk
-from equiflock.simulation import simulate
-from equiflock.types import Controller
+from equiflock.experiments.curves import controller_of, weights_checksum
+from equiflock.learning.recipe import DAgger
+from equiflock.protocols import Controller
+from equiflock.runtime.checks import InputError, check_count, check_positive
+from equiflock.scenarios import RandomDisk
+from equiflock.senses.graph import components
+from equiflock.simulation import metrics
+from equiflock.simulation.simulate import simulate
 
 METRICS = {
     "ivv": "integral of the velocity variance",
@@ -28,17 +28,17 @@ METRICS = {
     "last_variance": "velocity variance at the end",
     "disconnected": "share of flocks in pieces at the end",
 }
-AXES = {"agents": "agents", "radius": "communication radius", "hops": "hops"}
+AXES = {"agents": "agents", "comm_radius": "communication radius", "hops": "hops"}
 
 
 @dataclass(frozen=True)
-class SweepCell:
+class SweepJob:
     """One combination: test flocks of so many agents under one controller, which may be trained for them first."""
 
     controller: str
     seed: int
     agents: int
-    radius: float
+    comm_radius: float
     hops: int | None
     """K, of a network that is trained here; None for controllers as they are."""
     epochs: int = 0
@@ -54,32 +54,32 @@ class SweepCell:
     def __post_init__(self) -> None:
         for name in ("agents", "flocks"):
             check_count(name, getattr(self, name))
-        for name in ("radius", "time_step", "duration"):
+        for name in ("comm_radius", "time_step", "duration"):
             check_positive(name, getattr(self, name))
         check_count("epochs", self.epochs, least=0)
 
     @property
     def key(self) -> str:
-        """The cell's name."""
+        """The job's name."""
         name = self.controller.replace("/", "_")
-        return f"sweep-{name}-{self.seed}-{self.agents}-{self.radius:g}-{self.hops}"
+        return f"sweep-{name}-{self.seed}-{self.agents}-{self.comm_radius:g}-{self.hops}"
 
     @property
     def labels(self) -> dict[str, Any]:
         """Of its rows."""
-        names = "controller", "seed", "agents", "radius", "hops"
+        names = "controller", "seed", "agents", "comm_radius", "hops"
         return {name: getattr(self, name) for name in names}
 
     def run(self) -> pd.DataFrame:
         """A row for every flock; one without numbers if there are no such flocks, since too few hear each other."""
         try:
-            start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.radius).draw()
+            start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.comm_radius).draw()
         except InputError as error:
             return pd.DataFrame([{"flock": 0, **dict.fromkeys(METRICS, np.nan), "remark": str(error).split(":")[0]}])
-        pilot = self.pilot()
+        controller = self.flown()
         run = simulate(
             start,
-            pilot,
+            controller,
             time_step=self.time_step,
             duration=self.duration,
             keep_every=None,
@@ -96,13 +96,13 @@ class SweepCell:
             }
         )
 
-    def pilot(self) -> Controller:
+    def flown(self) -> Controller:
         """The controller, trained first if it is to be."""
         if self.epochs == 0:
             if self.checksum and weights_checksum(self.controller, self.seed) != self.checksum:
                 raise InputError(f"{self.controller} is missing, or not the file that the sweep was asked for")
-            return pilot_of(self.controller, self.seed)
-        from equiflock.imitation.dagger import train
+            return controller_of(self.controller, self.seed)
+        from equiflock.learning.dagger import train
 
         recipe = DAgger(
             controller=self.controller,
@@ -110,14 +110,14 @@ class SweepCell:
             seed=self.seed,
             agents=self.agents,
             hops=self.hops or DAgger.hops,
-            comm_radius=self.radius,
+            comm_radius=self.comm_radius,
             validation_flocks=1,
             validate_every=self.epochs,
         )
         return cast(Controller, train(recipe))
 
 
-def sweep_cells(
+def sweep_jobs(
     controllers: Sequence[str],
     seeds: Sequence[int],
     agents: Sequence[int],
@@ -125,7 +125,7 @@ def sweep_cells(
     hops: Sequence[int | None],
     plugin: str = "",
     **options: Any,
-) -> list[SweepCell]:
+) -> list[SweepJob]:
     """Every combination, the largest flocks first, so that no worker is left alone with one at the end.
 
     `plugin` is the checksum of the plugin that was imported, if any: of another one, results are others.
@@ -137,17 +137,17 @@ def sweep_cells(
         return "" if options.get("epochs") else weights_checksum(name, seed)
 
     return [
-        SweepCell(
+        SweepJob(
             name,
             seed,
             n,
-            radius,
+            comm_radius,
             K,
             checksum=flown(name, seed),
             plugin="" if is_bundled(name) else plugin,
             **options,
         )
-        for n, name, radius, K in grid
+        for n, name, comm_radius, K in grid
         # Seeds are those of trained weights, or of a training; others have none.
         for seed in (seeds if name in TRAINED or options.get("epochs") else seeds[:1])
     ]

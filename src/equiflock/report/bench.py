@@ -11,10 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from equiflock.experiments.bench import Limits, LoopTiming
-from equiflock.files import written_whole
 from equiflock.report.style import GRID, INK
+from equiflock.runtime.files import atomic_write
 
-PARTS = {"sort": "#999999", "messages": "#0072b2", "policy": "#e69f00", "integration": "#009e73"}
+PARTS = {"sort": "#999999", "observations": "#0072b2", "policy": "#e69f00", "integration": "#009e73"}
 REST = "#dddddd"
 
 
@@ -40,6 +40,6 @@ def draw_bench(timings: Sequence[LoopTiming], limits: Limits, path: str | os.Pat
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    with written_whole(path) as scratch:
+    with atomic_write(path) as scratch:
         FigureCanvasAgg(figure).print_png(str(scratch))
     return Path(path)

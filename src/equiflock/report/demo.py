@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from equiflock.checks import InputError
 from equiflock.experiments.demo import CONTROLLERS, LABELS, PUPIL, Demonstration
 from equiflock.experiments.summary import summarize
-from equiflock.files import check_writable, written_whole
-from equiflock.imitation.folders import is_training
+from equiflock.learning.folders import is_training
 from equiflock.report.figures import Panel, draw_panels, quartiles
 from equiflock.report.film import film, window_for
 from equiflock.report.page import Page
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.files import atomic_write, check_writable
 
 MARK = "report.html"
 WEIGHTS = f"{PUPIL}.safetensors"
@@ -59,12 +59,12 @@ def write_demo(
     found: Demonstration, folder: Path, on_frame: Callable[[str, int, int], object] | None = None
 ) -> list[Path]:
     """Write everything into `folder`, replacing an earlier demonstration; returns the files to look at."""
-    from equiflock.controllers.weights import write_weights
+    from equiflock.controllers.networks.weights import write_weights
 
     check_demo_folder(folder)
     shown = found.telling[0] if found.telling else 0
     window = window_for([run[shown] for run in found.runs.values()])
-    with written_whole(folder, replace_folder=True) as scratch:
+    with atomic_write(folder, replace_folder=True) as scratch:
         scratch.mkdir()
         write_weights(found.network, scratch / WEIGHTS, {"command": found.recipe.command})
         films = []

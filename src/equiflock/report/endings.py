@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from equiflock.files import written_whole
+from equiflock.outcomes import Outcome
 from equiflock.report.style import GRID, INK, OUTCOME_COLOURS
-from equiflock.types import Outcome
+from equiflock.runtime.files import atomic_write
 
 NARROW = 0.06
 """A piece of a bar that has no room for its number."""
@@ -48,6 +48,6 @@ def draw_endings(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     axes.tick_params(colors=INK)
     axes.tick_params(axis="y", length=0)
     figure.legend(loc="outside upper center", ncols=len(endings), frameon=False)
-    with written_whole(path) as scratch:
+    with atomic_write(path) as scratch:
         FigureCanvasAgg(figure).print_png(str(scratch))
     return Path(path)

@@ -14,8 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from equiflock.files import written_whole
 from equiflock.report.style import GRID, INK, colour, line_style
+from equiflock.runtime.files import atomic_write
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,6 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(colors=INK)
         axes.legend(frameon=False)
-    with written_whole(path) as scratch:
+    with atomic_write(path) as scratch:
         canvas.print_png(str(scratch))
     return Path(path)

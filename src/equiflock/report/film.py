@@ -22,14 +22,15 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import MultipleLocator
 from numpy.typing import NDArray
 
-from equiflock.checks import InputError, check_count, check_positive
-from equiflock.course import obstacle_disks
-from equiflock.files import check_writable, written_whole
-from equiflock.graph import radius_graph
-from equiflock.metrics import component_count, velocity_variance
+from equiflock.flock import Flock, Role
+from equiflock.outcomes import Outcome
 from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, FAINT, GRID, INK, ROLE_COLOURS
-from equiflock.trajectory import Trajectory
-from equiflock.types import Flock, Outcome, Role
+from equiflock.runtime.checks import InputError, check_count, check_positive
+from equiflock.runtime.files import atomic_write, check_writable
+from equiflock.scenarios.passing import obstacle_disks
+from equiflock.senses.graph import radius_graph
+from equiflock.simulation.metrics import component_count, velocity_variance
+from equiflock.simulation.trajectory import Trajectory
 
 PANEL_INCHES = 4.8
 CODECS = {
@@ -92,7 +93,7 @@ def film(
     seconds = min(float(runs[0].times[-1]), ended)
     count = max(round(seconds / speed * frames_per_second), 1) + 1
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
-    with written_whole(path) as scratch, _encoder(scratch, width, height, frames_per_second) as send:
+    with atomic_write(path) as scratch, _encoder(scratch, width, height, frames_per_second) as send:
         for n in range(count):
             for panel in panels:
                 panel.draw(min(n / frames_per_second * speed, seconds))
@@ -156,9 +157,9 @@ class FlockPanel:
         self.groups = component_count(run)[:, 0].astype(int)
         self.title = title
         axes.set_aspect("equal")
-        spacing = max(1, round(window / run.radius / 12))
+        spacing = max(1, round(window / run.comm_radius / 12))
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MultipleLocator(run.radius * spacing))
+            axis.set_major_locator(MultipleLocator(run.comm_radius * spacing))
         note = f"grid: {spacing if spacing > 1 else ''}R" + ("; seen from above" if run.positions.shape[3] == 3 else "")
         axes.text(0.985, 0.012, note, transform=axes.transAxes, ha="right", fontsize=8, color=FAINT)
         axes.grid(color=GRID, linewidth=0.8)

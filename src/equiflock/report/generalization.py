@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Float64
 
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.generalization import CloningCurves, standardized
+from equiflock.experiments.paper.generalization import CloningCurves, standardized
 from equiflock.report.figures import Panel, draw_panels
 
 LOSSES = {"train_loss": "training loss", "test_loss": "test loss"}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from equiflock.files import written_whole
+from equiflock.runtime.files import atomic_write
 
 MEDIA_TYPES = {".png": "image/png", ".gif": "image/gif", ".mp4": "video/mp4"}
 
@@ -75,7 +75,7 @@ class Page:
             + "\n".join(self.parts)
             + "\n</body>\n</html>\n"
         )
-        with written_whole(path) as scratch:
+        with atomic_write(path) as scratch:
             scratch.write_text(html, encoding="utf-8")
         return Path(path)
 

@@ -13,27 +13,27 @@ from jaxtyping import Float64
 
 from equiflock.controllers import load
 from equiflock.controllers.trained import TRAINED
-from equiflock.course import UntilPassed
-from equiflock.experiments.connectivity import LAW, NETWORK, telling_flocks
 from equiflock.experiments.curves import TimeCurves
-from equiflock.experiments.flocking import EFFORT, VARIANCE
-from equiflock.experiments.leader_following import DISTANCE
-from equiflock.experiments.ledger import write_ledger
-from equiflock.experiments.obstacle_avoidance import Endings
-from equiflock.experiments.reproduction import Reproduction
-from equiflock.files import written_whole
-from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk
-from equiflock.orbit import Orbit
-from equiflock.provenance import versions
+from equiflock.experiments.paper.connectivity import LAW, NETWORK, telling_flocks
+from equiflock.experiments.paper.flocking import EFFORT, VARIANCE
+from equiflock.experiments.paper.leader_following import DISTANCE
+from equiflock.experiments.paper.ledger import write_ledger
+from equiflock.experiments.paper.obstacle_avoidance import Endings
+from equiflock.experiments.paper.reproduction import Reproduction
+from equiflock.outcomes import Outcome
 from equiflock.report.figures import Panel, draw_panels
 from equiflock.report.film import film
 from equiflock.report.generalization import FIGURES, bound_rows
 from equiflock.report.page import Page
 from equiflock.report.snapshots import draw_snapshots
 from equiflock.report.training import draw_training
-from equiflock.simulation import simulate
-from equiflock.trajectory import Trajectory
-from equiflock.types import Outcome
+from equiflock.runtime.files import atomic_write
+from equiflock.runtime.provenance import versions
+from equiflock.scenarios import LeaderFollowing, ObstacleCourse, RandomDisk
+from equiflock.scenarios.passing import UntilPassed
+from equiflock.senses.orbit import Orbit
+from equiflock.simulation.simulate import simulate
+from equiflock.simulation.trajectory import Trajectory
 
 HEADINGS = {
     "training.png": "Training",
@@ -75,7 +75,7 @@ def write_reproduction(
 ) -> list[Path]:
     """Write tables, ledger, figures, films and the report; returns the files to look at."""
     for name, table in found.tables.items():
-        with written_whole(folder / f"{name}.csv") as scratch:
+        with atomic_write(folder / f"{name}.csv") as scratch:
             table.to_csv(scratch, index=False, float_format="%.6g")
     write_ledger(found.statements, folder / "ledger.json")
     figures = draw_figures(found, folder, on_part)
@@ -122,15 +122,15 @@ def draw_film(name: str, folder: Path, **options: float) -> Path:
     """One flock of a scenario under each trained controller, side by side."""
     disk = RandomDisk(1, 100, split="film")
     runs = []
-    for controller in TRAINED:
-        pilot = load(controller)
+    for trained in TRAINED:
+        controller = load(trained)
         if name.startswith("flocking"):
-            run = simulate(disk.draw(), pilot, duration=2.0)
+            run = simulate(disk.draw(), controller, duration=2.0)
         elif name.startswith("leaders"):
-            run = simulate(LeaderFollowing(disk).draw(), pilot, duration=3.0)
+            run = simulate(LeaderFollowing(disk).draw(), controller, duration=3.0)
         else:
             start = ObstacleCourse(disk, sides=24).draw()
-            run = simulate(start, pilot, duration=10.0, keep_every=2, orbit=Orbit(), ending=UntilPassed())
+            run = simulate(start, controller, duration=10.0, keep_every=2, orbit=Orbit(), ending=UntilPassed())
         runs.append(run)
     speed = 2.0 if name.startswith("obstacles") else 0.5
     settings: dict[str, float] = {"dots_per_inch": 70, "speed": speed, "frames_per_second": 20, **options}
@@ -192,8 +192,8 @@ def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
     telling = telling_flocks(table, seed)
     flock = RandomDisk(telling[0] + 1 if telling else 1, 100, split="test").draw()[telling[0] if telling else 0]
     rows = []
-    for name, pilot in ((LAW, load(LAW)), (NETWORK, load(NETWORK, seed=seed))):
-        run = simulate(flock, pilot, duration=0.6)[0]
+    for name, controller in ((LAW, load(LAW)), (NETWORK, load(NETWORK, seed=seed))):
+        run = simulate(flock, controller, duration=0.6)[0]
         rows.append([(run, name, step * run.time_step) for step in (0, 27, 53)])
     return draw_snapshots(rows, path)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from equiflock.files import written_whole
 from equiflock.report.film import PANEL_INCHES, FlockPanel, window_for
-from equiflock.trajectory import Trajectory
+from equiflock.runtime.files import atomic_write
+from equiflock.simulation.trajectory import Trajectory
 
 
 def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path: str | os.PathLike[str]) -> Path:
@@ -28,6 +28,6 @@ def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path
     for axes_row, row in zip(grid, rows, strict=True):
         for axes, (run, title, time) in zip(axes_row, row, strict=True):
             FlockPanel(axes, run, title, widest).draw(time)
-    with written_whole(path) as scratch:
+    with atomic_write(path) as scratch:
         canvas.print_png(str(scratch))
     return Path(path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from equiflock.types import Outcome, Role
+from equiflock.flock import Role
+from equiflock.outcomes import Outcome
 
 # Agents as the paper draws them; obstacle agents in purple.
 ROLE_COLOURS = {Role.FOLLOWER: "#ee7f0e", Role.LEADER: "#1a9850", Role.OBSTACLE: "#7b3fa0"}

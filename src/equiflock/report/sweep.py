@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from equiflock.experiments.sweep import AXES, METRICS, summary
-from equiflock.files import written_whole
 from equiflock.report.style import INK
+from equiflock.runtime.files import atomic_write
 
 MISSING = "#d9d9d9"
 MOST_COLUMNS = 4
@@ -54,7 +54,7 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
     if isinstance(norm, LogNorm):
         bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         bar.ax.yaxis.set_minor_formatter(NullFormatter())
-    with written_whole(path) as scratch:
+    with atomic_write(path) as scratch:
         FigureCanvasAgg(figure).print_png(str(scratch))
     return Path(path)
 

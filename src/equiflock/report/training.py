@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from equiflock.experiments.ledger import Statement
-from equiflock.experiments.training import Curves
-from equiflock.files import written_whole
-from equiflock.imitation.recipe import EXPERT
+from equiflock.experiments.paper.ledger import Statement
+from equiflock.experiments.paper.training import Curves
+from equiflock.learning.recipe import EXPERT
 from equiflock.report.figures import Panel, draw_panels
+from equiflock.runtime.files import atomic_write
 
 
 def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
@@ -47,11 +47,11 @@ def metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200
         "|---|" + "--:|" * (len(epochs) + 1),
     ]
     for name in pupils.controller.unique():
-        cells = [
+        jobs = [
             f"{curves.median('ivv', name, epoch):.3f} / {curves.median('iman', name, epoch):.2f}" for epoch in epochs
         ]
         last = curves.at("ivv", name, epochs[-1])
-        lines.append(f"| `{name}` | " + " | ".join(cells) + f" | {last.min():.3f} to {last.max():.3f} |")
+        lines.append(f"| `{name}` | " + " | ".join(jobs) + f" | {last.min():.3f} to {last.max():.3f} |")
     lines.append(
         f"| the expert, `{EXPERT}` |"
         + " |" * (len(epochs) - 1)
@@ -71,6 +71,6 @@ def ledger_table(statements: Sequence[Statement]) -> str:
 
 def write_tables(table: pd.DataFrame, statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:
     """Write both tables as a Markdown file."""
-    with written_whole(path) as scratch:
+    with atomic_write(path) as scratch:
         scratch.write_text(f"{metrics_table(table)}\n\n{ledger_table(statements)}\n", encoding="utf-8")
     return Path(path)

@@ -21,10 +21,11 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
 
-from equiflock.checks import InputError, check_choice, check_count, check_positive
+from equiflock.features import Channel
+from equiflock.protocols import LocalController
+from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.theory.lipschitz import lipschitz_constant
 from equiflock.theory.mlp import MLP, as_mlp
-from equiflock.types import LocalController, OneHop
 
 Variant = Literal["proven", "printed"]
 
@@ -35,7 +36,7 @@ class Data(Protocol):
 
     @property
     def hops(self) -> int:
-        """K, of the messages."""
+        """K, of the observations."""
         ...
 
     @property
@@ -48,8 +49,8 @@ class Data(Protocol):
         """The largest norm of the expert's acceleration."""
         ...
 
-    def largest_input(self, one_hop: OneHop) -> float:
-        """The largest |Z_i|_F of any agent."""
+    def largest_input(self, channels: tuple[Channel, ...]) -> float:
+        """The largest |Z_i|_F of any agent, by these channels."""
         ...
 
 
@@ -171,7 +172,7 @@ def generalization_bound(
     """The bound for a controller's weights as they are.
 
     Args:
-        controller: of the paper's family: a torch module with `hops`, `one_hop` and a `chain` of layers.
+        controller: of the paper's family: a torch module with `senses` and a `chain` of layers.
         data: what it learns from, such as `FastForwardData`.
         loss_scale: M, of the loss min(1, (b^2 + MSE) / M).
         failure_probability: delta.
@@ -181,11 +182,11 @@ def generalization_bound(
         raise InputError(f"data must be such as FastForward(...).make() gives; got {type(data).__name__}")
     mlp = as_mlp(controller)
     _check_same_function(controller, mlp)
-    if controller.hops != data.hops:
-        raise InputError(f"the controller hears {controller.hops} hops, but the data has {data.hops}")
+    if controller.senses.hops != data.hops:
+        raise InputError(f"the controller hears {controller.senses.hops} hops, but the data has {data.hops}")
     # sigma_0 .. sigma_(L-1) are L activations, as many as the bound has factors C for.
     lipschitz = max(1.0, *(lipschitz_constant(sigma, vectors=mlp.equivariant) for sigma in mlp.activations))
-    largest_input = math.hypot(data.largest_input(controller.one_hop), math.sqrt(mlp.ones[0]))
+    largest_input = math.hypot(data.largest_input(controller.senses.channels), math.sqrt(mlp.ones[0]))
     return Bound(
         samples=data.samples,
         largest_dimension=mlp.largest_dimension,
@@ -199,14 +200,14 @@ def generalization_bound(
 
 
 def _check_same_function(controller: LocalController, mlp: MLP) -> None:
-    """A clear error unless a controller computes what its chain of layers says, on a few messages in the plane."""
-    messages = torch.linspace(-2.0, 2.0, 5 * controller.hops * 6, dtype=mlp.weights[0].dtype)
-    messages = messages.view(1, 5, controller.hops, 3, 2)
+    """A clear error unless a controller computes what its chain of layers says, on a few observations in the plane."""
+    shape = 1, 5, controller.senses.hops, controller.senses.width, 2
+    observations = torch.linspace(-2.0, 2.0, math.prod(shape), dtype=mlp.weights[0].dtype).view(shape)
     try:
         with torch.no_grad():
-            said, done = mlp(messages), cast(Callable[[Any], Any], controller)(messages)
+            said, done = mlp(observations), cast(Callable[[Any], Any], controller)(observations)
         same = said.shape == done.shape == (1, 5, 2) and torch.allclose(said, done, rtol=1e-3, atol=1e-4)
     except RuntimeError as error:
-        raise InputError(f"the controller does not take messages in the plane: {error}") from None
+        raise InputError(f"the controller does not take observations in the plane: {error}") from None
     if not same:
         raise InputError("the controller does not compute what its chain of layers does, or not accelerations (.., 2)")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from equiflock.checks import InputError
+from equiflock.runtime.checks import InputError
 
 ZOOMS = 4
 STEEPEST = 1e6

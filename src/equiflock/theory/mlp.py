@@ -22,15 +22,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from equiflock.checks import InputError
-from equiflock.controllers.layers import Conv, EqConv
+from equiflock.controllers.networks.layers import Conv, EqConv
+from equiflock.features import Senses
+from equiflock.runtime.checks import InputError
 
 
 @runtime_checkable
 class ChainController(Protocol):
     """A controller that is a chain of layers, such as those of the paper."""
 
-    hops: int
+    @property
+    def senses(self) -> Senses:
+        """The channels and hops of its observations."""
+        ...
 
     @property
     def chain(self) -> Sequence[nn.Module]:
@@ -56,17 +60,17 @@ class MLP:
         """The largest number of rows or columns of any matrix."""
         return max(size for weight in self.weights for size in weight.shape)
 
-    def input(self, messages: Float[Tensor, "B N K 3 D"]) -> Float[Tensor, "B N rows columns"]:
+    def input(self, observations: Float[Tensor, "B N K C D"]) -> Float[Tensor, "B N rows columns"]:
         """X of every agent, with its ones: a row of (channel, component, hop), or D rows of (channel, hop)."""
-        hops_last = messages.movedim(2, -1)  # (B, N, 3, D, K)
+        hops_last = observations.movedim(2, -1)  # (B, N, C, D, K)
         if self.equivariant:
             return hops_last.movedim(3, 2).flatten(-2)
-        ones = messages.new_ones(*messages.shape[:2], 1, self.ones[0])
+        ones = observations.new_ones(*observations.shape[:2], 1, self.ones[0])
         return torch.cat([hops_last.flatten(2)[:, :, None], ones], dim=-1)
 
-    def __call__(self, messages: Float[Tensor, "B N K 3 D"]) -> Float[Tensor, "B N D"]:
+    def __call__(self, observations: Float[Tensor, "B N K C D"]) -> Float[Tensor, "B N D"]:
         """Accelerations."""
-        return self.multiply(self.input(messages)).flatten(2)
+        return self.multiply(self.input(observations)).flatten(2)
 
     def multiply(self, x: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rows out"]:
         """The chain itself, of an input with its ones."""
@@ -82,11 +86,11 @@ def as_mlp(controller: object) -> MLP:
     """The chain of matrices that a controller of the paper's family is.
 
     Args:
-        controller: a torch module with `hops` and a `chain` of layers: one of the paper's, or your own.
+        controller: a torch module with `senses` and a `chain` of layers: one of the paper's, or your own.
     """
     if not isinstance(controller, ChainController):
         raise InputError(
-            "controller must be a network of the paper's family, with hops and a chain of Conv or EqConv layers and "
+            "controller must be a network of the paper's family, with senses and a chain of Conv or EqConv layers and "
             f"activations; got {type(controller).__name__}"
         )
     layers: list[Conv | EqConv] = []
@@ -107,11 +111,11 @@ def as_mlp(controller: object) -> MLP:
         if before.weight.shape[0] != after.weight.shape[1]:
             sizes = f"{before.weight.shape[0]} channels out, {after.weight.shape[1]} in"
             raise InputError(f"chain must hold layers that fit each other; got {sizes}")
-    places = [controller.hops]
+    places = [controller.senses.hops]
     for layer in layers:
         places.append(places[-1] - layer.weight.shape[2] + 1)
     if places[-1] != 1:
-        raise InputError(f"chain must leave one of {controller.hops} hops; its kernels leave {places[-1]}")
+        raise InputError(f"chain must leave one of {controller.senses.hops} hops; its kernels leave {places[-1]}")
     equivariant = isinstance(layers[0], EqConv)
     ones = (0,) * len(layers) if equivariant else tuple(places[1:])
     weights = [_matrix(layer, F, after) for layer, F, after in zip(layers, places, (*ones[1:], 0), strict=False)]

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from equiflock.checks import wrong_choice
-from equiflock.controllers import load, names
+from equiflock.controllers import controller_names, load
 from equiflock.controllers.registry import WEIGHTS
 from equiflock.controllers.trained import SEEDS, TRAINED
-from equiflock.graph import SMALL_FLOCK
-from equiflock.trajectory import Trajectory
-from equiflock.types import Controller
+from equiflock.protocols import Controller
+from equiflock.runtime.checks import wrong_choice
+from equiflock.runtime.threads import SMALL_FLOCK
+from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
 from equiflock.viewer.frames import pack_frame
-from equiflock.viewer.replay import check_replay
+from equiflock.viewer.playback import check_playback
 from equiflock.viewer.setting import MOST_DISKS, Setting
 from equiflock.viewer.stage import Stage
 
@@ -36,25 +36,25 @@ class Exhibit:
 
     def __post_init__(self) -> None:
         if self.flights:
-            check_replay(self.flights)
+            check_playback(self.flights)
         for name in (*self.setting.controllers, *map(str, self.weights)):
-            self.pilot(name)
+            self.load(name)
 
     @property
     def controllers(self) -> tuple[str, ...]:
         """The names that a page may choose."""
         trained = (f"{name}:{seed}" for name in TRAINED for seed in SEEDS)
-        return (*names(), *trained, *map(str, self.weights), *self.with_options)
+        return (*controller_names(), *trained, *map(str, self.weights), *self.with_options)
 
     @property
     def with_options(self) -> tuple[str, ...]:
         """Controllers with options, such as tanner:clamp=5, that the page begins with."""
         return tuple(name for name in self.setting.controllers if "=" in name and not name.endswith(WEIGHTS))
 
-    def pilot(self, name: str) -> Controller:
+    def load(self, name: str) -> Controller:
         """The controller of that name, ready to fly."""
         if name not in self.controllers:
-            wrong_choice("controller", name, (*names(), *map(str, self.weights)))
+            wrong_choice("controller", name, (*controller_names(), *map(str, self.weights)))
         return load(name)
 
     def warm_up(self) -> None:
@@ -64,18 +64,18 @@ class Exhibit:
         """
         for agents in (3, SMALL_FLOCK + 1):
             setting = Setting(scenario="obstacles", agents=100 + agents, sides=3, leaders=1)
-            stage = Stage(setting, [self.pilot(self.setting.controller), load("tanner")])
+            stage = Stage(setting, [self.load(self.setting.controller), load("tanner")])
             stage.edges = True
             stage.advance(3)
             pack_frame(stage.step, stage.time, stage.panels())
-        Stage(self.setting, [self.pilot(name) for name in self.setting.controllers]).advance(2)
+        Stage(self.setting, [self.load(name) for name in self.setting.controllers]).advance(2)
 
     def told(self) -> dict[str, Any]:
         """What a page must know before it can ask for anything."""
         return {
             "version": __version__,
             "setting": self.setting.model_dump(mode="json"),
-            "laws": [*(name for name in names() if name not in TRAINED), *self.with_options],
+            "laws": [*(name for name in controller_names() if name not in TRAINED), *self.with_options],
             "trained": list(TRAINED),
             "seeds": list(SEEDS),
             "weights": [str(path) for path in self.weights],

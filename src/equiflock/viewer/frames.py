@@ -25,9 +25,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
-from equiflock import metrics
-from equiflock.graph import Graph, radius_graph, survey
-from equiflock.types import Flock, Role, Vectors
+from equiflock.flock import Flock, Role, Vectors
+from equiflock.senses.graph import Graph, radius_graph, survey
+from equiflock.simulation import metrics
 
 FRAME = struct.Struct("<IIdd")
 PANEL = struct.Struct("<IIII6d")

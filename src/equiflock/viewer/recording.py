@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from equiflock.trajectory import Trajectory
-from equiflock.types import Flock, Outcome, Vectors
+from equiflock.flock import Flock, Vectors
+from equiflock.outcomes import Outcome
+from equiflock.simulation.trajectory import CREW, Trajectory
 
 MOST_BYTES = 64 * 2**20
 
@@ -26,7 +27,7 @@ class Recording:
     def __init__(self, step: int, flock: Flock, most_bytes: int = MOST_BYTES) -> None:
         self.first = step
         self.every = 1
-        self.roles, self.obstacles = flock.roles.copy(), flock.obstacles.copy()
+        self.crew = {name: getattr(flock, name).copy() for name in CREW}
         self.comm_radius = flock.comm_radius
         self._steps: list[int] = []
         self._frames: list[tuple[Vectors, Vectors, Vectors]] = []
@@ -55,11 +56,10 @@ class Recording:
             positions=positions,
             velocities=velocities,
             accelerations=accelerations[:-1],
-            roles=self.roles,
-            obstacles=self.obstacles,
+            **self.crew,
             steps=steps[-1:],
             outcomes=np.array([Outcome.TIME_UP], np.int8),
             time_step=time_step,
-            radius=self.comm_radius,
+            comm_radius=self.comm_radius,
             config=told,
         )

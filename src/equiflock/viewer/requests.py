@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import override
 
-from equiflock.checks import InputError
+from equiflock.runtime.checks import InputError
 from equiflock.viewer.setting import FARTHEST, Checked, Disk, Point, Setting, one_line
 from equiflock.viewer.stage import Stage
 
@@ -34,10 +34,10 @@ class Cancel(Checked):
     do: Literal["cancel"]
 
 
-class Replay(Checked):
+class Play(Checked):
     """Begin to play the flights that the server was started with."""
 
-    do: Literal["replay"]
+    do: Literal["play"]
     flock: Number = 0
 
 
@@ -49,7 +49,7 @@ class Advance(Checked):
 
 
 class Seek(Checked):
-    """Go to a frame of a replay."""
+    """Go to a frame of a playback."""
 
     do: Literal["seek"]
     frame: Number
@@ -184,7 +184,7 @@ class Save(Checked):
 Request = (
     Start
     | Cancel
-    | Replay
+    | Play
     | Advance
     | Seek
     | Show

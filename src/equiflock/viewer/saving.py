@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
-from equiflock.checks import InputError
-from equiflock.trajectory import Trajectory
+from equiflock.runtime.checks import InputError
+from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.scratch import scratch_folder, tidy_up
 
 FILM = "film.mp4"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from equiflock.files import remove
+from equiflock.runtime.files import remove
 
 PREFIX = ".saving-"
 LOCK = ".lock"

@@ -20,7 +20,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers
 from typing_extensions import override
 
-from equiflock.checks import InputError
+from equiflock.runtime.checks import InputError
 from equiflock.viewer.deadlines import PROTOCOLS
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.requests import LONGEST_REQUEST

@@ -12,12 +12,12 @@ from typing import Any
 
 from fastapi import WebSocket, WebSocketDisconnect
 
-from equiflock.checks import InputError
-from equiflock.initial import SearchCancelledError, Stop
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios import SearchCancelledError, Stop
 from equiflock.viewer import requests
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.frames import pack_frame
-from equiflock.viewer.replay import Replay
+from equiflock.viewer.playback import Playback
 from equiflock.viewer.saving import Archive
 from equiflock.viewer.stage import Stage
 
@@ -56,7 +56,7 @@ class Session:
 
     def __init__(self, exhibit: Exhibit, workers: Executor, archive: Archive) -> None:
         self.exhibit = exhibit
-        self.shown: Stage | Replay | None = None
+        self.shown: Stage | Playback | None = None
         self._workers = workers
         self._archive = archive
         self._saving: _Saving | None = None
@@ -112,7 +112,7 @@ class Session:
             request = requests.read_request(text)
         except InputError as error:
             return Asked(error, self._stop)
-        if isinstance(request, requests.Start | requests.Replay | requests.Cancel):
+        if isinstance(request, requests.Start | requests.Play | requests.Cancel):
             self._stop.set()
             self._stop = Stop()
         return Asked(request, self._stop)
@@ -138,22 +138,22 @@ class Session:
         if isinstance(request, requests.Cancel):
             return {"is": "done"}  # it was, when it was heard
         if isinstance(request, requests.Start):
-            pilots = [self.exhibit.pilot(name) for name in request.setting.controllers]
-            self.shown = Stage(request.setting, pilots, stop)
+            controllers = [self.exhibit.load(name) for name in request.setting.controllers]
+            self.shown = Stage(request.setting, controllers, stop)
             return {"is": "started", "setting": request.setting.model_dump(mode="json")}
-        if isinstance(request, requests.Replay):
+        if isinstance(request, requests.Play):
             if not self.exhibit.flights:
                 raise InputError("there is no saved flight to play: start equiflock view with one")
-            replay = Replay(self.exhibit.flights, request.flock)
-            told = replay.told(stop)
-            self.shown = replay
-            return {"is": "started", "replay": told}
+            playback = Playback(self.exhibit.flights, request.flock)
+            told = playback.told(stop)
+            self.shown = playback
+            return {"is": "started", "playback": told}
         shown = self.shown
         if shown is None:
             raise InputError("nothing is flying: start a flight first")
         if isinstance(request, requests.Show):
             shown.edges = request.edges
-        elif isinstance(request, requests.Seek) and isinstance(shown, Replay):
+        elif isinstance(request, requests.Seek) and isinstance(shown, Playback):
             shown.seek(request.frame)
         elif isinstance(request, requests.Advance) and isinstance(shown, Stage):
             try:

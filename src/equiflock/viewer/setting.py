@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float64
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from equiflock.checks import InputError
-from equiflock.initial import LeaderFollowing, ObstacleCourse, RandomDisk, Stop
-from equiflock.initial.random_disk import RadiusRule
-from equiflock.types import Flock, Role
+from equiflock.flock import NO_GROUP, Flock, Role
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios import LeaderFollowing, ObstacleCourse, RandomDisk, Stop
+from equiflock.scenarios.random_disk import RadiusRule
 
 MOST_AGENTS = 10_000
 MOST_DISKS = 20
@@ -127,8 +127,7 @@ class Setting(Checked):
 
 def with_obstacle(flock: Flock, rim: Float64[np.ndarray, "count 2"]) -> Flock:
     """The flock with one more obstacle, whose agents come after all others."""
-    crew = np.full((2, len(rim)), [[Role.OBSTACLE], [flock.obstacles.max() + 1]])
+    crew = np.full((3, len(rim)), [[Role.OBSTACLE], [flock.obstacles.max() + 1], [NO_GROUP]])
     more = rim, np.zeros_like(rim), *crew
-    arrays = flock.positions, flock.velocities, flock.roles, flock.obstacles
-    joined = (np.concatenate([array[0], added])[None] for array, added in zip(arrays, more, strict=True))
+    joined = (np.concatenate([array[0], added])[None] for array, added in zip(flock.arrays, more, strict=True))
     return Flock(*joined, comm_radius=flock.comm_radius)

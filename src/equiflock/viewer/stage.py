@@ -5,19 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 
-from equiflock.checks import InputError
-from equiflock.flight import flight
-from equiflock.initial import Stop
-from equiflock.orbit import Orbit
-from equiflock.randomness import stream
-from equiflock.trajectory import Trajectory
-from equiflock.types import Controller, Flock, Role
+from equiflock.flock import Flock, Role
+from equiflock.protocols import Controller
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.randomness import stream
+from equiflock.scenarios import Stop
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.senses.orbit import Orbit
+from equiflock.simulation.assembly import flight
+from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.frames import Panel, edges_of
 from equiflock.viewer.recording import Recording
 from equiflock.viewer.setting import MOST_DISKS, Disk, Setting, with_obstacle
@@ -31,9 +33,10 @@ Mask = Bool[np.ndarray, " N"]
 class LiveFlight:
     """A flight, its flock as it is now, and what was recorded of it."""
 
-    def __init__(self, start: Flock, pilot: Controller, setting: Setting) -> None:
+    def __init__(self, start: Flock, controller: Controller, setting: Setting) -> None:
         orbit = Orbit() if setting.orbit else None
-        self.flight = flight(start, pilot, time_step=setting.time_step, orbit=orbit)
+        self.flight = flight(start, controller, time_step=setting.time_step, orbit=orbit)
+        self.sensing = cast(DelayedAggregation, self.flight.sensing)
         self.advance()
         self.recording = self._recording()
 
@@ -53,9 +56,7 @@ class LiveFlight:
         accelerations = np.zeros_like(flock.positions)
         accelerations[:, : decided.shape[1]] = decided
         accelerations[flock.roles != Role.FOLLOWER] = 0.0
-        same_crew = np.array_equal(self.flock.roles, flock.roles) and np.array_equal(
-            self.flock.obstacles, flock.obstacles
-        )
+        same_crew = all(map(np.array_equal, self.flock.arrays[2:], flock.arrays[2:]))
         self.flock, self.accelerations = flock, accelerations
         if same_crew:
             self.record()
@@ -73,18 +74,18 @@ class Stage:
 
     Args:
         setting: what they begin with.
-        pilots: one for each of the setting's controllers.
+        controllers: one for each of the setting's controllers.
         stop: ends the search for a start, as for `RandomDisk`.
     """
 
-    def __init__(self, setting: Setting, pilots: Sequence[Controller], stop: Stop | None = None) -> None:
+    def __init__(self, setting: Setting, controllers: Sequence[Controller], stop: Stop | None = None) -> None:
         self.setting = setting
         self.edges = False
         """Whether pictures show who hears whom."""
         start, disks = setting.draw(stop)
         self.disks = list(disks)
         """By the numbers of the obstacles."""
-        self.flights = [LiveFlight(start, pilot, setting) for pilot in pilots]
+        self.flights = [LiveFlight(start, controller, setting) for controller in controllers]
         self._scatterings = 0
 
     @property
@@ -112,7 +113,7 @@ class Stage:
         disks = np.array([[disk.x, disk.y, disk.radius] for disk in self.disks]).reshape(-1, 3)
         found = []
         for live in self.flights:
-            edges = edges_of(live.flock, live.flight.fixed_graph) if self.edges else None
+            edges = edges_of(live.flock, live.sensing.fixed_graph) if self.edges else None
             found.append(Panel(live.flock, live.accelerations, disks, edges))
         return found
 
@@ -193,7 +194,7 @@ class Stage:
     def orbit(self, on: bool) -> None:
         """Switch the orbit technique on or off."""
         for live in self.flights:
-            live.flight.orbit = Orbit() if on else None
+            live.sensing.orbit = Orbit() if on else None
 
     def trajectories(self) -> list[Trajectory]:
         """What was recorded of each flight since its agents changed for the last time."""
@@ -228,5 +229,4 @@ def _is(live: LiveFlight, role: Role) -> Mask:
 
 
 def _only(flock: Flock, keep: Mask) -> Flock:
-    arrays = flock.positions, flock.velocities, flock.roles, flock.obstacles
-    return Flock(*(array[:, keep] for array in arrays), comm_radius=flock.comm_radius)
+    return Flock(*(array[:, keep] for array in flock.arrays), comm_radius=flock.comm_radius)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from equiflock.checks import InputError, check_count
+from equiflock.runtime.checks import InputError, check_count
 
 TRAINED = ("tdagnn", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn")
 SEEDS = range(5)

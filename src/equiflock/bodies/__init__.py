@@ -1,0 +1,5 @@
+"""What a commanded acceleration does to an agent."""
+
+from equiflock.bodies.double_integrator import DoubleIntegrator
+
+__all__ = ["DoubleIntegrator"]

@@ -1,0 +1,62 @@
+"""The paper's body: an agent whose acceleration is what its controller commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int64
+
+from equiflock.flock import FOLLOWER, LEADER, Roles, Vectors
+from equiflock.runtime import threads
+from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.threads import AGENTS_PER_THREAD
+
+
+@dataclass(frozen=True)
+class DoubleIntegrator:
+    """The double integrator, which is exact for an acceleration held during the step:
+
+    r(t + dt) = r(t) + v(t) dt + a(t) dt^2 / 2,    v(t + dt) = v(t) + a(t) dt
+    """
+
+    def advance(
+        self,
+        positions: Vectors,
+        velocities: Vectors,
+        roles: Roles,
+        accelerations: Vectors,
+        time_step: float,
+        active: Int64[np.ndarray, " active"],
+    ) -> None:
+        """Move the active flocks by one time step, in place (see `equiflock.protocols.Body`)."""
+        # One flock of a million agents, or a thousand flocks of a hundred: both are shared out evenly.
+        N, least = positions.shape[1], 10 * AGENTS_PER_THREAD
+        if len(active) > 1:
+            parts = [(active[first:last], 0, N) for first, last in threads.split(len(active), least // N)]
+        else:
+            parts = [(active, first, last) for first, last in threads.split(N, least)]
+        threads.share(_advance, [(positions, velocities, roles, accelerations, time_step, *part) for part in parts])
+
+
+@kernel
+def _advance(
+    positions: Array,
+    velocities: Array,
+    roles: Array,
+    accelerations: Array,
+    time_step: float,
+    active: Array,
+    first: Index,
+    last: Index,
+) -> None:
+    half_square = 0.5 * time_step * time_step
+    for b in active:
+        for i in range(first, last):
+            for d in range(positions.shape[2]):
+                if roles[b, i] == FOLLOWER:
+                    acceleration = accelerations[b, i, d]
+                    positions[b, i, d] += velocities[b, i, d] * time_step + acceleration * half_square
+                    velocities[b, i, d] += acceleration * time_step
+                elif roles[b, i] == LEADER:
+                    positions[b, i, d] += velocities[b, i, d] * time_step

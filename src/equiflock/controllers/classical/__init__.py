@@ -1,0 +1,1 @@
+"""Control laws that were written down, not learned."""

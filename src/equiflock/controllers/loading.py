@@ -1,0 +1,171 @@
+"""Controllers by name or from a file of weights, ready to fly; and their weights back into a file."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from equiflock.controllers.bridge import check_float32, takes_numpy
+from equiflock.controllers.registry import WEIGHTS, controller_names, factory, is_module, network_names, with_options
+from equiflock.controllers.trained import TRAINED, trained_weights
+from equiflock.protocols import Controller
+from equiflock.runtime.checks import InputError, check_count, short, wrong_choice
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from torch import nn
+
+
+def load(name: str | os.PathLike[str], **options: Any) -> Controller:
+    """The controller of that name, or from a file of weights, ready to fly.
+
+    `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (that was trained with
+    that seed), `load("mine.safetensors")`. Options may be part of the name, as on the command line: `tanner:clamp=5`,
+    and `etdagnn:3` for `etdagnn:seed=3`.
+    """
+    if not isinstance(name, (str, os.PathLike)):
+        raise InputError(f"a controller must be a name or the path of a file of weights; got {short(name)}")
+    name, options = with_options(os.fspath(name), options)
+    if name not in controller_names() and not name.endswith(WEIGHTS):
+        if name and Path(name).is_dir():
+            raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
+        wrong_choice("controller", name, controller_names())
+    try:
+        if name in TRAINED:
+            return cast(Controller, load_network(trained_weights(name, **options)))  # its only option is the seed
+        if (make := factory(name)) is not None:
+            return cast(Controller, make(**options))
+        return cast(Controller, load_network(name, **options))
+    except TypeError as error:
+        raise _wrong_options(name, options, error) from None
+
+
+def _wrong_options(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
+    return InputError(f"controller {name!r} cannot be made with the options {dict(options)}: {error}")
+
+
+def weights_file(name: str, **options: Any) -> Path | None:
+    """The file of weights that `load` reads for a name, the package's or one's own; None for whatever has none."""
+    name, options = with_options(name, options)
+    if name in TRAINED:
+        try:
+            return trained_weights(name, **options)
+        except TypeError as error:
+            raise _wrong_options(name, options, error) from None
+    return Path(name) if factory(name) is None and name.endswith(WEIGHTS) else None
+
+
+def network_factory(name: str) -> Callable[..., nn.Module]:
+    """What makes a network of that name with fresh weights; a clear error if there is no such."""
+    from equiflock.controllers.networks import paper  # registers its networks; torch takes seconds to import
+
+    assert paper
+    make = factory(name)
+    if make is None or name not in network_names():
+        wrong_choice("network", name, network_names())
+    return make
+
+
+def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
+    """A network with fresh weights.
+
+    Args:
+        name: one of the paper's (Xavier uniform with gain 1, biases zero), or a torch module of one's own that was
+            registered; options may be part of it, as for `load`.
+        seed: of the weights.
+        options: of the paper's, `hops`, `channels` and, but for ETDAGNN, `dimensions`.
+    """
+    if check_count("seed", seed, least=0) >= 2**63:
+        raise InputError("seed must be below 2^63, as torch takes no larger one")
+    name, options = with_options(name, options)
+    make = network_factory(name)
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return make(**options)
+        except TypeError as error:
+            raise InputError(f"network {name!r} cannot be made with the options {options}: {error}") from None
+
+
+def fitting_options(name: str, **options: Any) -> dict[str, Any]:
+    """Those of the options that the network of that name is built by, and that its name does not give already."""
+    name, given = with_options(name, {})
+    taken = inspect.signature(network_factory(name)).parameters
+    return {key: value for key, value in options.items() if key in taken and key not in given}
+
+
+def load_network(path: str | os.PathLike[str]) -> nn.Module:
+    """A network from the weights that `save` or a training wrote."""
+    from equiflock.controllers.networks.weights import read_weights
+
+    weights, name, options = read_weights(path)
+    try:
+        network_factory(name)
+    except InputError:
+        raise InputError(
+            f"{path} holds weights of {name!r}; expected one of {', '.join(network_names())}, or one of your own "
+            "that was registered first (on the command line by --plugin)"
+        ) from None
+    try:
+        network = new_network(name, **options)
+        network.load_state_dict(weights)
+    except (InputError, RuntimeError, TypeError) as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"the weights in {path} do not fit {name} with {options}: {reason}") from None
+    return network.eval()
+
+
+def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
+    """Write the weights of a network, one of the paper's or a registered torch module of one's own, for `load`.
+
+    Args:
+        network: what builds it again is its attribute `options`, a dict such as JSON can hold; none if it has no such.
+        path: ends in .safetensors; a file of that name is replaced.
+        extra: more metadata, such as JSON can hold.
+    """
+    if not is_module(type(network)):
+        raise InputError(f"only a torch module has weights to save; got {short(network)}")
+    from equiflock.controllers.networks.weights import write_weights
+
+    if Path(path).suffix != WEIGHTS:
+        raise InputError(f"the name of a file of weights must end in {WEIGHTS}; got {Path(path).name!r}")
+    name, options = getattr(network, "name", type(network).__name__), getattr(network, "options", {})
+    try:
+        make = network_factory(name)
+    except InputError:
+        raise InputError(
+            f"{name} is not registered, so it could not be loaded: decorate its class with @ef.controller"
+        ) from None
+    if isinstance(make, type) and type(network) is not make:
+        raise InputError(f"{type(network).__name__} is not registered, only the class that it is made of: register it")
+    check_float32(network)
+    if not all(bool(weight.isfinite().all()) for weight in network.parameters()):
+        raise InputError("the weights are not finite")
+    if not _same(network, new_network(name, **options)):
+        raise InputError(
+            f"a {name} made with the options {options} is another network than this one: its attribute options must "
+            "tell all that builds it again"
+        )
+    return write_weights(network, path, extra)
+
+
+def _same(network: Any, again: Any) -> bool:
+    """Whether two networks hear alike, and with the weights of the first answer alike."""
+    try:
+        again.load_state_dict(network.state_dict())
+    except RuntimeError:  # other names or shapes
+        return False
+    if network.senses != again.senses:
+        return False
+    shape = 1, 7, network.senses.hops, network.senses.width, getattr(network, "dimensions", 2)
+    observations = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    learning = network.training
+    answers = [takes_numpy(type(each)).__call__(each.eval(), observations) for each in (network, again)]
+    network.train(learning)
+    return np.array_equal(*answers)

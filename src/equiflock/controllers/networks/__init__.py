@@ -1,0 +1,1 @@
+"""Learned controllers: layers, the paper's networks, their compiled form, and their weights."""

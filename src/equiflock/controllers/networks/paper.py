@@ -1,0 +1,169 @@
+"""The learned controllers of the paper: TDAGNN, TDAGNN-TF, TDAGNN-TF-mean and ETDAGNN (Table 1).
+
+Each is an ordinary torch module over observations (B, N, K, C, D) that returns accelerations (B, N, D): every agent's
+from its own block alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from equiflock.controllers.bridge import takes_numpy
+from equiflock.controllers.networks.compiled import CompiledNetwork, compile_equivariant, compile_plain, is_as_built
+from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
+from equiflock.controllers.networks.weights import write_weights
+from equiflock.controllers.registry import add_network
+from equiflock.features import Aggregation, Channel, Senses, paper_channels, paper_senses
+from equiflock.runtime.checks import InputError, check_count
+
+
+@takes_numpy
+class TDAGNN(nn.Module):
+    """Convolutions C D -> 32 (over all K hops) -> 32 -> D with bias; tanh after the first or the first two.
+
+    Args:
+        name: which of the paper's variants this is; goes with the weights.
+        aggregation: of the paper's three channels.
+        second_tanh: whether tanh follows the second layer too.
+        hops: K.
+        dimensions: D, for which the network is built.
+        channels: in place of the paper's three, as for `Senses`.
+    """
+
+    def __init__(
+        self,
+        name: str = "tdagnn",
+        *,
+        aggregation: Aggregation = "sum",
+        second_tanh: bool = True,
+        hops: int = 3,
+        dimensions: int = 2,
+        channels: Sequence[Channel] | None = None,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.senses = _senses(aggregation, hops, channels)
+        self._usual = paper_channels(aggregation)
+        self.dimensions = check_count("dimensions", dimensions, least=2)
+        self.second_tanh = second_tanh
+        self.layers = nn.ModuleList(
+            [Conv(self.senses.width * dimensions, 32, hops), Conv(32, 32, 1), Conv(32, dimensions, 1)]
+        )
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Accelerations (B, N, D) from observations (B, N, K, C, D)."""
+        if observations.shape[-1] != self.dimensions:
+            raise InputError(
+                f"{self.name} is built for D = {self.dimensions}; got observations of D = {observations.shape[4]}"
+            )
+        first, second, third = cast(Iterable[Conv], self.layers)
+        # All hops are in one window, so one place is left; plain matrices spare torch much of its book-keeping.
+        x = torch.tanh(first(observations.flatten(0, 1).flatten(-2)).squeeze(-2))
+        x = third(torch.tanh(second(x))) if self.second_tanh else functional.linear(x, *composed(second, third))
+        return x.view(*observations.shape[:2], self.dimensions)
+
+    @property
+    def chain(self) -> tuple[nn.Module, ...]:
+        """Layers and activations in their order, over numbers (.., K, C D); `forward` is the same function, faster."""
+        first, second, third = self.layers
+        return first, nn.Tanh(), second, *([nn.Tanh()] if self.second_tanh else []), third
+
+    def compiled_form(self) -> CompiledNetwork | None:
+        """This network with the weights that it has now, for flights; None if it is not just this class."""
+        if type(self) is not TDAGNN or not is_as_built(self, (Conv, Conv, Conv)):
+            return None
+        first, second, third = cast(Iterable[Conv], self.layers)
+        return compile_plain(self.name, self.senses, self.dimensions, (first, second, third), self.second_tanh)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What builds such a network."""
+        return {**_told(self.senses, self._usual), "dimensions": self.dimensions}
+
+    def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
+        """Write the weights as safetensors, with what is needed to load them; `extra` goes into their metadata."""
+        return write_weights(self, path, extra)
+
+
+@takes_numpy
+class ETDAGNN(nn.Module):
+    """Equivariant convolutions of vectors C -> 16 (over all K hops) -> 16 -> 1, for any dimension.
+
+    scale-log comes before the first, scale-tanh after it. It commutes with every rotation and reflection.
+
+    Args:
+        name: goes with the weights.
+        hops: K.
+        channels: in place of the paper's three, averaged; as for `Senses`.
+    """
+
+    def __init__(self, name: str = "etdagnn", *, hops: int = 3, channels: Sequence[Channel] | None = None) -> None:
+        super().__init__()
+        self.name = name
+        self.senses = _senses("mean", hops, channels)
+        self._usual = paper_channels("mean")
+        first = EqConv(self.senses.width, 16, hops)
+        self.layers = nn.Sequential(ScaleLog(), first, ScaleTanh(), EqConv(16, 16, 1), EqConv(16, 1, 1))
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Accelerations (B, N, D) from observations (B, N, K, C, D)."""
+        shorten, first, bend, second, third = self.layers
+        x = observations.flatten(0, 1).movedim(-1, 0).contiguous()
+        x = bend(first(shorten(x)).squeeze(-2))
+        x = functional.linear(x, *composed(cast(EqConv, second), cast(EqConv, third)))
+        return x.view(-1, *observations.shape[:2]).movedim(0, -1)
+
+    @property
+    def chain(self) -> tuple[nn.Module, ...]:
+        """Layers and activations in their order, over vectors (D, .., K, C); `forward` is the same function, faster."""
+        return tuple(self.layers)
+
+    def compiled_form(self) -> CompiledNetwork | None:
+        """This network with the weights that it has now, for flights; None if it is not just this class."""
+        if type(self) is not ETDAGNN or not is_as_built(self, (ScaleLog, EqConv, ScaleTanh, EqConv, EqConv)):
+            return None
+        _, first, _, second, third = self.layers
+        return compile_equivariant(self.name, self.senses, *cast(tuple[EqConv, EqConv, EqConv], (first, second, third)))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What builds such a network."""
+        return _told(self.senses, self._usual)
+
+    def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
+        """Write the weights as safetensors, with what is needed to load them; `extra` goes into their metadata."""
+        return write_weights(self, path, extra)
+
+
+def _senses(aggregation: Aggregation, hops: int, channels: Sequence[Channel] | None) -> Senses:
+    if channels is None:
+        return paper_senses(aggregation, hops)
+    return Senses(tuple(channels), hops)
+
+
+def _told(senses: Senses, usual: tuple[Channel, ...]) -> dict[str, Any]:
+    """Hops, and channels where they are not the usual ones, such as JSON can hold."""
+    own = {} if senses.channels == usual else {"channels": [list(channel) for channel in senses.channels]}
+    return {"hops": senses.hops, **own}
+
+
+Network = TDAGNN | ETDAGNN
+
+NETWORKS: dict[str, Callable[..., Network]] = {
+    "tdagnn": partial(TDAGNN, "tdagnn"),
+    "tdagnn-tf": partial(TDAGNN, "tdagnn-tf", second_tanh=False),
+    "tdagnn-tf-mean": partial(TDAGNN, "tdagnn-tf-mean", aggregation="mean", second_tanh=False),
+    "etdagnn": partial(ETDAGNN, "etdagnn"),
+}
+"""How each is built; options are `hops`, `channels` and, but for ETDAGNN, `dimensions`."""
+
+for _name, _make in NETWORKS.items():
+    add_network(_name, _make)

@@ -1,0 +1,91 @@
+"""Tensors on disk: safetensors, in which nothing is ever executed, with a few words of metadata and a checksum."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import checksum
+from equiflock.runtime.files import atomic_write
+from equiflock.version import __version__
+
+FORMAT = "equiflock weights 1"
+KEY = "equiflock"
+"""Of the only entry of a file's metadata, a JSON object."""
+
+
+def write_weights(network: nn.Module, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
+    """Write a network's weights, its name, and the `options` that build it; `extra` goes into the metadata.
+
+    A module of one's own has the options of an attribute `options`, such as JSON can hold, or none.
+    """
+    metadata = {
+        **(extra or {}),
+        "network": str(getattr(network, "name", type(network).__name__)),
+        "options": getattr(network, "options", {}),
+    }
+    return write_tensors(network.state_dict(), path, FORMAT, metadata)
+
+
+def read_weights(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
+    """The weights in a file, the network's name, and the options that build it."""
+    weights, metadata = read_tensors(path, FORMAT)
+    try:
+        options, name = dict(metadata["options"]), str(metadata["network"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
+    if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
+        raise InputError(f"the weights in {path} are not finite")
+    return weights, name, options
+
+
+def write_tensors(
+    tensors: Mapping[str, Tensor], path: str | os.PathLike[str], kind: str, metadata: Mapping[str, Any]
+) -> Path:
+    """Write tensors and metadata, such as JSON can hold, as a file of a kind, such as `FORMAT`."""
+    whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    if len({tensor.data_ptr() for tensor in whole.values() if tensor.numel()}) < len(whole):
+        whole = {name: tensor.clone() for name, tensor in whole.items()}  # weights that are tied
+    told = {**metadata, "format": kind, "equiflock": __version__}
+    # One entry, because safetensors writes several in random order, and the same tensors shall be the same bytes.
+    content = save(whole, {KEY: json.dumps({**told, "checksum": _checksum(whole, told)}, indent=1)})
+    with atomic_write(path) as scratch:
+        scratch.write_bytes(content)
+    return Path(path)
+
+
+def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and metadata that `write_tensors` wrote; a clear error if they are not those."""
+    if not Path(path).is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise InputError(f"{path} is not a safetensors file that can be read: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
+    if metadata.get("format") != kind:
+        raise InputError(f"{path} is of another kind: expected format {kind!r}; got {metadata.get('format')!r}")
+    if metadata.pop("checksum", None) != _checksum(tensors, metadata):
+        raise InputError(f"{path} is damaged: its checksum does not fit")
+    return tensors, metadata
+
+
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
+    parts: list[bytes | memoryview] = [json.dumps(metadata, sort_keys=True).encode()]
+    for name in sorted(tensors):
+        parts.append(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
+        parts.append(tensors[name].cpu().numpy().reshape(-1).view(np.uint8).data)
+    return checksum(*parts)

@@ -1,0 +1,74 @@
+"""What the networks are: their sizes and their symmetries (sections 3 and 5 of the paper)."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+import torch
+
+from equiflock.controllers import load
+from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.paper.ledger import Check, Statement
+from equiflock.flock import Flock
+from equiflock.scenarios import RandomDisk
+from equiflock.simulation.assembly import flight
+
+WEIGHTS = {"tdagnn": 1730, "tdagnn-tf": 1730, "tdagnn-tf-mean": 1730, "etdagnn": 416}
+SAME = 1e-3
+"""Of the largest acceleration: what float32 observations may differ by under a change that should not matter."""
+
+
+def architecture_statements(seeds: tuple[int, ...]) -> list[Statement]:
+    """A1 and A2."""
+    controllers: dict[tuple[str, int], Any] = {
+        (name, seed): load(name, seed=seed) for name, seed in product(TRAINED, seeds)
+    }
+    counts = {
+        name: np.array([float(sum(w.numel() for w in controllers[name, seed].parameters())) for seed in seeds])
+        for name in TRAINED
+    }
+    turned = {name: np.array([_change(controllers[name, seed], turn=True) for seed in seeds]) for name in TRAINED}
+    moved = {name: np.array([_change(controllers[name, seed], turn=False) for seed in seeds]) for name in TRAINED}
+    return [
+        Statement(
+            "A1",
+            "Weights: 1,730 in each TDAGNN, 416 in ETDAGNN.",
+            "Counted.",
+            tuple(Check.counted(f"weights of {name}", counts[name], WEIGHTS[name]) for name in TRAINED),
+        ),
+        Statement(
+            "A2",
+            "ETDAGNN commutes with rotations and reflections, the others do not; all are invariant under translations "
+            "of positions and velocities.",
+            "Accelerations of five flocks after four steps, turned and mirrored, or moved and set adrift: the largest "
+            f"difference, relative to the largest acceleration, at most {SAME:g} where nothing should change, at least "
+            "0.01 where it should.",
+            (
+                Check.within("turned and mirrored: etdagnn", turned["etdagnn"], 0.0, SAME),
+                *(
+                    Check.within(f"turned and mirrored: {name}", turned[name], 0.01, np.inf)
+                    for name in TRAINED
+                    if name != "etdagnn"
+                ),
+                *(Check.within(f"moved and adrift: {name}", moved[name], 0.0, SAME) for name in TRAINED),
+            ),
+        ),
+    ]
+
+
+def _change(controller: torch.nn.Module, turn: bool) -> float:
+    """By how much the accelerations of a few flocks are not those of the changed flocks, relatively."""
+    start = RandomDisk(5, 100, split="symmetry").draw()
+    angle = 1.0
+    mirror = np.diag([1.0, -1.0]) @ [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    matrix = mirror if turn else np.eye(2)
+    shift, drift = (np.zeros(2), np.zeros(2)) if turn else (np.array([30.3, -20.7]), np.array([4.1, 7.9]))
+    changed = Flock(start.positions @ matrix.T + shift, start.velocities @ matrix.T + drift)
+    # After as many steps as there are hops, all of them have something to say.
+    before, after = (
+        next(islice(flight(flock, controller), 4, None)).accelerations.copy()  # type: ignore[arg-type]
+        for flock in (start, changed)
+    )
+    return float(np.abs(after - before @ matrix.T).max() / np.abs(before).max())

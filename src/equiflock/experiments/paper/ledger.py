@@ -1,0 +1,106 @@
+"""The ledger: what the paper states, by what rule we judge it, what we measured, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from equiflock.runtime.files import atomic_write
+
+Verdict = Literal["holds", "partly", "does not"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison that a statement makes, judged by the medians over training seeds."""
+
+    words: str
+    """What is compared."""
+    measured: str
+    """The numbers."""
+    holds: bool
+    """Whether it holds for the medians over seeds."""
+    seeds: tuple[bool, ...]
+    """Whether it holds for each seed by itself."""
+
+    @classmethod
+    def less(
+        cls, words: str, smaller: Float64[np.ndarray, " S"], larger: Float64[np.ndarray, " S"], factor: float = 1.0
+    ) -> Check:
+        """`smaller` < `factor` x `larger`, both given for every seed."""
+        seeds: Bool[np.ndarray, " S"] = smaller < factor * larger
+        holds = bool(np.median(smaller) < factor * np.median(larger))
+        measured = f"{_spread(smaller)} against {_spread(larger)}"
+        return cls(words, measured, holds, tuple(seeds.tolist()))
+
+    @classmethod
+    def within(cls, words: str, values: Float64[np.ndarray, " S"], low: float, high: float) -> Check:
+        """`low` <= value <= `high`, given for every seed."""
+        seeds: Bool[np.ndarray, " S"] = (values >= low) & (values <= high)
+        return cls(words, _spread(values), bool(low <= np.median(values) <= high), tuple(seeds.tolist()))
+
+    @classmethod
+    def counted(cls, words: str, values: Float64[np.ndarray, " S"], expected: int) -> Check:
+        """Every value, given for every seed, is the number expected."""
+        seeds = tuple((values == expected).tolist())
+        return cls(words, ", ".join(f"{count:,.0f}" for count in np.unique(values)), all(seeds), seeds)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of the paper with its checks; it holds if they all do, and partly if some do."""
+
+    id: str
+    words: str
+    rule: str
+    checks: tuple[Check, ...]
+    remark: str = ""
+    """Why it does not hold in full."""
+
+    def __post_init__(self) -> None:
+        if not self.checks:
+            raise ValueError(f"statement {self.id} needs at least one check")
+
+    @property
+    def verdict(self) -> Verdict:
+        """What comes of it."""
+        held = [check.holds for check in self.checks]
+        return "holds" if all(held) else "partly" if any(held) else "does not"
+
+    @property
+    def count(self) -> str:
+        """How many checks hold, and in how many seeds all of them do."""
+        whole = np.all([check.seeds for check in self.checks], axis=0)
+        held = sum(check.holds for check in self.checks)
+        return f"{held} of {len(self.checks)} checks; all of them in {whole.sum()} of {len(whole)} seeds"
+
+
+def _spread(values: Float64[np.ndarray, " S"]) -> str:
+    """The median and the range over seeds."""
+    return f"{np.median(values):.3g} [{values.min():.3g}, {values.max():.3g}]"
+
+
+def write_ledger(statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:
+    """Write the ledger as JSON: every statement with its rule, its checks and the verdict."""
+    content = [
+        {**asdict(statement), "verdict": statement.verdict, "count": statement.count} for statement in statements
+    ]
+    with atomic_write(path) as scratch:
+        scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return Path(path)
+
+
+def read_ledger(path: str | os.PathLike[str]) -> list[Statement]:
+    """What `write_ledger` wrote."""
+    found = []
+    for entry in json.loads(Path(path).read_text(encoding="utf-8")):
+        checks = tuple(Check(**{**check, "seeds": tuple(check["seeds"])}) for check in entry["checks"])
+        found.append(Statement(entry["id"], entry["words"], entry["rule"], checks, entry["remark"]))
+    return found

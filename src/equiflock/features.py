@@ -1,0 +1,190 @@
+"""What agents say to each other, declared: features, channels, and the senses of a controller.
+
+A feature is a number times a vector, which agent i makes of what it hears from j, with r_ij = r_i - r_j and
+v_ij = v_i - v_j:
+
+    weight(|r_ij|^2) r_ij    or    weight(|r_ij|^2, <r_ij, v_ij>) v_ij,    and the other two combinations.
+
+Whatever is declared so commutes with every rotation and reflection. A channel is a feature with an aggregation, the sum
+or the mean over those heard; a controller declares its channels, hops and topology as `Senses`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
+
+from equiflock.runtime.checks import InputError, check_choice, check_count, short, wrong_choice
+
+Aggregation: TypeAlias = Literal["sum", "mean"]
+Topology: TypeAlias = Literal["dynamic", "fixed"]
+Vector: TypeAlias = Literal["position", "velocity"]
+Among: TypeAlias = Literal["all", "same", "others"]
+Channel: TypeAlias = tuple[str, Aggregation]
+Weight = TypeVar("Weight", bound=Callable[..., float])
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One declared feature.
+
+    Attributes:
+        name: by which channels refer to it.
+        vector: whether the weight multiplies r_ij, "position", or v_ij, "velocity".
+        among: whom it is made of: "all" that are heard, those of the "same" group, or of "others". Obstacle agents are
+            in no group, so only "all" has them.
+        weight: the number, a function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>.
+    """
+
+    name: str
+    vector: Vector
+    among: Among
+    weight: Callable[..., float]
+
+    @property
+    def uses_velocity(self) -> bool:
+        """Whether the weight is a function of <r_ij, v_ij> too."""
+        return len(inspect.signature(self.weight).parameters) == 2
+
+
+_features: dict[str, Feature] = {}
+
+
+def feature(name: str, *, vector: Vector, among: Among = "all") -> Callable[[Weight], Weight]:
+    """Declare a feature under a name, for the channels of `Senses`.
+
+        @ef.feature("attraction", vector="position")
+        def attraction(square):  # |r_ij|^2, at least 1e-16
+            return square        # the feature is |r_ij|^2 r_ij
+
+    Args:
+        name: a word.
+        vector: what the weight multiplies: "position" for r_ij, "velocity" for v_ij.
+        among: "all" that are heard, those of the "same" group, or of "others".
+
+    The function takes one number, |r_ij|^2, or two, |r_ij|^2 and <r_ij, v_ij>, and returns one. It is compiled into
+    the kernels when a flock first uses it, so it is arithmetic and functions of `math`, and must be finite for |r_ij|
+    from 1e-8 to R.
+    """
+    if not isinstance(name, str) or not name or name in _features:
+        taken = " is declared already" if isinstance(name, str) and name else ""
+        raise InputError(f"a feature's name must be a word of its own; got {short(name)}{taken and ', which'}{taken}")
+    check_choice("vector", vector, get_args(Vector))
+    check_choice("among", among, get_args(Among))
+
+    def declare(weight: Weight) -> Weight:
+        try:
+            count = len(inspect.signature(weight).parameters)
+        except (TypeError, ValueError):
+            count = 0
+        if count not in (1, 2):
+            raise InputError(
+                f"the weight of the feature {name!r} must be a function of |r|^2, or of |r|^2 and <r, v>; got "
+                f"{short(weight)}"
+            )
+        _features[name] = Feature(name, vector, among, weight)
+        return weight
+
+    return declare
+
+
+def feature_names() -> tuple[str, ...]:
+    """The features that channels may have."""
+    return tuple(_features)
+
+
+def find_feature(name: str) -> Feature:
+    """The feature of that name, or a clear error."""
+    if name not in _features:
+        wrong_choice("feature", name, feature_names())
+    return _features[name]
+
+
+# The paper's message psi(r_ij, v_ij) = [ v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2 ] (section 2.4).
+
+
+@feature("velocity", vector="velocity")
+def _velocity(square: float) -> float:
+    """v_ij itself."""
+    return 1.0
+
+
+@feature("inverse-fourth", vector="position")
+def _inverse_fourth(square: float) -> float:
+    """r_ij / |r_ij|^4."""
+    return 1.0 / (square * square)
+
+
+@feature("inverse-square", vector="position")
+def _inverse_square(square: float) -> float:
+    """r_ij / |r_ij|^2."""
+    return 1.0 / square
+
+
+PAPER_FEATURES = ("velocity", "inverse-fourth", "inverse-square")
+
+
+@dataclass(frozen=True)
+class Senses:
+    """What a controller needs to know of its neighbours: observations (B, N, K, C, D) have these C channels, K hops.
+
+    Attributes:
+        channels: (feature, "sum" or "mean") for each of the C channels of one hop.
+        hops: K >= 1. Hop 1 is what an agent heard now; each further one is the mean over those it hears of what they
+            knew, one hop less, a step before.
+        topology: "dynamic" for whoever is within R now, "fixed" for whoever was at t = 0, at any distance since.
+    """
+
+    channels: tuple[Channel, ...]
+    hops: int = 1
+    topology: Topology = "dynamic"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "channels", _checked_channels(self.channels))
+        check_count("hops", self.hops)
+        check_choice("topology", self.topology, get_args(Topology))
+
+    @property
+    def width(self) -> int:
+        """C, how many channels there are."""
+        return len(self.channels)
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The feature of each channel."""
+        return tuple(find_feature(name) for name, _ in self.channels)
+
+    @property
+    def paper_aggregation(self) -> Aggregation | None:
+        """The aggregation, if the channels are the paper's three with the same one; None for any others."""
+        first = self.channels[0][1]
+        return first if self.channels == paper_channels(first) else None
+
+
+def paper_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
+    """The paper's three features, each with this aggregation."""
+    return tuple((name, aggregation) for name in PAPER_FEATURES)
+
+
+def paper_senses(aggregation: Aggregation = "mean", hops: int = 3, topology: Topology = "dynamic") -> Senses:
+    """The senses of the paper's controllers: its three features, all summed or all averaged."""
+    check_choice("aggregation", aggregation, get_args(Aggregation))
+    return Senses(paper_channels(aggregation), hops, topology)
+
+
+def _checked_channels(given: Any) -> tuple[Channel, ...]:
+    expected = 'channels must be pairs of a feature and "sum" or "mean", such as (("velocity", "mean"),)'
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(f"{expected}; got {short(given)}")
+    channels: list[Channel] = []
+    for channel in given:
+        if isinstance(channel, str) or not isinstance(channel, Iterable) or len(pair := tuple(channel)) != 2:
+            raise InputError(f"{expected}; got {short(channel)}")
+        find_feature(pair[0])
+        check_choice("aggregation", pair[1], get_args(Aggregation))
+        channels.append(pair)
+    if not channels:
+        raise InputError(f"{expected}; got none")
+    return tuple(channels)

@@ -1,0 +1,223 @@
+"""The data that flows through equiflock: flocks, roles, and what agents know.
+
+Axis letters, the same everywhere:
+
+    B  flocks of a batch        K  hops that what is known has travelled
+    N  agents of a flock        C  channels of one hop
+    T  steps of a flight        D  dimensions of space, 2 or 3
+    F  frames that were kept
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int8, Int32
+from numpy.typing import NDArray
+
+from equiflock.runtime.checks import InputError, check_positive, short
+
+Vectors: TypeAlias = Float64[np.ndarray, "B N D"]
+"""One vector per agent: positions, velocities or accelerations."""
+
+Roles: TypeAlias = Int8[np.ndarray, "B N"]
+
+ObstacleNumbers: TypeAlias = Int32[np.ndarray, "B N"]
+"""Which obstacle each obstacle agent belongs to, counted from 0; NO_OBSTACLE for all others."""
+NO_OBSTACLE = -1
+
+Groups: TypeAlias = Int32[np.ndarray, "B N"]
+"""The social group of each agent, from 0; NO_GROUP for obstacle agents."""
+NO_GROUP = -1
+
+Observations: TypeAlias = Float32[np.ndarray, "B N K C D"]
+"""What each agent knows: for each hop k the C vectors of z^k, hop index 0 being z^1(t)."""
+
+
+class Role(enum.IntEnum):
+    """What an agent does. Only followers listen; all three are heard."""
+
+    FOLLOWER = 0
+    """Hears its neighbours and accelerates as its controller says."""
+    LEADER = 1
+    """Keeps its velocity."""
+    OBSTACLE = 2
+    """Stands still, marks the rim of an obstacle, and is not counted as part of the flock."""
+
+
+# As plain numbers, for kernels, and for loops in which looking an enum's member up would show.
+FOLLOWER, LEADER, OBSTACLE = (int(role) for role in Role)
+
+
+ARRAYS = ("positions", "velocities", "roles", "obstacles", "groups")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Flock:
+    """B flocks of N agents each, at one instant. Immutable; checked when made.
+
+    Attributes:
+        positions: (B, N, D) float64, finite.
+        velocities: (B, N, D) float64, finite; zero for obstacle agents.
+        roles: (B, N), values of `Role`; all followers if left out. Obstacle agents exist for D = 2 only, and never
+            alone.
+        obstacles: (B, N), the number of the obstacle that each obstacle agent belongs to, from 0, and -1 for all other
+            agents; if left out, the obstacle agents of a flock are one obstacle, number 0.
+        groups: (B, N), the social group of each agent, a whole number from 0; all 0 if left out. Obstacle agents are in
+            none: -1.
+        comm_radius: R, within which these agents hear each other. Flights, endings and metrics take it from here.
+
+    The arrays are copied and read-only; `dataclasses.replace(flock, velocities=...)` makes a changed flock.
+    """
+
+    positions: Vectors
+    velocities: Vectors
+    roles: Roles = None  # type: ignore[assignment]
+    obstacles: ObstacleNumbers = None  # type: ignore[assignment]
+    groups: Groups = None  # type: ignore[assignment]
+    comm_radius: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        positions = _vectors("positions", self.positions)
+        velocities = _vectors("velocities", self.velocities)
+        if velocities.shape != positions.shape:
+            raise InputError(f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}")
+        roles = _roles(self.roles, positions.shape[:2])
+        rim = roles == Role.OBSTACLE
+        if rim.any():
+            if positions.shape[2] != 2:
+                raise InputError(f"obstacle agents exist for D = 2 only; got D = {positions.shape[2]}")
+            if velocities[rim].any():
+                raise InputError("obstacle agents stand still: their velocities must be zero")
+            if rim.all(axis=1).any():
+                raise InputError("every flock needs a leader or follower; got one of obstacle agents only")
+        arrays = positions, velocities, roles, _obstacles(self.obstacles, rim), _groups(self.groups, rim)
+        for name, array in zip(ARRAYS, arrays, strict=True):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "comm_radius", check_positive("comm_radius", self.comm_radius))
+
+    @classmethod
+    def view(
+        cls,
+        positions: Vectors,
+        velocities: Vectors,
+        roles: Roles,
+        obstacles: ObstacleNumbers,
+        groups: Groups,
+        *,
+        comm_radius: float,
+    ) -> Flock:
+        """A flock over arrays that are known to be good: no check, no copy if contiguous, read-only through it."""
+        flock = object.__new__(cls)
+        for name, array in zip(ARRAYS, (positions, velocities, roles, obstacles, groups), strict=True):
+            view = np.ascontiguousarray(array).view()  # kernels are compiled for contiguous arrays
+            view.setflags(write=False)
+            object.__setattr__(flock, name, view)
+        object.__setattr__(flock, "comm_radius", comm_radius)
+        return flock
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Positions, velocities, roles, obstacles and groups, each (B, N, ..), in the order of `view`."""
+        return self.positions, self.velocities, self.roles, self.obstacles, self.groups
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(B, N, D)."""
+        B, N, D = self.positions.shape
+        return B, N, D
+
+    def __len__(self) -> int:
+        """The number of flocks B."""
+        return len(self.positions)
+
+    def __getitem__(self, which: int | slice | NDArray[Any]) -> Flock:
+        """Some of the flocks, as a batch again: `flock[3]` is a batch of one."""
+        if isinstance(which, (int, np.integer)):
+            index = range(len(self))[which]  # an IndexError like a list's
+            which = slice(index, index + 1)
+        return Flock.view(*(array[which] for array in self.arrays), comm_radius=self.comm_radius)
+
+    def __repr__(self) -> str:
+        B, N, D = self.shape
+        counts = ((int((self.roles == role).sum()), role.name.lower()) for role in Role)
+        crew = ", ".join(f"{count:,} {name}s" for count, name in counts if count)
+        return f"Flock(B={B}, N={N:,}, D={D}, R={self.comm_radius:g}: {crew})"
+
+
+def check_flock(flock: object) -> Flock:
+    """`flock` if it is one, else a clear error."""
+    if not isinstance(flock, Flock):
+        raise InputError(f"flock must be an equiflock.Flock; got {short(flock)}")
+    return flock
+
+
+def _vectors(name: str, given: Any) -> Vectors:
+    try:
+        if np.iscomplexobj(given):
+            raise TypeError("complex numbers came")
+        array = np.array(given, dtype=np.float64, order="C")
+    except (OverflowError, TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers of shape (B, N, D): {error}") from None
+    if array.ndim != 3:
+        hint = f"; for one flock pass {name}[None]" if array.ndim == 2 else ""
+        raise InputError(f"{name} must have shape (B, N, D); got {array.shape}{hint}")
+    B, N, D = array.shape
+    if B < 1 or N < 1 or D not in (2, 3):
+        raise InputError(f"{name} must have shape (B >= 1, N >= 1, D = 2 or 3); got {array.shape}")
+    finite = np.isfinite(array)
+    if not finite.all():
+        flock, agent, _ = np.argwhere(~finite)[0]
+        raise InputError(f"{name} must be finite; agent {agent} of flock {flock} has {array[flock, agent]}")
+    return array
+
+
+def _roles(given: Any, shape: tuple[int, ...]) -> Roles:
+    if given is None:
+        return np.zeros(shape, np.int8)
+    try:
+        roles = np.array(given)
+    except ValueError as error:
+        raise InputError(f"roles must have shape (B, N) = {shape}: {error}") from None
+    if roles.shape != shape:
+        raise InputError(f"roles must have shape (B, N) = {shape}; got {roles.shape}")
+    if not np.isin(roles, list(Role)).all():
+        allowed = ", ".join(f"{role.value} ({role.name.lower()})" for role in Role)
+        raise InputError(f"roles must be {allowed}; got {sorted(set(roles.ravel().tolist()) - set(Role))}")
+    return roles.astype(np.int8)
+
+
+def _whole_numbers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """`given` as an array, if it has whole numbers of that shape."""
+    expected = f"{name} must be whole numbers of shape (B, N) = {shape}"
+    try:
+        numbers = np.array(given)
+    except ValueError as error:
+        raise InputError(f"{expected}: {error}") from None
+    if numbers.shape != shape or numbers.dtype.kind not in "iu":
+        raise InputError(f"{expected}; got {numbers.dtype} of shape {numbers.shape}")
+    return numbers
+
+
+def _groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
+    numbers = np.zeros(rim.shape, np.int32) if given is None else _whole_numbers("groups", given, rim.shape)
+    if ((numbers < 0) & ~rim).any() or (numbers > np.iinfo(np.int32).max).any():
+        flock, agent = np.argwhere(((numbers < 0) & ~rim) | (numbers > np.iinfo(np.int32).max))[0]
+        raise InputError(
+            f"groups must be from 0 to 2^31 - 1; agent {agent} of flock {flock} has {numbers[flock, agent]}"
+        )
+    return np.where(rim, NO_GROUP, numbers).astype(np.int32)
+
+
+def _obstacles(given: Any, rim: Bool[np.ndarray, "B N"]) -> ObstacleNumbers:
+    numbers = np.full(rim.shape, NO_OBSTACLE) if given is None else _whole_numbers("obstacles", given, rim.shape)
+    if (numbers == NO_OBSTACLE).all():
+        numbers = np.where(rim, 0, NO_OBSTACLE)
+    most = rim.shape[1] - 1
+    if ((numbers < 0) | (numbers > most))[rim].any() or (numbers[~rim] != NO_OBSTACLE).any():
+        raise InputError(f"obstacles must be from 0 to {most} for obstacle agents and {NO_OBSTACLE} for all others")
+    return numbers.astype(np.int32)

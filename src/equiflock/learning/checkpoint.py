@@ -1,0 +1,111 @@
+"""A training on disk: everything that the next epoch needs.
+
+Weights, Adam's state, the replay, the epoch's number and the rows of the tables; there are no states of random
+generators, because every epoch takes its randomness from streams named by the seed and its number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from equiflock.controllers.networks.weights import read_tensors, write_tensors
+from equiflock.learning.dagger import Trainer
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.provenance import differences
+
+FORMAT = "equiflock checkpoint 2"
+
+
+class OtherRecipeError(InputError):
+    """A checkpoint is whole, but not of this training."""
+
+
+def write_checkpoint(
+    trainer: Trainer,
+    path: str | os.PathLike[str],
+    made_by: Mapping[str, Any] | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> Path:
+    """Write what `read_checkpoint` needs to go on.
+
+    Args:
+        trainer: between two epochs.
+        path: of the file.
+        made_by: the recipe, and what else has a say in the bits, such as JSON can hold; the recipe alone if left out.
+        texts: name -> content of tables.
+    """
+    kept = len(trainer.replay)
+    tensors = {f"network.{name}": tensor for name, tensor in trainer.network.state_dict().items()}
+    for place, state in trainer.optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{place}.{name}": tensor for name, tensor in state.items()}
+    tensors |= {
+        "replay.observations": trainer.replay.observations[:kept],
+        "replay.targets": trainer.replay.targets[:kept],
+    }
+    # Tables may grow beyond what safetensors takes as metadata.
+    for name, text in (texts or {}).items():
+        tensors[f"table.{name}"] = torch.tensor(bytearray(text.encode()), dtype=torch.uint8)
+    made_by = made_by or {"recipe": asdict(trainer.recipe)}
+    return write_tensors(
+        tensors, path, FORMAT, {"made_by": made_by, "epoch": trainer.epoch, "added": trainer.replay.added}
+    )
+
+
+def read_checkpoint(
+    path: str | os.PathLike[str], trainer: Trainer, made_by: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """Bring a fresh trainer of the same recipe to where the checkpoint was written; returns the tables.
+
+    The number of epochs may be another: it has no say in what an epoch does.
+    """
+    tensors, metadata = read_tensors(path, FORMAT)
+    try:
+        before = dict(metadata["made_by"])
+        epoch, added = int(metadata["epoch"]), int(metadata["added"])
+        recipe = {**before["recipe"], "epochs": trainer.recipe.epochs}
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
+    made_by = made_by or {"recipe": asdict(trainer.recipe)}
+    other = list(differences({**before, "recipe": recipe}, made_by))
+    if epoch > trainer.recipe.epochs:
+        other.append(f"{epoch} epochs, not {trainer.recipe.epochs}")
+    if other:
+        raise OtherRecipeError(f"{path} was written by another training: {', '.join(other)}")
+    try:
+        _fill(trainer, tensors, added)
+        texts = {name: text.numpy().tobytes().decode() for name, text in _under("table.", tensors).items()}
+    except (KeyError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"{path} does not fit {trainer.recipe.controller}: {reason}") from None
+    trainer.epoch = epoch
+    return texts
+
+
+def epochs_done(path: str | os.PathLike[str]) -> int:
+    """How many epochs a checkpoint has behind it."""
+    _, metadata = read_tensors(path, FORMAT)
+    return int(metadata["epoch"])
+
+
+def _fill(trainer: Trainer, tensors: dict[str, Tensor], added: int) -> None:
+    trainer.network.load_state_dict(_under("network.", tensors))
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in _under("optimizer.", tensors).items():
+        place, key = name.split(".")
+        moments.setdefault(int(place), {})[key] = tensor
+    trainer.optimizer.load_state_dict({**trainer.optimizer.state_dict(), "state": moments})
+    observations, targets = tensors["replay.observations"], tensors["replay.targets"]
+    trainer.replay.observations[: len(observations)] = observations
+    trainer.replay.targets[: len(targets)] = targets
+    trainer.replay.added = added
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,75 @@
+"""The checkpoints in the folder of a training: the newest two, of which any may turn out damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from equiflock.learning.folders import CHECKPOINTS
+from equiflock.learning.tables import Tables
+from equiflock.runtime.checks import InputError
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from equiflock.learning.dagger import Trainer
+
+KEPT = 2
+
+
+class Checkpoints:
+    """Of the training that `made_by` tells of."""
+
+    def __init__(self, folder: Path, made_by: Mapping[str, Any]) -> None:
+        self.folder = folder / CHECKPOINTS
+        self.made_by = made_by
+        self._damaged: list[Path] = []
+
+    @property
+    def paths(self) -> list[Path]:
+        """The newest first."""
+        return sorted(self.folder.glob("epoch-*.safetensors"), reverse=True)
+
+    def epochs_done(self) -> int:
+        """How many epochs the newest one that is whole has behind it; 0 if there is none."""
+        from equiflock.learning.checkpoint import epochs_done
+
+        for path in self.paths:
+            try:
+                return epochs_done(path)
+            except InputError:
+                continue  # `restore` says so
+        return 0
+
+    def restore(self, trainer: Trainer, tables: Tables, notice: Callable[[str], object]) -> list[Path]:
+        """Bring a fresh trainer and its tables to the newest one that is whole; returns the tables that differ."""
+        from equiflock.learning.checkpoint import OtherRecipeError, read_checkpoint
+
+        paths = self.paths
+        for path in paths:
+            try:
+                return tables.restore(read_checkpoint(path, trainer, self.made_by))
+            except OtherRecipeError:
+                raise
+            except InputError as error:
+                self._damaged.append(path)
+                if path == paths[-1]:
+                    raise InputError(
+                        f"{error}; there is no other checkpoint: remove {self.folder} to train again from the start"
+                    ) from None
+                notice(f"{error}; going on from the one before")
+        return []
+
+    def write(self, trainer: Trainer, tables: Tables) -> None:
+        """Write one, unless it is there, and remove what it makes superfluous."""
+        from equiflock.learning.checkpoint import write_checkpoint
+
+        path = self.folder / f"epoch-{trainer.epoch:06d}.safetensors"
+        if trainer.epoch == 0 or (path.exists() and path not in self._damaged):
+            return
+        write_checkpoint(trainer, path, self.made_by, tables.texts)
+        for other in self._damaged:
+            if other != path:
+                other.unlink()
+        self._damaged.clear()
+        for old in self.paths[KEPT:]:
+            old.unlink()

@@ -1,0 +1,160 @@
+"""Behaviour cloning on fast-forward data, with the loss that the generalization bound is about (section 4.3).
+
+A tuple's loss is min(1, (b^2 + MSE) / M), where MSE is the mean over its agents of |a_expert - a_pupil|^2, and b in
+[0, sqrt(M)] is the one weight of the paper's scoring model. Every epoch goes once through the whole training set.
+
+Where b^2 + MSE >= M a tuple has no gradient. `warm_up` begins with (b^2 + MSE) / M itself, which always has one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from equiflock.controllers.loading import fitting_options, new_network
+from equiflock.learning.dagger import DivergedError
+from equiflock.learning.fast_forward import FastForwardData, Split
+from equiflock.learning.recipe import Cloning
+from equiflock.protocols import Controller, LocalController
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.randomness import stream
+from equiflock.runtime.threads import one_thread
+from equiflock.simulation.assembly import check_controller
+
+BATCHES_PER_READ = 100
+
+
+@dataclass(frozen=True)
+class CloningReport:
+    """What came of an epoch; epoch 0 is before the first step."""
+
+    epoch: int
+    """Epochs done."""
+    train_loss: float
+    """The mean over all training tuples, by the weights at the epoch's end."""
+    test_loss: float
+    """The mean over all test tuples, likewise."""
+    live: float
+    """The share of training tuples that have a gradient: whose loss is below 1."""
+    score_bias: float
+    """b."""
+
+    @property
+    def gap(self) -> float:
+        """The empirical generalization gap: test loss - training loss."""
+        return self.test_loss - self.train_loss
+
+
+class Cloner:
+    """A training under way: `run_epoch` after `run_epoch`, and `report` of the losses whenever they are wanted.
+
+    Args:
+        recipe: all numbers of the training.
+        data: of the same K as the network.
+        network: the module to train, with `senses`; made by the recipe if left out.
+    """
+
+    def __init__(self, recipe: Cloning, data: FastForwardData, network: nn.Module | None = None) -> None:
+        self.recipe, self.data = recipe, data
+        if network is None:
+            options = fitting_options(recipe.controller, hops=data.recipe.hops)
+            network = new_network(recipe.controller, recipe.seed, **options)
+        check_controller(cast(Controller, network))
+        self.network, self.pupil = network.eval(), cast(LocalController, network)
+        if self.pupil.senses.hops != data.recipe.hops:
+            hops = self.pupil.senses.hops
+            raise InputError(f"the network hears {hops} hops, but the data has {data.recipe.hops}")
+        data.check_channels(self.pupil.senses.channels)
+        self.score_bias = nn.Parameter(torch.zeros(()))
+        self.optimizer = torch.optim.Adam(
+            [*network.parameters(), self.score_bias], lr=recipe.learning_rate, betas=(0.9, 0.999), fused=True
+        )
+        self.epoch = self.updates = 0
+
+    def run_epoch(self) -> None:
+        """Go once through the training set in a random order.
+
+        Raises:
+            DivergedError: if the weights are not numbers any more; the text says at which epoch.
+        """
+        order = stream(self.recipe.seed, "cloning", self.epoch).permutation(self.data.samples)
+        read = BATCHES_PER_READ * self.recipe.batch
+        with torch.random.fork_rng(devices=[]):
+            # For modules that draw numbers themselves, such as by dropout.
+            torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
+            self.network.train()
+            for first in range(0, len(order), read):
+                observations, targets = map(
+                    torch.from_numpy, self.data.gather(order[first : first + read], self.pupil.senses.channels)
+                )
+                for start in range(0, len(observations), self.recipe.batch):
+                    batch = slice(start, start + self.recipe.batch)
+                    self._update(observations[batch], targets[batch])
+            self.network.eval()
+        self.epoch += 1
+        if not all(weight.isfinite().all() for weight in self.network.parameters()):
+            raise DivergedError(f"the weights are not numbers any more in epoch {self.epoch}: lower learning_rate")
+
+    def report(self) -> CloningReport:
+        """Measure the loss on both sets by the weights as they are."""
+        (train_loss, live), (test_loss, _) = self.losses("train"), self.losses("test")
+        return CloningReport(self.epoch, train_loss, test_loss, live, self.score_bias.item())
+
+    def losses(self, split: Split) -> tuple[float, float]:
+        """The mean loss over all tuples for training or for the test, and the share of those below 1."""
+        total, below, count = 0.0, 0, 0
+        with torch.inference_mode():
+            for step in range(self.data.recipe.indices):
+                observations, targets = self.data.block(step, split, self.pupil.senses.channels)
+                scores = self._scores(torch.tensor(observations), torch.tensor(targets))
+                total += scores.clamp(max=1.0).sum(dtype=torch.float64).item()
+                below += int((scores < 1.0).sum())
+                count += len(scores)
+        return total / count, below / count
+
+    def _scores(self, observations: Tensor, targets: Tensor) -> Tensor:
+        """(b^2 + MSE) / M of every tuple, (b,), from observations (b, N, K, C, D) and targets (b, N, D)."""
+        errors: Tensor = self.network(observations) - targets
+        return (self.score_bias**2 + errors.square().sum(-1).mean(-1)) / self.recipe.loss_scale
+
+    def _update(self, observations: Tensor, targets: Tensor) -> None:
+        scores = self._scores(observations, targets)
+        if self.updates >= self.recipe.warm_up:
+            scores = scores.clamp(max=1.0)
+        self.optimizer.zero_grad(set_to_none=True)
+        scores.mean().backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        with torch.no_grad():
+            self.score_bias.clamp_(0.0, math.sqrt(self.recipe.loss_scale))
+        self.updates += 1
+
+
+def clone(
+    recipe: Cloning,
+    data: FastForwardData,
+    network: nn.Module | None = None,
+    on_epoch: Callable[[Cloner, CloningReport], object] | None = None,
+) -> nn.Module:
+    """Train a network by behaviour cloning and return it.
+
+    Args:
+        recipe: all numbers of the training.
+        data: what `FastForward.make` made.
+        network: a torch module of your own with `senses`, to go on from its weights; if left out, a fresh one of the
+            recipe's controller.
+        on_epoch: called with the training and what came of every epoch, from 0, before the first step.
+    """
+    with one_thread():
+        cloner = Cloner(recipe, data, network)
+        if on_epoch is not None:
+            on_epoch(cloner, cloner.report())
+        while cloner.epoch < recipe.epochs:
+            cloner.run_epoch()
+            if on_epoch is not None:
+                on_epoch(cloner, cloner.report())
+    return cloner.network

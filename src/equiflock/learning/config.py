@@ -1,0 +1,90 @@
+"""What the folder of a training says about itself: the recipe, what it began from, and versions."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from equiflock.learning.recipe import DAgger
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import DamagedError, read_json, write_json
+from equiflock.runtime.provenance import CONFIG, KIND, told
+
+TRAINING = "training"
+"""The kind of such a folder."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file of weights that a training began from; a copy of it is in the folder."""
+
+    name: str
+    """As the user named it."""
+    checksum: str
+    """Of its content."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that has a say in the bits of a training."""
+
+    recipe: DAgger
+    begun_with: Mapping[str, str]
+    """Versions."""
+    origin: Origin | None = None
+    """None if the network began with fresh weights."""
+
+    @property
+    def made_by(self) -> dict[str, Any]:
+        """What goes with every result, so that it is never taken for that of another training."""
+        begun = {} if self.origin is None else {"from": asdict(self.origin)}
+        return {"recipe": asdict(self.recipe), **begun}
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the training."""
+        begun = "" if self.origin is None else f" --from {shlex.quote(self.origin.name)}"
+        return self.recipe.command + begun
+
+    def write(self, folder: Path) -> None:
+        """Write the folder's config, with a checksum."""
+        content = {KIND: TRAINING, "command": self.command, **self.made_by, "versions": dict(self.begun_with)}
+        write_json(content, folder / CONFIG)
+
+    @classmethod
+    def read(cls, folder: Path) -> RunConfig:
+        """What `write` wrote; a clear error if the folder is not that of a training."""
+        path = folder / CONFIG
+        if not path.is_file():
+            why = f"there is no {CONFIG} in it" if folder.exists() else "there is no such folder"
+            raise InputError(f"{folder} is not the folder of a training: {why}")
+        try:
+            content = read_json(path)
+        except DamagedError as error:
+            raise DamagedError(f"{error}; begin anew with --force, or in another folder") from None
+        if content.get(KIND) != TRAINING:
+            raise InputError(f"{folder} is the folder of {told(content)}, not of a training")
+        try:
+            settings, begun_with = dict(content["recipe"]), dict(content["versions"])
+            origin = Origin(**content["from"]) if "from" in content else None
+        except (KeyError, TypeError, ValueError):
+            raise DamagedError(f"{path} is damaged: expected a recipe and versions") from None
+        return cls(DAgger.from_settings(settings, path), begun_with, origin)
+
+
+def recipe_for(weights: Path, recipe: DAgger, given: Collection[str] = ()) -> DAgger:
+    """The recipe, with the network of a file of weights; fields that were `given` must be the same there."""
+    from equiflock.controllers.networks.paper import NETWORKS
+    from equiflock.controllers.networks.weights import read_weights
+
+    _, name, options = read_weights(weights)
+    found: dict[str, Any] = {"controller": name}
+    if name in NETWORKS:  # options of others are their own
+        found |= {key: options[key] for key in ("hops", "dimensions") if key in options}
+    for key, value in found.items():
+        if key in given and getattr(recipe, key) != value:
+            raise InputError(f"{weights} holds weights of {key} = {value}, not {getattr(recipe, key)}: leave it out")
+    return replace(recipe, **found)

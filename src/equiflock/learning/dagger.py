@@ -1,0 +1,209 @@
+"""DAgger, exactly the paper's recipe by default (section 5, "Training").
+
+Each epoch flies one flock of the training set under a mixture of expert and pupil, keeps what every agent knew and what
+the expert would have done, and then takes some hundred steps of Adam on batches of that. All randomness of an epoch
+comes from streams named by the seed and the epoch, so an epoch can be repeated without those before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from equiflock.controllers import load
+from equiflock.controllers.loading import fitting_options, new_network
+from equiflock.flock import Flock
+from equiflock.learning.mixture import Mixture
+from equiflock.learning.recipe import EXPERT, DAgger
+from equiflock.learning.replay import Replay, check_fits
+from equiflock.learning.validation import Validation, Validator
+from equiflock.protocols import Controller, LocalController, PrivilegedController
+from equiflock.runtime.checks import InputError, OffScaleError
+from equiflock.runtime.randomness import stream
+from equiflock.runtime.threads import one_thread
+from equiflock.scenarios import RandomDisk
+from equiflock.simulation.assembly import check_controller, flight
+
+
+class DivergedError(InputError):
+    """Steps of Adam led away from any sensible network."""
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What came of an epoch."""
+
+    epoch: int
+    """Epochs done."""
+    loss: float
+    """The mean over the epoch's updates."""
+    expert_share: float
+    """How often the expert flew."""
+    validation: Validation | None
+    """In epochs that validate."""
+
+
+class Trainer:
+    """A training under way: `run_epoch` after `run_epoch`.
+
+    Args:
+        recipe: all numbers of the training.
+        network: the module to train, with `senses`; made by the recipe if left out.
+    """
+
+    def __init__(self, recipe: DAgger, network: nn.Module | None = None) -> None:
+        self.recipe = recipe
+        disk, self.network = prepare(recipe, network)
+        self.pupil = cast(LocalController, self.network)
+        self.expert = cast(PrivilegedController, load(EXPERT, clamp=recipe.clamp))
+        self.optimizer = torch.optim.Adam(
+            self.network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.999), fused=True
+        )
+        self.replay = Replay(recipe.capacity, recipe.agents, self.pupil.senses, recipe.dimensions)
+        self.epoch = 0
+        self.starts: Flock = disk.draw()
+        self.validate = Validator(recipe)
+
+    def run_epoch(self) -> EpochReport:
+        """Fly once, update many times, and validate if it is time.
+
+        Raises:
+            DivergedError: if the loss or a flight's numbers go beyond all bounds; the text says at which epoch.
+        """
+        expert_share = self.recipe.beta(self.epoch)
+        with torch.random.fork_rng(devices=[]):
+            # For modules that draw numbers themselves, such as by dropout.
+            torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
+            self.network.eval()
+            with self._divergence_told(self.epoch + 1):
+                self.collect()
+            self.network.train()
+            loss = self.update()
+            self.network.eval()
+        self.epoch += 1
+        # The last update of an epoch may spoil the weights after a loss that was still a number.
+        if not all(weight.isfinite().all() for weight in self.network.parameters()):
+            loss = math.nan
+        if not math.isfinite(loss):
+            raise _diverged(self.epoch, f"the loss turned {loss:g}")
+        validation = self.judge() if self.recipe.validates(self.epoch) else None
+        return EpochReport(self.epoch, loss, expert_share, validation)
+
+    def judge(self) -> Validation:
+        """How well the network flies the validation flocks now."""
+        with self._divergence_told(self.epoch):
+            return self.validate(cast(Controller, self.network))
+
+    @contextmanager
+    def _divergence_told(self, epoch: int) -> Iterator[None]:
+        """Flights of a network that learned nonsense end off the scale; before the first update it is not to blame."""
+        try:
+            yield
+        except OffScaleError as error:
+            if self.epoch == 0:
+                raise
+            raise _diverged(epoch, str(error)) from None
+
+    def collect(self) -> None:
+        """Fly one flock of the set under the mixture, and keep what was known and what the expert would have done."""
+        recipe = self.recipe
+        rng = stream(recipe.seed, "collect", self.epoch)
+        start = self.starts[int(rng.integers(recipe.flocks))]
+        mixture = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng)
+        loop = flight(start, mixture, time_step=recipe.time_step)
+        for moment in islice(loop, recipe.steps):
+            assert mixture.target is not None
+            self.replay.add(moment.observations[0], mixture.target[0])
+
+    def update(self) -> float:
+        """Take the epoch's steps of Adam; returns their mean loss."""
+        recipe = self.recipe
+        places = stream(recipe.seed, "batches", self.epoch).integers(
+            len(self.replay), size=(recipe.updates, recipe.batch)
+        )
+        total = torch.zeros(())
+        for batch in places:
+            observations, targets = self.replay.batch(batch)
+            loss = imitation_loss(self.network(observations), targets)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            total += loss.detach()
+        return total.item() / recipe.updates
+
+
+def _diverged(epoch: int, how: str) -> DivergedError:
+    return DivergedError(f"the training diverged in epoch {epoch}: {how}; lower learning_rate")
+
+
+def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[RandomDisk, nn.Module]:
+    """The training set, not drawn yet, and the network, fresh if none is given; a clear error if they do not do."""
+    if not isinstance(recipe, DAgger):
+        raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
+    if network is None:
+        options = fitting_options(recipe.controller, hops=recipe.hops, dimensions=recipe.dimensions)
+        tuples = recipe.capacity + recipe.batch
+        check_fits(tuples, recipe.agents, options.get("hops", 1), recipe.dimensions)
+        network = new_network(recipe.controller, recipe.seed, **options)
+    if not isinstance(network, nn.Module) or not list(network.parameters()):
+        raise InputError(f"network must be a torch module with weights to train; got {network!r:.80}")
+    check_controller(cast(Controller, network))
+    _try(network, recipe)
+    return recipe.disk(recipe.flocks, recipe.seed, "train"), network
+
+
+def _try(network: nn.Module, recipe: DAgger) -> None:
+    """Ask the network once, lest it turns out epochs later that it does not fit the observations."""
+    senses = cast(LocalController, network).senses
+    shape = 1, recipe.agents, senses.hops, senses.width, recipe.dimensions
+    learning = network.training
+    try:
+        with torch.random.fork_rng(devices=[]), torch.inference_mode():
+            answer = network.eval()(torch.zeros(shape))
+    except (RuntimeError, TypeError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"the network does not take observations (B, N, K, C, D) = {shape}: {reason}") from None
+    finally:
+        network.train(learning)
+    if not isinstance(answer, Tensor) or answer.shape != (1, recipe.agents, recipe.dimensions):
+        got = tuple(answer.shape) if isinstance(answer, Tensor) else answer
+        wanted = 1, recipe.agents, recipe.dimensions
+        raise InputError(f"the network must return accelerations (B, N, D) = {wanted}; got {got!r:.80}")
+
+
+def imitation_loss(accelerations: Tensor, targets: Tensor) -> Tensor:
+    """The mean over agents of |a_expert - a_pupil|^2, and over the batch; both (batch, N, D)."""
+    return targets.shape[-1] * functional.mse_loss(accelerations, targets)
+
+
+def train(
+    recipe: DAgger,
+    network: nn.Module | None = None,
+    on_epoch: Callable[[EpochReport], object] | None = None,
+) -> nn.Module:
+    """Train a network and return it; `equiflock train` does the same and keeps everything in a folder.
+
+    Args:
+        recipe: all numbers of the training.
+        network: a torch module of your own with `senses`, to go on from its weights; if left out, a fresh one of the
+            recipe's controller.
+        on_epoch: called with what came of every epoch.
+
+    Raises:
+        DivergedError: if the loss or a flight's numbers go beyond all bounds; the text says at which epoch.
+    """
+    with one_thread():
+        trainer = Trainer(recipe, network)
+        while trainer.epoch < recipe.epochs:
+            report = trainer.run_epoch()
+            if on_epoch is not None:
+                on_epoch(report)
+    return trainer.network.eval()

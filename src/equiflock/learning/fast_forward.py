@@ -1,0 +1,319 @@
+"""Fast-forward behaviour cloning's data (section 4.2 of the paper, "Behavior cloning with fast-forwarding").
+
+The generalization bound is about independent samples, and what a flight shows step after step is not. So every tuple
+(what each agent knows, what the expert does) comes from a fresh flock of its own, which the expert advanced to the
+tuple's time index. Nothing of it depends on a network: the data is made once, before any training.
+
+    config.json    the numbers, and versions
+    sum.npy        observations by the paper's channels, summed, (S, B, N, K, C, D): S time indices, B flocks for each
+    mean.npy       observations by the paper's channels, averaged, of the same flocks
+    own.npy        observations by channels of one's own, in place of these two
+    targets.npy    the expert's accelerations, (S, B, N, D)
+    parts/         one mark for each time index that is done, with the checksum of its slices of the three arrays
+
+At every time index the first flocks are for training and the rest for the test.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from equiflock.controllers import load
+from equiflock.features import Channel, Senses, paper_senses
+from equiflock.learning.parts import PartedArrays
+from equiflock.learning.recipe import EXPERT
+from equiflock.protocols import Controller
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
+from equiflock.runtime.checksums import DamagedError, read_json
+from equiflock.runtime.files import check_writable, folder_lock
+from equiflock.runtime.provenance import CONFIG, claim_folder, versions
+from equiflock.scenarios import RandomDisk
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.simulation.assembly import flight
+
+Split = Literal["train", "test"]
+DIMENSIONS = 2
+KIND = "fast-forward data set"
+
+
+@dataclass(frozen=True)
+class FastForward:
+    """The numbers of a data set. The defaults are the paper's: 201 x (150 + 250) = 80,400 tuples."""
+
+    seed: int = 0
+    """Of the flocks."""
+    train_flocks: int = 150
+    """For every time index."""
+    test_flocks: int = 250
+    """For every time index."""
+    steps: int = 200
+    """The largest time index; there is one more, 0."""
+    agents: int = 100
+    """N."""
+    hops: int = 3
+    """K."""
+    time_step: float = 0.01
+    """Seconds per step."""
+    comm_radius: float = 1.0
+    """R."""
+    clamp: float = 100.0
+    """C, the largest norm of the expert's acceleration."""
+    channels: tuple[Channel, ...] | None = None
+    """Of the observations, as for `Senses`; if left out the paper's, once summed and once averaged."""
+
+    def __post_init__(self) -> None:
+        if self.channels is not None:
+            object.__setattr__(self, "channels", Senses(self.channels).channels)
+        for name in ("train_flocks", "test_flocks", "agents", "hops"):
+            check_count(name, getattr(self, name))
+        for name in ("seed", "steps"):
+            check_count(name, getattr(self, name), least=0)
+        for name in ("time_step", "comm_radius", "clamp"):
+            check_positive(name, getattr(self, name))
+
+    @property
+    def flocks(self) -> int:
+        """B, for every time index."""
+        return self.train_flocks + self.test_flocks
+
+    @property
+    def indices(self) -> int:
+        """S, how many time indices there are."""
+        return self.steps + 1
+
+    @property
+    def senses(self) -> dict[str, Senses]:
+        """Of each array of observations, by its name."""
+        if self.channels is not None:
+            return {"own": Senses(self.channels, self.hops)}
+        return {"sum": paper_senses("sum", self.hops), "mean": paper_senses("mean", self.hops)}
+
+    def disk(self, step: int) -> RandomDisk:
+        """The fresh flocks that are advanced to this time index, and to no other."""
+        split = f"fast-forward {step}"
+        return RandomDisk(self.flocks, self.agents, self.seed, split=split, comm_radius=self.comm_radius)
+
+    def part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
+        """The tuples of one time index: sum and mean, each (B, N, K, C, D), and targets, (B, N, D)."""
+        expert: Controller = load(EXPERT, clamp=self.clamp)
+        sensing = {name: DelayedAggregation(senses) for name, senses in self.senses.items()}
+        found: dict[str, Float32[np.ndarray, ...]] = {}
+        loop = flight(self.disk(step).draw(), expert, time_step=self.time_step)
+        for moment in islice(loop, step + 1):
+            # Nothing older than K steps is known to anybody.
+            if moment.step > step - self.hops:
+                found |= {name: each.hear(moment.flock) for name, each in sensing.items()}
+        found["targets"] = moment.accelerations.astype(np.float32)
+        return found
+
+    def make(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        workers: int | None = None,
+        on_part: Callable[[int], object] = lambda step: None,
+        on_notice: Callable[[str], object] = lambda text: None,
+    ) -> FastForwardData:
+        """Make the data, or what is missing or damaged of it.
+
+        Args:
+            folder: where it is kept, memory-mapped; what an interrupted call left there is gone on from. In memory
+                if left out.
+            workers: how many time indices are made at once, each on a thread; one per core if left out. It changes
+                nothing in the result.
+            on_part: called with every time index that is done, or was before.
+            on_notice: called with a line of text about what is damaged, and made again.
+        """
+        workers = check_count("workers", threads.count() if workers is None else workers)
+        if folder is None:
+            arrays = {name: np.empty(shape, np.float32) for name, shape in self.shapes.items()}
+            self._fill(arrays, set(range(self.indices)), workers, on_part)
+            return FastForwardData(self, arrays)
+        folder = Path(folder)
+        check_writable(folder / CONFIG)
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = PartedArrays(folder, self.shapes)
+        with folder_lock(folder, wait=True):  # whoever comes second finds it done
+            self._claim(parts, on_notice)
+            found = parts.survey()
+            if found.damaged:
+                on_notice(f"{folder} is damaged at {found.damage} time indices; they are made again")
+            for step in sorted(found.intact):
+                on_part(step)
+            missing = set(range(self.indices)) - found.intact
+            if missing:
+                mapped = parts.begin(missing)
+
+                def keep(step: int) -> None:
+                    parts.keep(mapped, step)
+                    on_part(step)
+
+                self._fill(mapped, missing, workers, keep)
+        return FastForwardData(self, parts.opened("r"))
+
+    def _claim(self, parts: PartedArrays, on_notice: Callable[[str], object]) -> None:
+        """Make the folder one of this data; what it is of is not known any more if its config is damaged."""
+        path = parts.folder / CONFIG
+        try:
+            if path.exists():
+                read_json(path)
+        except DamagedError as error:
+            if parts.have_a_file:  # of this size, so that nothing is lost that is not made again
+                on_notice(f"{error}; all of the data is made again")
+                path.unlink()
+                parts.remove()
+        claim_folder(parts.folder, KIND, {"fast_forward": asdict(self), "versions": versions()})
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the arrays."""
+        tuples = self.indices, self.flocks, self.agents
+        return {
+            **{name: (*tuples, senses.hops, senses.width, DIMENSIONS) for name, senses in self.senses.items()},
+            "targets": (*tuples, DIMENSIONS),
+        }
+
+    def _fill(
+        self,
+        arrays: Mapping[str, Float32[np.ndarray, ...]],
+        steps: set[int],
+        workers: int,
+        on_part: Callable[[int], object],
+    ) -> None:
+        def work(step: int) -> int:
+            with threads.use(1):
+                for name, content in self.part(step).items():
+                    arrays[name][step] = content
+            return step
+
+        # The longest flights first, so that no worker is left alone with one at the end.
+        waiting = sorted(steps)
+        running: set[Future[int]] = set()
+        with ThreadPoolExecutor(workers) as pool:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    running.add(pool.submit(work, waiting.pop()))
+                done, running = wait(running, timeout=0.2, return_when="FIRST_COMPLETED")
+                for future in done:
+                    on_part(future.result())
+
+
+class FastForwardData:
+    """Tuples of independent flocks, in memory or mapped from disk.
+
+    Args:
+        recipe: their numbers.
+        arrays: sum, mean and targets, as `FastForward.shapes` has them.
+    """
+
+    def __init__(self, recipe: FastForward, arrays: Mapping[str, Float32[np.ndarray, ...]]) -> None:
+        self.recipe = recipe
+        for name, shape in recipe.shapes.items():
+            if arrays[name].shape != shape or arrays[name].dtype != np.float32:
+                raise InputError(
+                    f"{name} must be float32 of shape {shape}; got {arrays[name].dtype} of shape {arrays[name].shape}"
+                )
+        self.arrays = arrays
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> FastForwardData:
+        """What `FastForward.make` kept in a folder, mapped into memory: checked now, and read again when it is used."""
+        folder = Path(folder)
+        recipe = _read_recipe(folder / CONFIG)
+        parts = PartedArrays(folder, recipe.shapes)
+        found = parts.survey()
+        if found.damaged:
+            raise DamagedError(f"{folder} is damaged at {found.damage} time indices: make it again to mend it")
+        missing = recipe.indices - len(found.intact)
+        if missing:
+            raise InputError(f"{folder} lacks {missing} of {recipe.indices} time indices: make it again to go on")
+        return cls(recipe, parts.opened("r"))
+
+    def __len__(self) -> int:
+        """How many tuples there are."""
+        return self.recipe.indices * self.recipe.flocks
+
+    @property
+    def hops(self) -> int:
+        """K, of the observations."""
+        return self.recipe.hops
+
+    @property
+    def samples(self) -> int:
+        """m, how many tuples there are to learn from."""
+        return self.recipe.indices * self.recipe.train_flocks
+
+    def block(
+        self, step: int, split: Split, channels: tuple[Channel, ...]
+    ) -> tuple[Float32[np.ndarray, "b N K C D"], Float32[np.ndarray, "b N D"]]:
+        """All tuples of one time index that are for training or for the test: one read. Observations, and targets."""
+        check_choice("split", split, ("train", "test"))
+        first = self.recipe.train_flocks
+        part = slice(None, first) if split == "train" else slice(first, None)
+        return self._observations(channels)[step, part], self.arrays["targets"][step, part]
+
+    def gather(
+        self, places: Int64[np.ndarray, " b"], channels: tuple[Channel, ...]
+    ) -> tuple[Float32[np.ndarray, "b N K C D"], Float32[np.ndarray, "b N D"]]:
+        """The training tuples of these numbers, from 0 to `samples` - 1: observations, and targets."""
+        where = np.divmod(places, self.recipe.train_flocks)
+        return self._observations(channels)[where], self.arrays["targets"][where]
+
+    def largest_input(self, channels: tuple[Channel, ...]) -> float:
+        """The largest |Z_i|_F of any agent in any tuple, by these channels."""
+        return self._largest[self.check_channels(channels)]
+
+    def check_channels(self, channels: tuple[Channel, ...]) -> str:
+        """The name of the array of observations by these channels; a clear error if there is none."""
+        for name, senses in self.recipe.senses.items():
+            if senses.channels == channels:
+                return name
+        has = " or ".join(str(senses.channels) for senses in self.recipe.senses.values())
+        raise InputError(f"the data has the channels {has}, not {channels}: make it with FastForward(channels=...)")
+
+    @property
+    def largest_target(self) -> float:
+        """The largest norm of the expert's acceleration."""
+        return self._largest["targets"]
+
+    @cached_property
+    def _largest(self) -> dict[str, float]:
+        found = {}
+        for name, array in self.arrays.items():
+            squares = 0.0
+            for step in range(self.recipe.indices):
+                vectors = np.asarray(array[step]).reshape(self.recipe.flocks * self.recipe.agents, -1)
+                squares = np.maximum(squares, np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64).max())
+            if not np.isfinite(squares):
+                raise InputError(f"the data's {name} holds NaN or infinity")
+            found[name] = math.sqrt(squares)
+        return found
+
+    def _observations(self, channels: tuple[Channel, ...]) -> Float32[np.ndarray, "S B N K C D"]:
+        return self.arrays[self.check_channels(channels)]
+
+
+def _read_recipe(path: Path) -> FastForward:
+    try:
+        settings = read_json(path)["fast_forward"]
+        ours = {field.name for field in fields(FastForward)}
+        if not ours - {"channels"} <= set(settings) <= ours:  # version 0.1 knew the paper's channels only
+            raise KeyError("fields")
+        return FastForward(**settings)
+    except DamagedError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{path.parent} is not a folder of fast-forward data: there is no config.json") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} does not say what the data is: {error!r}") from None

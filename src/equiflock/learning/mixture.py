@@ -1,0 +1,55 @@
+"""The controller that DAgger collects with: now the expert, now the pupil."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equiflock.controllers.bridge import as_numpy_function
+from equiflock.features import Senses
+from equiflock.flock import Flock, Observations, Vectors
+from equiflock.protocols import Controller, LocalController
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.simulation.assembly import decision
+
+
+class Mixture:
+    """At every step the expert's acceleration with probability beta, else the pupil's.
+
+    The expert is asked at every step; `target` is its last answer.
+
+    Args:
+        expert: any controller, privileged or not.
+        pupil: a local controller, whose observations the flight makes.
+        beta: the probability.
+        rng: decides.
+        sensing: makes the expert's observations, which may be others than the pupil's.
+    """
+
+    privileged: Literal[True] = True
+
+    def __init__(
+        self,
+        expert: Controller,
+        pupil: LocalController,
+        beta: float,
+        rng: np.random.Generator,
+        sensing: DelayedAggregation | None = None,
+    ) -> None:
+        self.senses: Senses = pupil.senses
+        self.beta = beta
+        self.rng = rng
+        self.target: Vectors | None = None
+        self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil, learning=True)
+        self._ask_expert, _ = decision(expert)
+        self._sensing = sensing or DelayedAggregation(expert.senses)
+
+    def __call__(self, flock: Flock, observations: Observations) -> NDArray[Any]:
+        """Accelerations (B, N, D)."""
+        self.target = self._ask_expert(flock, self._sensing.hear(flock))
+        if self.rng.random() < self.beta:
+            return self.target
+        return self._ask_pupil(observations.copy())

@@ -1,0 +1,200 @@
+"""The recipe of a training: every number of it, and for DAgger the command that repeats it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from equiflock.runtime.checks import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
+from equiflock.scenarios import RandomDisk
+from equiflock.scenarios.random_disk import RadiusRule
+from equiflock.simulation.simulate import count_steps
+
+EXPERT = "tanner"
+"""Whom pupils learn from."""
+
+
+@dataclass(frozen=True)
+class DAgger:
+    """DAgger's numbers. The defaults are the paper's (section 5, "Training")."""
+
+    controller: str = "etdagnn"
+    """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own."""
+    epochs: int = 400
+    """How many flights, each with its updates."""
+    seed: int = 0
+    """Of weights, flights and batches."""
+    agents: int = 100
+    """N."""
+    hops: int = 3
+    """K, of the paper's networks; one of your own brings its own."""
+    flocks: int = 400
+    """The size of the set of initial conditions; an epoch draws one of them with replacement."""
+    time_step: float = 0.01
+    """Seconds per step."""
+    duration: float = 2.0
+    """Seconds per flight."""
+    comm_radius: float = 1.0
+    """R, within which agents hear each other."""
+    dimensions: Literal[2, 3] = 2
+    """D; for 3 a ball in which two agents hear each other as often as in the disk: the same mean degree."""
+    radius_rule: RadiusRule = "quarter-power"
+    """How the disk in which agents begin grows with the flock; see `RandomDisk` for this and what follows."""
+    disk_radius: float | None = None
+    """The disk's radius itself, in place of a rule."""
+    density: float | None = None
+    """Agents per unit area for the constant-density rule; if left out 10 / pi, that of 100 agents."""
+    min_separation: float = 0.1
+    """R_min, the least distance between agents at the start."""
+    min_degree: int = 2
+    """How many others each agent hears at least, at the start."""
+    connected: bool = True
+    """Whether the communication graph must be connected at the start."""
+    max_speed: float = 3.0
+    """The bound on each entry of a random velocity."""
+    clamp: float = 100.0
+    """C, the largest norm of the expert's acceleration."""
+    expert_share: float = 0.993
+    """beta_0, the probability of the expert's acceleration in the first epoch, and its decay per epoch."""
+    least_expert_share: float = 0.5
+    """What that probability never falls below."""
+    capacity: int = 10_000
+    """How many tuples are kept, the newest."""
+    updates: int = 200
+    """Steps of Adam per epoch."""
+    batch: int = 20
+    """Tuples per step, drawn with replacement."""
+    learning_rate: float = 5e-5
+    """Of Adam, with betas 0.9 and 0.999."""
+    validation_flocks: int = 50
+    """How many flocks, the same for every seed, the network is judged on."""
+    validate_every: int = 40
+    """Epochs from one validation to the next."""
+    checkpoint_every: int = 10
+    """Epochs from one checkpoint to the next, for a training that is kept in a folder."""
+
+    def __post_init__(self) -> None:
+        for name in _KINDS:
+            value = getattr(self, name)
+            if isinstance(value, np.generic):  # JSON, in which recipes are kept, knows plain numbers only
+                value = value.item()
+                object.__setattr__(self, name, value)
+            if not _is_a(_KINDS[name], value):
+                raise InputError(f"{name} must be {_told(_KINDS[name])}; got {short(value)}")
+        counts = "epochs agents hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
+        for name in counts.split():
+            check_count(name, getattr(self, name))
+        for name in ("comm_radius", "clamp", "learning_rate"):
+            check_positive(name, getattr(self, name))
+        check_count("seed", self.seed, least=0)
+        for name in ("expert_share", "least_expert_share"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
+        check_count("duration / time_step", self.steps)
+        for flocks in (self.flocks, self.validation_flocks):
+            self.disk(flocks, self.seed, "train")  # its own checks
+
+    @property
+    def steps(self) -> int:
+        """T, the steps of a flight."""
+        return count_steps(self.duration, self.time_step)
+
+    def beta(self, epoch: int) -> float:
+        """beta_e = max(beta_0 beta_(e-1), least share), epochs counted from 0."""
+        return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
+
+    def validates(self, epoch: int) -> bool:
+        """Whether the network is judged after so many epochs: every so often, and at the end."""
+        return epoch % self.validate_every == 0 or epoch == self.epochs
+
+    def disk(self, flocks: int, seed: int, split: str) -> RandomDisk:
+        """Where flocks begin, those to learn from and those to be judged on alike."""
+        ours = {field.name for field in fields(self)}
+        shared = {field.name: getattr(self, field.name) for field in fields(RandomDisk) if field.name in ours}
+        return RandomDisk(**{**shared, "flocks": flocks, "seed": seed, "split": split})
+
+    @property
+    def command(self) -> str:
+        """The command that trains by this recipe."""
+        asked = [
+            _option(field.name, getattr(self, field.name))
+            for field in fields(self)
+            if field.name in ("controller", "seed") or getattr(self, field.name) != field.default
+        ]
+        return " ".join(["equiflock train", *asked])
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
+        """The recipe that `dataclasses.asdict` made these settings of; `source` is named if they are not that.
+
+        Fields that an older version did not have are at their defaults, which are what that version did.
+        """
+        unknown = sorted(set(settings) - set(_KINDS))
+        if unknown:
+            raise InputError(f"the recipe in {source} has unknown fields: {', '.join(unknown)}")
+        try:
+            return cls(**settings)
+        except InputError as error:
+            raise InputError(f"the recipe in {source}: {error}") from None
+
+
+_KINDS = {field.name: str(field.type) for field in fields(DAgger)}
+"""Of every field what it may be, as its annotation says it."""
+
+
+def _is_a(kind: str, value: object) -> bool:
+    """Whether a value may stand in a field of that annotation; what it may be besides is checked elsewhere."""
+    if value is None:
+        return kind.endswith("| None")
+    if kind in ("str", "RadiusRule"):
+        return isinstance(value, str)
+    if kind == "bool" or isinstance(value, bool):
+        return kind == "bool" and isinstance(value, bool)
+    if kind.startswith("float"):
+        return is_finite(value)
+    return isinstance(value, int) and abs(value) <= LARGEST_COUNT
+
+
+def _told(kind: str) -> str:
+    words = {"str": "a name", "RadiusRule": "the name of a rule", "bool": "True or False", "float": "a finite number"}
+    return words.get(kind.removesuffix(" | None"), "a whole number below 2^63")
+
+
+def _option(name: str, value: object) -> str:
+    """As it is written on the command line, where a switch has two names and no value."""
+    words = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{words}" if value else f"--no-{words}"
+    return f"--{words} {shlex.quote(str(value))}"
+
+
+@dataclass(frozen=True)
+class Cloning:
+    """Behaviour cloning's numbers. The defaults are the paper's where it gives one (M), and DAgger's for the rest."""
+
+    controller: str = "etdagnn"
+    """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own."""
+    seed: int = 0
+    """Of weights and batches."""
+    epochs: int = 50
+    """How often the whole training set is gone through."""
+    batch: int = 20
+    """Tuples per step of Adam."""
+    learning_rate: float = 5e-5
+    """Of Adam, with betas 0.9 and 0.999."""
+    loss_scale: float = 2.0
+    """M, where the loss of a tuple ends to grow."""
+    warm_up: int = 0
+    """How many steps of Adam at the start take the plain loss, (b^2 + MSE) / M without min(1, .)."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            check_count(name, getattr(self, name))
+        for name in ("seed", "warm_up"):
+            check_count(name, getattr(self, name), least=0)
+        for name in ("learning_rate", "loss_scale"):
+            check_positive(name, getattr(self, name))

@@ -1,0 +1,70 @@
+"""What a training ends with: the weights, and beside them the tables whose checksums they carry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from equiflock.learning.config import RunConfig
+from equiflock.learning.folders import WEIGHTS
+from equiflock.learning.tables import COLUMNS, Tables
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import file_checksum
+from equiflock.runtime.provenance import circumstances, differences
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from torch import nn
+
+
+class Results:
+    """Of the training that this config tells of; believed only as they were written."""
+
+    def __init__(self, folder: Path, config: RunConfig) -> None:
+        self.folder = folder
+        self.weights = folder / WEIGHTS
+        self.config = config
+
+    def write(self, network: nn.Module, tables: Tables) -> Path:
+        """Write the weights, when the tables are written."""
+        from equiflock.controllers.networks.weights import write_weights
+
+        extra = {"command": self.config.command, **self.config.made_by, "versions": circumstances()}
+        if self.config.begun_with != circumstances():
+            extra["begun_with"] = dict(self.config.begun_with)
+        return write_weights(network, self.weights, {**extra, "tables": tables.checksums})
+
+    def epochs(self) -> int:
+        """How many epochs the weights were trained for; 0 if there are none.
+
+        Raises:
+            InputError: if they are damaged, or of another training.
+        """
+        if not self.weights.exists():
+            return 0
+        made_by = dict(self._metadata())
+        ours = self.config.made_by
+        try:
+            epochs = int(made_by["recipe"]["epochs"])
+            before = {"recipe": {**made_by["recipe"], "epochs": ours["recipe"]["epochs"]}}
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{self.weights} does not say how it was trained") from None
+        if "from" in made_by:
+            before["from"] = made_by["from"]
+        other = ", ".join(differences(before, ours))
+        if other:
+            raise InputError(f"{self.weights} was trained by another recipe: {other}")
+        return epochs
+
+    def damaged_tables(self) -> list[Path]:
+        """Those tables that are not as they were when the weights were written."""
+        checksums = dict(self._metadata().get("tables", {}))
+        paths = {name: self.folder / name for name in COLUMNS}
+        return [
+            path for name, path in paths.items() if not path.is_file() or file_checksum(path) != checksums.get(name)
+        ]
+
+    def _metadata(self) -> dict[str, Any]:
+        from equiflock.controllers.networks.weights import FORMAT, read_tensors, read_weights
+
+        read_weights(self.weights)  # its own checks
+        return read_tensors(self.weights, FORMAT)[1]

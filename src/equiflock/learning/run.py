@@ -1,0 +1,265 @@
+"""A training that is kept in a folder and can be continued after any interruption.
+
+    config.json           the recipe, the command that repeats it, and versions
+    from.safetensors      a copy of the weights that it began from, if it began from any
+    metrics.csv           epoch, loss, expert_share
+    validation.csv        epoch, controller, flock, ivv, iman; the expert's rows come first, as epoch 0
+    events.out.tfevents*  the same for TensorBoard
+    checkpoints/          the newest two
+    weights.safetensors   the trained network, once it is
+
+A continued run ends with the same bits as one that was never interrupted. All but the events carries a checksum or has
+one elsewhere (that of the tables is in the weights), and what is damaged is refused, or said and written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from equiflock.learning.checkpoints import Checkpoints
+from equiflock.learning.config import Origin, RunConfig, recipe_for
+from equiflock.learning.folders import CHECKPOINTS, ORIGIN, WEIGHTS, make_room
+from equiflock.learning.recipe import DAgger
+from equiflock.learning.results import Results
+from equiflock.learning.tables import METRICS, VALIDATION, Tables
+from equiflock.runtime.checks import InputError, check_count
+from equiflock.runtime.checksums import DamagedError, checksum, file_checksum
+from equiflock.runtime.files import atomic_write, folder_lock
+from equiflock.runtime.provenance import circumstances, differences
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from torch import nn
+
+    from equiflock.learning.dagger import EpochReport, Trainer
+    from equiflock.learning.validation import Validation
+
+Notice = Callable[[str], object]
+
+
+class TrainingRun:
+    """A training in a folder, begun by `create` and continued by `train`, as often as it takes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.weights = folder / WEIGHTS
+        self.validation = folder / VALIDATION
+        self.metrics = folder / METRICS
+        self.config = RunConfig.read(folder)
+
+    @classmethod
+    def create(cls, folder: Path, recipe: DAgger, weights: Path | None = None, force: bool = False) -> TrainingRun:
+        """Begin a training in a new folder.
+
+        Args:
+            folder: must not exist, or hold a training without any result.
+            recipe: all numbers of the training.
+            weights: a file of the recipe's network to begin from, rather than with fresh weights; it is copied.
+            force: replace the training in the folder, whatever came of it.
+        """
+        if weights is not None:
+            recipe_for(weights, recipe, ("controller", "hops", "dimensions"))  # a clear error unless they are the same
+        content = None if weights is None else weights.read_bytes()
+        origin = None if content is None else Origin(str(weights), checksum(content))
+        make_room(folder, force)
+        with atomic_write(folder) as scratch:
+            scratch.mkdir()
+            RunConfig(recipe, circumstances(), origin).write(scratch)
+            if content is not None:
+                (scratch / ORIGIN).write_bytes(content)
+        return cls(folder)
+
+    @property
+    def recipe(self) -> DAgger:
+        """All numbers of the training."""
+        return self.config.recipe
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done, and everything that came of them is whole."""
+        return self._epochs_trained == self.recipe.epochs and not self._results.damaged_tables()
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """Those that are kept, the newest first."""
+        return self._checkpoints.paths
+
+    def check_epochs(self, epochs: int) -> None:
+        """A clear error if the training cannot end after so many epochs, because more are done."""
+        check_count("epochs", epochs)
+        done = max(self._epochs_trained, self._checkpoints.epochs_done())
+        if epochs < done:
+            raise InputError(f"{done} epochs are done already in {self.folder}: epochs must be at least that")
+
+    def prolong(self, epochs: int) -> None:
+        """Let the training end after another number of epochs, no fewer than are done; `train` does the rest."""
+        if epochs == self.recipe.epochs:
+            return
+        with self._alone(wait=False):
+            self.check_epochs(epochs)
+            config = replace(self.config, recipe=replace(self.recipe, epochs=epochs))
+            config.write(self.folder)
+        self.config = config
+
+    def train(
+        self,
+        on_epoch: Callable[[EpochReport], object] | None = None,
+        on_notice: Notice | None = None,
+        wait: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Path:
+        """Train to the end, from the newest checkpoint if there is one; returns the path of the weights.
+
+        Args:
+            on_epoch: called with what came of every epoch.
+            on_notice: called with a line of text about what a user should know, such as a damaged checkpoint.
+            wait: for another process that trains in the folder, rather than refuse.
+            should_stop: asked before every epoch; if it says so, a checkpoint is written.
+
+        Raises:
+            KeyboardInterrupt: if `should_stop` said so, after the checkpoint is written.
+        """
+        from equiflock.learning.dagger import Trainer
+        from equiflock.runtime.threads import one_thread
+
+        notice = on_notice or (lambda text: None)
+        with self._alone(wait), one_thread(), _want_of_memory_told():
+            if not self._needs_training(notice):
+                return self.weights
+            if self.config.begun_with != circumstances():
+                other = ", ".join(differences(self.config.begun_with, circumstances()))
+                notice(f"begun with {other}: bits may differ")
+            trainer = Trainer(self.recipe, self._first_network())
+            tables = Tables(self.folder, self.recipe)
+            checkpoints = self._checkpoints
+            differ = set(checkpoints.restore(trainer, tables, notice))
+            if self._epochs_trained == self.recipe.epochs:
+                differ.update(self._results.damaged_tables())
+            for table in sorted(differ):
+                notice(f"{table} is not as it was written: it is written again from the checkpoint")
+            with self._log(trainer, tables) as log:
+                while trainer.epoch < self.recipe.epochs:
+                    if should_stop():
+                        checkpoints.write(trainer, tables)
+                        raise KeyboardInterrupt
+                    report = self._run_epoch(trainer)
+                    log(report)
+                    if trainer.epoch % self.recipe.checkpoint_every == 0 or trainer.epoch == self.recipe.epochs:
+                        checkpoints.write(trainer, tables)
+                    if on_epoch is not None:
+                        on_epoch(report)
+            return self._finish(trainer, tables)
+
+    @property
+    def _results(self) -> Results:
+        return Results(self.folder, self.config)
+
+    @property
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.folder, self.config.made_by)
+
+    @property
+    def _epochs_trained(self) -> int:
+        """How many epochs the weights had; 0 if there are none, or none to believe."""
+        try:
+            return self._results.epochs()
+        except InputError:
+            return 0
+
+    @contextmanager
+    def _alone(self, wait: bool) -> Iterator[None]:
+        if not self.folder.is_dir():
+            raise InputError(f"{self.folder} is gone")
+        with folder_lock(self.folder, wait):
+            if RunConfig.read(self.folder) != self.config:
+                raise InputError(f"another process began another training in {self.folder}")
+            for names in (".config.*", ".metrics.*", ".validation.*", ".weights.*", f"{CHECKPOINTS}/.*"):
+                for half_written in self.folder.glob(names):
+                    half_written.unlink()
+            yield
+
+    def _needs_training(self, notice: Notice) -> bool:
+        """Whether anything is left to do; what is there but not whole is said, and counts as missing."""
+        if not self.weights.exists():
+            return True
+        again = "" if self.checkpoints else "; there is no checkpoint, so the training begins again"
+        try:
+            if self._results.epochs() != self.recipe.epochs:  # it is being prolonged
+                if again:
+                    notice(again.removeprefix("; "))
+                return True
+        except InputError as error:
+            notice(f"{error}; it counts as missing and is written again{again}")
+            return True
+        damaged = self._results.damaged_tables()
+        if damaged and again:
+            for path in damaged:
+                notice(f"{path} is not as it was written: remove {self.weights} to train again")
+            return False
+        return bool(damaged)
+
+    def _first_network(self) -> nn.Module | None:
+        """The network that the training begins with, if it does not make a fresh one."""
+        from equiflock.controllers.loading import load_network
+
+        origin, path = self.config.origin, self.folder / ORIGIN
+        if origin is None:
+            return None
+        if not path.is_file() or file_checksum(path) != origin.checksum:
+            raise DamagedError(f"{path} is missing or damaged: copy the file there that it began from, {origin.name}")
+        return load_network(path)
+
+    def _run_epoch(self, trainer: Trainer) -> EpochReport:
+        from equiflock.learning.dagger import DivergedError
+
+        try:
+            return trainer.run_epoch()
+        except DivergedError as error:
+            last = f"; the last good checkpoint is {found[0]}" if (found := self.checkpoints) else ""
+            raise DivergedError(f"{error}{last}") from None
+
+    @contextmanager
+    def _log(self, trainer: Trainer, tables: Tables) -> Iterator[Callable[[EpochReport], None]]:
+        """Open the tables and the events; rows of epochs that will be done again are dropped."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        expert = trainer.validate(trainer.expert)
+        if trainer.epoch == 0:
+            tables.begin(expert)
+        with tables.kept(), SummaryWriter(str(self.folder), purge_step=trainer.epoch + 1) as events:
+
+            def log(report: EpochReport) -> None:
+                tables.add(report)
+                scalars = {"loss": report.loss, "expert share": report.expert_share}
+                if report.validation is not None:
+                    scalars |= _medians("pupil", report.validation) | _medians("expert", expert)
+                for name, value in scalars.items():
+                    events.add_scalar(name, value, report.epoch)
+
+            yield log
+
+    def _finish(self, trainer: Trainer, tables: Tables) -> Path:
+        if not tables.judged(trainer.epoch):  # its end was made an earlier one
+            tables.judge(trainer.epoch, trainer.judge())
+        tables.write()
+        return self._results.write(trainer.network, tables)
+
+
+@contextmanager
+def _want_of_memory_told() -> Iterator[None]:
+    """Torch says it by an error of no type of its own."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+            raise
+        raise InputError("not enough memory: lower capacity or batch, or take fewer agents or flocks") from None
+
+
+def _medians(who: str, validation: Validation) -> dict[str, float]:
+    return {f"{who}/IVV": float(np.median(validation.ivv)), f"{who}/IMAN": float(np.median(validation.iman))}

@@ -1,0 +1,141 @@
+"""The tables of a training, metrics.csv and validation.csv.
+
+Rows are kept in memory, and with every checkpoint, which has a checksum: what stands in the files is never believed,
+and written again from the checkpoint when a training goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from equiflock.learning.recipe import EXPERT, DAgger
+from equiflock.runtime.checksums import checksum
+from equiflock.runtime.files import atomic_write
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from equiflock.learning.dagger import EpochReport
+    from equiflock.learning.validation import Validation
+
+METRICS, VALIDATION = "metrics.csv", "validation.csv"
+COLUMNS = {
+    METRICS: ("epoch", "loss", "expert_share"),
+    VALIDATION: ("epoch", "controller", "flock", "ivv", "iman"),
+}
+
+
+class Tables:
+    """Both tables of a run: begun or restored, then written whole, then added to."""
+
+    def __init__(self, folder: Path, recipe: DAgger) -> None:
+        self.folder = folder
+        self.recipe = recipe
+        self._lines: dict[str, list[str]] = {name: [_line(columns)] for name, columns in COLUMNS.items()}
+        self._files: dict[str, TextIO] = {}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Name -> content."""
+        return {name: "".join(lines) for name, lines in self._lines.items()}
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """Name -> checksum of the content."""
+        return {name: checksum(text.encode()) for name, text in self.texts.items()}
+
+    def begin(self, expert: Validation) -> None:
+        """The expert's rows come first, as epoch 0."""
+        self._judge(0, EXPERT, expert)
+
+    def restore(self, texts: Mapping[str, str]) -> list[Path]:
+        """Go on after these rows, those of a checkpoint; returns the files that differ from them."""
+        differ = []
+        for name, before in texts.items():
+            # A training that is prolonged validates where its old end was only if it is time.
+            self._lines[name] = [
+                line
+                for number, line in enumerate(before.splitlines(keepends=True))
+                if number == 0 or name != VALIDATION or self.recipe.validates(_epoch(line))
+            ]
+            path = self.folder / name
+            found = path.read_bytes() if path.is_file() else b""
+            # The file may have rows of epochs that will be done again.
+            if not found.startswith((before.encode(), self.texts[name].encode())):
+                differ.append(path)
+        return differ
+
+    def write(self) -> None:
+        """Write both anew."""
+        for name, text in self.texts.items():
+            with atomic_write(self.folder / name) as scratch:
+                scratch.write_bytes(text.encode())
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Write both anew, and then every row as soon as it comes."""
+        self.write()
+        with (
+            (self.folder / METRICS).open("a", encoding="utf-8", newline="") as metrics,
+            (self.folder / VALIDATION).open("a", encoding="utf-8", newline="") as validation,
+        ):
+            self._files = {METRICS: metrics, VALIDATION: validation}
+            try:
+                yield
+            finally:
+                self._files = {}
+
+    def add(self, report: EpochReport) -> None:
+        """The rows of an epoch."""
+        self._append(METRICS, [(report.epoch, report.loss, report.expert_share)])
+        if report.validation is not None:
+            self.judge(report.epoch, report.validation)
+
+    def judge(self, epoch: int, validation: Validation) -> None:
+        """The rows of a validation."""
+        self._judge(epoch, self.recipe.controller, validation)
+
+    def judged(self, epoch: int) -> bool:
+        """Whether there are rows of that epoch's validation."""
+        return _epoch(self._lines[VALIDATION][-1]) == epoch
+
+    def _judge(self, epoch: int, controller: str, validation: Validation) -> None:
+        pairs = zip(validation.ivv.tolist(), validation.iman.tolist(), strict=True)
+        rows = [(epoch, controller, flock, ivv, iman) for flock, (ivv, iman) in enumerate(pairs)]
+        self._append(VALIDATION, rows)
+
+    def _append(self, name: str, rows: list[tuple[Any, ...]]) -> None:
+        lines = [_line(row) for row in rows]
+        self._lines[name] += lines
+        if name in self._files:
+            self._files[name].writelines(lines)
+            self._files[name].flush()
+
+
+def read_reports(folder: Path) -> tuple[tuple[EpochReport, ...], Validation]:
+    """What came of every epoch of a finished training, to the bit, and what the expert does."""
+    from equiflock.learning.dagger import EpochReport
+    from equiflock.learning.validation import Validation
+
+    rows = {name: (folder / name).read_text("utf-8").splitlines()[1:] for name in COLUMNS}
+    flocks: dict[int, list[list[float]]] = {}
+    for epoch, _, _, *numbers in (line.split(",") for line in rows[VALIDATION]):
+        flocks.setdefault(int(epoch), []).append(list(map(float, numbers)))
+    found = {epoch: Validation(*np.array(numbers).T.copy()) for epoch, numbers in flocks.items()}
+    reports = (
+        EpochReport(int(epoch), float(loss), float(share), found.get(int(epoch)))
+        for epoch, loss, share in (line.split(",") for line in rows[METRICS])
+    )
+    return tuple(reports), found[0]
+
+
+def _line(row: tuple[Any, ...]) -> str:
+    return ",".join(map(str, row)) + "\n"
+
+
+def _epoch(line: str) -> int:
+    first = line.split(",")[0]
+    return int(first) if first.isdecimal() else -1

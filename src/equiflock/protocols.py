@@ -1,0 +1,128 @@
+"""What the parts of a flight are to each other: a moment of it, and what a controller, a body and an ending must be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float, Int8, Int64
+
+from equiflock.features import Senses
+from equiflock.flock import Flock, Observations, Roles, Vectors
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Moment:
+    """One instant of a flight, before the step that its accelerations make.
+
+    The arrays are read-only views, valid until the next step; copy what must last.
+
+    Attributes:
+        step: the number of steps made so far.
+        time: step times the time step, in seconds.
+        flock: positions and velocities now.
+        observations: (B, N, K, C, D), what every agent knows now.
+        accelerations: (B, N, D), what every agent does next; zero for leaders, obstacle agents, ended flocks.
+        flying: (B,), which flocks are still flying.
+        outcomes: (B,), codes of `Outcome`.
+        comm_radius: the communication radius R.
+    """
+
+    step: int
+    time: float
+    flock: Flock
+    observations: Observations
+    accelerations: Vectors
+    flying: Bool[np.ndarray, " B"]
+    outcomes: Int8[np.ndarray, " B"]
+    comm_radius: float
+
+
+@runtime_checkable
+class LocalController(Protocol):
+    """A controller that each agent can run by itself: it sees observations, never the flock."""
+
+    @property
+    def senses(self) -> Senses:
+        """The channels, hops and topology of the observations that it needs."""
+        ...
+
+    def __call__(self, observations: Observations, /) -> Float[np.ndarray, "B N D"]:
+        """Accelerations (B, N, D) from observations (B, N, K, C, D), each agent's from its own block alone."""
+        ...
+
+
+@runtime_checkable
+class PrivilegedController(Protocol):
+    """A controller that sees the whole flock, so no swarm could run it: an expert to learn from."""
+
+    @property
+    def senses(self) -> Senses:
+        """The channels, hops and topology of the observations that it needs."""
+        ...
+
+    @property
+    def privileged(self) -> Literal[True]:
+        """Says openly that it sees the flock."""
+        ...
+
+    def __call__(self, flock: Flock, observations: Observations, /) -> Float[np.ndarray, "B N D"]:
+        """Accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
+        ...
+
+
+Controller: TypeAlias = LocalController | PrivilegedController
+
+
+@runtime_checkable
+class Sensing(Protocol):
+    """The senses of a flock in flight, which remember what was heard: `hear` once per time step."""
+
+    def hear(
+        self, flock: Flock, flying: Bool[np.ndarray, " B"] | None = None, ranks: Int64[np.ndarray, " N"] | None = None
+    ) -> Observations:
+        """Let a time step pass and return what every agent knows, (B, N, K, C, D)."""
+        ...
+
+    def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
+        """Go on with another flock: its first agents are the kept ones, whose histories follow them."""
+        ...
+
+
+@runtime_checkable
+class Body(Protocol):
+    """What a commanded acceleration does to an agent."""
+
+    def advance(
+        self,
+        positions: Vectors,
+        velocities: Vectors,
+        roles: Roles,
+        accelerations: Vectors,
+        time_step: float,
+        active: Int64[np.ndarray, " active"],
+    ) -> None:
+        """Move the active flocks by one time step, in place.
+
+        Args:
+            positions: (B, N, D), changed in place.
+            velocities: (B, N, D), changed in place.
+            roles: (B, N), values of `Role`. Leaders keep their velocity and obstacle agents stand still.
+            accelerations: (B, N, D), what controllers command; zero for all but followers.
+            time_step: dt > 0, in seconds.
+            active: the indices of the flocks to move.
+        """
+        ...
+
+
+@runtime_checkable
+class Ending(Protocol):
+    """Decides, at every instant, which flocks have ended and how."""
+
+    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"], /) -> Int8[np.ndarray, " B"]:
+        """Codes of `Outcome` (B,), FLYING where the flight goes on, or booleans, True where it ends.
+
+        Flocks not flying are ignored.
+        """
+        ...

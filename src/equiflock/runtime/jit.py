@@ -1,0 +1,70 @@
+"""How kernels are compiled: by Numba, without Python's lock, and kept on disk between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
+
+from numba import njit
+from numpy import float32
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Index: TypeAlias = Any
+"""In a kernel: an integer, signed or not. Unsigned ones are faster to index with, as no test for a sign is needed."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+PARTS_WITH_KERNELS = ("runtime", "senses", "bodies", "controllers", "scenarios", "simulation")
+"""Kernels, and the constants in them, are in these parts of the package and in the modules at its top."""
+
+
+def _stamp() -> tuple[float, int]:
+    """Newest change and total size of all source files that kernels may depend on."""
+    package = Path(__file__).parent.parent
+    sources = [*package.glob("*.py"), *(path for part in PARTS_WITH_KERNELS for path in (package / part).rglob("*.py"))]
+    files = [path.stat() for path in sources]
+    return max(file.st_mtime for file in files), sum(file.st_size for file in files)
+
+
+_STAMP = _stamp()
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` at its first call.
+
+    Numba compiles a kernel anew only when its own file changes, though it may contain kernels of other files;
+    here any change in a part of the package that has kernels does it.
+    """
+    compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
+    if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT=1
+        compiled._cache._cache_file._source_stamp = _STAMP
+    return cast(Function, compiled)
+
+
+def inlined(function: Function) -> Function:
+    """A part of a kernel's inner loop, compiled into each kernel that calls it, without the cost of a call."""
+    return cast(Function, njit(inline="always", nogil=True, error_model="numpy")(function))
+
+
+# Two kernels for benchmarks: what a machine can do at best.
+
+PEAK_LANES = 128
+"""Numbers that fit into a core's registers."""
+
+
+@kernel
+def copy(source: Array, target: Array) -> None:
+    """As fast as memory goes."""
+    for i in range(source.size):
+        target[i] = source[i]
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def multiply_add(lanes: Array, rounds: Index) -> None:
+    """X <- 0.99 x + 0.01 so many times for all lanes: as fast as arithmetic goes."""
+    for _ in range(rounds):
+        for lane in range(PEAK_LANES):
+            lanes[lane] = lanes[lane] * float32(0.99) + float32(0.01)

@@ -1,0 +1,149 @@
+"""What results are results of: the settings that a folder keeps beside them, and versions."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import DamagedError, read_json, write_json
+from equiflock.runtime.files import check_writable, folder_lock, remove
+from equiflock.version import __version__
+
+CONFIG = "config.json"
+KIND = "kind"
+"""The entry of a folder's config that says what is in it, such as "training"."""
+
+
+_plugins: dict[str, str] = {}
+
+
+def versions() -> dict[str, str]:
+    """Of everything that has a say in the bits of a result."""
+    parts = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "numba")}
+    return {"equiflock": __version__, "python": platform.python_version(), **parts}
+
+
+def note_plugin(sources: Mapping[str, str]) -> None:
+    """Remember the files of the plugin that has a say from now on, with their checksums; none if there are none."""
+    _plugins.clear()
+    _plugins.update(sources)
+
+
+def circumstances() -> dict[str, str]:
+    """Versions, and the checksums of the files of the plugin, if there is one."""
+    return {**versions(), **_plugins}
+
+
+@contextmanager
+def claimed(
+    folder: Path, kind: str, config: Mapping[str, Any], ours: Sequence[str], force: bool = False
+) -> Iterator[None]:
+    """Hold a folder for results of these settings against other processes, as long as the block takes.
+
+    Args:
+        folder: made if it is not there.
+        kind: what is in it, such as "sweep".
+        config: everything that has a say in the results, such as JSON can hold.
+        ours: patterns of the names that results of this kind have.
+        force: remove what is in the folder, if it is results of this kind and nothing else, and begin anew.
+    """
+    check_writable(folder / CONFIG)
+    folder.mkdir(parents=True, exist_ok=True)
+    with folder_lock(folder):
+        if force:
+            remove_results(folder, kind, ours)
+        claim_folder(folder, kind, config)
+        yield
+
+
+def claim_folder(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
+    """Make `folder` one of results of these settings, or refuse if there are results of others in it.
+
+    A folder of other settings that has no result yet is taken over: whatever failed there left nothing to lose.
+    """
+    wanted = json.loads(json.dumps({KIND: kind, **config}))
+    path = folder / CONFIG
+    if path.exists():
+        refusal = _refusal(path, wanted)
+        if not refusal:
+            return
+        if _has_results(folder):
+            raise InputError(f"{refusal}; choose another folder with --out, or begin anew with --force")
+    elif _has_results(folder):
+        raise InputError(f"{folder} holds something else: choose another folder with --out")
+    write_json(wanted, path)
+
+
+def _refusal(path: Path, wanted: Mapping[str, Any]) -> str:
+    """Why results beside this config are not those of the wanted one; empty if they are."""
+    try:
+        before = read_json(path)
+    except DamagedError as error:
+        return f"{error}, so it is not known what the results in {path.parent} are of"
+    if before.get(KIND) != wanted[KIND]:
+        raise InputError(f"{path.parent} is the folder of {told(before)}, not of {told(wanted)}: choose another")
+    other = ", ".join(differences(before, wanted))
+    return f"{path.parent} holds results of other settings: {other}" if other else ""
+
+
+def remove_results(folder: Path, kind: str, ours: Sequence[str]) -> None:
+    """Remove results of a kind from a folder. If there is anything else in it, that is an error, and all stays.
+
+    Args:
+        folder: whose config says of what kind it is, even if it is damaged.
+        kind: such as "sweep".
+        ours: patterns of the names that results of this kind have.
+    """
+    inside = [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+    if not inside:
+        return
+    if not is_of_kind(folder, kind):
+        raise InputError(f"{folder} holds something else: --force removes {told({KIND: kind})} only")
+    for path in inside:
+        if not any(fnmatch(path.name, pattern) for pattern in (CONFIG, *ours)):
+            raise InputError(
+                f"{path} is no result of {told({KIND: kind})}: move it elsewhere, then --force begins anew"
+            )
+    for path in sorted(inside, key=lambda path: path.name == CONFIG):  # the config last: until then it is ours
+        remove(path)
+
+
+def is_of_kind(folder: Path, kind: str) -> bool:
+    """Whether a folder's config says that it holds results of this kind, even if the config is damaged."""
+    path = folder / CONFIG
+    try:
+        return read_json(path).get(KIND) == kind
+    except DamagedError:
+        return f'"{KIND}": "{kind}"'.encode() in path.read_bytes()
+    except OSError:
+        return False
+
+
+def told(config: Mapping[str, Any]) -> str:
+    """What a folder's config says is in it."""
+    kind = config.get(KIND)
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}" if isinstance(kind, str) else "something else"
+
+
+def differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    """Which settings differ, and how: "flocks = 50, not 10"."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*before, *now]):
+            yield from differences(before.get(key), now.get(key), f"{name} {key}".strip())
+    elif before != now:
+        yield f"{name} = {before}, not {now}"
+
+
+def _has_results(folder: Path) -> bool:
+    """Whether there are files in a folder, or below, other than its config and hidden ones."""
+    if not folder.is_dir():
+        return folder.exists()
+    inside = (path for path in folder.rglob("*") if not path.name.startswith(".") and path != folder / CONFIG)
+    return any(path.is_file() for path in inside)

@@ -1,0 +1,16 @@
+"""Random numbers: one stream per purpose, named, so that drawing more of one never changes another."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from equiflock.runtime.checks import check_count
+
+
+def stream(seed: int, *names: str | int) -> np.random.Generator:
+    """The generator of (seed, names): `stream(0, "initial", "test", 7)`; same arguments, same numbers."""
+    check_count("seed", seed, least=0)
+    key = tuple(name if isinstance(name, int) else zlib.crc32(name.encode()) for name in names)
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))

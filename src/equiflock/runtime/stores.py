@@ -1,0 +1,44 @@
+"""Datasets as zarr stores, written piece by piece, so that Ctrl-C is heard however much there is to write."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from equiflock.runtime.files import uninterrupted
+
+if TYPE_CHECKING:
+    import xarray
+
+PIECE_BYTES = 16 * 2**20
+"""What is written at once, and one chunk of an array: a fraction of a second's work."""
+
+
+def write_zarr(data: xarray.Dataset, path: Path) -> None:
+    """Write a dataset as `xarray.open_zarr` reads it, in zarr's format 2 with consolidated metadata."""
+    import zarr
+
+    with uninterrupted():
+        group = zarr.open_group(path, mode="w", zarr_format=2, attributes=dict(data.attrs))
+    for name, variable in data.variables.items():
+        values = variable.values
+        row_bytes = max(values.itemsize * math.prod(values.shape[1:]), 1)
+        rows = max(PIECE_BYTES // row_bytes, 1)
+        with uninterrupted():
+            array: Any = group.create_array(
+                str(name),
+                shape=values.shape,
+                dtype=values.dtype,
+                chunks=(min(rows, max(len(values), 1)), *(max(size, 1) for size in values.shape[1:])),
+                fill_value=None,  # readers take any other for a mark of missing values
+                attributes={"_ARRAY_DIMENSIONS": [str(name) for name in variable.dims]},
+            )
+        for first in range(0, len(values), rows):
+            # zarr writes in a thread of its own, which an interruption would leave behind at work.
+            with uninterrupted():
+                array[first : first + rows] = np.ascontiguousarray(values[first : first + rows])
+    with uninterrupted():
+        zarr.consolidate_metadata(path, zarr_format=2)

@@ -1,0 +1,101 @@
+"""Kernels on several threads.
+
+Kernels here are compiled without Python's lock and write to disjoint parts of an array, each agent's
+result being summed in an order of its own, so the number of threads never changes a bit of a result.
+Plain threads, not a parallel runtime: any number of flights may run at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from equiflock.runtime.checks import InputError, check_count
+
+AGENTS_PER_THREAD = 1_500
+"""A second thread pays off from about so many agents each."""
+
+SMALL_FLOCK = 3_000
+"""Up to so many agents a flock is one thread's work, and a batch is shared out by flocks."""
+
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+_pool_process = -1
+_count: ContextVar[int | None] = ContextVar("threads", default=None)
+
+
+def count() -> int:
+    """How many threads kernels use: set by `use`, else by EQUIFLOCK_THREADS, else one per core."""
+    chosen = _count.get()
+    if chosen is not None:
+        return chosen
+    named = os.environ.get("EQUIFLOCK_THREADS", "")
+    if named:
+        if not named.isdigit() or int(named) < 1:
+            raise InputError(f"EQUIFLOCK_THREADS must be a whole number of at least 1; got {named!r}")
+        return int(named)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def use(threads: int) -> Iterator[None]:
+    """Use so many threads inside the block, on this thread: `with threads.use(1): ...`."""
+    token = _count.set(check_count("threads", threads))
+    try:
+        yield
+    finally:
+        _count.reset(token)
+
+
+def share(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Call `kernel(*part)` for every part at once, the first one on this thread; results in order."""
+    if len(parts) == 1:
+        return [kernel(*parts[0])]
+    others = [_workers().submit(kernel, *part) for part in parts[1:]]
+    try:
+        first = kernel(*parts[0])
+    finally:
+        wait(others)  # nobody may touch the arrays before all parts are done, even if one of them failed
+    return [first, *(other.result() for other in others)]
+
+
+def split(size: int, least: int) -> list[tuple[int, int]]:
+    """Cut range(size) into at most `count()` nearly equal parts of at least `least` each."""
+    most = size // max(least, 1)
+    parts = min(count(), most) if most > 1 else 1
+    return list(itertools.pairwise(size * part // parts for part in range(parts + 1)))
+
+
+def split_flocks(flocks: int, agents: int) -> list[tuple[int, int]]:
+    """Cut range(flocks) into parts for threads, each with enough agents to be worth one."""
+    return split(flocks, -(-AGENTS_PER_THREAD // agents))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread in torch and in our kernels: more only hurt networks this small, and could change torch's bits."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with use(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _workers() -> ThreadPoolExecutor:
+    """The pool, made anew in a forked child, where the parent's threads do not exist."""
+    global _pool, _pool_process
+    with _lock:
+        if _pool is None or _pool_process != os.getpid():
+            _pool = ThreadPoolExecutor(max_workers=64, thread_name_prefix="equiflock")
+            _pool_process = os.getpid()
+        return _pool

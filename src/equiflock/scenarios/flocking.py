@@ -1,0 +1,30 @@
+"""Flocking (section 5 of the paper, "Flocking"): agents at random in a disk shall come to fly as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from equiflock.flock import Flock
+from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.registry import scenario
+from equiflock.scenarios.search import Stop
+
+
+@scenario("flocking")
+@dataclass(frozen=True)
+class Flocking:
+    """Flocks of `disk`, without leaders or obstacles, for 2 s."""
+
+    split: ClassVar[str] = "test"
+    time_step: ClassVar[float] = 1e-3
+
+    disk: RandomDisk = field(default_factory=RandomDisk)
+    """The flocks."""
+
+    def __post_init__(self) -> None:
+        check_disk(self.disk)
+
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        return self.disk.draw(stop)

@@ -1,0 +1,67 @@
+"""Flocks with leaders (section 5 of the paper, "Leader following")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+from equiflock.flock import Flock, Role
+from equiflock.runtime.checks import InputError, check_choice, check_count
+from equiflock.runtime.randomness import stream
+from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.registry import Measure, scenario
+from equiflock.scenarios.search import Stop
+
+LeaderVelocity = Literal["mean", "first", "fresh", "flock"]
+
+
+@scenario("leaders")
+@dataclass(frozen=True)
+class LeaderFollowing:
+    """Flocks of `disk` in which some agents, drawn at random, lead: they hear nobody and keep one common velocity.
+
+    The paper does not say which velocity that is.
+    """
+
+    split: ClassVar[str] = "leader following"
+    duration: ClassVar[float] = 3.0
+    time_step: ClassVar[float] = 1e-3
+    measures: ClassVar[tuple[Measure, ...]] = (
+        "mean_leader_velocity_distance",
+        "mean_acceleration_norm",
+        "component_count",
+    )
+
+    disk: RandomDisk = field(default_factory=RandomDisk)
+    """The flocks."""
+    leaders: int = 2
+    """How many lead."""
+    leader_velocity: LeaderVelocity = "mean"
+    """The mean of the leaders' own velocities, the first leader's own, a fresh draw with every entry in [-max_speed,
+    max_speed], or the flock's mean."""
+
+    def __post_init__(self) -> None:
+        check_disk(self.disk)
+        check_count("leaders", self.leaders)
+        check_choice("leader_velocity", self.leader_velocity, get_args(LeaderVelocity))
+        if self.leaders >= self.disk.agents:
+            raise InputError(f"leaders must be fewer than agents = {self.disk.agents}; got {self.leaders}")
+
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        start = self.disk.draw(stop)
+        velocities, roles = start.velocities.copy(), start.roles.copy()
+        for b in range(len(start)):
+            rng = stream(self.disk.seed, "leaders", self.disk.split, b)
+            leaders = rng.choice(self.disk.agents, self.leaders, replace=False)
+            fresh = rng.uniform(-self.disk.max_speed, self.disk.max_speed, start.shape[2])
+            roles[b, leaders] = Role.LEADER
+            velocities[b, leaders] = {
+                "mean": velocities[b, leaders].mean(axis=0),
+                "first": velocities[b, leaders[0]].copy(),
+                "fresh": fresh,
+                "flock": velocities[b].mean(axis=0),
+            }[self.leader_velocity]
+        return replace(start, velocities=np.ascontiguousarray(velocities), roles=roles)

@@ -1,0 +1,150 @@
+"""Flocks on their way to an obstacle (section 5 of the paper, "Obstacle avoidance")."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from equiflock.flock import Flock, Role
+from equiflock.runtime.checks import InputError, check_count
+from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.randomness import stream
+from equiflock.scenarios.passing import ObstacleNode, UntilPassed
+from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.registry import Figure, scenario
+from equiflock.scenarios.search import Stop
+from equiflock.senses.aggregation import Obstacles
+from equiflock.senses.orbit import Orbit
+
+REDRAWS = 100
+"""How many flocks are tried for one in which enough agents can lead."""
+
+Point = Float64[np.ndarray, "2"]
+
+
+@scenario("obstacles")
+@dataclass(frozen=True)
+class ObstacleCourse:
+    """Flocks of `disk` that fly towards a disk-shaped obstacle, led past it by a few.
+
+    The obstacle is the circumcircle of a regular polygon with an obstacle agent on each vertex, one of them facing the
+    flock. Its centre lies on the line through the middle of the two farthest agents and perpendicular to the line
+    through them, on a random side, as near as possible before the whole flock with every agent farther than
+    circumradius + R from it. Everybody starts with the unit vector from that middle to the centre as velocity. Leaders
+    are drawn among the agents whose straight path stays at least R_min clear of the obstacle; a flock with too few of
+    them is drawn anew.
+
+    The obstacle agents come after the flock's own, so there are N + sides agents in all. Followers avoid the obstacle
+    by the orbit technique; a flight that has not ended after 20 s counts as failed.
+    """
+
+    duration: ClassVar[float] = 20.0
+    figure: ClassVar[Figure] = "endings"
+
+    disk: RandomDisk = field(default_factory=RandomDisk)
+    """The flocks."""
+    sides: int = 12
+    """s, of the polygon, each as long as R_min = `disk.min_separation`."""
+    leaders: int = 2
+    """How many lead."""
+    orbit: Orbit | None = field(default_factory=Orbit)
+    """The technique by which followers avoid the obstacle; None if its agents just stand still."""
+    obstacles: Obstacles = "nearest"
+    """Which obstacle agents within R a follower hears, the "nearest" or "all"."""
+    obstacle_node: ObstacleNode = "one"
+    """Whether the obstacle is "one" node of the communication graph, or "each" of its agents is one."""
+    clear_time: float = 1.0
+    """How long everybody must have been out of the obstacle's reach for the flock to have passed, in seconds."""
+
+    def __post_init__(self) -> None:
+        check_disk(self.disk)
+        check_count("sides", self.sides, least=3)
+        check_count("leaders", self.leaders)
+        if self.disk.dimensions != 2:
+            raise InputError(f"an obstacle course is in the plane; got dimensions = {self.disk.dimensions}")
+        if self.disk.min_separation == 0 or self.disk.agents < 3:
+            raise InputError("an obstacle course needs min_separation above 0, its sides' length, and 3 agents")
+
+    @property
+    def radius(self) -> float:
+        """The obstacle's: R_min / (2 sin(pi / s))."""
+        return self.disk.min_separation / (2.0 * math.sin(math.pi / self.sides))
+
+    def ending(self) -> UntilPassed:
+        """Over once the flock has lost its connectivity, has collided, or has passed the obstacle."""
+        min_separation = self.disk.min_separation
+        return UntilPassed(None, min_separation, self.clear_time, self.obstacle_node)
+
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """Draw the flocks and their obstacles; `stop` ends the search, as for `RandomDisk`."""
+        stop = stop or Stop()
+        flock = self.disk.draw(stop)
+        built = [self._build(flock.positions[b], b, stop) for b in range(len(flock))]
+        positions, velocities, roles = (np.stack(part) for part in zip(*built, strict=True))
+        return Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius)
+
+    def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array]:
+        """Positions, velocities and roles of flock b and its obstacle."""
+        rng = stream(self.disk.seed, "course", self.disk.split, b)
+        for attempt in range(REDRAWS):
+            stop.check()
+            heading, centre = self._place(positions, 1.0 if rng.random() < 0.5 else -1.0)
+            able = self._able_to_lead(positions, heading, centre)
+            if len(able) >= self.leaders:
+                break
+            positions = self._again(b, attempt, stop)
+        else:
+            raise InputError(
+                f"in none of {REDRAWS} flocks {self.leaders} agents could lead past an obstacle of {self.sides} sides: "
+                "take fewer sides or leaders, or more agents"
+            )
+        angles = math.atan2(-heading[1], -heading[0]) + 2.0 * math.pi * np.arange(self.sides) / self.sides
+        rim = centre + self.radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        roles = np.full(len(positions) + self.sides, Role.OBSTACLE, np.int8)
+        roles[: len(positions)] = Role.FOLLOWER
+        roles[rng.choice(able, self.leaders, replace=False)] = Role.LEADER
+        velocities = np.where((roles != Role.OBSTACLE)[:, None], heading, 0.0)
+        return np.concatenate([positions, rim]), velocities, roles
+
+    def _place(self, positions: Array, side: float) -> tuple[Point, Point]:
+        """The flock's heading and the obstacle's centre."""
+        i, j = _farthest_pair(positions)
+        middle, apart = (positions[i] + positions[j]) / 2.0, positions[i] - positions[j]
+        heading = side * np.array([-apart[1], apart[0]]) / np.hypot(*apart)
+        # An agent at (along, across) of the middle is at distance L from the point t on the line for
+        # t = along +- sqrt(L^2 - across^2); beyond the largest of these all are farther.
+        clear = (self.radius + self.disk.comm_radius) * (1.0 + 1e-9)
+        along, across = (positions - middle) @ heading, _cross(heading, positions - middle)
+        near = np.abs(across) < clear
+        return heading, middle + heading * (along[near] + np.sqrt(clear**2 - across[near] ** 2)).max()
+
+    def _able_to_lead(self, positions: Array, heading: Point, centre: Point) -> Int64[np.ndarray, " able"]:
+        able: Int64[np.ndarray, " able"] = np.flatnonzero(
+            np.abs(_cross(heading, positions - centre)) >= self.radius + self.disk.min_separation
+        )
+        return able
+
+    def _again(self, b: int, attempt: int, stop: Stop) -> Array:
+        """Another flock in place of flock b."""
+        disk = replace(self.disk, flocks=1, split=f"{self.disk.split}, flock {b} again {attempt}")
+        return np.asarray(disk.draw(stop).positions[0])
+
+
+def _cross(heading: Point, vectors: Array) -> Any:
+    return heading[0] * vectors[:, 1] - heading[1] * vectors[:, 0]
+
+
+@kernel
+def _farthest_pair(positions: Array) -> tuple[Index, Index]:
+    """The first two agents at the largest distance of each other; quadratic in time, no memory."""
+    pair, most = (0, 1), -1.0
+    for i in range(positions.shape[0]):
+        for j in range(i):
+            square = (positions[i, 0] - positions[j, 0]) ** 2 + (positions[i, 1] - positions[j, 1]) ** 2
+            if square > most:
+                pair, most = (j, i), square
+    return pair

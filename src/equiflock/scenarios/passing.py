@@ -1,0 +1,234 @@
+"""When a flight past obstacles is over (section 5 of the paper, "Obstacle avoidance")."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int8, Int64
+
+from equiflock.flock import FOLLOWER, NO_OBSTACLE, OBSTACLE, Flock
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import check_choice, check_positive
+from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.senses.cells import into_cell_order, runs_around, select_heard, sort_into_cells
+from equiflock.senses.graph import over_flocks, root_of, survey_memory
+
+ObstacleNode = Literal["one", "each"]
+DONE = 1e-9
+"""Seconds by which a sum of time steps may miss the time it stands for."""
+NEVER = -math.inf
+"""When an obstacle was near that never was."""
+
+
+class UntilPassed:
+    """Ends a flight when the flock has lost its connectivity, has collided, or has passed the obstacles.
+
+    Looked at in this order, at every moment:
+
+    - DISCONNECTED: the graph of leaders and followers, directions ignored, is not connected. While a follower is within
+      R of an agent of an obstacle, that obstacle is a node of the graph, joined to every follower within R of it.
+    - COLLIDED: two flock agents are nearer than R_min. HIT_OBSTACLE: a flock agent is nearer than that to an obstacle
+      agent, or inside an obstacle, the circle around its agents.
+    - PASSED: somebody was within R of an obstacle agent, nobody has been for `clear_time`, and every obstacle that
+      nobody has been near to lies behind: away from where the flock flies on the whole.
+
+    Args:
+        comm_radius: R, if it shall be another than that of the flight.
+        min_separation: R_min.
+        clear_time: how long everybody must have been out of all obstacles' reach, in seconds.
+        obstacle_node: whether an obstacle is "one" node of the graph, or "each" of its agents is one.
+
+    It remembers when flocks were near obstacles, so it belongs to one flight at a time; t = 0 begins a new one.
+    """
+
+    def __init__(
+        self,
+        comm_radius: float | None = None,
+        min_separation: float = 0.1,
+        clear_time: float = 1.0,
+        obstacle_node: ObstacleNode = "one",
+    ) -> None:
+        self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
+        self.min_separation = check_positive("min_separation", min_separation)
+        self.clear_time = check_positive("clear_time", clear_time)
+        self.obstacle_node = check_choice("obstacle_node", obstacle_node, get_args(ObstacleNode))
+        self._last_near: Float64[np.ndarray, "B M"] = np.empty((0, 0))
+
+    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+        """How each flying flock ended, or FLYING."""
+        obstacles = int(flock.obstacles.max()) + 1
+        if time == 0.0 or self._last_near.shape != (len(flock), obstacles):
+            self._last_near = np.full((len(flock), obstacles), NEVER)
+        comm_radius = flock.comm_radius if self.comm_radius is None else self.comm_radius
+        watched = flock if flying.all() else flock[flying]
+        # For each flock: pieces, separation, gap to the nearest obstacle agent, depth; then each obstacle's own gap.
+        seen = np.empty((len(watched), 4 + obstacles))
+        state = watched.positions, watched.roles, watched.obstacles
+        over_flocks(_watch, watched, *state, comm_radius, self.obstacle_node == "one", seen)
+        pieces, separation, gap, depth = seen[:, :4].T
+        last_near = np.where(seen[:, 4:] <= comm_radius, time, self._last_near[flying])
+        self._last_near[flying] = last_near
+        ended = np.full(len(watched), Outcome.FLYING, np.int8)
+        ended[self._passed(time, watched, last_near)] = Outcome.PASSED
+        ended[(gap < self.min_separation) | (depth <= 0.0)] = Outcome.HIT_OBSTACLE
+        ended[separation < self.min_separation] = Outcome.COLLIDED
+        ended[pieces > 1] = Outcome.DISCONNECTED
+        outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
+        outcomes[flying] = ended
+        return outcomes
+
+    def _passed(self, time: float, flock: Flock, last_near: Float64[np.ndarray, "B M"]) -> Bool[np.ndarray, " B"]:
+        latest = last_near.max(axis=1, initial=NEVER)
+        passed: Bool[np.ndarray, " B"] = (time - latest >= self.clear_time - DONE) & (latest > NEVER)
+        for b in np.flatnonzero(passed & (last_near == NEVER).any(axis=1)):
+            passed[b] = not _lies_ahead(flock[int(b)], np.flatnonzero(last_near[b] == NEVER))
+        return passed
+
+
+def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
+    """Centre x, y and radius of the circle around the agents of each obstacle of a single flock, by their numbers."""
+    (positions,), (numbers,) = flock.positions, flock.obstacles
+    disks = []
+    for number in np.unique(numbers[numbers != NO_OBSTACLE]):
+        points = positions[numbers == number]
+        centre = points.mean(axis=0)
+        disks.append([*centre, np.hypot(*(points - centre).T).max()])
+    return np.array(disks).reshape(-1, 3)
+
+
+def _lies_ahead(flock: Flock, numbers: Int64[np.ndarray, " some"]) -> bool:
+    """Whether one of these obstacles of a single flock is still before it, seen from its middle along its velocity."""
+    (positions,), (velocities,), (obstacles,) = flock.positions, flock.velocities, flock.obstacles
+    member = obstacles == NO_OBSTACLE
+    middle, heading = positions[member].mean(axis=0), velocities[member].mean(axis=0)
+    rim = np.isin(obstacles, numbers)
+    return bool(((positions[rim] - middle) @ heading > 0.0).any())
+
+
+@kernel
+def _watch(
+    positions: Array,
+    roles: Array,
+    obstacles: Array,
+    comm_radius: float,
+    one_node: bool,
+    seen: Array,
+    first: Index,
+    last: Index,
+) -> bool:
+    """What an ending must know of flocks first .. last, into seen (B, 4 + M).
+
+    The number of components; the least distance between two flock agents, and between a flock agent and an obstacle
+    agent (both infinite beyond R); how far the flock is from the nearest obstacle's rim, negative inside; and for each
+    of M obstacles the least distance between a flock agent and one of its agents.
+    """
+    N, M = positions.shape[1], seen.shape[1] - 4
+    memory = survey_memory(N), np.empty(N, np.uintp), np.empty(M, np.bool_)
+    for b in range(first, last):
+        if not _watch_flock(positions[b], roles[b], obstacles[b], comm_radius, one_node, seen[b], memory):
+            return False
+    return True
+
+
+@kernel
+def _watch_flock(
+    positions: Array, roles: Array, obstacles: Array, comm_radius: float, one_node: bool, seen: Array, memory: Any
+) -> bool:
+    # Bins of space, and the flock's forest of sets: every agent by itself, or each obstacle's agents together.
+    N = positions.shape[0]
+    ((order, starts, bucket), place, (runs, hits), parent), firsts, touched = memory
+    shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
+    if shape[0] == 0:
+        return False
+    into_cell_order(positions, order, place, 0, N)
+    _begin_forest(obstacles, one_node, parent, firsts)
+    separation, gaps = math.inf, seen[4:]
+    gaps[:] = math.inf
+    touched[:] = False
+    # Whoever is within R of each other: the nearest pairs, and the edges of the graph.
+    for c in range(shape[0] * shape[1] * shape[2]):
+        if starts[c] == starts[c + 1]:
+            continue
+        count = runs_around(c, shape, starts, runs)
+        for s in range(starts[c], starts[c + 1]):
+            i = order[s]
+            if roles[i] == OBSTACLE:
+                continue
+            heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)
+            for h in range(heard):
+                j, square = order[hits[h]], 0.0
+                for d in range(3):
+                    square += (place[hits[h], d] - place[s, d]) ** 2
+                if roles[j] == OBSTACLE:
+                    gaps[obstacles[j]] = min(gaps[obstacles[j]], square)
+                else:
+                    separation = min(separation, square)
+                if roles[i] == FOLLOWER:
+                    _join(parent, i, j)
+                    if roles[j] == OBSTACLE:
+                        touched[obstacles[j]] = True
+    # What came of it; obstacles that no follower hears are no nodes.
+    for m in range(gaps.size):
+        gaps[m] = math.sqrt(gaps[m])
+    seen[0] = _count_pieces(obstacles, touched, parent)
+    seen[1], seen[2] = math.sqrt(separation), gaps.min() if gaps.size > 0 else math.inf
+    seen[3] = _depth(positions, obstacles, gaps.size)
+    return True
+
+
+@kernel
+def _begin_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array) -> None:
+    """Every agent by itself, or below the first agent of its obstacle."""
+    N = np.uintp(obstacles.size)
+    for i in range(N):
+        firsts[i] = N
+    for i in range(N):
+        parent[i] = i
+        number = obstacles[i]
+        if one_node and number != NO_OBSTACLE:
+            firsts[number] = min(firsts[number], i)
+            parent[i] = firsts[number]
+
+
+@kernel
+def _join(parent: Array, i: Index, j: Index) -> None:
+    a, b = root_of(parent, i), root_of(parent, j)
+    parent[max(a, b)] = min(a, b)
+
+
+@kernel
+def _count_pieces(obstacles: Array, touched: Array, parent: Array) -> Index:
+    """How many sets there are among flock agents and the agents of obstacles that a follower hears."""
+    pieces = 0
+    for i in range(np.uintp(obstacles.size)):
+        counts = obstacles[i] == NO_OBSTACLE or touched[obstacles[i]]
+        if counts and root_of(parent, i) == i:
+            pieces += 1
+    return pieces
+
+
+@kernel
+def _depth(positions: Array, obstacles: Array, count: Index) -> float:
+    """The least distance of a flock agent from the circle around the agents of an obstacle, negative inside it."""
+    least = math.inf
+    for m in range(count):
+        # The obstacle's middle.
+        x, y, rim = 0.0, 0.0, 0
+        for i in range(obstacles.size):
+            rim += obstacles[i] == m
+        for i in range(obstacles.size):
+            if obstacles[i] == m:
+                x, y = x + positions[i, 0] / rim, y + positions[i, 1] / rim
+        # Its radius, and who of the flock is nearest to the middle.
+        radius, nearest = 0.0, math.inf
+        for i in range(obstacles.size):
+            distance = math.sqrt((positions[i, 0] - x) ** 2 + (positions[i, 1] - y) ** 2)
+            if obstacles[i] == m:
+                radius = max(radius, distance)
+            elif obstacles[i] == NO_OBSTACLE:
+                nearest = min(nearest, distance)
+        if rim > 0:
+            least = min(least, nearest - radius)
+    return least

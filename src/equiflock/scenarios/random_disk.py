@@ -1,0 +1,187 @@
+"""The RandomDisk initial conditions (section 5 of the paper, "Initial conditions")."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, get_args
+
+import numpy as np
+
+from equiflock.flock import Flock
+from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, short
+from equiflock.runtime.randomness import stream
+from equiflock.scenarios.placing import CROWDED, FINE, SPARSE, SPLIT, attempts, draw_positions, drawing_memory
+from equiflock.scenarios.search import Stop
+from equiflock.senses.cells import FASTEST
+
+RadiusRule = Literal["quarter-power", "constant-density"]
+
+MOST_AGENTS = 100_000_000
+"""Beyond so many, memory is counted in tens of gigabytes."""
+
+
+@dataclass(frozen=True)
+class RandomDisk:
+    """Flocks whose agents lie uniformly in a disk and hear each other well enough to begin.
+
+    Agents are placed one after the other, each uniformly in the disk at least `min_separation` from those before.
+    Under "quarter-power" (disk radius N^(1/4)) a flock that does not meet the conditions on degree and
+    connectivity is thrown away whole. Under "constant-density" (disk radius sqrt(N / (pi density))), made for large
+    flocks where some agent always offends, only offending agents (too few neighbours, or outside the largest
+    component) are placed anew, until none is left; agents are then numbered cell by cell. Velocities are V + b,
+    every entry of V and of the flock's one b uniform in [-max_speed, max_speed].
+
+    Flock b comes from its own stream (seed, split, b): more flocks begin with the same ones.
+    """
+
+    flocks: int = 1
+    """How many flocks, B."""
+    agents: int = 100
+    """How many agents in each, N."""
+    seed: int = 0
+    """Any whole number from 0 on."""
+    split: str = "test"
+    """Names a set of initial conditions, such as train, validation or test; sets are independent."""
+    dimensions: Literal[2, 3] = 2
+    """D; for 3 a ball in which two agents hear each other as often as in the disk: the same mean degree."""
+    radius_rule: RadiusRule = "quarter-power"
+    """How the disk grows with the flock."""
+    disk_radius: float | None = None
+    """The disk's radius itself, in place of a rule."""
+    density: float | None = None
+    """Agents per unit area for the constant-density rule; if left out 10 / pi, that of 100 agents."""
+    comm_radius: float = 1.0
+    """R, within which agents hear each other."""
+    min_separation: float = 0.1
+    """R_min, the least distance between agents."""
+    min_degree: int = 2
+    """How many others each agent hears at least."""
+    connected: bool = True
+    """Whether the communication graph must be connected."""
+    max_speed: float = 3.0
+    """The bound on each entry of a random velocity."""
+
+    def __post_init__(self) -> None:
+        check_count("flocks", self.flocks)
+        check_count("agents", self.agents)
+        if self.flocks * self.agents > MOST_AGENTS:
+            raise InputError(f"flocks x agents must be at most {MOST_AGENTS:,}; got {self.flocks * self.agents:,}")
+        check_count("seed", self.seed, least=0)
+        check_count("min_degree", self.min_degree, least=0)
+        check_positive("comm_radius", self.comm_radius)
+        check_choice("radius_rule", self.radius_rule, get_args(RadiusRule))
+        if not isinstance(self.connected, bool):
+            raise InputError(f"connected must be True or False; got {short(self.connected)}")
+        if not isinstance(self.split, str):
+            raise InputError(f"split must be a name; got {short(self.split)}")
+        if self.dimensions not in (2, 3):
+            raise InputError(f"dimensions must be 2 or 3; got {self.dimensions!r}")
+        for name in ("min_separation", "max_speed"):
+            if getattr(self, name) != 0:
+                check_positive(name, getattr(self, name))
+        if self.max_speed > FASTEST / 2:
+            raise InputError(f"max_speed must be at most {FASTEST / 2:g}; got {self.max_speed:g}")
+        if self.min_degree >= self.agents:
+            raise InputError(
+                f"agents must be more than min_degree = {self.min_degree}, the number of others that each must hear at "
+                f"least; got {self.agents}: lower min_degree or take more agents"
+            )
+        if self.density is not None and (self.radius_rule != "constant-density" or self.disk_radius is not None):
+            raise InputError("density goes with the constant-density rule only, and not with disk_radius")
+        if self.radius > 1e9 * self.comm_radius:
+            raise InputError(f"disk_radius must be at most 1e9 comm_radius; got {self.radius:g}")
+
+    @property
+    def radius(self) -> float:
+        """The radius of the disk, or of the ball."""
+        if self.disk_radius is not None:
+            return check_positive("disk_radius", self.disk_radius)
+        if self.radius_rule == "quarter-power":
+            disk = self.agents**0.25
+        else:
+            density = 10.0 / math.pi if self.density is None else check_positive("density", self.density)
+            disk = math.sqrt(self.agents / (math.pi * density))
+        return disk if self.dimensions == 2 else ball_radius(disk, self.comm_radius)
+
+    @property
+    def places_anew(self) -> bool:
+        """Whether only offending agents are placed anew, rather than the whole flock."""
+        return self.radius_rule == "constant-density" and self.disk_radius is None
+
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """Draw the flocks, or say after bounded effort which condition could not be met and what to change.
+
+        Args:
+            stop: once it is set, by whatever thread, the search ends with a `SearchCancelledError`.
+        """
+        stop = stop or Stop()
+        half = self.min_separation / 2
+        if self.agents * half**self.dimensions > (self.radius + half) ** self.dimensions:
+            self._give_up(CROWDED, self.agents)  # there would be no room even without gaps
+        conditions = self.radius, self.comm_radius, self.min_separation, self.min_degree, self.connected
+        positions = np.empty((self.flocks, self.agents, self.dimensions))
+        velocities = np.empty_like(positions)
+        memory = drawing_memory(self.agents)
+        for b in range(self.flocks):
+            rng = stream(self.seed, "random_disk", self.split, b)
+            failure, number = draw_positions(rng, positions[b], *conditions, self.places_anew, memory, stop.wished)
+            stop.check()
+            if failure != FINE:
+                self._give_up(failure, number)
+            shared = rng.uniform(-self.max_speed, self.max_speed, self.dimensions)
+            velocities[b] = rng.uniform(-self.max_speed, self.max_speed, positions.shape[1:]) + shared
+        return Flock(positions, velocities, comm_radius=self.comm_radius)
+
+    def _give_up(self, failure: int, number: int) -> NoReturn:
+        tried = f"after {attempts(self.agents):,} attempts"
+        large = "" if self.places_anew else ", or use the constant-density rule"
+        where = f"in a disk of radius {self.radius:.4g}"
+        raise InputError(
+            {
+                CROWDED: f"no room {where} for agent {number} at least min_separation = {self.min_separation:g} from "
+                f"the others: lower min_separation, raise disk_radius{large}",
+                SPARSE: f"{number} agents {where} still hear fewer than min_degree = {self.min_degree} others {tried}: "
+                f"lower min_degree or disk_radius, raise comm_radius = {self.comm_radius:g}{large}",
+                SPLIT: f"the communication graph {where} still has {number} components {tried}: lower disk_radius, "
+                f"raise comm_radius = {self.comm_radius:g}, set connected to False{large}",
+            }[failure]
+        )
+
+
+def check_disk(disk: RandomDisk) -> None:
+    """Raise a clear error unless `disk` says which flocks to draw."""
+    if not isinstance(disk, RandomDisk):
+        raise InputError(f"disk must be an equiflock.RandomDisk, of which flocks are drawn; got {short(disk)}")
+
+
+def random_disk(flocks: int = 1, agents: int = 100, seed: int = 0, **options: Any) -> Flock:
+    """Draw flocks of the RandomDisk set; `options` are the other fields of `RandomDisk`."""
+    try:
+        disk = RandomDisk(flocks, agents, seed, **options)
+    except TypeError as error:
+        raise InputError(f"random_disk takes the fields of RandomDisk: {error}") from None
+    return disk.draw()
+
+
+def ball_radius(disk_radius: float, comm_radius: float) -> float:
+    """The radius of the ball in which two agents hear each other as often as in the disk.
+
+    For two uniform points at distance d in a disk or ball of radius a, with u = R / a <= 2:
+
+        disk:  P(d <= R) = 1 + (2/pi) (u^2 - 1) arccos(u/2) - (u/pi) (1 + u^2/2) sqrt(1 - u^2/4)
+        ball:  P(d <= R) = u^3 - 9 u^4 / 16 + u^6 / 32
+    """
+    u = comm_radius / disk_radius
+    if u >= 2.0:
+        return disk_radius
+    chance = (
+        1.0
+        + 2.0 / math.pi * (u * u - 1.0) * math.acos(u / 2.0)
+        - u / math.pi * (1.0 + u * u / 2.0) * math.sqrt(1.0 - u * u / 4.0)
+    )
+    low, high = 0.0, 2.0
+    for _ in range(60):
+        u = (low + high) / 2.0
+        low, high = (u, high) if u**3 - 9.0 / 16.0 * u**4 + u**6 / 32.0 < chance else (low, u)
+    return comm_radius / high

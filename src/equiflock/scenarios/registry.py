@@ -1,0 +1,160 @@
+"""Scenarios by name. `@scenario("name")` adds one, `make_scenario("name")` makes one.
+
+A scenario is everything about a flight but the controller: where flocks begin, who leads, what stands in the way, when
+it is over, and what is measured. `simulate`, `evaluate`, `view`, trainings, films and the reproduction read it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float64
+
+from equiflock.flock import Flock
+from equiflock.protocols import Ending, Moment
+from equiflock.runtime.checks import InputError, short, wrong_choice
+from equiflock.runtime.options import read_options
+from equiflock.scenarios.random_disk import RandomDisk
+from equiflock.scenarios.search import Stop
+from equiflock.senses.aggregation import Obstacles
+from equiflock.senses.orbit import Orbit
+
+Measure: TypeAlias = str | Callable[[Moment], Float64[np.ndarray, " B"]]
+"""The name of a function in `equiflock.metrics`, or a function of a moment with a name of its own."""
+Figure: TypeAlias = Literal["curves", "endings"]
+
+
+@runtime_checkable
+class Scenario(Protocol):
+    """What the classes of scenarios have once they are registered. Only `draw` has no default.
+
+    Attributes:
+        name: under which it is registered.
+        split: names the set of initial conditions of its test, as for `RandomDisk`; the scenario's name by default.
+        duration: of its test, in seconds.
+        time_step: of its test, in seconds.
+        orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
+        obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
+        measures: what is recorded at every step and shown.
+        figure: which figure shows it: the measures over time, "curves", or how flights ended, "endings".
+    """
+
+    name: str
+    split: str
+    duration: float
+    time_step: float
+    orbit: Orbit | None
+    obstacles: Obstacles
+    measures: tuple[Measure, ...]
+    figure: Figure
+
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """The flocks at t = 0; `stop` ends a search that takes long."""
+        ...
+
+    def ending(self) -> Ending | None:
+        """What decides when a flight is over, a new one for each flight; None if it flies for its whole duration."""
+        ...
+
+
+DEFAULTS: Mapping[str, Any] = {
+    "duration": 2.0,
+    "time_step": 0.01,
+    "orbit": None,
+    "obstacles": "nearest",
+    "measures": ("velocity_variance", "mean_acceleration_norm"),
+    "figure": "curves",
+}
+"""What a scenario is completed with."""
+
+_scenarios: dict[str, type[Any]] = {}
+Definition = TypeVar("Definition", bound=type[Any])
+
+
+def scenario(name: str) -> Callable[[Definition], Definition]:
+    """Add a scenario under a name, for `make_scenario`, trainings and the command line.
+
+        @ef.scenario("slow")
+        @dataclass(frozen=True)
+        class Slow:
+            disk: ef.RandomDisk = ef.RandomDisk(max_speed=0.5)
+
+            def draw(self, stop=None):
+                return self.disk.draw(stop)
+
+    It is a frozen dataclass with `draw`; what it lacks of `Scenario` is filled in with defaults. Its fields are its
+    options: `make_scenario("slow", agents=50)`, and `slow:agents=50` on the command line. Those of a field `disk` of
+    type RandomDisk count as its own.
+    """
+    if not isinstance(name, str) or not name or ":" in name:
+        raise InputError(f"a scenario's name must be a word without a colon; got {short(name)}")
+
+    def add(definition: Definition) -> Definition:
+        if name in _scenarios:
+            raise InputError(f"a scenario named {name!r} is registered already")
+        drawn = callable(getattr(definition, "draw", None))
+        if not (isinstance(definition, type) and is_dataclass(definition) and drawn):
+            raise InputError(f"the scenario {name!r} must be a frozen dataclass with draw(); got {short(definition)}")
+        for attribute, value in {**DEFAULTS, "name": name, "split": name, "ending": _never}.items():
+            if not hasattr(definition, attribute):
+                setattr(definition, attribute, value)
+        _scenarios[name] = definition
+        return definition
+
+    return add
+
+
+def _never(self: Any) -> None:
+    """A flight that only its duration ends."""
+    return
+
+
+def scenario_names() -> tuple[str, ...]:
+    """The names that `make_scenario` knows."""
+    return tuple(_scenarios)
+
+
+def scenario_class(name: str) -> type[Any]:
+    """The class of a scenario, by its name without options; a clear error if there is none."""
+    if name not in _scenarios:
+        wrong_choice("scenario", name, scenario_names())
+    return _scenarios[name]
+
+
+def make_scenario(name: str, usual: Mapping[str, Any] | None = None, **options: Any) -> Scenario:
+    """The scenario of that name.
+
+    Args:
+        name: such as "flocking", or with options, "obstacles:sides=48".
+        usual: options to use where the scenario has such and they are not given.
+        options: its fields, and those of its `disk`.
+    """
+    if not isinstance(name, str):
+        raise InputError(f"a scenario must be named; got {short(name)}")
+    head, colon, told = name.partition(":")
+    kind = scenario_class(head)
+    own = {field.name for field in fields(kind) if field.init}
+    disk = {field.name for field in fields(RandomDisk)} if "disk" in own else set()
+    given = {**(read_options(told) if colon else {}), **options}
+    unknown = sorted(set(given) - own - disk)
+    if unknown:
+        raise InputError(
+            f"scenario {head!r} has no option {unknown[0]!r}; it has {', '.join(sorted((own | disk) - {'disk'}))}"
+        )
+    merged = {key: value for key, value in (usual or {}).items() if key in own | disk} | given
+    arguments = {key: value for key, value in merged.items() if key in own}
+    if disk and "disk" not in arguments:
+        arguments["disk"] = _disk(kind, {key: value for key, value in merged.items() if key in disk - own})
+    found: Scenario = kind(**arguments)
+    return found
+
+
+def _disk(kind: type[Any], options: Mapping[str, Any]) -> RandomDisk:
+    """The scenario's own disk with these options; its split is the scenario's if that is not given."""
+    disk = next(field for field in fields(kind) if field.name == "disk")
+    default = disk.default_factory() if callable(disk.default_factory) else disk.default
+    usual: RandomDisk = default if isinstance(default, RandomDisk) else RandomDisk()
+    return replace(usual, **{"split": kind.split, **options})

@@ -1,0 +1,205 @@
+"""What an agent knows: features of those it hears, and the delayed K-hop aggregation (section 2.4 of the paper).
+
+With N_i(t) the agents that i hears at time t and psi the features of the channels (the paper's are
+[v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2]), each agent knows Z_i(t) = [z_i^1(t), .. z_i^K(t)]:
+
+    z_i^1(t) = sum or mean over j in N_i(t) of psi(r_ij(t), v_ij(t))
+    z_i^k(t) = mean over j in N_i(t) of z_j^(k-1)(t - dt),    k = 2 .. K
+
+A feature among agents of the same group, or of others, is summed or averaged over those alone. Of several obstacle
+agents within R only the nearest is heard, and it stands still unless the `Orbit` technique says what else a follower
+takes it to do. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody. Relative vectors and
+the one-hop sums are taken in float64, so a flock far from the origin loses nothing; observations are float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from equiflock.features import Senses
+from equiflock.flock import Flock, Observations, check_flock
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError, check_choice, check_positive, short
+from equiflock.runtime.jit import Array, Index
+from equiflock.runtime.threads import AGENTS_PER_THREAD, SMALL_FLOCK, split_flocks
+from equiflock.senses.cells import cell_list, order_by_rank, out_of_range, sort_into_cells
+from equiflock.senses.graph import Graph, radius_graph
+from equiflock.senses.hearing import gather_records, hear_cells, hear_flocks, hear_listed, make_records
+from equiflock.senses.orbit import STAND_STILL, Orbit
+from equiflock.senses.weights import ChannelTable, channel_table
+
+Obstacles = Literal["nearest", "all"]
+
+
+def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -> Observations:
+    """What every agent of a flock with no past knows, (B, N, K, C, D): z^1 at hop index 0, zeros beyond.
+
+    Args:
+        flock: the agents now.
+        senses: the channels, hops and topology, such as `paper_senses(aggregation="mean", hops=3)`.
+        comm_radius: R, if it shall be another than that of the flock.
+
+    Coincident agents hear each other: v_ij counts in full, features of r_ij are exactly zero (weights are computed with
+    max(|r_ij|, 1e-8) in place of |r_ij|).
+    """
+    return DelayedAggregation(senses, comm_radius=comm_radius).hear(check_flock(flock))
+
+
+class DelayedAggregation:
+    """The memory of a flock in flight: `hear` it once per time step and get what every agent knows.
+
+    Args:
+        senses: the channels, hops and topology.
+        comm_radius: R, if it shall be another than that of the flock.
+        orbit: what a follower makes of the nearest obstacle agent's position; None if that just stands still.
+        obstacles: which obstacle agents within R are heard and counted in |N_i|, "nearest" or "all".
+
+    Memory is O(N). The array that `hear` returns is overwritten at the step after the next.
+    """
+
+    def __init__(
+        self,
+        senses: Senses,
+        *,
+        comm_radius: float | None = None,
+        orbit: Orbit | None = None,
+        obstacles: Obstacles = "nearest",
+    ) -> None:
+        if not isinstance(senses, Senses):
+            raise InputError(f"senses must be such as equiflock.paper_senses() or Senses(...); got {short(senses)}")
+        self.senses = senses
+        self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
+        self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
+        self.orbit = orbit
+        self._said: tuple[bool, ChannelTable] | None = None
+        self._now: Observations | None = None
+        self._before: Observations | None = None
+        self._graph: Graph | None = None
+        self._memory: tuple[Any, ...] | None = None
+
+    @property
+    def orbit(self) -> Orbit | None:
+        """The technique by which followers avoid obstacles, if they do; it may change between two steps."""
+        return self._orbit
+
+    @orbit.setter
+    def orbit(self, orbit: Orbit | None) -> None:
+        if orbit is not None and not isinstance(orbit, Orbit):
+            raise InputError(f"orbit must be an Orbit, such as equiflock.Orbit(), or None; got {short(orbit)}")
+        self._orbit = orbit
+        numbers = STAND_STILL if orbit is None else orbit.numbers
+        self._rules = self.obstacles == "nearest", orbit is not None, numbers
+
+    def hear(
+        self, flock: Flock, flying: Bool[np.ndarray, " B"] | None = None, ranks: Int64[np.ndarray, " N"] | None = None
+    ) -> Observations:
+        """Let a time step pass and return Z(t), (B, N, K, C, D).
+
+        Args:
+            flock: the agents now.
+            flying: (B,), which flocks are; the others cost nothing and know nothing: zeros.
+            ranks: (N,), for a single large flock whose agents do not stand in their order in memory: the number of
+                each. An agent adds up whom it hears within a cell in the order of their numbers.
+        """
+        B, N, _ = check_flock(flock).shape
+        if self._now is None or self._before is None:
+            self._said = self.senses.paper_aggregation == "mean", channel_table(self.senses, self._radius_of(flock))
+            self._now, self._before = (np.zeros(self._shape(flock), np.float32) for _ in range(2))
+        elif self._now.shape != self._shape(flock):
+            raise InputError(f"the flock must stay {self._now.shape[:2]}; got {flock.shape[:2]}: use replace")
+        self._now, self._before = self._before, self._now
+        active = np.arange(B) if flying is None else np.flatnonzero(flying)
+        if len(active) < B:
+            self._now[~flying] = 0.0  # type: ignore[operator]
+        now, before = (z.reshape(B, N, -1) for z in (self._now, self._before))
+        if len(active) == 0:
+            pass
+        elif self.senses.topology == "fixed":
+            self._hear_fixed(flock, active, before, now)
+        elif N <= SMALL_FLOCK:
+            self._hear_flocks(flock, active, before, now)
+        else:
+            for b in active:
+                self._hear_large(flock, b, before[b], now[b], ranks)
+        return self._now
+
+    def _shape(self, flock: Flock) -> tuple[int, ...]:
+        B, N, D = flock.shape
+        return B, N, self.senses.hops, self.senses.width, D
+
+    def _radius_of(self, flock: Flock) -> float:
+        return flock.comm_radius if self.comm_radius is None else self.comm_radius
+
+    @property
+    def fixed_graph(self) -> Graph | None:
+        """The graph of t = 0, which a fixed topology keeps; None in a dynamic one, or before anybody heard."""
+        return self._graph
+
+    @property
+    def order(self) -> Int64[np.ndarray, " N"] | None:
+        """The agents of the last large flock that was heard, cell by cell."""
+        return None if self._memory is None else self._memory[0][0].view(np.int64)
+
+    def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
+        """Go on with the same agents in another order: the s-th is the one that was number order[s]."""
+        if self._now is not None and self._before is not None:
+            self._now, self._before = self._now[:, order], self._before[:, order]
+        self._memory = None  # its order is that of the old numbers
+
+    def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
+        """Go on with another flock: its first agents are the kept ones, whose histories follow them."""
+        kept = int(keep.sum())
+        N = flock.shape[1]
+        for name in ("_now", "_before"):
+            old = getattr(self, name)
+            if old is not None:
+                new = np.zeros(self._shape(flock), np.float32)
+                new[:, :kept] = old[:, keep]
+                setattr(self, name, new)
+        if self._graph is not None:
+            self._graph = self._graph.among(keep, N)
+        self._memory = None
+
+    def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
+        parts = split_flocks(len(active), flock.shape[1])
+        state = flock.positions, flock.velocities, flock.roles, flock.groups, before
+        rest = self._rules, self._radius_of(flock), self._said, now
+        if not all(threads.share(hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
+            raise out_of_range()
+
+    def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None) -> None:
+        N, comm_radius = flock.shape[1], self._radius_of(flock)
+        if self._memory is None or len(self._memory[1][0]) != N:
+            self._memory = cell_list(N), make_records(N, before.shape[1], self.senses.width * flock.shape[2])
+        (order, starts, bucket), records = self._memory
+        positions, velocities, listener = flock.positions[b], flock.velocities[b], (flock.roles[b], flock.groups[b])
+        shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
+        if shape[0] == 0:
+            raise out_of_range()
+        parts = threads.split(N, AGENTS_PER_THREAD)
+        buckets = shape[0] * shape[1] * shape[2]
+        cuts = np.searchsorted(starts[: buckets + 1], np.array([last for _, last in parts[:-1]], np.uintp)).tolist()
+        bounds = list(zip([0, *cuts], [*cuts, buckets], strict=True))
+        if ranks is not None:
+            threads.share(order_by_rank, [(order, starts, ranks, *part) for part in bounds])
+        source = positions, velocities, before, order, records
+        if not all(threads.share(gather_records, [(*source, *part) for part in parts])):
+            raise out_of_range()
+        numbers = np.empty(0, np.int64) if ranks is None else ranks
+        cells = order, starts, shape, numbers
+        common = records, listener, cells, self._rules, comm_radius, self._said, now
+        if not all(threads.share(hear_cells, [(*common, *part) for part in bounds])):
+            raise out_of_range()
+
+    def _hear_fixed(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
+        if self._graph is None:
+            self._graph = radius_graph(flock, self._radius_of(flock))
+        parts = split_flocks(len(active), flock.shape[1])
+        state = flock.positions, flock.velocities, flock.roles, flock.groups, before
+        graph = self._graph.starts, self._graph.senders.view(np.uintp)
+        rest = *graph, self._rules, self._said, now
+        if not all(threads.share(hear_listed, [(*state, *rest, active[slice(*part)]) for part in parts])):
+            raise out_of_range()

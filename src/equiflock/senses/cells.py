@@ -1,0 +1,163 @@
+"""Near neighbours by a cell list: the kernels that graph, observations and initial conditions are made of.
+
+Agents are sorted into cells of side R counted from the origin, so whoever an agent hears is in its own cell or one that
+touches it. The cells lie on a torus of at most 2 N + 64 buckets: a flock spread over any area needs O(N) memory, and
+agents of far cells that share a bucket are told apart by their distance. Neighbours are visited in the order (cell,
+index), which does not depend on anything out of reach.
+
+One flock's agents in cell order: `order[s]` is the s-th agent, `place[s]` its position padded to three coordinates, and
+bucket c holds s = starts[c] .. starts[c + 1].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from equiflock.flock import Vectors
+from equiflock.runtime.checks import OffScaleError
+from equiflock.runtime.jit import Array, Index, inlined, kernel
+
+FARTHEST_CELL = 2.0**31
+"""Beyond so many radii from the origin float64 cannot tell reliably which agents are within R."""
+
+FASTEST = 1e20
+"""Velocities beyond this could overflow a sum of sums of observations in float32."""
+
+SLACK = 1.0 + 2.0**-20
+"""Cells are wider than R by this factor, so rounding never puts an agent and its neighbour two cells apart."""
+
+
+def out_of_range() -> OffScaleError:
+    """The error for a state that kernels refuse."""
+    return OffScaleError(
+        f"positions must be finite and within {FARTHEST_CELL:.0e} radii of the origin, "
+        f"velocities finite and below {FASTEST:.0e}: the flock has flown off the scale of float64"
+    )
+
+
+@kernel
+def cell_list(N: Index) -> tuple[Array, Array, Array]:
+    """Memory for the cell list of one flock: order, starts, and each agent's bucket."""
+    return np.empty(N, np.uintp), np.empty(2 * N + 65, np.uintp), np.empty(N, np.uintp)
+
+
+@kernel
+def workspace(N: Index) -> tuple[Array, Array]:
+    """Memory for visiting neighbours: runs of agents in the cells around, and hits."""
+    return np.empty((27, 2), np.uintp), np.empty(N, np.uintp)
+
+
+@kernel
+def sort_into_cells(
+    positions: Vectors, comm_radius: float, order: Array, starts: Array, bucket: Array
+) -> tuple[Index, Index, Index]:
+    """Counting sort of one flock, positions (N, D), into cells; returns the torus's shape.
+
+    The shape is (0, 0, 0) if a position is not finite or too far away. Within a cell, agents stay in the
+    order of their indices.
+    """
+    N, D = positions.shape
+    per_side = 1.0 / (comm_radius * SLACK)
+    low = np.zeros(3, np.int64)
+    shape = np.ones(3, np.int64)
+    capacity = starts.size - 1
+    for d in range(D):
+        smallest, largest = math.inf, -math.inf
+        for i in range(N):
+            cell = np.floor(positions[i, d] * per_side)  # math.floor would overflow an integer
+            if not abs(cell) <= FARTHEST_CELL:
+                return 0, 0, 0
+            smallest, largest = min(smallest, float(cell)), max(largest, float(cell))
+        # An empty cell on either side, so that no range of three cells wraps around in a compact flock.
+        low[d] = np.int64(smallest) - 1
+        shape[d] = min(int(largest - smallest) + 3, capacity)
+    while float(shape[0]) * float(shape[1]) * float(shape[2]) > capacity:
+        widest = np.argmax(shape)
+        shape[widest] = max(shape[widest] // 2, 3)
+
+    nx, ny, nz = shape
+    buckets = nx * ny * nz
+    starts[: buckets + 1] = 0
+    for i in range(N):
+        flat = np.int64(0)
+        for d in range(D - 1, -1, -1):
+            cell = np.int64(np.floor(positions[i, d] * per_side)) - low[d]
+            flat = flat * shape[d] + (cell if cell < shape[d] else cell % shape[d])
+        bucket[i] = flat
+        starts[np.uintp(flat) + np.uintp(1)] += np.uintp(1)
+    for c in range(buckets):
+        starts[c + 1] += starts[c]
+    for i in range(N):
+        c = bucket[i]
+        order[starts[c]] = i
+        starts[c] += np.uintp(1)
+    for c in range(buckets, 0, -1):
+        starts[c] = starts[c - 1]
+    starts[0] = 0
+    return nx, ny, nz
+
+
+@kernel
+def order_by_rank(order: Array, starts: Array, ranks: Array, first: Index, last: Index) -> None:
+    """Within each of the buckets first .. last, put agents into the order of their ranks; they nearly are."""
+    for c in range(first, last):
+        for s in range(starts[c] + np.uintp(1), starts[c + 1]):
+            i, t = order[s], np.uintp(s)
+            while t > starts[c] and ranks[order[t - np.uintp(1)]] > ranks[i]:
+                order[t] = order[t - np.uintp(1)]
+                t -= np.uintp(1)
+            order[t] = i
+
+
+@kernel
+def into_cell_order(vectors: Array, order: Array, padded: Array, first: Index, last: Index) -> None:
+    """Copy one flock's vectors (N, D) into cell order, padded to three coordinates by zero."""
+    D = vectors.shape[1]
+    for s in range(np.uintp(first), np.uintp(last)):
+        i = order[s]
+        padded[s, 0] = vectors[i, 0]
+        padded[s, 1] = vectors[i, 1]
+        padded[s, 2] = vectors[i, 2] if D == 3 else 0.0
+
+
+@inlined
+def _wrap(cell: Index, cells: Index) -> Index:
+    """`cell` modulo `cells` for -1 <= cell <= cells, without a division."""
+    return cell + cells if cell < 0 else (cell - cells if cell >= cells else cell)
+
+
+@kernel
+def runs_around(c: Index, shape: Any, starts: Array, runs: Array) -> Index:
+    """List in runs (27, 2) the runs of agents in bucket c and around it, in the order of their cells."""
+    nx, ny, nz = shape
+    x, y, z = c % nx, (c // nx) % ny, c // (nx * ny)
+    count = np.uintp(0)
+    for dz in range(-1 if nz > 1 else 0, 2 if nz > 1 else 1):
+        for dy in range(-1, 2):
+            row = (_wrap(z + dz, nz) * ny + _wrap(y + dy, ny)) * nx
+            # Three neighbouring cells of a row are one run of agents, except where the row wraps around.
+            whole = 0 < x < nx - 1
+            for dx in range(-1, 0 if whole else 2):
+                first = row + _wrap(x + dx, nx)
+                runs[count, 0] = starts[first]
+                runs[count, 1] = starts[first + (3 if whole else 1)]
+                count += np.uintp(1)
+    return count
+
+
+@inlined
+def select_heard(
+    s: Index, place: Array, radius_squared: float, runs: Array, count: Index, hits: Array, D: Index = 3
+) -> Index:
+    """List in `hits` whom agent s hears among the first `count` runs of agents; returns how many."""
+    x, y, z = place[s, 0], place[s, 1], place[s, 2]
+    heard = np.uintp(0)
+    for run in range(count):
+        for j in range(runs[run, 0], runs[run, 1]):
+            dx, dy, dz = x - place[j, 0], y - place[j, 1], z - place[j, 2] if D == 3 else 0.0
+            hits[heard] = j  # written always and kept if heard: no branch for the processor to guess
+            heard += np.uintp((dx * dx + dy * dy + dz * dz <= radius_squared) & (j != s))
+    return heard

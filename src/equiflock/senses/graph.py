@@ -1,0 +1,201 @@
+"""Who hears whom: the exact radius graph.
+
+Agent i hears j when j != i and |r_i - r_j| <= R, decided in float64 as |r_i - r_j|^2 <= R^2 (section 2.3 of
+the paper). Only followers hear; leaders and obstacle agents are heard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors, check_flock
+from equiflock.runtime import threads
+from equiflock.runtime.checks import check_positive
+from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.threads import split_flocks
+from equiflock.senses.cells import (
+    cell_list,
+    into_cell_order,
+    out_of_range,
+    runs_around,
+    select_heard,
+    sort_into_cells,
+    workspace,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The communication graph of B flocks, as lists of in-neighbours.
+
+    Attributes:
+        starts: (B * N + 1,), agent i of flock b hears senders[starts[b * N + i] : starts[b * N + i + 1]].
+        senders: (edges,), indices of agents within their flock.
+        shape: (B, N).
+    """
+
+    starts: Int64[np.ndarray, " rows"]
+    senders: Int64[np.ndarray, " edges"]
+    shape: tuple[int, int]
+
+    @property
+    def degrees(self) -> Int64[np.ndarray, "B N"]:
+        """How many agents each agent hears, (B, N)."""
+        return np.diff(self.starts).reshape(self.shape)
+
+    def neighbours(self, flock: int, agent: int) -> Int64[np.ndarray, " degree"]:
+        """Whom an agent hears."""
+        B, N = self.shape
+        row = range(B)[flock] * N + range(N)[agent]  # indices like a list's
+        return self.senders[self.starts[row] : self.starts[row + 1]]
+
+    def edges(self, flock: int) -> Int64[np.ndarray, "edges 2"]:
+        """The edges of one flock as rows (receiver, sender)."""
+        flock, N = range(self.shape[0])[flock], self.shape[1]
+        receivers = np.repeat(np.arange(N), self.degrees[flock])
+        senders = self.senders[self.starts[flock * N] : self.starts[(flock + 1) * N]]
+        return np.stack([receivers, senders], axis=1)
+
+    def among(self, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
+        """The graph among the kept agents, which come first in a flock of `agents`."""
+        B, _ = self.shape
+        position = np.cumsum(keep) - 1
+        receivers = np.repeat(np.arange(self.degrees.size), self.degrees.ravel())
+        flock, receiver = np.divmod(receivers, len(keep))
+        stays = keep[receiver] & keep[self.senders]
+        rows = flock[stays] * agents + position[receiver[stays]]
+        starts = np.zeros(B * agents + 1, np.int64)
+        np.cumsum(np.bincount(rows, minlength=B * agents), out=starts[1:])
+        return Graph(starts, position[self.senders[stays]], (B, agents))
+
+
+def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
+    """The exact communication graph, with no cap on neighbours, for communication radius R, the flock's if left out.
+
+    Memory is O(N + edges). Coincident agents (|r_ij| = 0) hear each other like any others.
+    """
+    comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
+    degrees, _ = survey(flock, comm_radius)
+    starts = np.zeros(degrees.size + 1, np.int64)
+    np.cumsum(degrees.ravel(), out=starts[1:])
+    senders = np.empty(starts[-1], np.int64)
+    over_flocks(_list_neighbours, flock, flock.positions, flock.roles, comm_radius, starts.astype(np.uintp), senders)
+    return Graph(starts, senders, flock.shape[:2])
+
+
+def components(flock: Flock, comm_radius: float | None = None) -> Int64[np.ndarray, "B N"]:
+    """Which connected component each agent belongs to, (B, N), numbered 0, 1, .. by their first agents.
+
+    Two agents of the flock are joined when at least one hears the other within R, the flock's if left out, so two
+    leaders are not joined directly. Obstacle agents belong to no component: -1.
+    """
+    return survey(flock, comm_radius)[1]
+
+
+def survey(flock: Flock, comm_radius: float | None = None) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
+    """Degrees and component labels, both (B, N), without listing the edges: memory O(N)."""
+    comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
+    degrees = np.empty(flock.shape[:2], np.int64)
+    labels = np.empty(flock.shape[:2], np.int64)
+    over_flocks(_survey_flocks, flock, flock.positions, flock.roles, comm_radius, degrees, labels)
+    return degrees, labels
+
+
+def over_flocks(kernel: Any, flock: Flock, *arguments: Any) -> None:
+    """Run `kernel(*arguments, first, last) -> bool` over all flocks on several threads; False is bad input."""
+    parts = split_flocks(*flock.shape[:2])
+    if not all(threads.share(kernel, [(*arguments, *part) for part in parts])):
+        raise out_of_range()
+
+
+@kernel
+def root_of(parent: Array, i: Index) -> Index:
+    """The representative of i's set in a union-find forest."""
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+@kernel
+def survey_flock(
+    positions: Array, roles: Array, comm_radius: float, degrees: Array, labels: Array, memory: Any
+) -> bool:
+    """Degrees and component labels, each (N,), of one flock; False if its positions are out of range."""
+    N = positions.shape[0]
+    (order, starts, bucket), place, (runs, hits), parent = memory
+    shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
+    if shape[0] == 0:
+        return False
+    into_cell_order(positions, order, place, 0, N)
+    for i in range(np.uintp(N)):
+        parent[i] = i
+    for c in range(shape[0] * shape[1] * shape[2]):
+        if starts[c] == starts[c + 1]:
+            continue
+        count = runs_around(c, shape, starts, runs)
+        for s in range(starts[c], starts[c + 1]):
+            i = order[s]
+            heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)
+            degrees[i] = heard if roles[i] == FOLLOWER else 0
+            if roles[i] != FOLLOWER:
+                continue
+            for h in range(heard):
+                j = order[hits[h]]
+                if roles[j] != OBSTACLE:
+                    a, b = root_of(parent, i), root_of(parent, j)
+                    parent[max(a, b)] = min(a, b)  # the smallest index is the root
+    following = 0
+    for i in range(np.uintp(N)):
+        root = root_of(parent, i)
+        if roles[i] == OBSTACLE:
+            labels[i] = -1
+        elif root == i:
+            labels[i] = following
+            following += 1
+        else:
+            labels[i] = labels[root]
+    return True
+
+
+@kernel
+def survey_memory(N: Index) -> Any:
+    """Memory for `survey_flock`."""
+    return cell_list(N), np.empty((N, 3), np.float64), workspace(N), np.empty(N, np.uintp)
+
+
+@kernel
+def _survey_flocks(
+    positions: Vectors, roles: Roles, comm_radius: float, degrees: Array, labels: Array, first: Index, last: Index
+) -> bool:
+    memory = survey_memory(positions.shape[1])
+    for b in range(first, last):
+        if not survey_flock(positions[b], roles[b], comm_radius, degrees[b], labels[b], memory):
+            return False
+    return True
+
+
+@kernel
+def _list_neighbours(
+    positions: Vectors, roles: Roles, comm_radius: float, begins: Array, senders: Array, first: Index, last: Index
+) -> bool:
+    N = positions.shape[1]
+    (order, starts, bucket), place, (runs, hits), _ = survey_memory(N)
+    for b in range(first, last):
+        shape = sort_into_cells(positions[b], comm_radius, order, starts, bucket)
+        into_cell_order(positions[b], order, place, 0, N)
+        for c in range(shape[0] * shape[1] * shape[2]):
+            if starts[c] == starts[c + 1]:
+                continue
+            count = runs_around(c, shape, starts, runs)
+            for s in range(starts[c], starts[c + 1]):
+                i = order[s]
+                if roles[b, i] == FOLLOWER:
+                    heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)
+                    for h in range(heard):
+                        senders[begins[np.uintp(b * N) + i] + h] = order[hits[h]]
+    return True

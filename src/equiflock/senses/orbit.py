@@ -1,0 +1,130 @@
+"""What a follower makes of an obstacle agent's position: the orbit technique (section 5, "Obstacle avoidance").
+
+With r = r_j - r_i the way from follower i to the obstacle agent j, w the mean velocity of i and the flock agents that
+it hears, R(.) a rotation, and the discriminant gamma(r, w, angle) = (r / |r|) . R(angle) (w / |w|), the follower takes
+for the relative velocity of the obstacle agent
+
+    -v_ij = alpha_1(|r|, |w|) r / |r|                                           if -alpha_2 <= gamma(r, w, 0) <= 0
+    -v_ij = -sgn(gamma(r, w, pi/2)) alpha_1(|r|, |w|) R(alpha_theta) r / |r|    else
+
+so that whoever heads for the obstacle dodges it, and whoever passes it bends around it. sgn(0) is 1; the discriminant
+is 0 where w is, and a follower on top of an obstacle agent takes 0 for its relative velocity.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from equiflock.flock import OBSTACLE
+from equiflock.runtime.checks import InputError, is_finite, short
+from equiflock.runtime.jit import Array, Index, inlined
+
+
+@dataclass(frozen=True)
+class Orbit:
+    """The numbers of the technique; the defaults are the paper's."""
+
+    gravity_break: float = 0.5
+    """alpha_2 in [0, 1]: the smaller, the sooner a follower leaves its orbit."""
+    dodge_angle: float = math.pi / 2
+    """alpha_theta in (0, pi/2], the angle of dodging. Only pi/2 treats left and right alike."""
+    near: float = 1.0
+    """The weight of e^(-|r|) in alpha_1(|r|, |w|) = near e^(-|r|) + slow e^(-|w|)."""
+    slow: float = 1.0
+    """The weight of e^(-|w|) in it."""
+
+    def __post_init__(self) -> None:
+        if not (is_finite(self.gravity_break) and 0.0 <= self.gravity_break <= 1.0):
+            raise InputError(f"gravity_break must be from 0 to 1; got {short(self.gravity_break)}")
+        if not (is_finite(self.dodge_angle) and 0.0 < self.dodge_angle <= math.pi / 2):
+            raise InputError(f"dodge_angle must be above 0 and at most pi/2; got {short(self.dodge_angle)}")
+        for name in ("near", "slow"):
+            if not (is_finite(getattr(self, name)) and getattr(self, name) >= 0.0):
+                raise InputError(f"{name} must be a finite number of at least 0; got {short(getattr(self, name))}")
+
+    @property
+    def numbers(self) -> tuple[float, float, float, float, float]:
+        """What the kernel needs."""
+        turn = math.cos(self.dodge_angle), math.sin(self.dodge_angle)
+        return self.gravity_break, *turn, self.near, self.slow
+
+
+STAND_STILL = (0.0, 0.0, 0.0, 0.0, 0.0)
+"""In place of `Orbit.numbers`, where obstacle agents are heard as what they are: agents that stand still."""
+
+
+@inlined
+def taken_velocity(x: float, y: float, u: float, v: float, numbers: Any) -> tuple[float, float]:
+    """v_ij as follower i takes it, from the way (x, y) to the obstacle agent and the mean velocity (u, v)."""
+    gravity_break, cosine, sine, near, slow = numbers
+    distance, speed = math.sqrt(x * x + y * y), math.sqrt(u * u + v * v)
+    if distance == 0.0:
+        return 0.0, 0.0
+    x, y = x / distance, y / distance
+    ahead, left = 0.0, 0.0
+    if speed > 0.0:
+        ahead, left = (x * u + y * v) / speed, (y * u - x * v) / speed
+    size = near * math.exp(-distance) + slow * math.exp(-speed)
+    if -gravity_break <= ahead <= 0.0:
+        return -size * x, -size * y
+    side = size if left >= 0.0 else -size
+    return side * (cosine * x - sine * y), side * (sine * x + cosine * y)
+
+
+@inlined
+def sort_out_obstacles(
+    s: Index, heard: Index, hits: Array, place: Array, motion: Array, roles: Array, numbering: Any, rules: Any
+) -> tuple[Index, Index, Index, float, float]:
+    """Apply the obstacle rule to the obstacle agents among hits[:heard] of the agent with record s.
+
+    Args:
+        s: its record.
+        heard: how many it hears.
+        hits: their records; rewritten if only the nearest obstacle agent is heard: flock agents, then that one.
+        place: positions of all records, (N, 3).
+        motion: velocities of all records, (N, 3).
+        roles: (N,), of agents.
+        numbering: (order, ranks): record s is agent order[s], whose number is ranks[order[s]], or order[s] itself if
+            there are no ranks.
+        rules: whether only the nearest obstacle agent is heard, whether followers orbit, and `Orbit.numbers`.
+
+    Returns:
+        How many of `hits` count now, the record of the nearest obstacle agent, how many obstacle agents have a relative
+        velocity other than their own (0 without the technique), and the one that the nearest is taken to have; that of
+        the others is 0.
+    """
+    order, ranks = numbering
+    nearest_only, orbiting, numbers = rules
+    u, v, flock, rim = motion[s, 0], motion[s, 1], 0, 0
+    nearest, least, number = s, math.inf, np.int64(0)
+    kept = np.uintp(0)
+    # Find the nearest obstacle agent, add up the velocities of flock agents, and close the gaps in `hits`.
+    for h in range(heard):
+        j = hits[h]
+        if roles[order[j]] == OBSTACLE:
+            rim += 1
+            square = (place[j, 0] - place[s, 0]) ** 2 + (place[j, 1] - place[s, 1]) ** 2
+            # Of several equally near, the first by number, whatever cell it is in.
+            its = ranks[order[j]] if ranks.size > 0 else np.int64(order[j])
+            if square < least or (square == least and its < number):
+                nearest, least, number = j, square, its
+        else:
+            u, v, flock = u + motion[j, 0], v + motion[j, 1], flock + 1
+            if nearest_only:
+                hits[kept] = j
+                kept += np.uintp(1)
+    if least == math.inf:
+        return heard, s, 0, 0.0, 0.0
+    if nearest_only:
+        hits[kept] = nearest
+        heard, rim = kept + np.uintp(1), 1
+    if not orbiting:
+        return heard, nearest, 0, 0.0, 0.0
+    # The mean velocity of the follower and the flock agents that it hears decides which way to dodge.
+    x, y = place[nearest, 0] - place[s, 0], place[nearest, 1] - place[s, 1]
+    taken_x, taken_y = taken_velocity(x, y, u / (flock + 1), v / (flock + 1), numbers)
+    return heard, nearest, rim, taken_x, taken_y

@@ -1,0 +1,1 @@
+"""The loop, what is kept of a flight, and numbers of it."""

@@ -1,0 +1,92 @@
+"""The parts of a flight put together: the one place that chooses them where a caller does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from equiflock.bodies import DoubleIntegrator
+from equiflock.controllers.bridge import as_numpy_function
+from equiflock.features import Senses
+from equiflock.flock import Flock
+from equiflock.protocols import Body, Controller, Ending
+from equiflock.runtime.checks import InputError, check_positive, short
+from equiflock.senses.aggregation import DelayedAggregation, Obstacles
+from equiflock.senses.orbit import Orbit
+from equiflock.simulation.flight import Decision, Flight
+from equiflock.simulation.memory_order import MemoryOrder
+
+
+def flight(
+    start: Flock,
+    controller: Controller | None,
+    *,
+    time_step: float = 0.01,
+    comm_radius: float | None = None,
+    senses: Senses | None = None,
+    body: Body | None = None,
+    ending: Ending | None = None,
+    orbit: Orbit | None = None,
+    obstacles: Obstacles = "nearest",
+) -> Flight:
+    """Fly a flock: `for moment in flight(start, controller): ...`, endless unless the ending ends every flock.
+
+    Args:
+        start: the flock at t = 0.
+        controller: such as `load("tanner")`; None if an outsider acts in its place, by `Flight.step`.
+        time_step: dt, in seconds.
+        comm_radius: R, if it shall be another than that of `start`.
+        senses: what agents observe; what the controller declares if left out.
+        body: what a commanded acceleration does; the double integrator if left out.
+        ending: decides at every moment which flocks have ended; None lets them fly for ever.
+        orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
+        obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
+    """
+    if controller is not None:
+        check_controller(controller)
+        senses = controller.senses if senses is None else senses
+    elif senses is None:
+        raise InputError("a flight without a controller needs senses, such as equiflock.paper_senses()")
+    if not isinstance(start, Flock):
+        raise InputError(f"start must be a Flock of at least one flock; got {short(start)}")
+    if comm_radius is not None:
+        start = Flock.view(*start.arrays, comm_radius=check_positive("comm_radius", comm_radius))
+    if body is not None and (isinstance(body, type) or not isinstance(body, Body)):
+        raise InputError(
+            f"body must be an object with advance(), such as equiflock.DoubleIntegrator(); got {short(body)}"
+        )
+    sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles)
+    decide, order_free = (None, False) if controller is None else decision(controller)
+    # Whoever looks at the flock at every step would pay for having it back in the caller's order.
+    order = MemoryOrder(sensing, start.shape[1]) if order_free and ending is None and MemoryOrder.pays(start) else None
+    return Flight(start, sensing, decide, body or DoubleIntegrator(), time_step=time_step, ending=ending, order=order)
+
+
+def decision(controller: Controller) -> tuple[Decision, bool]:
+    """The controller as a function of flock and observations, and whether the order of agents is all one to it.
+
+    This is where a network of the package is compiled, with the weights that it has now (see `as_numpy_function`).
+    """
+    ask: Any = as_numpy_function(controller)
+    if getattr(controller, "privileged", False):
+        return ask, False
+    return (lambda flock, observations: ask(observations)), getattr(ask, "order_free", False)
+
+
+def check_controller(controller: Any) -> None:
+    """Raise a clear error unless it is a controller."""
+    if isinstance(controller, str):
+        raise InputError(f"controller must be a controller, not its name: use equiflock.load({controller!r})")
+    if not callable(controller):
+        raise InputError(
+            f"controller must be callable and declare senses (see LocalController); got {short(controller)}"
+        )
+    if isinstance(controller, type):
+        raise InputError(f"controller must be an instance: {controller.__name__}(), not {controller.__name__}")
+    senses = getattr(controller, "senses", None)
+    if not isinstance(senses, Senses):
+        old = hasattr(controller, "hops") or hasattr(controller, "one_hop")
+        instead = " in place of hops and one_hop" if old else ""
+        raise InputError(
+            f"{type(controller).__name__} must declare senses{instead}, such as senses = "
+            f'equiflock.paper_senses("mean", hops=1); got {short(senses)}'
+        )

@@ -1,0 +1,210 @@
+"""The loop: sense, decide, move. Everything that flies a flock reads this one generator; its parts are handed to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int8, Int64
+from numpy.typing import NDArray
+
+from equiflock.flock import FOLLOWER, Flock, Observations, Vectors, check_flock
+from equiflock.outcomes import Outcome
+from equiflock.protocols import Body, Ending, Moment, Sensing
+from equiflock.runtime.arrays import read_only
+from equiflock.runtime.checks import InputError, OffScaleError, check_positive, short
+from equiflock.simulation.memory_order import MemoryOrder
+
+FLYING = int(Outcome.FLYING)
+Decision = Callable[[Flock, Observations], NDArray[Any]]
+"""Accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
+
+
+class Flight(Iterator[Moment]):
+    """A flock in flight: iterate over it to let time pass, one `Moment` per step, endless unless all flocks end.
+
+    Each moment's observations and accelerations belong to its positions and velocities; the step they lead to is made
+    when the next moment is asked for, or `step` makes another. Ended flocks keep their place: state frozen,
+    acceleration zero.
+
+    `equiflock.flight` puts the parts together.
+
+    Args:
+        start: the flock at t = 0.
+        sensing: makes observations of the flock, once per step.
+        decide: makes accelerations of observations; None if an outsider acts, by `step`.
+        body: makes the step that accelerations command.
+        time_step: dt, in seconds.
+        ending: decides at every moment which flocks have ended; None lets them fly for ever.
+        order: keeps a single large flock in cell order in memory; None leaves agents where they are.
+    """
+
+    def __init__(
+        self,
+        start: Flock,
+        sensing: Sensing,
+        decide: Decision | None,
+        body: Body,
+        *,
+        time_step: float,
+        ending: Ending | None = None,
+        order: MemoryOrder | None = None,
+    ) -> None:
+        if not isinstance(start, Flock) or len(start) == 0:
+            raise InputError(f"start must be a Flock of at least one flock; got {short(start)}")
+        check_ending(ending)
+        self.sensing = sensing
+        self.body = body
+        self.ending = ending
+        self.time_step = check_positive("time_step", time_step)
+        self.comm_radius = start.comm_radius
+        self._decide = decide
+        self._order = order
+        self._step = -1
+        self._outcomes = np.full(len(start), FLYING, np.int8)
+        self._take(start)
+
+    def __next__(self) -> Moment:
+        """Make the step that the last moment decided on, if any, and return the moment after it."""
+        flying = self._outcomes == FLYING
+        if not flying.any():
+            raise StopIteration
+        # Move.
+        if self._order is not None and (order := self._order.wanted()) is not None:
+            self._reorder(order)
+        if self._step >= 0:
+            positions, velocities, roles, *_ = self._state
+            self.body.advance(positions, velocities, roles, self._accelerations, self.time_step, np.flatnonzero(flying))
+        self._step += 1
+        time = self._step * self.time_step
+        flock = Flock.view(*self._state, comm_radius=self.comm_radius)
+        if self.ending is not None:
+            outcomes = _checked_outcomes(self.ending(time, flock, flying), len(flock))
+            self._outcomes = np.where(flying, outcomes, self._outcomes)
+            flying = self._outcomes == FLYING
+        # Sense, and decide.
+        observations = self.sensing.hear(flock, flying, None if self._order is None else self._order.ranks)
+        self._accelerate(flock, observations, flying, time)
+        ends = read_only(flying), read_only(self._outcomes), self.comm_radius
+        if self._order is not None:
+            return self._order.moment(self._step, time, (flock, observations, self._accelerations), ends)
+        return Moment(self._step, time, flock, read_only(observations), read_only(self._accelerations), *ends)
+
+    def step(self, accelerations: Vectors) -> Moment:
+        """Make the step that these accelerations command, in place of those decided on, and return the moment after it.
+
+        Args:
+            accelerations: (B, N, D); leaders, obstacle agents and flocks that have ended do not obey.
+        """
+        if self._step < 0:
+            raise InputError("the flight has not begun: ask for its first moment, next(flight), before stepping it")
+        answer = _real_numbers(accelerations)
+        shape = self._accelerations.shape
+        if answer.shape != shape or not np.isfinite(answer).all():
+            raise InputError(f"accelerations must be finite numbers of shape (B, N, D) = {shape}; got {short(answer)}")
+        if self._order is not None:
+            answer = answer[:, self._order.ranks]
+        obeys = (self._state[2] == FOLLOWER) & (self._outcomes == FLYING)[:, None]
+        self._accelerations[:] = np.where(obeys[..., None], answer, 0.0)
+        return next(self)
+
+    def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
+        """Go on with a changed flock, between two moments.
+
+        Args:
+            flock: the same number of flocks in the same space. Its first agents are the kept ones, in their order;
+                any more are new.
+            keep: (N,), which of the agents so far stay, in all flocks; all of them if left out. Histories of what
+                was heard follow the agents that stay.
+        """
+        check_flock(flock)
+        B, N, D = self._accelerations.shape
+        keep = np.ones(N, bool) if keep is None else np.asarray(keep)
+        if keep.shape != (N,) or keep.dtype != bool:
+            raise InputError(f"keep must be booleans of shape ({N},); got {keep.dtype} of shape {keep.shape}")
+        if (flock.shape[0], flock.shape[2]) != (B, D) or flock.shape[1] < keep.sum():
+            raise InputError(
+                f"the new flock must be {B} flocks of at least {keep.sum()} agents, D = {D}; got {flock!r}"
+            )
+        if flock.comm_radius != self.comm_radius:
+            raise InputError(
+                f"the new flock must have comm_radius = {self.comm_radius:g}, that of the flight; got "
+                f"{flock.comm_radius:g}"
+            )
+        if self._order is not None:
+            self._reorder(self._order.back())
+            self._order = MemoryOrder(self._order.sensing, flock.shape[1]) if MemoryOrder.pays(flock) else None
+        # What agents do next was decided before the change: it follows those that stay.
+        decided = self._accelerations
+        self._take(flock)
+        self._accelerations[:, : keep.sum()] = decided[:, keep]
+        self.sensing.replace(flock, keep)
+
+    def _take(self, flock: Flock) -> None:
+        self._state = tuple(array.copy() for array in flock.arrays)
+        self._accelerations = np.zeros_like(flock.positions)
+
+    def _reorder(self, order: Int64[np.ndarray, " N"]) -> None:
+        """Put agents into another order in memory."""
+        assert self._order is not None
+        self._state = tuple(array[:, order] for array in self._state)
+        self._accelerations = self._accelerations[:, order]
+        self._order.reorder(order)
+
+    def _accelerate(
+        self, flock: Flock, observations: Observations, flying: Bool[np.ndarray, " B"], time: float
+    ) -> None:
+        """Ask the controller, for flocks still flying only, and check its answer."""
+        everyone = bool(flying.all())
+        if self._decide is None or not everyone:
+            self._accelerations[... if self._decide is None else ~flying] = 0.0
+            if self._decide is None or not flying.any():
+                return
+            flock, observations = flock[flying], observations[flying]
+        answer = _real_numbers(self._decide(flock, observations))
+        if answer.shape != flock.shape:
+            raise InputError(
+                f"the controller must return accelerations of shape (B, N, D) = {flock.shape}; got {answer.shape}"
+            )
+        if not np.isfinite(answer).all():
+            raise OffScaleError(f"the controller returned NaN or infinity at t = {time:g} s")
+        if flock.roles.any():
+            answer = np.where((flock.roles == FOLLOWER)[..., None], answer, 0.0)
+        self._accelerations[... if everyone else flying] = answer
+
+
+def _real_numbers(answer: Any) -> Vectors:
+    """What a controller returned, if that is an array of real numbers."""
+    try:
+        array = np.asarray(answer)
+    except (TypeError, ValueError):  # such as rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiu":
+        came = f"{array.dtype} of shape {array.shape}" if array.shape else short(answer)
+        raise InputError(f"the controller must return an array of real numbers; got {came}")
+    return array.astype(np.float64, copy=False)
+
+
+def check_ending(ending: Ending | None) -> None:
+    """Raise a clear error unless `ending` is an ending, or none."""
+    if isinstance(ending, type):
+        raise InputError(f"ending must be an instance: {ending.__name__}(), not {ending.__name__}")
+    if ending is not None and not callable(ending):
+        raise InputError(f"ending must be callable, such as equiflock.UntilDisconnected(); got {short(ending)}")
+
+
+def _checked_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
+    """What an ending returned, if it is one outcome per flock, or whether each has ended."""
+    try:
+        outcomes = np.asarray(answer)
+    except ValueError:  # such as rows of different lengths
+        outcomes = np.asarray(None)
+    if outcomes.dtype == bool:
+        outcomes = np.where(outcomes, int(Outcome.ENDED), FLYING)
+    known = outcomes.dtype.kind in "iu" and np.isin(outcomes, [int(outcome) for outcome in Outcome.all()]).all()
+    if outcomes.shape != (flocks,) or not known:
+        raise InputError(
+            f"the ending must return one Outcome, or True or False, for each flock, ({flocks},); got {short(answer)}"
+        )
+    return outcomes.astype(np.int8)

@@ -1,0 +1,123 @@
+"""The order in which the agents of a large flock stand in memory: near in space, near in memory.
+
+It shows in nothing but time. Agents are still added up in the caller's order within a cell, and a moment's arrays are
+put back into the caller's order when somebody looks at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Bool, Int8, Int64
+
+from equiflock.flock import Flock, Observations, Vectors
+from equiflock.protocols import Moment
+from equiflock.runtime.arrays import read_only
+from equiflock.runtime.threads import SMALL_FLOCK
+
+FAR_IN_MEMORY = 20_000
+"""Agents that many places apart are not in the processor's near memory together."""
+MOST_STRAYS = 0.2
+"""The share of agents that stand far in memory from the one next to them in space, from which on all are reordered."""
+
+
+class ReorderableSensing(Protocol):
+    """Senses that know the agents cell by cell, and can go on with the same agents in another order."""
+
+    @property
+    def order(self) -> Int64[np.ndarray, " N"] | None:
+        """The agents of the last large flock that was heard, cell by cell."""
+        ...
+
+    def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
+        """Go on with the same agents in another order: the s-th is the one that was number order[s]."""
+        ...
+
+
+class MemoryOrder:
+    """Keeps a single large flock in cell order.
+
+    Args:
+        sensing: tells the order of cells, and is told when agents are reordered.
+        agents: N.
+    """
+
+    def __init__(self, sensing: ReorderableSensing, agents: int) -> None:
+        self.sensing = sensing
+        self.ranks: Int64[np.ndarray, " N"] = np.arange(agents)
+        """The caller's number of every agent, as they stand in memory."""
+
+    @staticmethod
+    def pays(flock: Flock) -> bool:
+        """Whether it makes a difference: one flock of many agents."""
+        return len(flock) == 1 and flock.shape[1] > SMALL_FLOCK
+
+    def wanted(self) -> Int64[np.ndarray, " N"] | None:
+        """The order to bring agents into now, or None if they still stand well."""
+        order = self.sensing.order
+        if order is None:
+            return None
+        strays = np.count_nonzero(np.abs(np.diff(order)) > FAR_IN_MEMORY)
+        return order.copy() if strays > len(order) * MOST_STRAYS else None
+
+    def back(self) -> Int64[np.ndarray, " N"]:
+        """The order that brings agents back to the caller's."""
+        return np.argsort(self.ranks)
+
+    def reorder(self, order: Int64[np.ndarray, " N"]) -> None:
+        """Take note that the agent at place s is now the one that was at order[s]."""
+        self.ranks = self.ranks[order]
+        self.sensing.renumber(order)
+
+    def moment(
+        self,
+        step: int,
+        time: float,
+        stored: tuple[Flock, Observations, Vectors],
+        ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
+    ) -> Moment:
+        """The moment of a flight that stores flock, observations and accelerations in this order."""
+        return _MomentInCellOrder.of(step, time, stored, ends, self.ranks)
+
+
+class _MomentInCellOrder(Moment):
+    """A moment whose arrays are copied into the caller's order when somebody first looks at them."""
+
+    @classmethod
+    def of(
+        cls,
+        step: int,
+        time: float,
+        stored: tuple[Flock, Observations, Vectors],
+        ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
+        ranks: Int64[np.ndarray, " N"],
+    ) -> _MomentInCellOrder:
+        moment = cls.__new__(cls)
+        known = dict(zip(("flying", "outcomes", "comm_radius"), ends, strict=True))
+        for name, value in {"step": step, "time": time, "_stored": stored, "_ranks": ranks, **known}.items():
+            object.__setattr__(moment, name, value)  # a moment is frozen
+        return moment
+
+    def __getattr__(self, name: str) -> Any:
+        """One of the arrays that nobody looked at so far."""
+        in_order: dict[str, Callable[[], Any]] = {
+            "flock": self._flock,
+            "observations": lambda: read_only(self._in_order(self._stored[1])),
+            "accelerations": lambda: read_only(self._in_order(self._stored[2])),
+        }
+        if name not in in_order:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = in_order[name]()
+        object.__setattr__(self, name, found)
+        return found
+
+    def _flock(self) -> Flock:
+        flock = self._stored[0]
+        return Flock.view(*map(self._in_order, flock.arrays), comm_radius=flock.comm_radius)
+
+    def _in_order(self, array: Any) -> Any:
+        found = np.empty_like(array)
+        found[:, self._ranks] = array
+        return found

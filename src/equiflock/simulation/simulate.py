@@ -1,0 +1,212 @@
+"""A flight of a given duration, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from equiflock.flock import Flock, Vectors
+from equiflock.outcomes import Outcome
+from equiflock.protocols import Body, Controller, Ending, Moment
+from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, short
+from equiflock.runtime.memory import physical_memory
+from equiflock.senses.aggregation import Obstacles
+from equiflock.senses.orbit import Orbit
+from equiflock.simulation.assembly import flight
+from equiflock.simulation.trajectory import Trajectory
+from equiflock.version import __version__
+
+MOST_STEPS = 100_000_000
+
+Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
+"""A number per flock of a moment: any function in `equiflock.simulation.metrics`, or one's own."""
+
+
+def simulate(
+    start: Flock,
+    controller: Controller,
+    *,
+    time_step: float = 0.01,
+    duration: float = 2.0,
+    comm_radius: float | None = None,
+    body: Body | None = None,
+    ending: Ending | None = None,
+    orbit: Orbit | None = None,
+    obstacles: Obstacles = "nearest",
+    keep_every: int | None = 1,
+    record: Iterable[Measure] | Mapping[str, Measure] = (),
+    on_step: Callable[[Moment], object] | None = None,
+    config: dict[str, Any] | None = None,
+) -> Trajectory:
+    """Fly for a while and keep what happened.
+
+    Args:
+        start: the flock at t = 0.
+        controller: a controller, such as `load("tanner")`.
+        time_step: dt, in seconds.
+        duration: in seconds; T = duration / time_step, rounded, steps are made.
+        comm_radius: the communication radius R, if it shall be another than that of `start`.
+        body: what a commanded acceleration does; the double integrator if left out.
+        ending: decides at every moment which flocks have ended; None lets them fly the whole time.
+        orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
+        obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
+        keep_every: keep every so many-th frame; None keeps none. The first and the last are always kept.
+        record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values stand
+            in `series` under the functions' names, or those of a mapping, whatever frames are kept. They are given the
+            flocks that had not ended before; the others keep their last values.
+        on_step: called with every moment, for progress.
+        config: more settings to keep with the trajectory, such as JSON can hold.
+    """
+    steps = count_steps(duration, time_step)
+    rules: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles}
+    loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, body=body, ending=ending, **rules)
+    time_step, comm_radius, duration = loop.time_step, loop.comm_radius, float(duration)
+    settings = {
+        "controller": getattr(controller, "name", type(controller).__name__),
+        "senses": asdict(controller.senses),
+        "time_step": time_step,
+        "duration": duration,
+        "comm_radius": comm_radius,
+        "body": description(loop.body),
+        "ending": description(ending),
+        "orbit": description(orbit),
+        "obstacles": obstacles,
+        "keep_every": None if keep_every is None else check_count("keep_every", keep_every),
+        "equiflock": __version__,
+        **(config or {}),
+    }
+    _check_json(settings)
+    frames = _Frames(steps, keep_every, start.shape)
+    measures = _named(record)
+    series = {name: np.empty((steps + 1, len(start))) for name in measures}
+    flown = np.zeros(len(start), np.int64)
+    changed = np.ones(len(start), bool)
+
+    for moment in loop:
+        frames.add(moment)
+        for name, measure in measures.items():
+            if not changed.all():
+                series[name][moment.step] = series[name][moment.step - 1]
+            series[name][moment.step, changed] = measure(_only(moment, changed))
+        if on_step is not None:
+            on_step(moment)
+        if moment.step == steps or not moment.flying.any():
+            break
+        flown[moment.flying] = moment.step + 1
+        changed = moment.flying
+    # If all flocks ended early, what remains of the time repeats their last states.
+    frames.fill(moment)
+    for values in series.values():
+        values[moment.step + 1 :] = values[moment.step]
+
+    return Trajectory(
+        times=frames.kept * time_step,
+        positions=frames.positions,
+        velocities=frames.velocities,
+        accelerations=frames.accelerations,
+        roles=start.roles.copy(),
+        obstacles=start.obstacles.copy(),
+        groups=start.groups.copy(),
+        steps=flown,
+        outcomes=np.where(moment.flying, Outcome.TIME_UP, moment.outcomes).astype(np.int8),
+        time_step=time_step,
+        comm_radius=comm_radius,
+        series=series,
+        config=settings,
+    )
+
+
+def count_steps(duration: float, time_step: float) -> int:
+    """How many steps a duration takes, to the nearest; a clear error if that is no sensible number."""
+    check_positive("time_step", time_step)
+    if not is_finite(duration) or duration < 0:
+        raise InputError(f"duration must be a finite number of at least 0; got {short(duration)}")
+    steps = float(duration) / time_step
+    if steps > MOST_STEPS:
+        raise InputError(f"duration / time_step must be at most {MOST_STEPS:.0e} steps; got {steps:.3g}")
+    return round(steps)
+
+
+def description(part: object) -> Any:
+    """What a part of a flight is, such as JSON can hold: its kind, and its numbers and words."""
+    if part is None:
+        return None
+    numbers = asdict(part) if is_dataclass(part) and not isinstance(part, type) else getattr(part, "__dict__", {})
+    plain = {
+        name: value
+        for name, value in numbers.items()
+        if not name.startswith("_") and isinstance(value, (bool, int, float, str, type(None)))
+    }
+    return {"kind": getattr(part, "__name__", type(part).__name__), **plain}
+
+
+def _check_json(settings: Mapping[str, Any]) -> None:
+    try:
+        json.dumps(settings)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"config must be such as JSON can hold: {error}") from None
+
+
+def _named(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measure]:
+    if callable(record) or not isinstance(record, Iterable):
+        raise InputError(f"record must be functions in a list or a mapping; got {short(record)}")
+    if isinstance(record, Mapping):
+        return dict(record)
+    measures = list(record)
+    names = [getattr(measure, "__name__", "") for measure in measures]
+    if len(set(names)) < len(names) or "" in names:
+        raise InputError(f"functions to record need names of their own, or a mapping that gives them; got {names}")
+    return dict(zip(names, measures, strict=True))
+
+
+class _Frames:
+    """The frames that are kept, filled in as the flight goes on."""
+
+    def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int]) -> None:
+        every = keep_every or max(steps, 1)
+        self.kept = np.append(np.arange(0, steps, every), steps)
+        size = 3 * 8 * len(self.kept) * math.prod(shape)
+        if size > physical_memory():
+            raise InputError(
+                f"keeping {len(self.kept):,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
+                "raise keep_every, or set it to None and record what you need"
+            )
+        self.filled = 0
+        self.positions = np.empty((len(self.kept), *shape))
+        self.velocities = np.empty_like(self.positions)
+        self.accelerations: Vectors = np.zeros((len(self.kept) - 1, *shape))
+
+    def add(self, moment: Moment) -> None:
+        if self.filled < len(self.kept) and moment.step == self.kept[self.filled]:
+            self._put(moment)
+            if self.filled < len(self.kept):
+                self.accelerations[self.filled - 1] = moment.accelerations
+
+    def fill(self, moment: Moment) -> None:
+        while self.filled < len(self.kept):
+            self._put(moment)
+
+    def _put(self, moment: Moment) -> None:
+        self.positions[self.filled] = moment.flock.positions
+        self.velocities[self.filled] = moment.flock.velocities
+        self.filled += 1
+
+
+def _only(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
+    """The moment of some of the flocks."""
+    if which.all():
+        return moment
+    return replace(
+        moment,
+        flock=moment.flock[which],
+        observations=moment.observations[which],
+        accelerations=moment.accelerations[which],
+        flying=moment.flying[which],
+        outcomes=moment.outcomes[which],
+    )

@@ -1,0 +1,222 @@
+"""A flight that was kept: frames with labelled axes, and the settings that made them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float64, Int8, Int64
+
+from equiflock.flock import Flock, Groups, ObstacleNumbers, Roles
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError, check_positive, short
+from equiflock.runtime.checksums import checksum
+from equiflock.runtime.files import atomic_write, check_new
+from equiflock.runtime.stores import write_zarr
+
+if TYPE_CHECKING:
+    import xarray
+
+FORMAT = "equiflock trajectory 3"
+CHECKSUM = "checksum"
+VECTORS, CREW = ("positions", "velocities", "accelerations"), ("roles", "obstacles", "groups")
+"""The arrays of every frame, and those that stay the same: who is who."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectory:
+    """What `simulate` returns: F kept frames of B flocks, and numbers recorded at each of T steps.
+
+    Attributes:
+        times: (F,) of the frames, in seconds; every step's unless fewer were kept (then F - 1 is below T).
+        positions: (F, B, N, D).
+        velocities: (F, B, N, D).
+        accelerations: (F - 1, B, N, D), what the agents did after each frame but the last.
+        roles: (B, N), values of `Role`.
+        obstacles: (B, N), the number of each obstacle agent's obstacle, as in `Flock`.
+        groups: (B, N), the social group of each agent, as in `Flock`.
+        steps: (B,), how many steps each flock flew; later frames of a flock repeat its last state.
+        outcomes: (B,), codes of `Outcome`.
+        time_step: dt, in seconds.
+        comm_radius: the communication radius R.
+        series: name -> (T + 1, B), what was recorded at every step.
+        config: the settings of the run, as JSON would hold them.
+    """
+
+    times: Float64[np.ndarray, " F"]
+    positions: Float64[np.ndarray, "F B N D"]
+    velocities: Float64[np.ndarray, "F B N D"]
+    accelerations: Float64[np.ndarray, "F-1 B N D"]
+    roles: Roles
+    obstacles: ObstacleNumbers
+    groups: Groups
+    steps: Int64[np.ndarray, " B"]
+    outcomes: Int8[np.ndarray, " B"]
+    time_step: float
+    comm_radius: float
+    series: Mapping[str, Float64[np.ndarray, "steps B"]] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("times", *VECTORS, *CREW):
+            getattr(self, name).setflags(write=False)
+        # What was recorded is recorded: whoever wants another series makes another trajectory.
+        object.__setattr__(self, "series", MappingProxyType(dict(self.series)))
+
+    @property
+    def outcome(self) -> tuple[Outcome, ...]:
+        """How each flock's flight ended."""
+        return tuple(Outcome(code) for code in self.outcomes.tolist())
+
+    @property
+    def every_step(self) -> bool:
+        """Whether the frames are all the steps of the flight."""
+        return len(self.times) == round(float(self.times[-1]) / self.time_step) + 1
+
+    def flock(self, frame: int = -1) -> Flock:
+        """The flock at one of the frames, the last by default."""
+        crew = (getattr(self, name) for name in CREW)
+        return Flock.view(self.positions[frame], self.velocities[frame], *crew, comm_radius=self.comm_radius)
+
+    def __getitem__(self, flock: int) -> Trajectory:
+        """One flock of the batch, as a trajectory of its own."""
+        b = range(len(self.steps))[flock]
+        one = slice(b, b + 1)
+        return replace(
+            self,
+            **{name: getattr(self, name)[:, one] for name in VECTORS},
+            **{name: getattr(self, name)[one] for name in CREW},
+            steps=self.steps[one],
+            outcomes=self.outcomes[one],
+            series={name: values[:, one] for name, values in self.series.items()},
+        )
+
+    def __repr__(self) -> str:
+        frames, B, N, D = self.positions.shape
+        return f"Trajectory({frames} frames to t = {self.times[-1]:g}, B={B}, N={N:,}, D={D})"
+
+    def to_xarray(self) -> xarray.Dataset:
+        """The trajectory as a dataset with dimensions frame, flock, agent, axis (and step, for series)."""
+        import xarray
+
+        vectors = ("frame", "flock", "agent", "axis")
+        variables: dict[str, Any] = {
+            "positions": (vectors, self.positions),
+            "velocities": (vectors, self.velocities),
+            "accelerations": (("interval", *vectors[1:]), self.accelerations),
+            **{name: (("flock", "agent"), getattr(self, name)) for name in CREW},
+            "steps": ("flock", self.steps),
+            "outcomes": ("flock", self.outcomes),
+        }
+        for name, values in self.series.items():
+            variables[f"series_{name}"] = (("step", "flock"), values)
+        coordinates = {"time": ("frame", self.times), "axis": list("xyz"[: self.positions.shape[-1]])}
+        attributes = {
+            "format": FORMAT,
+            "time_step": self.time_step,
+            "comm_radius": self.comm_radius,
+            "config": json.dumps(dict(self.config)),
+            "outcomes": json.dumps({int(o): [o.name, o.message] for o in sorted(set(self.outcome)) if o.is_own}),
+        }
+        data = xarray.Dataset(variables, coordinates, attributes)
+        return data.assign_attrs({CHECKSUM: _checksum(data)})
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the trajectory as a zarr store; nothing stands under `path` until all is written."""
+        check_new(path)
+        with atomic_write(path) as scratch:
+            write_zarr(self.to_xarray(), scratch)
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trajectory:
+        """Read a trajectory that `save` wrote; anything else is refused with a clear error."""
+        import xarray
+
+        if not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"a trajectory is loaded from a path; got {short(path)}")
+        source = Path(path)
+        if not source.exists():
+            raise InputError(f"no trajectory at {source}: there is no such file or folder")
+        try:
+            data = xarray.open_zarr(source, zarr_format=2, consolidated=True).load()
+        except Exception as error:  # whatever a foreign or damaged store makes the readers raise
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"{source} is not a trajectory that can be read: {reason}") from None
+        return _from_dataset(data, source)
+
+
+def load_flights(path: str | os.PathLike[str]) -> list[Trajectory]:
+    """The trajectory at a path or, if it is a folder of trajectories, all those in it, in the order of their names."""
+    source = Path(path)
+    inside = sorted(source.glob("*.zarr"))
+    return [Trajectory.load(store) for store in inside or [source]]
+
+
+def _checksum(data: xarray.Dataset) -> str:
+    """Of everything that is in a dataset, names, types and shapes too: zarr reads a missing piece as zeros."""
+    settings = {name: value for name, value in data.attrs.items() if name != CHECKSUM}
+    parts: list[bytes | memoryview] = [json.dumps(settings, sort_keys=True).encode()]
+    for name in sorted(map(str, data.variables)):
+        array = np.ascontiguousarray(data[name].values)
+        if array.dtype.kind == "U":
+            array = np.asarray(array.tolist(), "S")  # names of axes, whatever kind of text they were read as
+        parts.append(f"{name} {data[name].dims} {array.dtype.str} {array.shape}".encode())
+        parts.append(array.reshape(-1).view(np.uint8).data)
+    return checksum(*parts)
+
+
+def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
+    if data.attrs.get("format") != FORMAT:
+        written = data.attrs.get("format")
+        older = isinstance(written, str) and written.startswith(FORMAT[:-1])
+        raise InputError(
+            f"{source} is a trajectory of an older version, {written!r}, and this one reads {FORMAT!r}: fly it again"
+            if older
+            else f"{source} is not a trajectory of this program: its format is {written!r}, expected {FORMAT!r}"
+        )
+    try:
+        if _checksum(data) != data.attrs.get(CHECKSUM):
+            raise ValueError("its checksum does not fit")
+        arrays = {name: data[name].values for name in (*VECTORS, *CREW, "steps")}
+        times, positions = data["time"].values, arrays["positions"]
+        time_step = check_positive("time_step", data.attrs["time_step"])
+        comm_radius = check_positive("comm_radius", data.attrs["comm_radius"])
+        frames, B, N, D = positions.shape
+        found = Trajectory(
+            times=times,
+            **arrays,
+            outcomes=_known_outcomes(data),
+            time_step=time_step,
+            comm_radius=comm_radius,
+            series={str(n)[7:]: data[n].values for n in data.data_vars if str(n).startswith("series_")},
+            config=dict(json.loads(data.attrs["config"])),
+        )
+        shapes_fit = (
+            found.velocities.shape == positions.shape
+            and found.accelerations.shape == (frames - 1, B, N, D)
+            and all(arrays[name].shape == (B, N) for name in CREW)
+            and found.steps.shape == found.outcomes.shape == (B,)
+            and times.shape == (frames,)
+        )
+        if not (shapes_fit and np.isfinite(times).all()):
+            raise ValueError("shapes or values do not fit together")
+        crew = (arrays[name] for name in CREW)
+        Flock(positions[-1], found.velocities[-1], *crew, comm_radius=comm_radius)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{source} is a damaged trajectory: {error}") from None
+    return found
+
+
+def _known_outcomes(data: xarray.Dataset) -> Int8[np.ndarray, " B"]:
+    """The outcomes by the codes that they have here; those that a scenario named itself may have had others."""
+    named = json.loads(data.attrs["outcomes"])
+    codes = {int(code): int(Outcome.add(*words)) for code, words in named.items()}
+    own = [codes.get(code, code) for code in data["outcomes"].values.tolist()]
+    return np.array([int(Outcome(code)) for code in own], np.int8)

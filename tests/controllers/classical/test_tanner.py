@@ -1,0 +1,129 @@
+"""Tanner's laws equal their double sums, turn with the flock, and respect the clamp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import ortho_group
+
+from equiflock.controllers import load
+from equiflock.flock import Flock, Role
+from equiflock.runtime.checks import InputError
+from equiflock.simulation.assembly import flight
+from tests import twins
+from tests.flocks import flocks
+
+
+def by_the_book(flock: Flock, b: int, everyone: bool, clamp: float) -> NDArray[Any]:
+    """a_i = - sum_j v_ij - sum_j grad U(|r_ij|), agent by agent."""
+    positions, velocities, roles = flock.positions[b], flock.velocities[b], flock.roles[b]
+    heard = twins.adjacency(positions, roles, 1.0)
+    result = np.zeros_like(positions)
+    for i in np.flatnonzero(roles == Role.FOLLOWER):
+        for j in range(len(positions)):
+            if heard[i, j]:
+                _, per_fourth, per_square = twins.psi(positions[i] - positions[j], velocities[i] - velocities[j])
+                result[i] -= 2.0 * (per_square - per_fourth)
+            if roles[j] != Role.OBSTACLE if everyone else heard[i, j]:
+                result[i] -= velocities[i] - velocities[j]
+        norm = np.sqrt((result[i] ** 2).sum())
+        result[i] *= min(1.0, clamp / norm) if norm > 0 else 1.0
+    return result
+
+
+def accelerations(flock: Flock, name: str, **options: Any) -> NDArray[Any]:
+    return next(flight(flock, load(name, **options), obstacles="all")).accelerations
+
+
+@given(flocks(max_agents=15), st.sampled_from(["tanner", "tanner-dynamic", "tanner-fixed"]))
+def test_each_law_is_its_double_sum(flock: Flock, name: str) -> None:
+    computed = accelerations(flock, name)
+    for b in range(len(flock)):
+        expected = by_the_book(flock, b, name == "tanner", 100.0)
+        np.testing.assert_allclose(computed[b], expected, rtol=1e-4, atol=1e-3)
+    assert np.sqrt(np.square(computed).sum(axis=-1)).max() <= 100.0 * (1 + 1e-12)
+
+
+@given(flocks(roles=False), st.sampled_from(["tanner", "tanner-dynamic"]), st.integers(0, 2**32 - 1))
+def test_the_laws_commute_with_rotations_and_reflections(flock: Flock, name: str, seed: int) -> None:
+    offsets = np.sqrt(np.square(flock.positions[:, :, None] - flock.positions[:, None]).sum(axis=-1))
+    apart = offsets + np.eye(flock.shape[1])
+    assume(np.abs(offsets - 1.0).min() > 1e-6 and apart.min() > 1e-3 and np.abs(flock.positions).max() < 10)
+    turn = ortho_group.rvs(flock.shape[2], random_state=seed)
+    turned = Flock(flock.positions @ turn.T, flock.velocities @ turn.T)
+    np.testing.assert_allclose(accelerations(turned, name), accelerations(flock, name) @ turn.T, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["tanner", "tanner-dynamic", "tanner-fixed"])
+def test_the_laws_do_not_see_where_the_flock_is_or_how_it_drifts(name: str) -> None:
+    rng = np.random.default_rng(0)
+    positions, velocities = np.round(rng.normal(size=(2, 1, 30, 3)) * 2**20) / 2**20
+    one = accelerations(Flock(positions, velocities), name)
+    other = accelerations(Flock(positions + np.array([5.0, 7.0, -3.0]), velocities - 9.0), name)
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tanner", "tanner-dynamic", "tanner-fixed"])
+def test_renumbering_agents_renumbers_accelerations(name: str) -> None:
+    rng = np.random.default_rng(1)
+    positions, velocities = rng.uniform(-2, 2, (2, 1, 40, 2))
+    order = rng.permutation(40)
+    shuffled = accelerations(Flock(positions[:, order], velocities[:, order]), name)
+    np.testing.assert_allclose(
+        shuffled, accelerations(Flock(positions, velocities), name)[:, order], rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", ["tanner-dynamic", "tanner-fixed"])
+def test_a_decentralized_law_uses_nothing_that_an_agent_did_not_hear(name: str) -> None:
+    """Everybody whom agent 0 does not hear goes elsewhere: not a bit of its acceleration changes."""
+    rng = np.random.default_rng(2)
+    positions, velocities = rng.uniform(-3, 3, (2, 1, 80, 2))
+    heard = twins.adjacency(positions[0], np.zeros(80), 1.0)[0] | (np.arange(80) == 0)
+    elsewhere = np.where(heard[:, None], positions[0], 50.0 + 9.0 * positions[0])[None]
+    otherwise = np.where(heard[:, None], velocities[0], -4.0 * velocities[0])[None]
+    one, other = accelerations(Flock(positions, velocities), name), accelerations(Flock(elsewhere, otherwise), name)
+    assert one[0, 0].tobytes() == other[0, 0].tobytes()
+    expert = [
+        accelerations(Flock(*state), "tanner")[0, 0] for state in ((positions, velocities), (elsewhere, otherwise))
+    ]
+    assert (expert[0] != expert[1]).any()  # the centralized one does use it
+
+
+@pytest.mark.parametrize("name", ["tanner", "tanner-dynamic", "tanner-fixed"])
+def test_the_clamp_shortens_without_turning(name: str) -> None:
+    flock = Flock([[[0.0, 0.0], [0.05, 0.02], [0.3, 0.4]]], [[[1.0, 2.0], [0.0, 0.0], [0.0, 1.0]]])
+    free, short = accelerations(flock, name, clamp=None)[0], accelerations(flock, name, clamp=2.0)[0]
+    lengths = np.linalg.norm(free, axis=-1)
+    assert lengths.max() > 100
+    np.testing.assert_allclose(short, free * np.minimum(1, 2.0 / lengths)[:, None], rtol=1e-12)
+
+
+def test_the_fixed_law_listens_to_whoever_was_near_at_the_start() -> None:
+    """Two agents that separate for ever: the dynamic law lets go of the other, the fixed one pulls it back."""
+    flock = Flock([[[0.0, 0.0], [0.9, 0.0]]], [[[-5.0, 0.0], [5.0, 0.0]]])
+    final = {}
+    for name in ("tanner-fixed", "tanner-dynamic"):
+        for moment in flight(flock, load(name), time_step=0.01):
+            if moment.step == 2000:
+                break
+        final[name] = np.ptp(moment.flock.positions[0, :, 0])
+    assert final["tanner-dynamic"] > 50
+    assert abs(final["tanner-fixed"] - 1.0) < 0.2  # the potential's minimum
+
+
+def test_only_the_expert_is_privileged() -> None:
+    assert load("tanner").privileged  # type: ignore[union-attr]
+    for name in ("tanner-dynamic", "tanner-fixed"):
+        assert not hasattr(load(name), "privileged")
+
+
+@pytest.mark.parametrize("clamp", [0.0, -3.0, float("nan")])
+def test_a_clamp_is_positive_or_none(clamp: float) -> None:
+    with pytest.raises(InputError, match="clamp must be a finite number above 0"):
+        load("tanner", clamp=clamp)

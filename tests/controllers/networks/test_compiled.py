@@ -1,0 +1,140 @@
+"""The compiled networks are the torch ones, for any number of agents, hops and dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import equiflock as ef
+from equiflock.controllers.bridge import as_numpy_function
+from equiflock.controllers.loading import new_network
+from equiflock.controllers.networks.compiled import AGENTS_PER_THREAD, LANES, compiled
+from equiflock.controllers.networks.paper import ETDAGNN, NETWORKS, TDAGNN
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError
+
+
+def observations(flocks: int, agents: int, hops: int, D: int, seed: int = 0) -> Any:
+    """Blocks of all magnitudes that occur, some of them zero."""
+    rng = np.random.default_rng(seed)
+    sizes = 10.0 ** rng.uniform(-6, 3, (flocks, agents, hops, 3, 1))
+    z = rng.standard_normal((flocks, agents, hops, 3, D)) * sizes * (rng.random((flocks, agents, hops, 1, 1)) > 0.1)
+    return z.astype(np.float32)
+
+
+def network(name: str, hops: int, D: int, seed: int) -> nn.Module:
+    options = {} if name == "etdagnn" else {"dimensions": D}
+    made = new_network(name, seed, hops=hops, **options)
+    torch.manual_seed(seed)
+    for parameter in made.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return made
+
+
+def assert_equal_to_torch(controller: nn.Module, z: Any) -> None:
+    fast = compiled(controller)
+    assert fast is not None
+    with torch.inference_mode():
+        expected = controller(torch.from_numpy(z)).numpy()
+    found = fast(z)
+    assert found.dtype == np.float64
+    # Relative to what was added up: numbers of all signs may cancel.
+    scale = 1.0 + np.abs(z).max(axis=(2, 3, 4))[..., None]
+    assert np.abs(found - expected).max(initial=0.0, where=np.isfinite(expected)) <= 1e-5 * scale.max()
+    assert (np.abs(found - expected) <= 1e-5 * np.maximum(scale, np.abs(expected))).all()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("D", [2, 3])
+@pytest.mark.parametrize("hops", [1, 2, 3, 4])
+def test_every_network_in_the_plane_and_in_space(name: str, D: int, hops: int) -> None:
+    assert_equal_to_torch(network(name, hops, D, seed=hops), observations(3, 150, hops, D))
+
+
+@given(st.sampled_from(list(NETWORKS)), st.integers(1, 3), st.integers(1, 2 * LANES + 3), st.integers(0, 2**31))
+def test_any_number_of_agents_and_weights(name: str, flocks: int, agents: int, seed: int) -> None:
+    assert_equal_to_torch(network(name, 3, 2, seed), observations(flocks, agents, 3, 2, seed))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_trained_weights_give_the_accelerations_that_torch_gives(name: str) -> None:
+    start = ef.random_disk(flocks=5, agents=100, seed=3)
+    controller: Any = ef.load(name)
+    z = ef.observations(start, aggregation=controller.aggregation)
+    with torch.inference_mode():
+        expected = controller(torch.from_numpy(z)).numpy()
+    fast = compiled(controller)
+    assert fast is not None
+    assert (np.abs(fast(z) - expected) <= 1e-5 * (1.0 + np.abs(expected))).all()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_agents_result_does_not_depend_on_its_place_its_company_or_the_number_of_threads(name: str) -> None:
+    fast = compiled(ef.load(name))  # type: ignore[arg-type]
+    assert fast is not None
+    z = observations(1, 3 * AGENTS_PER_THREAD + 7, 3, 2)
+    with threads.use(1):
+        alone = fast(z)
+    with threads.use(3):
+        assert np.array_equal(fast(z), alone)
+    assert np.array_equal(fast(z[:, ::-1])[:, ::-1], alone)
+    assert np.array_equal(fast(z[:, 70:75]), alone[:, 70:75])
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_no_nan_comes_out_however_large_what_goes_in(name: str) -> None:
+    fast = compiled(ef.load(name))  # type: ignore[arg-type]
+    assert fast is not None
+    for size in (0.0, 1e-45, 1e-30, 1e15, 1e38):
+        assert np.isfinite(fast(np.full((1, 5, 3, 3, 2), size, np.float32))).all()
+
+
+def test_other_modules_are_left_to_torch() -> None:
+    class Louder(ETDAGNN):
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(observations)
+
+    assert compiled(Louder()) is None
+    assert compiled(ETDAGNN().double()) is None
+    assert compiled(nn.Linear(3, 3)) is None
+    watched = TDAGNN()
+    seen: list[object] = []
+    watched.register_forward_hook(lambda *call: seen.append(call))
+    assert compiled(watched) is None
+    as_numpy_function(watched)(observations(1, 4, 3, 2))
+    assert len(seen) == 1
+    inside = ETDAGNN()
+    inside.layers[1].register_forward_hook(lambda *call: seen.append(call))
+    assert compiled(inside) is None
+    straight = ETDAGNN()
+    straight.layers[2] = nn.Identity()
+    assert compiled(straight) is None
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("hops", [1, 3])
+def test_a_network_that_learns_is_asked_as_it_is_now_and_one_that_flies_as_it_was(name: str, hops: int) -> None:
+    controller = new_network(name, hops=hops)
+    flying, learning = as_numpy_function(controller), as_numpy_function(controller, learning=True)  # type: ignore[arg-type]
+    z = observations(1, 4, hops, 2)
+    before = flying(z)
+    with torch.no_grad():
+        for weight in controller.parameters():
+            weight.add_(0.1)
+    assert np.array_equal(flying(z), before)
+    assert not np.allclose(learning(z), before)
+
+
+def test_messages_of_another_kind_are_refused() -> None:
+    flat = compiled(TDAGNN())
+    assert flat is not None
+    with pytest.raises(InputError, match="tdagnn is built for D = 2; got observations of D = 3"):
+        flat(observations(1, 2, 3, 3))
+    with pytest.raises(InputError, match="tdagnn is built for K = 3; got observations of K = 2"):
+        flat(observations(1, 2, 2, 2))

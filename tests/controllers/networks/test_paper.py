@@ -1,0 +1,306 @@
+"""The paper's four networks: their sizes, their symmetries, and their weights on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save
+from scipy.stats import ortho_group
+
+import equiflock as ef
+from equiflock.controllers.loading import load_network, new_network
+from equiflock.controllers.networks.paper import ETDAGNN, NETWORKS, TDAGNN
+from equiflock.controllers.networks.weights import write_tensors, write_weights
+from equiflock.runtime.checks import InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("tdagnn", 1730), ("tdagnn-tf", 1730), ("tdagnn-tf-mean", 1730), ("etdagnn", 416)]
+)
+def test_the_networks_have_the_papers_numbers_of_weights(name: str, count: int) -> None:
+    assert sum(parameter.numel() for parameter in new_network(name).parameters()) == count
+
+
+def test_the_variants_differ_as_in_the_papers_table() -> None:
+    networks: dict[str, Any] = {name: new_network(name) for name in NETWORKS}
+    assert [n.aggregation for n in networks.values()] == ["sum", "sum", "mean", "mean"]
+    assert [n.hops for n in networks.values()] == [3, 3, 3, 3]
+    # The same weights, another function: tanh after layers 1 and 2, or after 1 alone.
+    networks["tdagnn-tf"].load_state_dict(networks["tdagnn"].state_dict())
+    z = 5.0 * torch.randn(1, 4, 3, 3, 2)
+    hidden = torch.tanh(networks["tdagnn"].layers[0](z.flatten(-2)))
+    middle, last = networks["tdagnn"].layers[1:]
+    torch.testing.assert_close(networks["tdagnn"](z), last(torch.tanh(middle(hidden))).squeeze(-2))
+    torch.testing.assert_close(networks["tdagnn-tf"](z), last(middle(hidden)).squeeze(-2))
+
+
+@given(st.sampled_from([2, 3]), st.integers(1, 4))
+def test_etdagnn_is_the_function_of_its_layers_one_after_the_other(D: int, hops: int) -> None:
+    network: Any = new_network("etdagnn", hops=hops)
+    z = 5.0 * torch.randn(2, 6, hops, 3, D, generator=torch.Generator().manual_seed(hops))
+    slow = network.layers(z.movedim(-1, 0))[..., 0, 0].movedim(0, -1)
+    torch.testing.assert_close(network(z), slow)
+
+
+def test_the_same_weights_are_the_same_bytes_on_disk(tmp_path: Path) -> None:
+    extra = {"command": "equiflock train", "seed": 1, "note": "one", "more": "two"}
+    files = [write_weights(new_network("etdagnn", seed=1), tmp_path / f"{n}.safetensors", extra) for n in range(4)]
+    assert len({path.read_bytes() for path in files}) == 1
+
+
+def test_a_registered_module_of_ones_own_is_made_saved_and_loaded_like_ours(tmp_path: Path, own_registry: None) -> None:
+    @ef.register("mixer")
+    class Mixer(torch.nn.Module):
+        hops, aggregation = 2, "mean"
+
+        def __init__(self, spare: int = 1) -> None:
+            super().__init__()
+            self.options = {"spare": spare}
+            self.mix = torch.nn.Linear(6, 1, bias=False)
+            self.spare = torch.nn.Linear(spare, spare)
+            self.tied = self.spare
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            return self.mix(observations.flatten(2, 3).transpose(2, 3)).squeeze(-1)
+
+    network: Any = new_network("mixer", seed=3, spare=4)
+    back: Any = ef.load(write_weights(network, tmp_path / "mixer.safetensors"))
+    assert back.spare.weight.shape == (4, 4)
+    assert (back.mix.weight == network.mix.weight).all()
+    assert next(ef.flight(ef.random_disk(1, 20), back)).accelerations.shape == (1, 20, 2)
+
+
+@given(st.sampled_from([2, 3]), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_etdagnn_commutes_with_rotations_and_reflections(D: int, hops: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    turn = torch.tensor(ortho_group.rvs(D, random_state=seed))
+    z = 10.0 * torch.randn(2, 5, hops, 3, D, dtype=torch.float64, generator=generator)
+    network = new_network("etdagnn", hops=hops).double()
+    torch.testing.assert_close(network(z @ turn.T), network(z) @ turn.T)
+
+
+@pytest.mark.parametrize("name", ["tdagnn", "tdagnn-tf", "tdagnn-tf-mean"])
+def test_the_tdagnn_family_does_not(name: str) -> None:
+    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    z = torch.randn(1, 5, 3, 3, 2)
+    network = new_network(name)
+    assert not torch.allclose(network(z @ quarter.T), network(z) @ quarter.T, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_reach_every_weight_and_agree_with_finite_differences(name: str) -> None:
+    network = new_network(name, hops=2).double()
+    z = torch.randn(1, 3, 2, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    z[0, 0] = 0.0  # an agent that hears nobody
+    (network(z) ** 2).mean().backward()
+    step = 1e-6
+    for parameter in network.parameters():
+        assert parameter.grad is not None
+        flat, slope = parameter.detach().view(-1), parameter.grad.view(-1)
+        index = int(slope.abs().argmax())
+        values = []
+        for sign in (1, -1):
+            flat[index] += sign * step
+            values.append((network(z) ** 2).mean().item())
+            flat[index] -= sign * step
+        assert float(slope[index]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_flies_and_uses_nothing_but_each_agents_own_messages(name: str) -> None:
+    network = new_network(name)
+    start = ef.random_disk(2, 40)
+    moment = next(ef.flight(start, network))
+    with torch.inference_mode():
+        alone = [network(torch.tensor(moment.observations[:1, i : i + 1]))[0, 0].numpy() for i in range(40)]
+    np.testing.assert_allclose(moment.accelerations[0], np.stack(alone), rtol=1e-4, atol=1e-4)
+    run = ef.simulate(start, network, duration=0.02)
+    assert run.config["controller"] == name
+
+
+def test_a_network_is_asked_without_copies_or_gradients() -> None:
+    seen: list[Any] = []
+
+    class Nosy(torch.nn.Module):
+        hops, aggregation = 1, "mean"
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            seen.append((observations.data_ptr(), torch.is_inference_mode_enabled()))
+            return torch.zeros(observations.shape[0], observations.shape[1], observations.shape[-1])
+
+    moment = next(ef.flight(ef.random_disk(1, 20), Nosy()))
+    assert seen == [(moment.observations.ctypes.data, True)]
+
+
+def test_etdagnn_flies_in_space_with_weights_from_the_plane_and_tdagnn_says_it_cannot() -> None:
+    ball = ef.random_disk(1, 40, dimensions=3)
+    assert next(ef.flight(ball, new_network("etdagnn"))).accelerations.shape == (1, 40, 3)
+    with pytest.raises(InputError, match="tdagnn is built for D = 2; got observations of D = 3"):
+        next(ef.flight(ball, new_network("tdagnn")))
+    assert next(ef.flight(ball, new_network("tdagnn", dimensions=3))).accelerations.shape == (1, 40, 3)
+
+
+def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_own_randomness_alone() -> None:
+    state = torch.random.get_rng_state()
+    one, two, other = new_network("etdagnn", seed=1), new_network("etdagnn", seed=1), new_network("etdagnn", seed=2)
+    assert (torch.random.get_rng_state() == state).all()
+    for a, b, c in zip(one.parameters(), two.parameters(), other.parameters(), strict=True):
+        assert (a == b).all()
+        assert (a != c).any()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_weights_come_back_from_disk_bit_by_bit(name: str, tmp_path: Path) -> None:
+    options = {"hops": 2} if name == "etdagnn" else {"hops": 2, "dimensions": 3}
+    network: Any = new_network(name, seed=3, **options)
+    path = network.save(tmp_path / "mine.safetensors", {"command": "equiflock train"})
+    back: Any = ef.load(str(path))
+    assert (back.name, back.hops, back.aggregation) == (name, 2, network.aggregation)
+    z = torch.randn(1, 4, 2, 3, 3)
+    assert (back(z) == network(z)).all()
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.safetensors"]
+
+
+def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
+    path = ETDAGNN().save(tmp_path / "good.safetensors")
+    weights = load_file(path)
+    meta = {"network": "etdagnn", "options": {"hops": 3}}
+
+    def written(tensors: dict[str, Any], metadata: dict[str, Any], kind: str = "equiflock weights 1") -> bytes:
+        return write_tensors(tensors, tmp_path / "case.safetensors", kind, metadata).read_bytes()
+
+    flipped = bytearray(path.read_bytes())
+    flipped[-1] ^= 1
+    cases = {
+        "missing": (None, "there is no such file"),
+        "truncated": (path.read_bytes()[:200], "is not a safetensors file"),
+        "text": (b"hello", "is not a safetensors file"),
+        "foreign": (save(weights), "is of another kind: expected format 'equiflock weights 1'"),
+        "version": (written(weights, meta, "equiflock weights 2"), "got 'equiflock weights 2'"),
+        "flipped": (bytes(flipped), "is damaged: its checksum does not fit"),
+        "metadata": (save(weights, {"equiflock": "["}), "the metadata of .* is damaged"),
+        "unknown": (written(weights, meta | {"network": "resnet"}), "holds weights of 'resnet'"),
+        "options": (written(weights, meta | {"options": "["}), "the metadata of .* is damaged"),
+        "misfit": (written(weights, meta | {"options": {"hops": 5}}), "do not fit etdagnn with {'hops': 5}"),
+        "other": (written(dict(TDAGNN().state_dict()), meta), "do not fit etdagnn"),
+        "nan": (written({name: tensor * np.nan for name, tensor in weights.items()}, meta), "are not finite"),
+    }
+    for name, (content, text) in cases.items():
+        case = tmp_path / f"{name}.safetensors"
+        if content is not None:
+            case.write_bytes(content)
+        with pytest.raises(InputError, match=text):
+            load_network(case)
+
+
+def test_an_unknown_network_brings_a_suggestion() -> None:
+    with pytest.raises(InputError, match="did you mean 'etdagnn'"):
+        new_network("etdagn")
+
+
+def test_a_network_takes_numpy_as_laws_do_and_tensors_as_modules_do() -> None:
+    start = ef.random_disk(2, 30)
+    network: Any = ef.load("etdagnn")
+    moment = next(ef.flight(start, network))  # its arrays must not be written to
+    answer = network(moment.observations)
+    assert isinstance(answer, np.ndarray)
+    tensors = network(torch.from_numpy(moment.observations.copy()))
+    assert tensors.requires_grad
+    np.testing.assert_array_equal(answer, tensors.detach().numpy())
+    np.testing.assert_array_equal(answer, network(moment.observations.astype(np.float64)))
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_law_may_ask_a_network() -> None:
+    network: Any = ef.load("etdagnn")
+
+    @ef.register("cautious", hops=3, aggregation="mean")
+    def cautious(observations: Any, share: float = 0.5) -> Any:
+        return share * network(observations)
+
+    start = ef.random_disk(1, 30)
+    half, whole = (next(ef.flight(start, controller)).accelerations for controller in (ef.load("cautious"), network))
+    np.testing.assert_allclose(half, 0.5 * whole, rtol=1e-4, atol=1e-4)
+
+
+class Mixer(torch.nn.Module):
+    hops, aggregation = 2, "sum"
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.options = {"hidden": hidden}
+        self.layers = torch.nn.Sequential(torch.nn.Linear(12, hidden), torch.nn.Linear(hidden, 2))
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.layers(observations.flatten(2))
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_module_of_one_s_own_is_saved_and_comes_back(tmp_path: Path) -> None:
+    own = ef.register("mixer")(type("Own", (Mixer,), {}))
+    network = own(hidden=5)
+    path = ef.save(network, tmp_path / "mine.safetensors")
+    back: Any = ef.load(path)
+    known = ef.observations(ef.random_disk(1, 30), hops=2, aggregation="sum")
+    np.testing.assert_array_equal(back(known), network(known))
+    assert isinstance(back(known), np.ndarray)
+    with pytest.raises(InputError, match=r"cannot be made with the options \{\}: .*hidden"):
+        ef.load("mixer")
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    with pytest.raises(InputError, match="Mixer is not registered, so it could not be loaded"):
+        ef.save(Mixer(5), path)
+    own = ef.register("mixer")(type("Own", (Mixer,), {}))
+    network = own(hidden=5)
+    network.options = {"hidden": 6}
+    with pytest.raises(InputError, match="is another network"):
+        ef.save(network, path)
+    with pytest.raises(InputError, match="only a torch module has weights to save; got"):
+        ef.save(ef.load("tanner"), path)
+    with pytest.raises(InputError, match=r"must end in .safetensors; got 'mine.pt'"):
+        ef.save(ef.load("etdagnn"), tmp_path / "mine.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_of_the_same_shapes_that_does_something_else_is_not_saved(tmp_path: Path) -> None:
+    for odd in (TDAGNN("tdagnn", aggregation="mean"), TDAGNN("tdagnn", second_tanh=False)):
+        with pytest.raises(InputError, match="is another network"):
+            ef.save(odd, tmp_path / "odd.safetensors")
+    learning = TDAGNN("tdagnn").train()
+    ef.save(learning, tmp_path / "mine.safetensors")
+    assert learning.training
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_network_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
+    own = ef.register("mixer")(type("Own", (Mixer,), {}))
+    path = tmp_path / "mine.safetensors"
+    with pytest.raises(InputError, match="Other is not registered, only the class that it is made of"):
+        ef.save(type("Other", (own,), {})(5), path)
+    with pytest.raises(
+        InputError, match=r"observations are float32, but layers\.0\.weight is float64: call \.float\(\)"
+    ):
+        ef.save(own(5).double(), path)
+    broken = own(5)
+    with torch.no_grad():
+        broken.layers[0].weight.fill_(torch.nan)
+    with pytest.raises(InputError, match="the weights are not finite"):
+        ef.save(broken, path)
+    with pytest.raises(InputError, match="observations are float32"):
+        ef.simulate(ef.random_disk(1, 10), own(5).double())
+
+
+def test_arrays_of_another_shape_are_refused_in_one_line() -> None:
+    network: Any = ef.load("etdagnn")
+    for shape in ((1, 5, 2, 3, 2), (5, 3, 3, 2)):
+        with pytest.raises(InputError, match=r"etdagnn needs observations of shape \(B, N, K = 3, 3, D\); got"):
+            network(np.zeros(shape, np.float32))

@@ -1,0 +1,91 @@
+"""A job can be watched: what is flown again is what its numbers were taken from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from equiflock.experiments import replay
+from equiflock.experiments.again import find_job, fly_again
+from equiflock.experiments.evaluation import evaluation_jobs
+from equiflock.experiments.paper.flocking import FlockingJob
+from equiflock.experiments.paper.obstacle_avoidance import ObstacleJob
+from equiflock.experiments.paper.reproduction import PROFILES, RUN_IN_JOBS, jobs_of
+from equiflock.experiments.runner.jobs import keep, path_of, read_table
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import write_json
+from equiflock.simulation.metrics import velocity_variance
+
+SETTINGS: dict[str, Any] = {
+    "controller": "tanner",
+    "scenario": "flocking",
+    "agents": 20,
+    "flocks": 3,
+    "sides": 24,
+    "time_step": 0.01,
+}
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path) -> Path:
+    """The folder of a small evaluation with the results of its first job."""
+    write_json({"settings": SETTINGS}, tmp_path / "config.json")
+    job = evaluation_jobs(**SETTINGS)[0]
+    (tmp_path / "jobs").mkdir()
+    keep(job.run(), job, tmp_path / "jobs")
+    return path_of(job, tmp_path / "jobs")
+
+
+def test_the_flight_is_the_one_that_the_numbers_were_taken_from(evaluated: Path) -> None:
+    run = fly_again(evaluated)
+    table = read_table(evaluated).query("metric == 'velocity_variance'")
+    assert np.allclose(np.median(velocity_variance(run), axis=1), table["median"])
+
+
+def test_frames_are_kept_as_far_as_memory_goes(evaluated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = len(fly_again(evaluated).times)
+    assert frames == 201
+    monkeypatch.setattr(replay, "MOST_BYTES", 48 * 60 * 20)
+    assert len(fly_again(evaluated).times) == 21
+
+
+def test_every_flying_cell_of_the_reproduction_is_found_by_its_file(tmp_path: Path) -> None:
+    write_json({"profile": {"name": "quick"}}, tmp_path / "config.json")
+    (tmp_path / "jobs").mkdir()
+    for experiment in RUN_IN_JOBS:
+        job = jobs_of(experiment, PROFILES["quick"], (tmp_path / "fast-forward").resolve())[-1]
+        path = path_of(job, tmp_path / "jobs")
+        path.touch()
+        if experiment == "generalization":
+            with pytest.raises(InputError, match="a training"):
+                find_job(path)
+        else:
+            assert find_job(path) == job
+
+
+def test_a_course_is_flown_until_it_ends() -> None:
+    job = ObstacleJob("etdagnn", 0, 12, True, flocks=2)
+    run = job.fly(job.start(), keep_every=10)
+    table = job.run()
+    assert [outcome.name for outcome in run.outcome] == table.outcome.tolist()
+
+
+def test_what_is_no_cell_is_refused(evaluated: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        find_job(evaluated.with_name("other.csv"))
+    elsewhere = tmp_path / "elsewhere" / "jobs"
+    elsewhere.mkdir(parents=True)
+    for folder, text in ((elsewhere, "not a folder of equiflock reproduce"), (evaluated.parent, "is not a job")):
+        path = path_of(FlockingJob("tanner", None, 20, flocks=7), folder)
+        path.touch()
+        with pytest.raises(InputError, match=text):
+            find_job(path)
+
+
+def test_a_damaged_config_is_told(evaluated: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        find_job(evaluated)

@@ -1,0 +1,255 @@
+"""DAgger follows the paper's recipe, gives the same bits for the same seed, and teaches."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import equiflock as ef
+from equiflock.controllers.loading import new_network
+from equiflock.learning.dagger import DivergedError, EpochReport, Trainer, imitation_loss, train
+from equiflock.learning.mixture import Mixture
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.randomness import stream
+from tests.learning.small import small
+
+
+def test_the_loss_is_the_mean_squared_length_of_the_error() -> None:
+    accelerations = torch.zeros(2, 3, 2)
+    targets = torch.zeros(2, 3, 2)
+    targets[0, 0] = torch.tensor([3.0, 4.0])
+    assert imitation_loss(accelerations, targets).item() == pytest.approx(25.0 / 6.0)
+
+
+@pytest.mark.parametrize(("beta", "same"), [(1.0, "expert"), (0.0, "pupil")])
+def test_the_mixture_is_the_expert_or_the_pupil_and_always_knows_what_the_expert_would_do(
+    beta: float, same: str
+) -> None:
+    start = ef.random_disk(1, 30)
+    expert, pupil = ef.load("tanner"), new_network("etdagnn")
+    mixture = Mixture(expert, pupil, beta, np.random.default_rng(0))
+    moment = next(ef.flight(start, mixture))
+    wanted = next(ef.flight(start, expert)).accelerations
+    np.testing.assert_array_equal(mixture.target, wanted)
+    expected = wanted if same == "expert" else next(ef.flight(start, pupil)).accelerations
+    # A network that learns is asked through torch, one that flies is compiled.
+    np.testing.assert_allclose(moment.accelerations, expected, rtol=0.0 if same == "expert" else 1e-4, atol=1e-6)
+
+
+def test_the_mixture_asks_each_about_as_often_as_it_should() -> None:
+    asked = 0
+
+    class Pupil(torch.nn.Module):
+        hops, aggregation = 1, "mean"
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            nonlocal asked
+            asked += 1
+            return torch.zeros(observations.shape[0], observations.shape[1], observations.shape[-1])
+
+    mixture = Mixture(ef.load("tanner"), Pupil(), 0.7, np.random.default_rng(0))
+    for moment in ef.flight(ef.random_disk(1, 10), mixture):
+        if moment.step == 999:
+            break
+    assert 250 < asked < 350
+
+
+def test_an_epoch_keeps_every_step_with_the_experts_answer() -> None:
+    trainer = Trainer(small(duration=0.3))
+    trainer.run_epoch()
+    assert len(trainer.replay) == 30
+    drawn = int(stream(0, "collect", 0).integers(5))
+    first = next(ef.flight(ef.random_disk(5, 20, split="train")[drawn], ef.load("tanner")))
+    np.testing.assert_allclose(trainer.replay.targets[0], first.accelerations[0], rtol=1e-6)
+    aggregation = ef.observations(first.flock, aggregation="mean")[0]
+    np.testing.assert_array_equal(trainer.replay.observations[0], aggregation)
+    for _ in range(3):
+        trainer.run_epoch()
+    assert len(trainer.replay) == 100
+    assert trainer.replay.added == 120
+
+
+def test_an_epoch_says_what_came_of_it_and_validates_when_it_is_time() -> None:
+    reports: list[EpochReport] = []
+    pupil: Any = train(small(epochs=6, validate_every=4), on_epoch=reports.append)
+    assert [report.epoch for report in reports] == [1, 2, 3, 4, 5, 6]
+    assert [report.epoch for report in reports if report.validation is not None] == [4, 6]
+    assert reports[1].expert_share == pytest.approx(0.993**2)
+    assert reports[-1].validation is not None
+    start = ef.random_disk(3, 20, seed=0, split="validation")
+    # Validation flies through torch, this flight is compiled.
+    flown = ef.metrics.ivv(ef.simulate(start, pupil, duration=0.2))
+    np.testing.assert_allclose(reports[-1].validation.ivv, flown, rtol=1e-5)
+
+
+def test_nothing_is_kept_from_epoch_to_epoch_but_what_was_made_at_first() -> None:
+    trainer = Trainer(small(capacity=30))
+
+    def tensors() -> int:
+        gc.collect()
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    places = trainer.replay.observations.data_ptr(), trainer.replay.targets.data_ptr()
+    for _ in range(2):
+        trainer.run_epoch()
+    before = tensors()
+    for _ in range(5):
+        trainer.run_epoch()
+    assert tensors() == before
+    assert (trainer.replay.observations.data_ptr(), trainer.replay.targets.data_ptr()) == places
+
+
+def test_a_module_of_ones_own_learns(own_registry: None) -> None:
+    class Linear(torch.nn.Module):
+        hops, aggregation = 1, "mean"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = torch.nn.Linear(3, 1, bias=False)
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            return self.mix(observations[:, :, 0].transpose(2, 3)).squeeze(-1)
+
+    mine = Linear()
+    before = mine.mix.weight.detach().clone()
+    assert train(small(epochs=1), mine) is mine
+    assert (mine.mix.weight != before).any()
+    ef.register("linear")(Linear)
+    assert isinstance(train(small(epochs=1, controller="linear")), Linear)
+
+
+def test_a_module_that_draws_numbers_itself_gives_the_same_bits_and_flies_without_dropout() -> None:
+    class Dropping(torch.nn.Module):
+        hops, aggregation = 1, "mean"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = torch.nn.Linear(3, 1, bias=False)
+            torch.nn.init.constant_(self.mix.weight, 0.1)
+            self.drop = torch.nn.Dropout(0.5)
+            self.modes: list[bool] = []
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            self.modes.append(self.training and not torch.is_inference_mode_enabled())
+            assert self.training != torch.is_inference_mode_enabled()
+            return self.mix(self.drop(observations[:, :, 0].transpose(2, 3))).squeeze(-1)
+
+    one, two = Dropping(), Dropping()
+    for network in (one, two):
+        train(small(epochs=2), network)
+    assert (one.mix.weight == two.mix.weight).all()
+    assert any(one.modes)
+    assert not one.training
+
+
+class Flat(torch.nn.Module):
+    """Built for the plane only."""
+
+    hops, aggregation = 1, "mean"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = torch.nn.Linear(6, 2)
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.mix(observations[:, :, 0].flatten(2))
+
+
+class Silent(Flat):
+    """Returns no vectors."""
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return super().forward(observations)[..., 0]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "network", "text"),
+    [
+        ("etdagnn", None, "recipe must be an equiflock.DAgger; got 'etdagnn'"),
+        (small(), "etdagnn", "network must be a torch module with weights to train"),
+        (small(), torch.nn.Tanh(), "network must be a torch module with weights to train"),
+        (small(), torch.nn.Linear(2, 2), "controller must be callable and declare hops and aggregation"),
+        (small(dimensions=3), Flat(), "the network does not take observations .* = .1, 20, 1, 3, 3.: mat1 and mat2"),
+        (small(), Silent(), r"the network must return accelerations \(B, N, D\) = \(1, 20, 2\); got \(1, 20\)"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(recipe: Any, network: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        train(recipe, network)
+
+
+def test_only_torch_modules_can_be_trained() -> None:
+    with pytest.raises(InputError, match=r"network must be one of 'tdagnn', .*; got 'tanner'"):
+        train(small(controller="tanner"))
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others() -> None:
+    weights = [torch.cat([p.flatten() for p in train(small(epochs=3, seed=seed)).parameters()]) for seed in (0, 0, 1)]
+    assert (weights[0] == weights[1]).all()
+    assert (weights[0] != weights[2]).any()
+
+
+@pytest.mark.parametrize("name", ["tdagnn-tf-mean", "etdagnn"])
+def test_ten_epochs_lower_the_loss_and_beat_an_untrained_network(name: Any) -> None:
+    losses: list[float] = []
+    recipe = ef.DAgger(controller=name, epochs=10, learning_rate=1e-3, agents=50, flocks=20, duration=1.0, updates=60)
+    pupil = ef.train(recipe, on_epoch=lambda report: losses.append(report.loss))
+    assert len(losses) == 10
+    assert losses[-1] < 0.9 * losses[0]
+    unseen = ef.random_disk(10, 50, split="validation")
+    final = {
+        label: np.median(ef.metrics.ivv(ef.simulate(unseen, controller)))
+        for label, controller in (("trained", pupil), ("fresh", new_network(name)))
+    }
+    assert final["trained"] < 0.5 * final["fresh"]
+
+
+def test_a_loss_that_is_no_number_stops_the_training_and_says_when() -> None:
+    with pytest.raises(InputError, match=r"the training diverged in epoch 1: the loss turned .*; lower learning_rate"):
+        train(small(learning_rate=1e30))
+
+
+def test_a_network_that_flies_off_the_scale_is_a_training_that_diverged() -> None:
+    recipe = small(controller="tdagnn", learning_rate=1e12)
+    with pytest.raises(
+        DivergedError, match=r"the training diverged in epoch 2: .* off the scale .*; lower learning_rate"
+    ):
+        train(replace(recipe, expert_share=0.0, least_expert_share=0.0))
+    with pytest.raises(
+        DivergedError, match=r"the training diverged in epoch 2: .* off the scale .*; lower learning_rate"
+    ):
+        train(replace(recipe, expert_share=1.0, validate_every=2))  # found by the validation
+
+
+def test_flights_that_end_off_the_scale_before_the_first_update_are_not_blamed_on_the_learning_rate() -> None:
+    class Rocket(Flat):
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            return 1e30 * torch.ones_like(super().forward(observations))
+
+    with pytest.raises(InputError, match="off the scale") as caught:
+        train(small(expert_share=0.0, least_expert_share=0.0), Rocket())
+    assert "learning_rate" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"capacity": 10**9}, {"batch": 10**12}, {"hops": 10**9}])
+def test_what_does_not_fit_into_memory_is_refused_before_any_is_asked_for(options: dict[str, int]) -> None:
+    with pytest.raises(
+        InputError, match=r"tuples of 100 agents and .* GiB of memory, more than this machine has: lower"
+    ):
+        train(ef.DAgger(**options))
+
+
+def test_a_network_of_ones_own_that_needs_options_is_refused_in_one_line(own_registry: None) -> None:
+    @ef.register("needy")
+    class Needy(torch.nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+
+    told = r"network 'needy' cannot be made with the options \{\}: .*missing 1 required .*'width'"
+    with pytest.raises(InputError, match=told):
+        train(small(controller="needy"))

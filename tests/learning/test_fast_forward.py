@@ -1,0 +1,219 @@
+"""Fast-forward data: every tuple from a flock of its own, the same however it is made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.learning.fast_forward import FastForward, FastForwardData
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import write_json
+
+SMALL = FastForward(train_flocks=2, test_flocks=3, steps=6, agents=20)
+
+
+@dataclass(frozen=True)
+class Listening:
+    """The expert, but its observations are those of a pupil."""
+
+    aggregation: str
+    hops: int = 3
+    privileged: bool = True
+
+    def __call__(self, flock: ef.Flock, observations: Any) -> Any:
+        return ef.load("tanner")(flock, ef.observations(flock, hops=1, aggregation="sum"))  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 6])
+@pytest.mark.parametrize("aggregation", ["sum", "mean"])
+def test_a_tuple_is_what_the_flight_of_one_fresh_flock_shows_at_its_time_index(step: int, aggregation: str) -> None:
+    data = SMALL.make()
+    for flock in range(SMALL.flocks):
+        start = SMALL.disk(step).draw()[flock]
+        *_, moment = islice(ef.flight(start, Listening(aggregation), time_step=0.01), step + 1)  # type: ignore[arg-type]
+        assert np.array_equal(data.arrays[aggregation][step, flock], moment.observations[0])
+        assert np.array_equal(data.arrays["targets"][step, flock], moment.accelerations[0].astype(np.float32))
+
+
+def test_the_papers_set_has_80400_tuples_of_which_30150_are_for_training() -> None:
+    paper = FastForward()
+    empty = {name: np.broadcast_to(np.float32(0), shape) for name, shape in paper.shapes.items()}
+    data = FastForwardData(paper, empty)
+    assert (len(data), data.samples, len(data) - data.samples) == (80_400, 30_150, 50_250)
+
+
+def test_no_flock_is_used_twice_nor_in_any_other_set() -> None:
+    whole = replace(FastForward(), agents=10, train_flocks=2, test_flocks=2)
+    starts = [whole.disk(step).draw() for step in range(whole.indices)]
+    starts += [ef.RandomDisk(400, 10, split=split).draw() for split in ("train", "validation", "test")]
+    first_agents = np.concatenate([start.positions[:, 0] for start in starts])
+    assert len(np.unique(first_agents, axis=0)) == len(first_agents) == 201 * 4 + 1200
+
+
+def test_the_data_is_the_same_for_any_number_of_workers_in_memory_and_on_disk(tmp_path: Path) -> None:
+    one = SMALL.make(workers=1)
+    kept = SMALL.make(tmp_path / "data", workers=3)
+    for other in (SMALL.make(workers=2), kept, FastForwardData.open(tmp_path / "data")):
+        assert other.recipe == SMALL
+        for name, array in one.arrays.items():
+            assert np.array_equal(array, other.arrays[name])
+    assert not np.array_equal(one.arrays["targets"], replace(SMALL, seed=1).make().arrays["targets"])
+
+
+def test_an_interrupted_set_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class EnoughError(Exception):
+        pass
+
+    done: list[int] = []
+
+    def stop_after_three(step: int) -> None:
+        done.append(step)
+        if len(done) == 3:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        SMALL.make(tmp_path / "data", workers=1, on_part=stop_after_three)
+    with pytest.raises(InputError, match="lacks 4 of 7 time indices: make it again to go on"):
+        FastForwardData.open(tmp_path / "data")
+
+    made: list[int] = []
+    part = FastForward.part
+
+    def listen(self: FastForward, step: int) -> Any:
+        made.append(step)
+        return part(self, step)
+
+    monkeypatch.setattr(FastForward, "part", listen)
+    seen: list[int] = []
+    data = SMALL.make(tmp_path / "data", workers=1, on_part=seen.append)
+    assert sorted(made + done) == sorted(seen) == list(range(7))
+    for name, array in SMALL.make().arrays.items():
+        assert np.array_equal(array, data.arrays[name])
+
+
+def test_blocks_and_gathered_tuples_are_the_same_data() -> None:
+    data = SMALL.make()
+    blocks = [data.block(step, "train", "mean") for step in range(7)]
+    gathered = data.gather(np.arange(data.samples), "mean")
+    for place in (0, 1):
+        assert np.array_equal(np.concatenate([block[place] for block in blocks]), gathered[place])
+    assert len(data.block(3, "test", "sum")[0]) == 3
+    assert np.array_equal(data.gather(np.array([5]), "sum")[0][0], data.arrays["sum"][2, 1])
+
+
+def test_the_largest_norms_are_the_largest_norms() -> None:
+    data = SMALL.make()
+    for aggregation in ("sum", "mean"):
+        largest = max(np.linalg.norm(z) for z in data.arrays[aggregation].reshape(-1, 18))
+        assert data.largest_input(aggregation) == pytest.approx(largest)  # type: ignore[arg-type]
+    assert data.largest_target == pytest.approx(max(np.linalg.norm(a) for a in data.arrays["targets"].reshape(-1, 2)))
+
+
+def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is not a folder of fast-forward data: there is no config\.json"):
+        FastForwardData.open(tmp_path)
+    folder = tmp_path / "data"
+    SMALL.make(folder)
+    with pytest.raises(InputError, match="holds results of other settings: fast_forward seed = 0, not 1"):
+        replace(SMALL, seed=1).make(folder)
+    (folder / "config.json").write_text(json.dumps({"fast_forward": {"seed": "x"}}))
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        FastForwardData.open(folder)
+    write_json({"fast_forward": {"seed": "x"}}, folder / "config.json")
+    with pytest.raises(InputError, match="does not say what the data is"):
+        FastForwardData.open(folder)
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in SMALL.shapes.items()}
+    with pytest.raises(InputError, match=r"targets must be float32 of shape \(7, 5, 20, 2\); got float32 of shape"):
+        FastForwardData(SMALL, {**arrays, "targets": arrays["targets"][:, :2]})
+    arrays["targets"][3, 1, 4] = np.nan
+    with pytest.raises(InputError, match="the data's targets holds NaN or infinity"):
+        FastForwardData(SMALL, arrays).largest_input("sum")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "data"
+    SMALL.make(folder)
+    return folder
+
+
+def mended(folder: Path, whole: Path) -> list[str]:
+    """Make damaged data again and compare it with what it was; returns what was said."""
+    said: list[str] = []
+    SMALL.make(folder, on_notice=said.append)
+    for path in whole.rglob("*"):
+        if path.is_file() and not path.name.startswith("."):
+            assert (folder / path.relative_to(whole)).read_bytes() == path.read_bytes(), path.name
+    return said
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "targets"])
+def test_a_damaged_time_index_is_refused_and_made_again(
+    name: str, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(whole, folder)
+    np.load(folder / f"{name}.npy", mmap_mode="r+")[3, 4, 19] += 1e-6
+    with pytest.raises(InputError, match="is damaged at 1 of 7 time indices: make it again to mend it"):
+        FastForwardData.open(folder)
+    made: list[int] = []
+    part = FastForward.part
+
+    def listen(self: FastForward, step: int) -> Any:
+        made.append(step)
+        return part(self, step)
+
+    monkeypatch.setattr(FastForward, "part", listen)
+    assert mended(folder, whole) == [f"{folder} is damaged at 1 of 7 time indices; they are made again"]
+    assert made == [3]
+
+
+def test_a_damaged_mark_file_or_config_is_made_again(tmp_path: Path, whole: Path) -> None:
+    def damaged(name: str, content: bytes) -> list[str]:
+        folder = tmp_path / name.replace("/", "-")
+        shutil.copytree(whole, folder)
+        (folder / name).write_bytes(content)
+        with pytest.raises(InputError, match="damaged"):
+            FastForwardData.open(folder)
+        return [text.replace(str(folder), "DATA") for text in mended(folder, whole)]
+
+    assert damaged("parts/2", b"") == ["DATA is damaged at 1 of 7 time indices; they are made again"]
+    everything = ["DATA is damaged at all 7 time indices; they are made again"]
+    content = (whole / "mean.npy").read_bytes()
+    assert damaged("mean.npy", b"gone") == everything
+    assert damaged("sum.npy", content[:-1]) == everything
+    assert damaged("targets.npy", content) == everything  # another array's
+    assert damaged("config.json", b"") == [
+        "DATA/config.json is damaged: its checksum does not fit; all of the data is made again"
+    ]
+
+
+def test_data_of_another_size_is_not_removed_when_its_config_is_damaged(tmp_path: Path, whole: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(whole, folder)
+    (folder / "config.json").write_bytes(b"")
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        replace(SMALL, agents=10).make(folder)
+    assert (folder / "sum.npy").read_bytes() == (whole / "sum.npy").read_bytes()
+
+
+def test_data_of_before_marks_had_checksums_is_made_again(tmp_path: Path, whole: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(whole, folder)
+    for mark in (folder / "parts").iterdir():
+        mark.write_bytes(b"")
+    assert mended(folder, whole) == [f"{folder} is damaged at all 7 time indices; they are made again"]
+
+
+@pytest.mark.parametrize("options", [{"train_flocks": 0}, {"steps": -1}, {"hops": 0}, {"clamp": 0.0}, {"seed": -1}])
+def test_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(options))):
+        FastForward(**options)

@@ -1,0 +1,146 @@
+"""A training may be told to go on for longer, or begin from weights, and ends with the bits that it should."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import equiflock as ef
+from equiflock.controllers.loading import load_network
+from equiflock.controllers.networks.weights import FORMAT, read_tensors, write_weights
+from equiflock.learning.config import recipe_for
+from equiflock.learning.dagger import train
+from equiflock.learning.run import TrainingRun
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import file_checksum, read_json
+from tests.learning.small import small
+from tests.learning.test_run import Stop, assert_same_results, stop_after
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "long"
+    TrainingRun.create(folder, small(epochs=11)).train()
+    return folder
+
+
+@pytest.mark.parametrize("first", [4, 6, 7])  # validates at 4 and 8, and at the end
+def test_a_finished_training_that_is_prolonged_is_one_long_training(long: Path, tmp_path: Path, first: int) -> None:
+    TrainingRun.create(tmp_path / "run", small(epochs=first)).train()
+    run = TrainingRun(tmp_path / "run")
+    run.prolong(11)
+    assert not run.finished
+    said: list[str] = []
+    epochs: list[int] = []
+    TrainingRun(run.folder).train(lambda report: epochs.append(report.epoch), said.append)
+    assert epochs == list(range(first + 1, 12))
+    assert said == []
+    assert_same_results(run.folder, long)
+    assert read_json(run.folder / "config.json") == read_json(long / "config.json")
+
+
+def test_one_that_was_stopped_or_is_prolonged_twice_too(long: Path, tmp_path: Path) -> None:
+    run = TrainingRun.create(tmp_path / "run", small(epochs=40))
+    with pytest.raises(Stop):
+        run.train(stop_after(3))
+    run.prolong(6)
+    run.train()
+    run.prolong(9)
+    with pytest.raises(Stop):
+        run.train(stop_after(7))
+    run.prolong(11)
+    run.train()
+    assert_same_results(run.folder, long)
+
+
+def test_one_whose_checkpoints_are_gone_begins_again_and_says_so(long: Path, tmp_path: Path) -> None:
+    run = TrainingRun.create(tmp_path / "run", small())
+    run.train()
+    shutil.rmtree(run.folder / "checkpoints")
+    run.prolong(11)
+    said: list[str] = []
+    run.train(on_notice=said.append)
+    assert said == ["there is no checkpoint, so the training begins again"]
+    assert_same_results(run.folder, long)
+
+
+def test_an_earlier_end_is_validated_too_but_none_before_what_is_done(tmp_path: Path) -> None:
+    short = TrainingRun.create(tmp_path / "short", small())
+    short.train()
+    run = TrainingRun.create(tmp_path / "run", small(epochs=40))
+    with pytest.raises(Stop):
+        run.train(stop_after(7))
+    with pytest.raises(InputError, match=r"6 epochs are done already in .*run: epochs must be at least that"):
+        run.prolong(5)
+    run.prolong(6)
+    run.train()
+    assert_same_results(run.folder, short.folder)
+    with pytest.raises(InputError, match="6 epochs are done already"):
+        run.prolong(5)
+
+
+def test_a_training_that_begins_from_weights_is_that_of_their_network(tmp_path: Path) -> None:
+    weights = TrainingRun.create(tmp_path / "first", small()).train()
+    recipe = small(seed=3, learning_rate=1e-3)
+    run = TrainingRun.create(tmp_path / "second", recipe, weights)
+    name, found = str(weights), file_checksum(weights)
+    weights.unlink()  # the folder has its own
+    with pytest.raises(Stop):
+        run.train(stop_after(3))
+    TrainingRun(run.folder).train()
+    expected = train(recipe, load_network(run.folder / "from.safetensors"))
+    trained: Any = ef.load(run.weights)
+    for one, two in zip(trained.parameters(), expected.parameters(), strict=True):
+        assert (one == two).all()
+    _, metadata = read_tensors(run.weights, FORMAT)
+    assert metadata["from"] == read_json(run.folder / "config.json")["from"] == {"name": name, "checksum": found}
+    assert metadata["command"].endswith(f" --from {name}")
+
+
+def test_results_of_a_training_from_other_weights_are_not_taken_for_ours(tmp_path: Path) -> None:
+    fresh = TrainingRun.create(tmp_path / "fresh", small())
+    weights = fresh.train()
+    run = TrainingRun.create(tmp_path / "run", small(), weights)
+    for name in ("checkpoints", "weights.safetensors"):
+        source = fresh.folder / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, run.folder / name)
+    assert not run.finished
+    with pytest.raises(InputError, match="was written by another training: from = None, not"):
+        run.train()
+
+
+def test_network_and_hops_come_from_the_weights_unless_that_contradicts_what_was_given(tmp_path: Path) -> None:
+    weights = TrainingRun.create(tmp_path / "run", small(controller="tdagnn", hops=2, epochs=1)).train()
+    recipe = recipe_for(weights, small())
+    assert (recipe.controller, recipe.hops, recipe.dimensions) == ("tdagnn", 2, 2)
+    assert recipe_for(weights, small(hops=2), {"hops"}).hops == 2
+    with pytest.raises(InputError, match=r"holds weights of hops = 2, not 3: leave it out"):
+        recipe_for(weights, small(), {"hops"})
+    with pytest.raises(InputError, match="holds weights of controller = tdagnn, not etdagnn"):
+        recipe_for(weights, small(), {"controller"})
+    with pytest.raises(InputError, match="holds weights of controller = tdagnn, not etdagnn"):
+        TrainingRun.create(tmp_path / "other", small(), weights)
+
+
+def test_modules_of_ones_own_begin_from_weights_too(tmp_path: Path, own_registry: None) -> None:
+    @ef.register("wide")
+    class Wide(torch.nn.Module):
+        hops, aggregation = 1, "mean"
+
+        def __init__(self, width: int = 1) -> None:
+            super().__init__()
+            self.options = {"width": width}
+            self.mix = torch.nn.Linear(3, width, bias=False)
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            return self.mix(observations[:, :, 0].transpose(2, 3)).sum(-1)
+
+    weights = write_weights(Wide(5), tmp_path / "wide.safetensors")
+    run = TrainingRun.create(tmp_path / "run", recipe_for(weights, small()), weights)
+    assert run.recipe.controller == "wide"
+    trained: Any = ef.load(run.train())
+    assert trained.mix.weight.shape == (5, 3)

@@ -1,0 +1,149 @@
+"""A recipe is the paper's unless it is told otherwise, and can be told again from its own words."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+import pytest
+import tyro
+
+import equiflock as ef
+from equiflock.learning.dagger import Trainer
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios import RandomDisk
+from tests.learning.small import small
+
+
+def test_the_defaults_are_the_papers_recipe() -> None:
+    recipe = ef.DAgger()
+    assert (recipe.epochs, recipe.capacity, recipe.updates, recipe.batch) == (400, 10_000, 200, 20)
+    assert (recipe.learning_rate, recipe.time_step, recipe.duration, recipe.hops) == (5e-5, 1e-2, 2.0, 3)
+    assert (recipe.validation_flocks, recipe.validate_every, recipe.checkpoint_every) == (50, 40, 10)
+    assert recipe.steps == 200
+
+
+def test_the_share_of_the_expert_falls_to_one_half() -> None:
+    recipe = ef.DAgger()
+    assert recipe.beta(0) == 0.993
+    assert recipe.beta(1) == pytest.approx(0.993 * 0.993)
+    assert recipe.beta(97) > 0.5
+    assert recipe.beta(98) == recipe.beta(399) == 0.5
+
+
+def test_the_command_names_what_is_not_the_default() -> None:
+    assert ef.DAgger().command == "equiflock train --controller etdagnn --seed 0"
+    words = shlex.split(ef.DAgger(controller="tdagnn", seed=3, learning_rate=1e-3).command)
+    assert words[2:] == ["--controller", "tdagnn", "--seed", "3", "--learning-rate", "0.001"]
+
+
+def test_a_recipe_comes_back_from_its_settings() -> None:
+    recipe = ef.DAgger(controller="tdagnn", clamp=10)
+    assert ef.DAgger.from_settings(asdict(recipe), "config.json") == recipe
+
+
+DISK: dict[str, Any] = {
+    "agents": 30,
+    "comm_radius": 1.5,
+    "dimensions": 3,
+    "radius_rule": "constant-density",
+    "disk_radius": 2.0,
+    "density": 4.0,
+    "min_separation": 0.2,
+    "min_degree": 1,
+    "connected": False,
+    "max_speed": 1.0,
+}
+"""Another value than the default of every field that says where flocks begin."""
+
+
+def test_every_option_of_random_disk_is_one_of_the_recipe_with_the_same_default() -> None:
+    others = {"flocks", "seed", "split"}  # these the training sets itself
+    defaults = {field.name: field.default for field in fields(RandomDisk) if field.name not in others}
+    assert defaults.keys() == DISK.keys()
+    ours = {field.name: field.default for field in fields(ef.DAgger)}
+    assert {name: ours[name] for name in defaults} == defaults
+    assert ours["flocks"] == 400  # the paper's training set, where RandomDisk draws one
+
+
+@pytest.mark.parametrize("name", sorted(DISK))
+def test_every_such_option_reaches_the_flocks_to_learn_from_and_those_to_be_judged_on(name: str) -> None:
+    more = {"radius_rule": "constant-density"} if name == "density" else {}
+    change = {name: DISK[name], **more}
+    trainer = Trainer(small(flocks=2, validation_flocks=2, **change))
+    for split, found in (("train", trainer.starts), ("validation", trainer.validate.start)):
+        expected = ef.random_disk(2, **{"agents": 20, **change}, split=split)
+        np.testing.assert_array_equal(found.positions, expected.positions)
+        np.testing.assert_array_equal(found.velocities, expected.velocities)
+
+
+@pytest.mark.parametrize("controller", ["tdagnn", "etdagnn"])
+def test_a_training_in_space_gives_a_network_that_flies_there(controller: str) -> None:
+    pupil: Any = ef.train(small(controller=controller, dimensions=3, epochs=2))
+    assert ef.simulate(ef.random_disk(1, 20, dimensions=3), pupil, duration=0.05).positions.shape[-1] == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, DISK | {"density": None}, {"controller": "my own"}, {"density": 3.0, "radius_rule": "constant-density"}],
+)
+def test_the_command_is_understood_as_the_recipe(change: dict[str, Any]) -> None:
+    recipe = ef.DAgger(**change)
+    words = shlex.split(recipe.command)
+    assert words[:2] == ["equiflock", "train"]
+    assert tyro.cli(ef.DAgger, args=words[2:]) == recipe
+    assert ef.DAgger.from_settings(json.loads(json.dumps(asdict(recipe))), "config.json") == recipe
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    recipe = ef.DAgger(epochs=np.int64(3), clamp=np.float32(2.0))
+    assert json.loads(json.dumps(asdict(recipe)))["epochs"] == 3
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(ef.DAgger)])
+@pytest.mark.parametrize("value", ["a", None, [1], 1j, 10**400, float("nan"), -1, 2.5, True, {}])
+def test_whatever_stands_in_a_field_is_taken_or_refused_in_one_line(name: str, value: Any) -> None:
+    try:
+        ef.DAgger(**{name: value})
+    except InputError as error:
+        assert "\n" not in str(error)
+        assert name in str(error) or name == "max_speed"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"hop": 3}, "the recipe in config.json has unknown fields: hop"),
+        ({"epochs": "many"}, r"the recipe in config.json: epochs must be a whole number below 2\^63; got 'many'"),
+        ({"epochs": True}, r"the recipe in config.json: epochs must be a whole number below 2\^63; got True"),
+        ({"batch": -1}, "batch must be a whole number of at least 1; got -1"),
+    ],
+)
+def test_settings_that_are_no_recipe_are_refused(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        ef.DAgger.from_settings(asdict(ef.DAgger()) | change, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number of at least 1"),
+        ({"expert_share": 1.5}, "expert_share must be from 0 to 1; got 1.5"),
+        ({"duration": 0.001}, "duration / time_step must be a whole number of at least 1; got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a finite number above 0"),
+        ({"expert_share": "a"}, "expert_share must be a finite number; got 'a'"),
+        ({"controller": 5}, "controller must be a name; got 5"),
+        ({"connected": "yes"}, "connected must be True or False; got 'yes'"),
+        ({"dimensions": 2.0}, r"dimensions must be a whole number below 2\^63; got 2.0"),
+        ({"seed": 10**400}, r"seed must be a whole number below 2\^63; got 1000"),
+        ({"learning_rate": 10**400}, "learning_rate must be a finite number; got 1000"),
+        ({"agents": 2}, "agents must be more than min_degree = 2, .*: lower min_degree or take more agents"),
+        ({"density": 3.0}, "density goes with the constant-density rule only"),
+    ],
+)
+def test_recipes_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        ef.DAgger(**options)

@@ -1,0 +1,88 @@
+"""Several trainings at once give what each gives by itself."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from equiflock.learning.dagger import EpochReport
+from equiflock.learning.run import TrainingRun
+from equiflock.learning.several import train_several
+from equiflock.runtime.checks import InputError
+from tests.learning.small import small
+
+
+def test_trainings_side_by_side_are_those_one_by_one_and_one_that_fails_does_not_stop_the_others(
+    tmp_path: Path,
+) -> None:
+    alone = TrainingRun.create(tmp_path / "alone", small(seed=1))
+    alone.train()
+    folders = [tmp_path / f"{seed}" for seed in range(3)]
+    for seed, folder in enumerate(folders):
+        TrainingRun.create(folder, small(seed=seed, learning_rate=1e30 if seed == 0 else 5e-5))
+    seen: list[tuple[str, int]] = []
+    with pytest.raises(InputError, match=rf"{folders[0]}: the training diverged in epoch 1"):
+        train_several(folders, workers=2, on_epoch=lambda folder, report: seen.append((folder.name, report.epoch)))
+    assert sorted(seen) == [(name, epoch) for name in ("1", "2") for epoch in range(1, 7)]
+    assert (folders[1] / "weights.safetensors").read_bytes() == alone.weights.read_bytes()
+    assert TrainingRun(folders[2]).finished
+
+
+def test_one_that_is_killed_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+    folders = [tmp_path / "0", tmp_path / "1"]
+    for seed, folder in enumerate(folders):
+        TrainingRun.create(folder, small(seed=seed, epochs=40 if seed == 0 else 6))
+
+    def kill_the_first(folder: Path, report: EpochReport) -> None:
+        if folder == folders[0] and report.epoch == 1:
+            for process in multiprocessing.active_children():
+                if str(folders[0]) in str(process.name):
+                    process.kill()
+
+    with pytest.raises(InputError, match=rf"^{folders[0]}: its process ended with code -9$"):
+        train_several(folders, workers=2, on_epoch=kill_the_first)
+    assert TrainingRun(folders[1]).finished
+    train_several(folders, workers=2)
+    assert TrainingRun(folders[0]).finished
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_command(tmp_path: Path, end: signal.Signals) -> None:
+    folder = tmp_path / "several"
+    options = ["--agents", "20", "--flocks", "5", "--duration", "0.2", "--updates", "5", "--epochs", "100000"]
+    command = ["train", "--seeds", "0-1", "--workers", "2", "--validation-flocks", "2", *options, "--out", str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "equiflock", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    tables = [folder / f"etdagnn-{seed}" / "metrics.csv" for seed in (0, 1)]
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not all(t.exists() and t.read_text().count("\n") > 2 for t in tables):
+        time.sleep(0.1)
+    process.send_signal(end)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[end]
+    assert b"Traceback" not in errors
+    assert b"leaked" not in errors
+    for seed in (0, 1):  # the lock is free again
+        with FileLock(folder / f"etdagnn-{seed}" / ".lock", timeout=30):
+            pass
+
+
+def test_a_process_that_dies_is_reported(tmp_path: Path) -> None:
+    TrainingRun.create(tmp_path / "run", small())
+    with pytest.raises(InputError, match="its process ended with code 1"):
+        train_several([tmp_path / "run"], workers=1, prepare=_die)
+
+
+def _die() -> None:
+    raise SystemExit(1)

@@ -1,0 +1,108 @@
+"""A folder holds results of one set of settings, and says which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import read_json
+from equiflock.runtime.provenance import claim_folder, claimed, versions
+
+
+def finished(folder: Path) -> Path:
+    """A folder with a result in it."""
+    claim_folder(folder, "sweep", {"flocks": 5, "versions": versions()})
+    (folder / "cells").mkdir()
+    (folder / "cells" / "one.csv").write_text("1")
+    return folder
+
+
+def test_results_of_the_same_settings_are_gone_on_with(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    claim_folder(folder, "sweep", {"flocks": 5, "versions": versions()})
+    assert (folder / "cells" / "one.csv").exists()
+
+
+def test_a_refusal_says_which_setting_differs(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    with pytest.raises(InputError, match=r"other settings: flocks = 5, not 6; choose another .* --force"):
+        claim_folder(folder, "sweep", {"flocks": 6, "versions": versions()})
+    with pytest.raises(InputError, match=r"other settings: versions numpy = [\d.]+, not 9"):
+        claim_folder(folder, "sweep", {"flocks": 5, "versions": {**versions(), "numpy": "9"}})
+
+
+def test_what_failed_before_its_first_result_blocks_nobody(tmp_path: Path) -> None:
+    claim_folder(tmp_path / "results", "sweep", {"flocks": 5})
+    (tmp_path / "results" / "cells").mkdir()
+    claim_folder(tmp_path / "results", "sweep", {"flocks": 6})
+    assert read_json(tmp_path / "results" / "config.json")["flocks"] == 6
+
+
+def force(folder: Path, kind: str = "sweep") -> None:
+    with claimed(folder, kind, {"flocks": 6}, ("cells", "*.csv"), force=True):
+        pass
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def test_force_begins_anew(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    (folder / "sweep.csv").write_text("1")
+    force(folder)
+    assert visible(folder) == ["config.json"]
+    force(tmp_path / "new")
+    (tmp_path / "empty").mkdir()
+    force(tmp_path / "empty")
+
+
+def test_a_folder_is_one_process_s_at_a_time(tmp_path: Path) -> None:
+    with claimed(tmp_path, "sweep", {"flocks": 6}, ()), pytest.raises(InputError, match="another process is writing"):
+        force(tmp_path)
+
+
+def test_other_things_are_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="holds something else"):
+        claim_folder(tmp_path, "sweep", {"flocks": 5})
+    with pytest.raises(InputError, match="holds something else"):
+        force(tmp_path)
+    # Somebody else's config, which happens to have a checksum, or none that can be read.
+    for text in ('{"checksum": "sha256"}', "", "{"):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(InputError, match="holds something else"):
+            force(tmp_path)
+    assert visible(tmp_path) == ["config.json", "thesis.txt"]
+
+
+def test_force_stops_at_what_is_no_result(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    (folder / "notes.txt").write_text("what I learned")
+    with pytest.raises(InputError, match=r"notes\.txt is no result of a sweep: move it elsewhere"):
+        force(folder)
+    assert visible(folder) == ["cells", "config.json", "notes.txt"]
+
+
+def test_a_folder_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    with pytest.raises(InputError, match="the folder of a sweep, not of an evaluation"):
+        claim_folder(folder, "evaluation", {"flocks": 5})
+    content = (folder / "config.json").read_text()
+    for text in (content, content.replace("5", "6")):  # a damaged one, too
+        (folder / "config.json").write_text(text)
+        with pytest.raises(InputError, match="holds something else: --force removes an evaluation only"):
+            force(folder, "evaluation")
+    assert (folder / "cells" / "one.csv").exists()
+
+
+def test_a_damaged_config_is_refused_beside_results(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace("5", "6"))
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        claim_folder(folder, "sweep", {"flocks": 6, "versions": versions()})
+    force(folder)
+    assert visible(folder) == ["config.json"]

@@ -1,0 +1,62 @@
+"""Leaders are drawn at random, share one velocity, and everybody else is as in the RandomDisk set."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.runtime.checks import InputError
+
+DISK = ef.RandomDisk(flocks=20, agents=30, seed=2)
+
+
+def test_two_leaders_of_each_flock_share_the_mean_of_their_velocities() -> None:
+    start, plain = ef.LeaderFollowing(DISK).draw(), DISK.draw()
+    leads = start.roles == ef.Role.LEADER
+    assert (leads.sum(axis=1) == 2).all()
+    assert (start.positions == plain.positions).all()
+    assert (start.velocities[~leads] == plain.velocities[~leads]).all()
+    for b in range(20):
+        common = plain.velocities[b, leads[b]].mean(axis=0)
+        np.testing.assert_array_equal(start.velocities[b, leads[b]], [common, common])
+    assert len({tuple(np.flatnonzero(row)) for row in leads}) > 10
+
+
+def test_the_other_readings_of_their_velocity() -> None:
+    plain = DISK.draw()
+    readings = {name: ef.LeaderFollowing(DISK, leader_velocity=name).draw() for name in ("first", "fresh", "flock")}
+    leads = readings["first"].roles[0] == ef.Role.LEADER
+    own = plain.velocities[0, leads].tolist()
+    assert readings["first"].velocities[0, leads][0].tolist() in own
+    np.testing.assert_allclose(readings["flock"].velocities[0, leads][0], plain.velocities[0].mean(axis=0))
+    assert (np.abs(readings["fresh"].velocities[0, leads]) <= 3).all()
+    for start in readings.values():
+        assert (start.roles == readings["first"].roles).all()
+        np.testing.assert_array_equal(*start.velocities[0, leads])
+
+
+def test_a_longer_set_begins_with_the_shorter_one() -> None:
+    few = ef.LeaderFollowing(ef.RandomDisk(flocks=3, agents=30, seed=2)).draw()
+    many = ef.LeaderFollowing(DISK).draw()
+    assert (few.roles == many.roles[:3]).all()
+    assert (few.velocities == many.velocities[:3]).all()
+
+
+def test_followers_take_on_the_leaders_velocity() -> None:
+    start = ef.LeaderFollowing(ef.RandomDisk(flocks=3, seed=1)).draw()
+    run = ef.simulate(start, ef.load("tdagnn-tf-mean"), duration=2.0)
+    distance = ef.metrics.mean_leader_velocity_distance(run)
+    assert (distance[-1] < 0.5 * distance[0]).all()
+
+
+def test_readings_and_numbers_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(InputError, match="did you mean 'mean'"):
+        ef.LeaderFollowing(DISK, leader_velocity="means")
+    with pytest.raises(InputError, match="leaders must be fewer than agents = 30; got 30"):
+        ef.LeaderFollowing(DISK, leaders=30)
+
+
+def test_flocks_that_were_drawn_already_are_refused() -> None:
+    with pytest.raises(InputError, match=r"disk must be an equiflock.RandomDisk, .* got Flock\("):
+        ef.LeaderFollowing(ef.random_disk())

@@ -1,0 +1,101 @@
+"""An obstacle stands in the middle before the flock, out of everybody's reach, and leaders fly past it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.runtime.checks import InputError
+from tests import twins
+
+COURSE = ef.ObstacleCourse(ef.RandomDisk(flocks=8, agents=60, seed=3), sides=24)
+
+
+@pytest.fixture(scope="module")
+def start() -> ef.Flock:
+    return COURSE.draw()
+
+
+def test_the_rim_is_a_regular_polygon_with_sides_of_the_least_separation(start: ef.Flock) -> None:
+    assert start.shape == (8, 84, 2)
+    assert ((start.roles == ef.Role.OBSTACLE).sum(axis=1) == 24).all()
+    rim = start.positions[:, 60:]
+    np.testing.assert_allclose(np.linalg.norm(rim - np.roll(rim, 1, axis=1), axis=-1), 0.1)
+    centre = rim.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.linalg.norm(rim - centre, axis=-1), COURSE.radius)
+    assert not start.velocities[:, 60:].any()
+
+
+def test_its_centre_is_in_the_middle_as_near_as_nobody_hears_it(start: ef.Flock) -> None:
+    for b in range(8):
+        flock, centre = start.positions[b, :60], start.positions[b, 60:].mean(axis=0)
+        pairs = [(np.linalg.norm(p - q), i, j) for i, p in enumerate(flock) for j, q in enumerate(flock[:i])]
+        _, i, j = max(pairs)
+        middle, apart = (flock[i] + flock[j]) / 2, flock[i] - flock[j]
+        assert abs((centre - middle) @ apart) < 1e-9
+        assert np.linalg.norm(flock - centre, axis=1).min() == pytest.approx(COURSE.radius + 1.0, rel=1e-6)
+        heading = (centre - middle) / np.linalg.norm(centre - middle)
+        np.testing.assert_allclose(start.velocities[b, :60], np.broadcast_to(heading, (60, 2)), atol=1e-12)
+        assert not twins.adjacency(start.positions[b], start.roles[b], 1.0)[:60, 60:].any()
+        facing = start.positions[b, 60] - centre
+        np.testing.assert_allclose(facing, -COURSE.radius * heading, atol=1e-9)
+
+
+def test_leaders_stay_clear_of_it_all_the_way(start: ef.Flock) -> None:
+    assert ((start.roles == ef.Role.LEADER).sum(axis=1) == 2).all()
+    centre = start.positions[:, 60:].mean(axis=1)
+    for b, i in np.argwhere(start.roles == ef.Role.LEADER):
+        way = start.positions[b, i] + np.linspace(0, 20, 2001)[:, None] * start.velocities[b, i]
+        assert np.linalg.norm(way - centre[b], axis=1).min() >= COURSE.radius + 0.1 - 1e-9
+
+
+def test_it_stands_on_either_side(start: ef.Flock) -> None:
+    plain = COURSE.disk.draw()
+    sides = set()
+    for b in range(8):
+        i, j = max(
+            (
+                (np.linalg.norm(p - q), i, j)
+                for i, p in enumerate(plain.positions[b])
+                for j, q in enumerate(plain.positions[b][:i])
+            )
+        )[1:]
+        apart = plain.positions[b, i] - plain.positions[b, j]
+        sides.add(bool(apart[0] * start.velocities[b, 0, 1] - apart[1] * start.velocities[b, 0, 0] > 0))
+    assert sides == {True, False}
+
+
+def test_the_same_seed_gives_the_same_course_and_a_longer_set_begins_with_the_shorter_one(start: ef.Flock) -> None:
+    few = ef.ObstacleCourse(ef.RandomDisk(flocks=3, agents=60, seed=3), sides=24).draw()
+    assert (few.positions == start.positions[:3]).all()
+    assert (few.roles == start.roles[:3]).all()
+
+
+def test_a_flock_in_which_nobody_can_lead_is_drawn_anew_and_in_the_end_given_up() -> None:
+    narrow = ef.RandomDisk(flocks=6, agents=12, seed=0, disk_radius=0.9)
+    start = ef.ObstacleCourse(narrow, sides=46).draw()
+    plain = narrow.draw()
+    redrawn = (start.positions[:, :12] != plain.positions).any(axis=(1, 2))
+    assert redrawn.any()
+    assert ((start.roles == ef.Role.LEADER).sum(axis=1) == 2).all()
+    with pytest.raises(InputError, match="in none of 100 flocks 2 agents could lead past an obstacle of 54 sides"):
+        ef.ObstacleCourse(narrow, sides=54).draw()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"sides": 2}, "sides must be a whole number of at least 3; got 2"),
+        ({"leaders": 0}, "leaders must be a whole number of at least 1; got 0"),
+        ({"disk": ef.RandomDisk(dimensions=3)}, "an obstacle course is in the plane; got dimensions = 3"),
+    ],
+)
+def test_courses_that_make_no_sense_are_refused(options: dict[str, object], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        ef.ObstacleCourse(**options)
+
+
+def test_flocks_that_were_drawn_already_are_refused() -> None:
+    with pytest.raises(InputError, match=r"disk must be an equiflock.RandomDisk, .* got Flock\("):
+        ef.ObstacleCourse(ef.random_disk())

@@ -1,0 +1,225 @@
+"""Hand-made courses end as they must, and the kernel sees what plain loops see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import equiflock as ef
+from equiflock.flock import Flock, Role
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios.passing import obstacle_disks
+from tests import twins
+from tests.flocks import flocks
+
+F, L, O = Role.FOLLOWER, Role.LEADER, Role.OBSTACLE  # noqa: E741
+TRIANGLE = [[0.1, 0.0], [-0.05, 0.0866], [-0.05, -0.0866]]
+
+
+class Coast:
+    """Everybody flies straight on."""
+
+    hops, aggregation = 1, "mean"
+
+    def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
+        return np.zeros_like(observations[:, :, 0, 0])
+
+
+def outcome(agents: list[tuple[list[float], list[float], Role]], duration: float = 8.0, **options: Any) -> Outcome:
+    """How a course with a triangle at the origin ends for these agents (position, velocity, role) that coast."""
+    positions = [place for place, _, _ in agents] + TRIANGLE
+    velocities = [velocity for _, velocity, _ in agents] + [[0.0, 0.0]] * 3
+    roles = [role for _, _, role in agents] + [O] * 3
+    flock = Flock([positions], [velocities], [roles])
+    return ef.simulate(flock, Coast(), duration=duration, ending=ef.UntilPassed(**options)).outcome[0]
+
+
+RIGHT = [1.0, 0.0]
+
+
+def test_a_flock_that_flies_past_has_passed() -> None:
+    assert outcome([([-2.0, 0.5], RIGHT, F), ([-2.0, 0.8], RIGHT, L)]) is Outcome.PASSED
+
+
+def test_it_has_passed_a_second_after_the_last_was_near() -> None:
+    start = Flock([[[-2.0, 0.5], [-2.0, 0.8], *TRIANGLE]], [[RIGHT, RIGHT, *[[0.0, 0.0]] * 3]], [[F, L, O, O, O]])
+    run = ef.simulate(start, Coast(), duration=8.0, ending=ef.UntilPassed())
+    distance = np.linalg.norm(run.positions[:, 0, :2, None] - run.positions[:, 0, None, 2:], axis=-1).min(axis=(1, 2))
+    assert run.steps[0] == np.flatnonzero(distance <= 1.0).max() + 100
+
+
+def test_a_flock_that_splits_is_disconnected() -> None:
+    assert outcome([([-3.0, 0.0], [0.0, 1.0], F), ([-3.5, 0.0], [0.0, -1.0], F)]) is Outcome.DISCONNECTED
+
+
+def test_two_agents_that_meet_have_collided() -> None:
+    assert outcome([([-3.0, 0.0], RIGHT, F), ([-2.5, 0.0], [0.0, 0.0], F)]) is Outcome.COLLIDED
+
+
+def test_an_agent_that_flies_into_the_obstacle_has_hit_it() -> None:
+    assert outcome([([-2.0, 0.0], RIGHT, F), ([-2.0, 0.6], RIGHT, F)]) is Outcome.HIT_OBSTACLE
+
+
+def test_a_flock_that_never_moves_flies_on_until_time_is_up() -> None:
+    still = [0.0, 0.0]
+    assert outcome([([-3.0, 0.0], still, F), ([-3.0, 0.5], still, L)]) is Outcome.TIME_UP
+    # Within reach for ever: it never passes.
+    assert outcome([([-0.9, 0.0], still, F), ([-0.9, 0.5], still, L)]) is Outcome.TIME_UP
+
+
+def test_the_obstacle_joins_the_followers_that_hear_it_but_not_leaders() -> None:
+    still = [0.0, 0.0]
+    either_side = [([-0.9, 0.0], still, F), ([0.9, 0.0], still, F)]
+    assert outcome(either_side) is Outcome.TIME_UP
+    assert outcome([([-0.9, 0.0], still, F), ([0.9, 0.0], still, L)]) is Outcome.DISCONNECTED
+    # With every vertex a node of its own, those that a follower does not hear hang loose.
+    assert outcome(either_side, obstacle_node="each") is Outcome.TIME_UP
+    far = [([-1.02, 0.0], still, F), ([-1.0, 0.5], still, F)]
+    assert outcome(far) is Outcome.TIME_UP
+    assert outcome(far, obstacle_node="each") is Outcome.DISCONNECTED
+
+
+def course(*centres: tuple[float, float], numbers: bool = True) -> Flock:
+    """Two agents that fly to the right, and a triangle around each of these centres."""
+    rims = np.concatenate([np.array(TRIANGLE) + centre for centre in centres])
+    positions = np.concatenate([[[-2.0, 0.0], [-2.0, 0.5]], rims])
+    velocities = np.concatenate([[RIGHT, RIGHT], np.zeros_like(rims)])
+    obstacles = np.repeat([-1, *range(len(centres))], [2, *[3] * len(centres)])
+    return Flock([positions], [velocities], [[F, L, *[O] * len(rims)]], [obstacles] if numbers else None)
+
+
+def test_between_two_obstacles_there_is_room() -> None:
+    corridor = course((0.0, 5.0), (0.0, -5.0), (0.0, 1.4))
+    run = ef.simulate(corridor, Coast(), duration=6.0, ending=ef.UntilPassed())
+    assert run.outcome == (Outcome.PASSED,)
+    # As one obstacle they would fill the corridor from wall to wall.
+    as_one = course((0.0, 5.0), (0.0, -5.0), (0.0, 1.4), numbers=False)
+    assert ef.simulate(as_one, Coast(), duration=6.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
+
+
+def test_each_obstacle_joins_only_the_followers_that_hear_it() -> None:
+    still, rims = [0.0, 0.0], np.concatenate([np.add(TRIANGLE, (x, 0.0)) for x in (0.0, 6.0)])
+    positions, velocities = [[-0.9, 0.0], [6.9, 0.0], *rims], [still] * 8
+    apart = Flock([positions], [velocities], [[F, F, *[O] * 6]], [[-1, -1, 0, 0, 0, 1, 1, 1]])
+    assert ef.UntilPassed()(0.0, apart, np.array([True])) == [Outcome.DISCONNECTED]
+
+
+def test_one_obstacle_after_the_other_must_be_passed_but_not_what_lies_behind_or_aside() -> None:
+    def seconds(*centres: tuple[float, float]) -> float:
+        run = ef.simulate(course(*centres), Coast(), duration=20.0, ending=ef.UntilPassed())
+        assert run.outcome == (Outcome.PASSED,)
+        return int(run.steps[0]) * run.time_step
+
+    first = seconds((0.0, 0.9))
+    assert seconds((0.0, 0.9), (8.0, 0.9)) == pytest.approx(first + 8.0)
+    assert seconds((0.0, 0.9), (-5.0, 0.0)) == pytest.approx(first)
+    # Aside, and never near: it counts as passed once it lies behind.
+    assert first < seconds((0.0, 0.9), (6.0, 50.0)) < first + 8.0
+
+
+def test_the_disk_of_an_obstacle_is_the_circle_around_its_agents() -> None:
+    disks = obstacle_disks(course((0.0, 5.0), (3.0, -5.0)))
+    assert disks == pytest.approx(np.array([[0.0, 5.0, 0.1], [3.0, -5.0, 0.1]]), abs=1e-4)
+    assert obstacle_disks(ef.random_disk()).shape == (0, 3)
+
+
+def test_the_radius_is_that_of_the_flight_unless_another_is_said() -> None:
+    places, still = [[[0.0, 0.0], [1.5, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]
+    far, near = Flock(places, still), Flock(places, still, comm_radius=2.0)
+    for ending in (ef.UntilPassed(), ef.UntilDisconnected()):
+        assert ending(0.0, far, np.array([True])) == [Outcome.DISCONNECTED]
+        assert ending(0.0, near, np.array([True])) == [Outcome.FLYING]
+    for ending in (ef.UntilPassed(comm_radius=1.0), ef.UntilDisconnected(comm_radius=1.0)):
+        assert ending(0.0, near, np.array([True])) == [Outcome.DISCONNECTED]
+
+
+def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None:
+    start = Flock(
+        [[[-2.0, 0.5], [-2.0, 0.8], *TRIANGLE], [[-3.0, 0.0], [-2.5, 0.0], *TRIANGLE]],
+        [[RIGHT, RIGHT, *[[0.0, 0.0]] * 3], [RIGHT, [0.0, 0.0], *[[0.0, 0.0]] * 3]],
+        [[F, L, O, O, O]] * 2,
+    )
+    ending = ef.UntilPassed()
+    for _ in range(2):
+        run = ef.simulate(start, Coast(), duration=8.0, ending=ending)
+        assert run.outcome == (Outcome.PASSED, Outcome.COLLIDED)
+
+
+def seen_by_loops(flock: Flock, b: int, one_node: bool) -> tuple[int, float, float, float]:
+    """Pieces, least separation within 1, least gap to an obstacle agent within 1, and distance from the nearest rim."""
+    positions, roles, numbers = flock.positions[b], flock.roles[b], flock.obstacles[b]
+    member = roles != O
+    heard = twins.adjacency(positions, roles, 1.0)
+    joined = heard | heard.T
+    nodes = member.copy()
+    for number in set(numbers[~member].tolist()):
+        rim = numbers == number
+        if one_node:
+            joined[np.ix_(rim, rim)] = True
+        if heard[:, rim].any():
+            nodes |= rim
+    left, pieces = set(np.flatnonzero(nodes).tolist()), 0
+    while left:
+        frontier, pieces = [left.pop()], pieces + 1
+        while frontier:
+            reached = left & set(np.flatnonzero(joined[frontier.pop()]).tolist())
+            left -= reached
+            frontier += list(reached)
+    square = np.square(positions[:, None] - positions[None]).sum(axis=-1)
+    np.fill_diagonal(square, np.inf)
+    square[square > 1.0] = np.inf
+    separation = square[np.ix_(member, member)].min(initial=np.inf)
+    gap = square[np.ix_(member, ~member)].min(initial=np.inf)
+    depth = np.inf
+    for number in set(numbers[~member].tolist()):
+        rim = numbers == number
+        distance = np.sqrt(np.square(positions[:, :2] - positions[rim].mean(axis=0)[:2]).sum(axis=-1))
+        depth = min(depth, distance[member].min() - distance[rim].max())
+    return pieces, float(np.sqrt(separation)), float(np.sqrt(gap)), depth
+
+
+@given(flocks(), st.booleans())
+def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool) -> None:
+    ending = ef.UntilPassed(min_separation=0.1, obstacle_node="one" if one_node else "each")
+    ended = ending(0.0, flock, np.ones(len(flock), bool))
+    for b in range(len(flock)):
+        pieces, separation, gap, depth = seen_by_loops(flock, b, one_node)
+        if pieces > 1:
+            assert ended[b] == Outcome.DISCONNECTED
+        elif separation < 0.1:
+            assert ended[b] == Outcome.COLLIDED
+        elif gap < 0.1 or depth < -1e-9:
+            assert ended[b] == Outcome.HIT_OBSTACLE
+        elif depth > 1e-9:
+            assert ended[b] == Outcome.FLYING
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"radius": 0.0}, "radius must be a finite number above 0"),
+        ({"clear_time": -1.0}, "clear_time must be a finite number above 0"),
+        ({"obstacle_node": "ones"}, "did you mean 'one'"),
+    ],
+)
+def test_endings_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        ef.UntilPassed(**options)
+
+
+def test_the_technique_brings_a_flock_past_what_it_cannot_pass_without() -> None:
+    start = ef.ObstacleCourse(ef.RandomDisk(flocks=5, seed=1), sides=6).draw()
+    passed = {}
+    for name, orbit in (("with", ef.Orbit()), ("without", None)):
+        run = ef.simulate(
+            start, ef.load("etdagnn"), duration=15.0, ending=ef.UntilPassed(), orbit=orbit, keep_every=None
+        )
+        passed[name] = run.outcome.count(Outcome.PASSED)
+    assert passed["with"] >= 4
+    assert passed["without"] == 0

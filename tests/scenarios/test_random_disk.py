@@ -1,0 +1,113 @@
+"""RandomDisk flocks meet every condition they promise, or say which one they could not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equiflock.flock import Flock
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios import RandomDisk, random_disk
+from equiflock.scenarios.random_disk import ball_radius
+from equiflock.senses.graph import survey
+from equiflock.simulation.metrics import minimum_separation
+
+
+def check(flock: Flock, disk: RandomDisk) -> None:
+    assert flock.shape == (disk.flocks, disk.agents, disk.dimensions)
+    degrees, labels = survey(flock, disk.comm_radius)
+    assert degrees.min() >= disk.min_degree
+    assert (minimum_separation(flock) >= disk.min_separation).all()
+    assert (np.square(flock.positions).sum(axis=-1) <= disk.radius**2).all()
+    if disk.connected:
+        assert labels.max() == 0
+    assert np.abs(flock.velocities).max() <= 2 * disk.max_speed
+
+
+@given(
+    st.integers(4, 150),
+    st.integers(0, 100),
+    st.sampled_from([2, 3]),
+    st.sampled_from(["quarter-power", "constant-density"]),
+)
+def test_every_flock_meets_the_conditions(agents: int, seed: int, dimensions: Any, rule: Any) -> None:
+    disk = RandomDisk(2, agents, seed, dimensions=dimensions, radius_rule=rule, min_degree=1)
+    check(disk.draw(), disk)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_a_large_flock_meets_the_conditions_at_constant_density(dimensions: Any) -> None:
+    disk = RandomDisk(1, 100_000, dimensions=dimensions, radius_rule="constant-density")
+    flock = disk.draw()
+    check(flock, disk)
+    if dimensions == 2:
+        assert np.isclose(disk.agents / (np.pi * disk.radius**2), 100 / (np.pi * 100**0.5))
+
+
+def test_the_defaults_are_the_papers() -> None:
+    disk = RandomDisk()
+    assert (disk.agents, disk.min_separation, disk.comm_radius, disk.min_degree, disk.max_speed) == (100, 0.1, 1, 2, 3)
+    assert disk.radius == 100**0.25
+
+
+def test_a_ball_has_the_disks_mean_degree() -> None:
+    free = {"min_degree": 0, "connected": False, "min_separation": 0.0}
+    degrees = [survey(random_disk(400, 100, dimensions=D, **free), 1.0)[0].mean() for D in (2, 3)]
+    assert abs(degrees[0] / degrees[1] - 1.0) < 0.02
+    assert ball_radius(0.4, 1.0) == 0.4  # everyone hears everyone already
+
+
+def test_velocities_are_a_uniform_box_with_one_bias_per_flock() -> None:
+    flock = random_disk(400, 100, seed=3)
+    bias = flock.velocities.mean(axis=1)
+    assert np.isclose(bias.var(), 3.0, rtol=0.15)  # the variance of a uniform number in [-3, 3]
+    assert np.isclose((flock.velocities - bias[:, None]).var(), 3.0, rtol=0.02)
+
+
+def test_the_same_seed_gives_the_same_bits_and_a_longer_set_begins_with_the_shorter() -> None:
+    short, long = random_disk(3, 40, seed=7), random_disk(5, 40, seed=7)
+    assert (long.positions[:3] == short.positions).all()
+    assert (long.velocities[:3] == short.velocities).all()
+
+
+def test_other_seeds_and_splits_give_other_flocks() -> None:
+    first = random_disk(1, 40, seed=7).positions
+    assert (random_disk(1, 40, seed=8).positions != first).all()
+    assert (random_disk(1, 40, seed=7, split="train").positions != first).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"agents": 300, "min_separation": 1.0}, "no room .* min_separation = 1 .* raise disk_radius"),
+        ({"agents": 400, "disk_radius": 20.0}, "fewer than min_degree = 2 others after .* attempts: lower min_degree"),
+        ({"agents": 400, "disk_radius": 20.0, "min_degree": 0}, "still has .* components .* set connected to False"),
+        ({"agents": 0}, "agents must be a whole number of at least 1; got 0"),
+        ({"agents": 2}, "agents must be more than min_degree = 2, .* got 2: lower min_degree or take more agents"),
+        ({"connected": "no"}, "connected must be True or False; got 'no'"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"dimensions": 4}, "dimensions must be 2 or 3; got 4"),
+        ({"comm_radius": 0.0}, "comm_radius must be a finite number above 0"),
+        ({"radius_rule": "constant"}, "did you mean 'constant-density'"),
+        ({"density": 1.0}, "density goes with the constant-density rule"),
+        ({"density": 1.0, "radius_rule": "constant-density", "disk_radius": 3.0}, "not with disk_radius"),
+        ({"agents": 10**8}, "no room .* or use the constant-density rule"),
+        ({"agents": 10**10}, "flocks x agents must be at most 100,000,000"),
+        ({"agents": 10**400}, "agents must be at most 9,223,372,036,854,775,807; got 1000.*000[.]{3}$"),
+        ({"disk_radius": 10**400}, "disk_radius must be a finite number above 0"),
+        ({"max_speed": 1e308}, "max_speed must be at most 5e"),
+        ({"max_speed": float("nan")}, "max_speed must be a finite number"),
+        ({"disk_radius": 1e12}, "disk_radius must be at most 1e9"),
+    ],
+)
+def test_what_cannot_be_met_says_so(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        random_disk(**options)
+
+
+def test_one_agent_needs_no_neighbours() -> None:
+    assert random_disk(1, 1, min_degree=0).shape == (1, 1, 2)

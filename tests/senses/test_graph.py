@@ -1,0 +1,119 @@
+"""The graph is exactly the dense one, for every flock, in memory O(N + edges)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import equiflock as ef
+from equiflock.flock import Flock, Role
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError
+from equiflock.senses.graph import components, radius_graph, survey
+from tests import twins
+from tests.flocks import flocks
+
+
+@given(flocks())
+def test_the_cell_list_finds_exactly_the_dense_graph(flock: Flock) -> None:
+    graph = radius_graph(flock, 1.0)
+    for b in range(len(flock)):
+        dense = twins.adjacency(flock.positions[b], flock.roles[b], 1.0)
+        for i in range(flock.shape[1]):
+            neighbours = graph.neighbours(b, i)
+            assert len(set(neighbours.tolist())) == len(neighbours)
+            assert sorted(neighbours.tolist()) == np.flatnonzero(dense[i]).tolist()
+        assert (graph.degrees[b] == dense.sum(axis=1)).all()
+        assert sorted(graph.edges(b).tolist()) == np.argwhere(dense).tolist()
+
+
+@given(flocks())
+def test_components_are_those_of_a_plain_search(flock: Flock) -> None:
+    labels = components(flock, 1.0)
+    for b in range(len(flock)):
+        assert labels[b].tolist() == twins.components(flock, b, 1.0).tolist()
+
+
+@pytest.mark.parametrize("radius", [0.01, 0.3, 7.0, 1e4])
+def test_any_radius_gives_the_dense_graph(radius: float) -> None:
+    flock = Flock(np.random.default_rng(0).normal(size=(1, 60, 2)), np.zeros((1, 60, 2)))
+    dense = twins.adjacency(flock.positions[0], flock.roles[0], radius)
+    assert (radius_graph(flock, radius).degrees[0] == dense.sum(axis=1)).all()
+
+
+def test_an_agent_exactly_at_the_radius_is_heard_and_one_beyond_is_not() -> None:
+    line = np.array([[[0.0, 0.0], [1.0, 0.0], [0.0, np.nextafter(1.0, 2.0)]]])
+    graph = radius_graph(Flock(line, np.zeros_like(line)), 1.0)
+    assert graph.neighbours(0, 0).tolist() == [1]
+    assert graph.neighbours(0, 2).tolist() == []
+
+
+def test_thousands_in_one_cell_all_hear_each_other() -> None:
+    positions = np.random.default_rng(0).uniform(0.3, 0.6, (1, 3000, 2))
+    degrees = radius_graph(Flock(positions, np.zeros_like(positions)), 1.0).degrees
+    assert (degrees == 2999).all()
+
+
+def test_leaders_and_obstacle_agents_are_heard_but_hear_nobody() -> None:
+    positions = np.zeros((1, 3, 2))
+    flock = Flock(positions, positions, [[Role.FOLLOWER, Role.LEADER, Role.OBSTACLE]])
+    graph = radius_graph(flock, 1.0)
+    assert sorted(graph.neighbours(0, 0).tolist()) == [1, 2]
+    assert graph.degrees[0].tolist() == [2, 0, 0]
+
+
+def test_two_leaders_out_of_followers_earshot_are_two_components() -> None:
+    positions = np.array([[[0.0, 0.0], [0.5, 0.0], [9.0, 0.0]]])
+    flock = Flock(positions, np.zeros_like(positions), [[Role.LEADER, Role.LEADER, Role.FOLLOWER]])
+    assert components(flock, 1.0).tolist() == [[0, 1, 2]]
+
+
+def test_neighbours_come_in_the_order_of_cell_then_index() -> None:
+    positions = np.array([[[0.5, 0.5], [1.2, 0.5], [-0.2, 0.5], [0.6, 0.5], [0.5, -0.1], [0.4, 0.5]]])
+    graph = radius_graph(Flock(positions, np.zeros_like(positions)), 1.0)
+    assert graph.neighbours(0, 0).tolist() == [4, 2, 3, 5, 1]
+
+
+def test_indices_are_like_a_lists() -> None:
+    positions = np.array([[[0.0, 0.0], [0.5, 0.0]]] * 2)
+    graph = radius_graph(Flock(positions, np.zeros_like(positions)), 1.0)
+    assert graph.neighbours(-1, -1).tolist() == [0]
+    assert graph.edges(-1).tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(IndexError):
+        graph.neighbours(0, 2)
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    flock = Flock(np.random.default_rng(1).uniform(-9, 9, (40, 300, 2)), np.zeros((40, 300, 2)))
+    with threads.use(1):
+        one = radius_graph(flock, 1.0)
+    with threads.use(3):
+        three = radius_graph(flock, 1.0)
+    assert (one.starts == three.starts).all()
+    assert (one.senders == three.senders).all()
+
+
+@pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_radius_must_be_a_positive_number(radius: float) -> None:
+    flock = Flock(np.zeros((1, 1, 2)), np.zeros((1, 1, 2)))
+    with pytest.raises(InputError, match="radius must be a finite number above 0"):
+        radius_graph(flock, radius)
+
+
+def test_positions_too_far_for_float64_are_refused() -> None:
+    flock = Flock(np.full((1, 2, 2), 1e12), np.zeros((1, 2, 2)))
+    with pytest.raises(InputError, match="within 2e\\+09 radii of the origin"):
+        survey(flock, 1.0)
+
+
+@pytest.mark.parametrize("wrong", [None, "flock", np.zeros((1, 3, 2))])
+def test_what_is_no_flock_is_refused_in_one_line(wrong: Any) -> None:
+    for function in (ef.radius_graph, ef.components, ef.observations):
+        with pytest.raises(InputError, match=r"flock must be an equiflock\.Flock; got"):
+            function(wrong)
+    for metric in (ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.diameter):
+        with pytest.raises(InputError, match="a metric is of a Flock, a Moment or a Trajectory; got"):
+            metric(wrong)

@@ -1,0 +1,35 @@
+"""Controllers and endings that are simple enough to predict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equiflock.flock import Flock
+from equiflock.outcomes import Outcome
+
+
+@dataclass(frozen=True)
+class Push:
+    """A constant acceleration, the same for everybody."""
+
+    amount: float = 1.0
+    hops: int = 2
+    aggregation: str = "mean"
+
+    def __call__(self, observations: Any) -> Any:
+        return np.full((*observations.shape[:2], observations.shape[-1]), self.amount)
+
+
+@dataclass(frozen=True)
+class EndAt:
+    """Ends flock b at steps[b]."""
+
+    steps: tuple[int, ...]
+
+    def __call__(self, time: float, flock: Flock, flying: NDArray[Any]) -> NDArray[Any]:
+        over = time > np.array(self.steps) * 0.1 - 1e-9
+        return np.where(over, Outcome.DISCONNECTED, Outcome.FLYING).astype(np.int8)

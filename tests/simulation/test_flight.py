@@ -1,0 +1,329 @@
+"""One loop: what it yields, what it keeps, how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.flock import Flock, Role
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError
+from tests.simple import EndAt, Push
+
+FLIGHT = sys.modules["equiflock.simulation.flight"]  # `equiflock.simulation.flight` is the function
+
+
+@pytest.fixture(scope="module")
+def start() -> Flock:
+    return ef.random_disk(3, 30, seed=4)
+
+
+def test_a_moment_holds_the_state_and_what_follows_from_it(start: Flock) -> None:
+    moments = list(itertools.islice(ef.flight(start, ef.load("tanner-dynamic"), time_step=0.1), 2))
+    assert [moment.step for moment in moments] == [0, 1]
+    assert moments[1].time == 0.1
+    assert moments[0].observations.shape == (3, 30, 1, 3, 2)
+    first = next(ef.flight(start, ef.load("tanner-dynamic"), time_step=0.1))
+    assert (first.flock.positions == start.positions).all()
+    expected = start.positions + start.velocities * 0.1 + first.accelerations * 0.005
+    np.testing.assert_allclose(moments[1].flock.positions, expected, rtol=1e-14)
+
+
+def test_a_moment_is_read_only_and_the_start_is_left_alone(start: Flock) -> None:
+    before = start.positions.copy()
+    for moment in itertools.islice(ef.flight(start, ef.load("tanner")), 3):
+        for array in (moment.flock.positions, moment.observations, moment.accelerations):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 0.0
+    assert (start.positions == before).all()
+
+
+def test_a_controller_is_asked_for_flying_flocks_only(start: Flock) -> None:
+    asked = []
+
+    class Curious(Push):
+        def __call__(self, observations: Any) -> Any:
+            asked.append(len(observations))
+            return super().__call__(observations)
+
+    ef.simulate(start, Curious(), time_step=0.1, duration=0.5, ending=EndAt((2, 4, 0)))
+    assert asked == [2, 2, 1, 1]
+
+
+def test_leaders_fly_straight_and_obstacle_agents_stand() -> None:
+    positions = np.array([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]])
+    velocities = np.array([[[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]])
+    flock = Flock(positions, velocities, [[Role.FOLLOWER, Role.LEADER, Role.OBSTACLE]])
+    run = ef.simulate(flock, ef.load("tanner"), duration=0.3)
+    np.testing.assert_allclose(run.positions[-1, 0, 1], [0.5, 0.6], rtol=1e-12)
+    assert (run.positions[-1, 0, 2] == [0.0, 0.5]).all()
+    assert not run.accelerations[:, 0, 1:].any()
+
+
+def test_a_reader_may_remove_and_add_agents_between_steps(start: Flock) -> None:
+    loop = ef.flight(start, Push(), time_step=0.1)
+    before = next(loop)
+    keep = np.arange(30) % 2 == 0
+    positions, velocities = before.flock.positions[:, keep], before.flock.velocities[:, keep]
+    stone = np.zeros((3, 1, 2))
+    roles = np.zeros((3, 16), np.int8)
+    roles[:, -1] = Role.OBSTACLE
+    loop.replace(
+        Flock(np.concatenate([positions, stone], axis=1), np.concatenate([velocities, stone], axis=1), roles), keep
+    )
+    after = next(loop)
+    assert after.flock.shape == (3, 16, 2)
+    np.testing.assert_allclose(after.flock.velocities[:, :-1], velocities + 0.1)
+    assert not after.flock.positions[:, -1].any()
+    with pytest.raises(InputError, match="keep must be booleans of shape"):
+        loop.replace(start, keep)
+    with pytest.raises(InputError, match="the new flock must be 3 flocks of at least 16 agents"):
+        loop.replace(start[0])
+
+
+def test_the_number_of_threads_changes_no_bit_of_a_flight(start: Flock) -> None:
+    many = ef.random_disk(60, 100, seed=1)
+    runs = []
+    for count in (1, 2):
+        with ef.threads.use(count):
+            runs.append(ef.simulate(many, ef.load("tanner"), duration=0.3).positions.tobytes())
+    assert runs[0] == runs[1]
+
+
+def test_flights_may_run_in_several_threads_at_once() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    starts = [ef.random_disk(40, 100, seed=seed) for seed in range(4)]
+    fly = lambda start: ef.simulate(start, ef.load("tanner"), duration=0.2).positions.tobytes()  # noqa: E731
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(fly, starts)) == [fly(start) for start in starts]
+
+
+def test_space_works_like_the_plane() -> None:
+    run = ef.simulate(ef.random_disk(2, 80, dimensions=3), ef.load("tanner"), duration=1.0)
+    assert (ef.metrics.velocity_variance(run)[-1] < 0.05).all()
+    assert (ef.metrics.component_count(run)[-1] == 1).all()
+
+
+def test_an_ending_must_return_outcomes(start: Flock) -> None:
+    for wrong in (np.full(3, 9), np.zeros(2), 0):
+        with pytest.raises(InputError, match=r"one Outcome, or True or False, for each flock, \(3,\)"):
+            ef.simulate(start, Push(), ending=lambda *_, wrong=wrong: wrong)
+
+
+def test_a_controller_cannot_spoil_what_agents_remember(start: Flock) -> None:
+    class Vandal(Push):
+        def __call__(self, observations: Any) -> Any:
+            observations *= 0.0
+            return super().__call__(observations)
+
+    with pytest.raises(ValueError, match="read-only"):
+        ef.simulate(start, Vandal())
+
+
+@pytest.mark.parametrize(
+    ("controller", "text"),
+    [
+        ("tanner", r"use equiflock.load\('tanner'\)"),
+        (lambda observations: observations, "declare hops and aggregation"),
+        (Push(hops=0), "hops must be a whole number of at least 1"),
+        (Push(aggregation="median"), "aggregation must be one of 'sum', 'mean'"),
+        (Push(amount=float("nan")), "returned NaN or infinity at t = 0 s"),
+        (Push(amount=float("inf")), "returned NaN or infinity"),
+    ],
+)
+def test_what_is_no_controller_is_refused(start: Flock, controller: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        ef.simulate(start, controller)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((1, 2, 2)), None])
+def test_what_is_no_flock_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match="start must be a Flock of at least one flock"):
+        ef.simulate(wrong, ef.load("tanner"))
+    with pytest.raises(InputError, match="start must be a Flock of at least one flock"):
+        ef.simulate(ef.random_disk(1, 10)[0:0], ef.load("tanner"))
+
+
+def test_accelerations_of_a_wrong_shape_are_refused(start: Flock) -> None:
+    class Wrong(Push):
+        def __call__(self, observations: Any) -> Any:
+            return observations
+
+    with pytest.raises(InputError, match=r"accelerations of shape \(B, N, D\) = \(3, 30, 2\); got \(3, 30, 2, 3, 2\)"):
+        ef.simulate(start, Wrong())
+
+
+def test_a_runaway_flock_ends_in_an_error_not_in_nan(start: Flock) -> None:
+    with pytest.raises(InputError, match="off the scale"):
+        ef.simulate(start, Push(amount=1e13), time_step=1.0, duration=9.0)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> Flock:
+    """A flock that is large enough to be put into cell order, and numbered at random, with two leaders."""
+    monkeypatch.setattr(FLIGHT, "FAR_IN_MEMORY", 20)
+    drawn = ef.random_disk(1, 3_500, seed=2, radius_rule="constant-density")
+    order = np.random.default_rng(0).permutation(3_500)
+    roles = np.zeros((1, 3_500), np.int8)
+    roles[0, [5, 3_000]] = Role.LEADER
+    return Flock(drawn.positions[:, order], drawn.velocities[:, order], roles)
+
+
+def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_do(
+    large: Flock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tidy = ef.flight(large, ef.load("etdagnn"))
+    for step in range(4):
+        one = next(tidy)
+        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", 2.0)  # more than there are
+        plain = ef.flight(large, ef.load("etdagnn"))
+        other = next(itertools.islice(plain, step, None))
+        monkeypatch.undo()
+        monkeypatch.setattr(FLIGHT, "FAR_IN_MEMORY", 20)
+        assert np.array_equal(plain._positions, other.flock.positions)
+        assert (one.step, one.time, one.radius) == (other.step, other.time, other.radius)
+        for name in ("positions", "velocities", "roles"):
+            assert np.array_equal(getattr(one.flock, name), getattr(other.flock, name)), (step, name)
+        assert np.array_equal(one.observations, other.observations)
+        assert np.array_equal(one.accelerations, other.accelerations)
+        with pytest.raises(ValueError, match="read-only"):
+            one.observations[0] = 0.0
+    assert not np.array_equal(tidy._positions, one.flock.positions)  # they do stand otherwise in memory
+    later = dataclasses.replace(one, time=7.0)
+    assert (later.time, later.step) == (7.0, 3)
+    assert np.array_equal(later.observations, one.observations)
+    with pytest.raises(AttributeError, match="has no attribute 'colour'"):
+        one.colour  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_flock_in_cell_order_is_changed_in_the_callers_order(large: Flock, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = []
+    for most in (0.2, 2.0):
+        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
+        loop = ef.flight(large, ef.load("etdagnn"))
+        moment = next(itertools.islice(loop, 3, None))
+        keep = np.arange(3_500) % 7 != 0
+        loop.replace(
+            Flock(moment.flock.positions[:, keep], moment.flock.velocities[:, keep], moment.flock.roles[:, keep]), keep
+        )
+        ends.append(next(itertools.islice(loop, 3, None)))
+    assert ends[0].flock.shape == (1, 3_000, 2)
+    assert np.array_equal(ends[0].flock.positions, ends[1].flock.positions)
+    assert np.array_equal(ends[0].observations, ends[1].observations)
+
+
+@pytest.mark.parametrize("moments", [1, 3])
+@pytest.mark.parametrize("change", ["fewer", "more", "as many"])
+def test_a_large_flock_that_stays_large_is_changed_at_any_time(
+    large: Flock, monkeypatch: pytest.MonkeyPatch, moments: int, change: str
+) -> None:
+    ends = []
+    for most in (0.2, 2.0):
+        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
+        loop = ef.flight(large, ef.load("etdagnn"))
+        now = next(itertools.islice(loop, moments - 1, None)).flock
+        keep = np.arange(3_500) % 10 != 0 if change == "fewer" else np.ones(3_500, bool)
+        state = [array[:, keep] for array in (now.positions, now.velocities, now.roles)]
+        if change == "more":
+            state = [
+                np.concatenate([array, array[:, :100] + (index == 0)], axis=1) for index, array in enumerate(state)
+            ]
+        loop.replace(Flock(*state), keep)
+        ends.append(next(itertools.islice(loop, 2, None)))
+    assert ends[0].flock.shape[1] == {"fewer": 3_150, "more": 3_600, "as many": 3_500}[change]
+    assert np.array_equal(ends[0].flock.positions, ends[1].flock.positions)
+    assert np.array_equal(ends[0].observations, ends[1].observations)
+
+
+@pytest.mark.parametrize("first", [10, 3_000])
+def test_of_two_equally_near_obstacle_agents_the_first_by_the_callers_number_is_heard_in_any_order(
+    large: Flock, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    positions, roles = large.positions.copy(), large.roles.copy()
+    other = 3_010 - first
+    # The obstacle agents stand left and right of follower 100, far from everybody else.
+    positions[0, [100, first, other]] = [[90.5, 90.5], [90.0, 90.5], [91.0, 90.5]]
+    roles[0, [first, other]] = Role.OBSTACLE
+    flock = Flock(positions, np.where((roles == Role.OBSTACLE)[..., None], 0.0, large.velocities), roles)
+    found = []
+    for most in (0.2, 2.0):
+        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
+        found.append(
+            next(itertools.islice(ef.flight(flock, ef.load("etdagnn"), orbit=ef.Orbit()), 2, None)).observations
+        )
+    assert np.array_equal(*found)
+
+
+def test_a_flock_in_cell_order_is_the_same_for_any_number_of_threads(large: Flock) -> None:
+    found = []
+    for count in (1, 2, 3):
+        with ef.threads.use(count):
+            found.append(next(itertools.islice(ef.flight(large, ef.load("etdagnn")), 3, None)).flock.positions)
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("options", [{"ending": EndAt((9,))}, {}], ids=["an ending", "one's own controller"])
+def test_whoever_looks_at_every_step_gets_the_callers_order_at_once(large: Flock, options: dict[str, Any]) -> None:
+    controller = ef.load("etdagnn") if options else Push(hops=3)
+    loop = ef.flight(large, controller, **options)  # type: ignore[arg-type]
+    for moment in itertools.islice(loop, 3):
+        assert np.shares_memory(moment.flock.positions, loop._positions)
+
+
+def test_an_ending_may_answer_true_or_false(start: Flock) -> None:
+    def lone_first(time: float, flock: Flock, flying: Any) -> Any:
+        return np.arange(len(flock)) == 0
+
+    run = ef.simulate(start, ef.load("tanner"), duration=0.05, ending=lone_first)
+    assert run.outcome == (Outcome.ENDED, Outcome.TIME_UP, Outcome.TIME_UP)
+    assert run.steps.tolist() == [0, 5, 5]
+    assert str(Outcome.ENDED) == "the ending's condition was met"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"orbit": ef.Orbit}, r"orbit must be an Orbit, such as equiflock.Orbit\(\), or None; got <class"),
+        ({"orbit": True}, "orbit must be an Orbit, .* got True"),
+        ({"ending": ef.UntilDisconnected}, r"ending must be an instance: UntilDisconnected\(\), not UntilDisconnected"),
+        ({"ending": 3.0}, "ending must be callable, .* got 3.0"),
+        ({"radius": 10**400}, "radius must be a finite number above 0; got 1000"),
+        ({"time_step": "fast"}, "time_step must be a finite number above 0; got 'fast'"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_in_one_line(start: Flock, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text) as caught:
+        ef.simulate(start, ef.load("tanner"), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_controller_s_class_is_not_a_controller(start: Flock) -> None:
+    with pytest.raises(InputError, match=r"controller must be an instance: Push\(\), not Push"):
+        ef.flight(start, Push)
+
+
+@pytest.mark.parametrize("kind", [complex, bool, object])
+def test_a_controller_that_returns_anything_but_real_numbers_is_refused(start: Flock, kind: type) -> None:
+    class Odd:
+        hops, aggregation = 1, "mean"
+
+        def __call__(self, observations: Any) -> Any:
+            return observations[:, :, 0, 0].astype(kind)
+
+    with pytest.raises(InputError, match=f"must return an array of real numbers; got {np.dtype(kind)}"):
+        next(ef.flight(start, Odd()))
+
+
+def test_a_changed_flock_keeps_the_radius_of_the_flight(start: Flock) -> None:
+    loop = ef.flight(start, ef.load("tanner"))
+    next(loop)
+    with pytest.raises(InputError, match="must have comm_radius = 1, that of the flight; got 3"):
+        loop.replace(dataclasses.replace(start, comm_radius=3.0))

@@ -1,0 +1,154 @@
+"""Each metric is its equation, for flocks, moments and trajectories alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import equiflock as ef
+from equiflock.flock import Flock, Role
+from equiflock.runtime.checks import InputError
+from equiflock.simulation import metrics
+from tests import twins
+from tests.flocks import flocks
+
+
+def members(flock: Flock, b: int) -> np.ndarray:  # type: ignore[type-arg]
+    return np.asarray(flock.roles[b] != Role.OBSTACLE)
+
+
+@given(flocks())
+def test_every_metric_is_its_equation(flock: Flock) -> None:
+    for b in range(len(flock)):
+        positions, velocities = flock.positions[b][members(flock, b)], flock.velocities[b][members(flock, b)]
+        mean = velocities.mean(axis=0)
+        variance = np.mean([((v - mean) ** 2).sum() for v in velocities])
+        np.testing.assert_allclose(metrics.velocity_variance(flock)[b], variance, rtol=1e-10, atol=1e-12)
+        apart, differ = twins.distances(positions), twins.distances(velocities)
+        np.testing.assert_allclose(metrics.minimum_separation(flock)[b], min(apart, default=np.inf), rtol=1e-12)
+        np.testing.assert_allclose(metrics.diameter(flock)[b], max(apart, default=0.0), rtol=1e-12)
+        np.testing.assert_allclose(metrics.largest_velocity_difference(flock)[b], max(differ, default=0.0), rtol=1e-12)
+        assert metrics.component_count(flock)[b] == twins.components(flock, b, 1.0).max() + 1
+
+
+def test_moments_and_trajectories_agree_with_flocks_frame_by_frame() -> None:
+    start = ef.random_disk(2, 25, seed=2)
+    run = ef.simulate(start, ef.load("tanner-dynamic"), duration=0.05)
+    for name in (
+        "velocity_variance",
+        "minimum_separation",
+        "diameter",
+        "largest_velocity_difference",
+        "component_count",
+    ):
+        metric = getattr(metrics, name)
+        assert metric(run).shape == (6, 2)
+        for moment in ef.flight(start, ef.load("tanner-dynamic")):
+            assert (metric(moment) == metric(run)[moment.step]).all()
+            assert (metric(moment) == metric(run.flock(moment.step))).all()
+            if moment.step == 5:
+                break
+
+
+def test_the_mean_acceleration_norm_is_of_steps_made() -> None:
+    start = ef.random_disk(2, 25, seed=2)
+    run = ef.simulate(start, ef.load("tanner"), duration=0.05)
+    norms = metrics.mean_acceleration_norm(run)
+    assert norms.shape == (5, 2)
+    assert norms[0, 0] == pytest.approx(np.mean([np.linalg.norm(a) for a in run.accelerations[0, 0]]))
+    assert (metrics.mean_acceleration_norm(next(ef.flight(start, ef.load("tanner")))) == norms[0]).all()
+    with pytest.raises(InputError, match="accelerations are those of a Moment or a Trajectory; got Flock"):
+        metrics.mean_acceleration_norm(start)  # type: ignore[arg-type]
+
+
+@given(flocks())
+def test_the_peak_acceleration_is_the_largest_norm_of_an_agent_that_is_no_obstacle(flock: Flock) -> None:
+    moment = next(ef.flight(flock, ef.load("tanner-dynamic")))
+    accelerations = np.random.default_rng(0).normal(size=flock.shape)  # of obstacle agents, too
+    peaks = metrics.peak_acceleration_norm(replace(moment, accelerations=accelerations))
+    for b in range(len(flock)):
+        assert peaks[b] == pytest.approx(max(np.linalg.norm(a) for a in accelerations[b][members(flock, b)]))
+
+
+def test_the_peak_acceleration_of_a_trajectory_is_of_steps_made() -> None:
+    start = ef.random_disk(2, 25, seed=2)
+    run = ef.simulate(start, ef.load("etdagnn"), duration=0.05, record=[metrics.peak_acceleration_norm])
+    peaks = metrics.peak_acceleration_norm(run)
+    assert peaks.shape == (5, 2)
+    assert (peaks == run.series["peak_acceleration_norm"][:-1]).all()
+    with pytest.raises(InputError, match="accelerations are those of a Moment or a Trajectory; got Flock"):
+        metrics.peak_acceleration_norm(start)  # type: ignore[arg-type]
+
+
+def test_integrals_are_left_riemann_sums_over_the_steps_flown() -> None:
+    start = ef.random_disk(2, 25, seed=2)
+    run = ef.simulate(start, ef.load("tanner"), time_step=0.1, duration=0.4)
+    variance, norm = metrics.velocity_variance(run), metrics.mean_acceleration_norm(run)
+    np.testing.assert_allclose(metrics.ivv(run), 0.1 * variance[:4].sum(axis=0))
+    np.testing.assert_allclose(metrics.iman(run), 0.1 * norm.sum(axis=0))
+
+
+def test_an_ended_flock_adds_nothing_to_its_integral() -> None:
+    flock = Flock([[[0.0, 0.0], [0.9, 0.0]]], [[[-3.0, 0.0], [3.0, 0.0]]])
+    controller = ef.load("tanner-dynamic")
+    run = ef.simulate(flock, controller, duration=1.0, ending=ef.UntilDisconnected(1.0))
+    flown = int(run.steps[0])
+    assert 0 < flown < 100
+    short = ef.simulate(flock, controller, duration=flown * 0.01)
+    np.testing.assert_allclose(metrics.ivv(run), metrics.ivv(short))
+
+
+def test_an_integral_of_too_few_frames_says_what_to_do() -> None:
+    run = ef.simulate(ef.random_disk(1, 10), ef.load("tanner"), duration=0.1, keep_every=5)
+    with pytest.raises(InputError, match=r"simulate with record=\[metrics.velocity_variance\]"):
+        metrics.ivv(run)
+
+
+def test_the_leaders_velocity_is_what_followers_are_compared_with() -> None:
+    velocities = np.array([[[1.0, 0.0], [1.0, 0.0], [4.0, 4.0], [0.0, 0.0]]])
+    roles = [[Role.LEADER, Role.LEADER, Role.FOLLOWER, Role.OBSTACLE]]
+    flock = Flock(np.zeros((1, 4, 2)), velocities, roles)
+    assert metrics.mean_leader_velocity_distance(flock).tolist() == [5.0 / 3.0]
+    with pytest.raises(InputError, match="needs a leader in every flock"):
+        metrics.mean_leader_velocity_distance(Flock(np.zeros((1, 4, 2)), velocities))
+
+
+def test_velocity_variance_starts_at_six_for_the_papers_flocks() -> None:
+    """Each of two entries is uniform in [-3, 3], of variance 3."""
+    assert metrics.velocity_variance(ef.random_disk(200, 100)).mean() == pytest.approx(6.0, rel=0.02)
+
+
+def test_extremes_of_a_large_flock_are_found_without_comparing_all_pairs() -> None:
+    flock = ef.random_disk(1, 50_000, radius_rule="constant-density")
+    positions = flock.positions.copy()
+    positions[0, 17], positions[0, 4711] = [-500.0, 0.0], [500.0, 1.0]
+    positions[0, 99] = positions[0, 98] + [3e-4, 4e-4]
+    flock = Flock(positions, flock.velocities)
+    assert metrics.diameter(flock)[0] == pytest.approx(np.hypot(1000.0, 1.0))
+    assert metrics.minimum_separation(flock)[0] == pytest.approx(5e-4)
+
+
+@pytest.mark.parametrize("D", [2, 3])
+@pytest.mark.parametrize("shape", ["ball", "three groups", "ring", "line", "two coincident crowds"])
+def test_the_diameter_of_many_points_is_the_dense_one(shape: str, D: int) -> None:
+    rng = np.random.default_rng(4)
+    points = rng.normal(size=(400, D))
+    match shape:
+        case "three groups":
+            points = 0.1 * points + np.eye(3)[rng.integers(0, 3, 400), :D] * 50
+        case "ring":
+            points /= np.linalg.norm(points, axis=1, keepdims=True)
+        case "line":
+            points[:, 1:] = 0.0
+        case "two coincident crowds":
+            points = np.where(np.arange(400)[:, None] < 200, 1.0, -2.0) * np.ones(D)
+    flock = Flock(points[None], np.zeros((1, 400, D)))
+    assert metrics.diameter(flock)[0] == pytest.approx(twins.distances(points).max(), rel=1e-12)
+
+
+def test_integrals_are_of_trajectories() -> None:
+    with pytest.raises(InputError, match="an integral is of a Trajectory; got a Flock"):
+        metrics.ivv(ef.random_disk(1, 10))

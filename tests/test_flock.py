@@ -1,0 +1,125 @@
+"""A flock is checked when it is made, and cannot be changed afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.flock import Flock, Role
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError
+
+ZEROS = np.zeros((1, 2, 2))
+
+
+def test_a_flock_takes_lists_and_defaults_to_followers() -> None:
+    flock = Flock([[[0, 0], [1, 1]]], [[[0, 0], [1, 1]]])  # type: ignore[arg-type]
+    assert flock.positions.dtype == np.float64
+    assert (flock.roles == Role.FOLLOWER).all()
+    assert flock.shape == (1, 2, 2)
+    assert repr(flock) == "Flock(B=1, N=2, D=2, R=1: 2 followers)"
+
+
+def test_a_flock_does_not_change_when_its_source_does_and_cannot_be_written() -> None:
+    source = np.zeros((1, 2, 2))
+    flock = Flock(source, source)
+    source += 1.0
+    assert not flock.positions.any()
+    with pytest.raises(ValueError, match="read-only"):
+        flock.positions[0] = 1.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        flock.positions = source  # type: ignore[misc]
+
+
+def test_replace_makes_a_changed_flock() -> None:
+    flock = Flock(ZEROS, ZEROS)
+    assert (dataclasses.replace(flock, velocities=ZEROS + 2).velocities == 2).all()
+
+
+def test_flocks_of_a_batch_are_picked_like_a_list() -> None:
+    flock = Flock(np.arange(12.0).reshape(3, 2, 2), np.zeros((3, 2, 2)))
+    assert len(flock) == 3
+    assert flock[-1].shape == (1, 2, 2)
+    assert (flock[-1].positions[0] == flock.positions[2]).all()
+    assert len(flock[1:]) == len(flock[np.array([True, False, True])]) == 2
+    with pytest.raises(IndexError):
+        flock[3]
+
+
+@pytest.mark.parametrize(
+    ("positions", "velocities", "roles", "text"),
+    [
+        (np.zeros((2, 2)), ZEROS, None, r"positions must have shape \(B, N, D\); got \(2, 2\); for one flock pass"),
+        (np.zeros((1, 2, 4)), np.zeros((1, 2, 4)), None, "D = 2 or 3"),
+        (np.zeros((0, 2, 2)), np.zeros((0, 2, 2)), None, "B >= 1"),
+        (
+            ZEROS,
+            np.zeros((1, 3, 2)),
+            None,
+            r"velocities must have the shape of positions, \(1, 2, 2\); got \(1, 3, 2\)",
+        ),
+        (ZEROS * np.nan, ZEROS, None, "positions must be finite; agent 0 of flock 0"),
+        (ZEROS, ZEROS + np.inf, None, "velocities must be finite"),
+        ([[["a", "b"]]], ZEROS, None, "positions must be numbers"),
+        (ZEROS, ZEROS, [[0, 7]], r"roles must be 0 \(follower\), 1 \(leader\), 2 \(obstacle\); got \[7\]"),
+        (ZEROS, ZEROS, [0, 0], r"roles must have shape \(B, N\)"),
+        (np.zeros((1, 2, 3)), np.zeros((1, 2, 3)), [[0, 2]], "obstacle agents exist for D = 2 only; got D = 3"),
+        (ZEROS, ZEROS + 1.0, [[0, 2]], "obstacle agents stand still"),
+        (ZEROS, ZEROS, [[2, 2]], "every flock needs a leader or follower"),
+        (ZEROS, ZEROS, [[0], [0, 1]], r"roles must have shape \(B, N\)"),
+        (ZEROS + 1j, ZEROS, None, "positions must be numbers of shape .*: complex numbers came"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_clear_line(positions: Any, velocities: Any, roles: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text) as caught:
+        Flock(positions, velocities, roles)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_outcome_says_its_message() -> None:
+    assert str(Outcome.DISCONNECTED) == "the communication graph lost its connectivity"
+    assert int(Outcome.FLYING) == 0
+
+
+def test_a_flock_remembers_the_radius_it_was_drawn_for() -> None:
+    assert ef.random_disk(comm_radius=2.0, disk_radius=4.0).comm_radius == 2.0
+    course = ef.ObstacleCourse(ef.RandomDisk(comm_radius=1.5)).draw()
+    assert course.comm_radius == course[0].comm_radius == 1.5
+    assert ef.LeaderFollowing(ef.RandomDisk(comm_radius=1.5)).draw().comm_radius == 1.5
+    assert Flock([[[0.0, 0.0]]], [[[0.0, 0.0]]]).comm_radius == 1.0
+    assert "R=1.5" in repr(course)
+    with pytest.raises(InputError, match="comm_radius must be a finite number above 0"):
+        Flock([[[0.0, 0.0]]], [[[0.0, 0.0]]], comm_radius=0.0)
+
+
+def test_obstacle_agents_carry_the_number_of_their_obstacle() -> None:
+    places, roles = [[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]], [[Role.FOLLOWER, Role.OBSTACLE, Role.OBSTACLE]]
+    still = np.zeros((1, 3, 2))
+    assert Flock(places, still, roles).obstacles.tolist() == [[-1, 0, 0]]
+    assert Flock(places, still, roles, [[-1, 1, 0]]).obstacles.tolist() == [[-1, 1, 0]]
+    assert Flock(places, still).obstacles.tolist() == [[-1, -1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([[0, 0, 0]], "-1 for all others"),
+        ([[-1, -1, 0]], "from 0 to 2 for obstacle agents"),
+        ([[-1, 3, 0]], "from 0 to 2 for obstacle agents"),
+        ([[-1, 0]], r"whole numbers of shape \(B, N\) = \(1, 3\); got int64 of shape \(1, 2\)"),
+        ([[-1, 0.5, 0]], "whole numbers of shape"),
+    ],
+)
+def test_obstacle_numbers_that_make_no_sense_are_refused(numbers: list[list[float]], text: str) -> None:
+    places, roles = [[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]], [[Role.FOLLOWER, Role.OBSTACLE, Role.OBSTACLE]]
+    with pytest.raises(InputError, match=text):
+        Flock(places, np.zeros((1, 3, 2)), roles, numbers)
+
+
+def test_positions_that_no_float_can_hold_are_refused() -> None:
+    with pytest.raises(InputError, match="positions must be numbers of shape"):
+        Flock([[[10**400, 0]]], [[[0.0, 0.0]]])
