@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from equiflock.flock import Flock, Role
+from equiflock.geometry import farthest_pair
 from equiflock.runtime.checks import InputError, check_count
-from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.jit import Array
 from equiflock.runtime.randomness import stream
 from equiflock.scenarios.passing import ObstacleNode, UntilPassed
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
@@ -112,7 +113,7 @@ class ObstacleCourse:
 
     def _place(self, positions: Array, side: float) -> tuple[Point, Point]:
         """The flock's heading and the obstacle's centre."""
-        i, j = _farthest_pair(positions)
+        i, j, _ = farthest_pair(positions)
         middle, apart = (positions[i] + positions[j]) / 2.0, positions[i] - positions[j]
         heading = side * np.array([-apart[1], apart[0]]) / np.hypot(*apart)
         # An agent at (along, across) of the middle is at distance L from the point t on the line for
@@ -136,15 +137,3 @@ class ObstacleCourse:
 
 def _cross(heading: Point, vectors: Array) -> Any:
     return heading[0] * vectors[:, 1] - heading[1] * vectors[:, 0]
-
-
-@kernel
-def _farthest_pair(positions: Array) -> tuple[Index, Index]:
-    """The first two agents at the largest distance of each other; quadratic in time, no memory."""
-    pair, most = (0, 1), -1.0
-    for i in range(positions.shape[0]):
-        for j in range(i):
-            square = (positions[i, 0] - positions[j, 0]) ** 2 + (positions[i, 1] - positions[j, 1]) ** 2
-            if square > most:
-                pair, most = (j, i), square
-    return pair

@@ -12,8 +12,8 @@ from equiflock.flock import FOLLOWER, NO_OBSTACLE, OBSTACLE, Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import check_choice, check_positive
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.cells import into_cell_order, runs_around, select_heard, sort_into_cells
-from equiflock.senses.graph import over_flocks, root_of, survey_memory
+from equiflock.senses.cells import runs_around, select_heard, sort_flock
+from equiflock.senses.graph import join, over_flocks, root_of, survey_memory
 
 ObstacleNode = Literal["one", "each"]
 DONE = 1e-9
@@ -136,21 +136,19 @@ def _watch(
 def _watch_flock(
     positions: Array, roles: Array, obstacles: Array, comm_radius: float, one_node: bool, seen: Array, memory: Any
 ) -> bool:
-    # Bins of space, and the flock's forest of sets: every agent by itself, or each obstacle's agents together.
-    N = positions.shape[0]
-    ((order, starts, bucket), place, (runs, hits), parent), firsts, touched = memory
-    shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
+    """One flock's row of `_watch`; False if its positions are out of range."""
+    # Cells, and a union-find forest in which every agent is a set by itself, or all agents of an obstacle are one.
+    (cells, parent), firsts, touched = memory
+    (order, starts, _), place, (runs, hits) = cells
+    shape = sort_flock(positions, comm_radius, cells)
     if shape[0] == 0:
         return False
-    into_cell_order(positions, order, place, 0, N)
     _begin_forest(obstacles, one_node, parent, firsts)
     separation, gaps = math.inf, seen[4:]
     gaps[:] = math.inf
     touched[:] = False
-    # Whoever is within R of each other: the nearest pairs, and the edges of the graph.
+    # All pairs within R of each other: the least squared distances, and the edges of the graph.
     for c in range(shape[0] * shape[1] * shape[2]):
-        if starts[c] == starts[c + 1]:
-            continue
         count = runs_around(c, shape, starts, runs)
         for s in range(starts[c], starts[c + 1]):
             i = order[s]
@@ -166,7 +164,7 @@ def _watch_flock(
                 else:
                     separation = min(separation, square)
                 if roles[i] == FOLLOWER:
-                    _join(parent, i, j)
+                    join(parent, i, j)
                     if roles[j] == OBSTACLE:
                         touched[obstacles[j]] = True
     # What came of it; obstacles that no follower hears are no nodes.
@@ -190,12 +188,6 @@ def _begin_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array
         if one_node and number != NO_OBSTACLE:
             firsts[number] = min(firsts[number], i)
             parent[i] = firsts[number]
-
-
-@kernel
-def _join(parent: Array, i: Index, j: Index) -> None:
-    a, b = root_of(parent, i), root_of(parent, j)
-    parent[max(a, b)] = min(a, b)
 
 
 @kernel

@@ -6,13 +6,13 @@ Each function takes a `Flock` or `Moment` and returns one number per flock, (B,)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from equiflock import geometry
 from equiflock.flock import Flock, Role
 from equiflock.protocols import Moment
 from equiflock.runtime.checks import InputError, short
@@ -64,17 +64,17 @@ def mean_leader_velocity_distance(subject: Subject) -> Numbers:
 
 def minimum_separation(subject: Subject) -> Numbers:
     """Min over i != j of |r_ij| (Definition 2); infinite for a single agent."""
-    return _over_frames(_minimum_separation, subject, "positions")
+    return _over_frames(_minimum_separations, subject, "positions")
 
 
 def diameter(subject: Subject) -> Numbers:
     """Max over i, j of |r_ij|, whose boundedness is the cohesion of Definition 1."""
-    return _over_frames(_diameter, subject, "positions")
+    return _over_frames(_diameters, subject, "positions")
 
 
 def largest_velocity_difference(subject: Subject) -> Numbers:
     """Max over i, j of |v_ij|, whose limit zero is the alignment of Definition 1."""
-    return _over_frames(_diameter, subject, "velocities")
+    return _over_frames(_diameters, subject, "velocities")
 
 
 def component_count(subject: Subject, comm_radius: float | None = None) -> Numbers:
@@ -171,122 +171,14 @@ def _members(vectors: Array, member: Array) -> Array:
 
 
 @kernel
-def _box(points: Array) -> tuple[Array, Array]:
-    """The least and the largest of each coordinate."""
-    low, high = points[0].copy(), points[0].copy()
-    for i in range(len(points)):
-        for d in range(points.shape[1]):
-            low[d], high[d] = min(low[d], points[i, d]), max(high[d], points[i, d])
-    return low, high
-
-
-@kernel
-def _distance(points: Array, i: Index, j: Index) -> float:
-    square = 0.0
-    for d in range(points.shape[1]):
-        square += (points[i, d] - points[j, d]) ** 2
-    return math.sqrt(square)
-
-
-@kernel
-def _minimum_separation(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
-    """Sweep along the axis in which the flock is longest; a pair farther apart there than the best is skipped."""
+def _minimum_separations(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
     for b in range(first, last):
-        points = _members(vectors[b], member[b])
-        result[b] = math.inf
-        if len(points) < 2:
-            continue
-        low, high = _box(points)
-        axis = np.argmax(high - low)
-        order = np.argsort(points[:, axis])
-        for n in range(len(points)):
-            for m in range(n + 1, len(points)):
-                i, j = order[n], order[m]
-                if points[j, axis] - points[i, axis] >= result[b]:
-                    break
-                result[b] = min(result[b], _distance(points, i, j))
+        result[b] = geometry.minimum_separation(_members(vectors[b], member[b]))
     return True
 
 
 @kernel
-def _reach(low: Array, high: Array, other_low: Array, other_high: Array) -> float:
-    """A little more than the largest distance between two boxes, so that rounding never hides a pair."""
-    square = 0.0
-    for d in range(len(low)):
-        square += max(high[d] - other_low[d], other_high[d] - low[d]) ** 2
-    return math.sqrt(square) * (1.0 + 1e-12)
-
-
-@kernel
-def _boxes(points: Array) -> tuple[Array, Array, Array, Array]:
-    """Sort points into at most some hundred boxes of a grid.
-
-    Returns:
-        starts, order: box p holds the points order[starts[p] : starts[p + 1]].
-        low, high: (boxes, D), drawn tightly around the points; empty boxes are left out.
-    """
-    N, D = points.shape
-    across = 16 if D == 2 else 7
-    low, high = _box(points)
-    cell = np.zeros(N, np.int64)
-    sizes = np.zeros(across**D + 1, np.int64)
-    for i in range(N):
-        for d in range(D):
-            extent = high[d] - low[d]
-            place = int((points[i, d] - low[d]) / extent * across) if extent > 0 else 0
-            cell[i] = cell[i] * across + min(place, across - 1)
-        sizes[cell[i] + 1] += 1
-    order = np.argsort(cell, kind="mergesort")
-    occupied = 0
-    for c in range(across**D):
-        occupied += sizes[c + 1] > 0
-    starts = np.zeros(occupied + 1, np.int64)
-    lows, highs = np.empty((occupied, D)), np.empty((occupied, D))
-    box = 0
-    for c in range(across**D):
-        if sizes[c + 1] > 0:
-            starts[box + 1] = starts[box] + sizes[c + 1]
-            for d in range(D):
-                lows[box, d], highs[box, d] = math.inf, -math.inf
-            for n in range(starts[box], starts[box + 1]):
-                for d in range(D):
-                    lows[box, d] = min(lows[box, d], points[order[n], d])
-                    highs[box, d] = max(highs[box, d], points[order[n], d])
-            box += 1
-    return starts, order, lows, highs
-
-
-@kernel
-def _diameter(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
-    """Sort many points into some hundred boxes, and compare boxes only while they may hold a farther pair.
-
-    Time is quadratic only for points that all lie on one circle or sphere.
-    """
+def _diameters(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
     for b in range(first, last):
-        points = _members(vectors[b], member[b])
-        best = 0.0
-        if len(points) <= 256:
-            for i in range(len(points)):
-                for j in range(i):
-                    best = max(best, _distance(points, i, j))
-            result[b] = best
-            continue
-        starts, order, low, high = _boxes(points)
-        pairs = np.empty((len(low) * (len(low) + 1) // 2, 2), np.int64)
-        bounds = np.empty(len(pairs))
-        n = 0
-        for p in range(len(low)):
-            for q in range(p + 1):
-                pairs[n, 0], pairs[n, 1] = p, q
-                bounds[n] = -_reach(low[p], high[p], low[q], high[q])
-                n += 1
-        for n in np.argsort(bounds):
-            if -bounds[n] <= best:
-                break
-            p, q = pairs[n, 0], pairs[n, 1]
-            for i in order[starts[p] : starts[p + 1]]:
-                if _reach(points[i], points[i], low[q], high[q]) > best:
-                    for j in order[starts[q] : starts[q + 1]]:
-                        best = max(best, _distance(points, i, j))
-        result[b] = best
+        result[b] = geometry.diameter(_members(vectors[b], member[b]))
     return True
