@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from equiflock.experiments.bench import BATCHES, HOPS, best_time, draw, measure_observations
+from equiflock.features import paper_senses
 from equiflock.flock import Flock
 from equiflock.runtime import threads
-from equiflock.features import paper_senses
 from equiflock.senses.aggregation import DelayedAggregation
 from rivals import dense_step, tree_step
 

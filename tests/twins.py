@@ -27,9 +27,14 @@ def adjacency(positions: Array, roles: Array, radius: float) -> Array:
     return heard
 
 
+def square_distance(one: Array, other: Array) -> float:
+    """|r|^2, where |r| counts as at least SHORTEST."""
+    return max(float(((one - other) ** 2).sum()), SHORTEST**2)
+
+
 def feature_vector(feature: Feature, offset: Array, relative_velocity: Array) -> Array:
     """weight(|r|^2), or weight(|r|^2, <r, v>), times r or v; |r| counts as at least SHORTEST in the weight."""
-    square = max(float((offset**2).sum()), SHORTEST**2)
+    square = square_distance(offset, np.zeros_like(offset))
     inner = float((offset * relative_velocity).sum())
     weight = feature.weight(square, inner) if feature.uses_velocity else feature.weight(square)
     return weight * (relative_velocity if feature.vector == "velocity" else offset)

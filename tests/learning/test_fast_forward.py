@@ -29,7 +29,7 @@ class Listening:
     privileged: bool = True
 
     def __call__(self, flock: ef.Flock, observations: Any) -> Any:
-        return ef.load("tanner")(flock, ef.observations(flock, hops=1, aggregation="sum"))  # type: ignore[call-arg]
+        return ef.load("tanner")(flock, ef.observe(flock, ef.paper_senses("sum", 1)))  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 6])

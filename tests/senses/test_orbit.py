@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from equiflock.features import paper_senses
 from equiflock.flock import Flock, Role
 from equiflock.runtime.checks import InputError
-from equiflock.features import paper_senses
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.senses.orbit import Orbit
 from tests import twins
