@@ -66,8 +66,8 @@ def test_an_epoch_keeps_every_step_with_the_experts_answer() -> None:
     drawn = int(stream(0, "collect", 0).integers(5))
     first = next(ef.flight(ef.random_disk(5, 20, split="train")[drawn], ef.load("tanner")))
     np.testing.assert_allclose(trainer.replay.targets[0], first.accelerations[0], rtol=1e-6)
-    aggregation = ef.observe(first.flock, ef.paper_senses("mean", 3))[0]
-    np.testing.assert_array_equal(trainer.replay.observations[0], aggregation)
+    observed = ef.observe(first.flock, ef.paper_senses("mean", 3))[0]
+    np.testing.assert_array_equal(trainer.replay.observations[0], observed)
     for _ in range(3):
         trainer.run_epoch()
     assert len(trainer.replay) == 100
@@ -173,7 +173,7 @@ class Silent(Flat):
         ("etdagnn", None, "recipe must be an equiflock.DAgger; got 'etdagnn'"),
         (small(), "etdagnn", "network must be a torch module with weights to train"),
         (small(), torch.nn.Tanh(), "network must be a torch module with weights to train"),
-        (small(), torch.nn.Linear(2, 2), "controller must be callable and declare hops and aggregation"),
+        (small(), torch.nn.Linear(2, 2), "Linear must declare senses, such as"),
         (small(dimensions=3), Flat(), "the network does not take observations .* = .1, 20, 1, 3, 3.: mat1 and mat2"),
         (small(), Silent(), r"the network must return accelerations \(B, N, D\) = \(1, 20, 2\); got \(1, 20\)"),
     ],
