@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import sys
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,17 @@ import equiflock as ef
 from equiflock.flock import Flock, Role
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
+from equiflock.simulation import memory_order
 from tests.simple import EndAt, Push
 
-FLIGHT = sys.modules["equiflock.simulation.flight"]  # `equiflock.simulation.flight` is the function
+
+class OldStyle:
+    """What a controller of version 0.1 declared."""
+
+    hops, one_hop = 1, "mean"
+
+    def __call__(self, observations: Any) -> Any:
+        return observations[:, :, 0, 0]
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +138,9 @@ def test_a_controller_cannot_spoil_what_agents_remember(start: Flock) -> None:
     ("controller", "text"),
     [
         ("tanner", r"use equiflock.load\('tanner'\)"),
-        (lambda observations: observations, "declare hops and aggregation"),
-        (Push(hops=0), "hops must be a whole number of at least 1"),
-        (Push(aggregation="median"), "aggregation must be one of 'sum', 'mean'"),
+        (lambda observations: observations, "function must declare senses, such as senses = equiflock"),
+        (OldStyle(), "OldStyle must declare senses in place of hops and one_hop"),
+        (Push(senses="mean"), "Push must declare senses, such as .* got 'mean'"),  # type: ignore[arg-type]
         (Push(amount=float("nan")), "returned NaN or infinity at t = 0 s"),
         (Push(amount=float("inf")), "returned NaN or infinity"),
     ],
@@ -168,7 +175,7 @@ def test_a_runaway_flock_ends_in_an_error_not_in_nan(start: Flock) -> None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> Flock:
     """A flock that is large enough to be put into cell order, and numbered at random, with two leaders."""
-    monkeypatch.setattr(FLIGHT, "FAR_IN_MEMORY", 20)
+    monkeypatch.setattr(memory_order, "FAR_IN_MEMORY", 20)
     drawn = ef.random_disk(1, 3_500, seed=2, radius_rule="constant-density")
     order = np.random.default_rng(0).permutation(3_500)
     roles = np.zeros((1, 3_500), np.int8)
@@ -182,20 +189,20 @@ def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_d
     tidy = ef.flight(large, ef.load("etdagnn"))
     for step in range(4):
         one = next(tidy)
-        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", 2.0)  # more than there are
+        monkeypatch.setattr(memory_order, "MOST_STRAYS", 2.0)  # more than there are
         plain = ef.flight(large, ef.load("etdagnn"))
         other = next(itertools.islice(plain, step, None))
         monkeypatch.undo()
-        monkeypatch.setattr(FLIGHT, "FAR_IN_MEMORY", 20)
-        assert np.array_equal(plain._positions, other.flock.positions)
-        assert (one.step, one.time, one.radius) == (other.step, other.time, other.radius)
+        monkeypatch.setattr(memory_order, "FAR_IN_MEMORY", 20)
+        assert np.array_equal(plain._state[0], other.flock.positions)
+        assert (one.step, one.time, one.comm_radius) == (other.step, other.time, other.comm_radius)
         for name in ("positions", "velocities", "roles"):
             assert np.array_equal(getattr(one.flock, name), getattr(other.flock, name)), (step, name)
         assert np.array_equal(one.observations, other.observations)
         assert np.array_equal(one.accelerations, other.accelerations)
         with pytest.raises(ValueError, match="read-only"):
             one.observations[0] = 0.0
-    assert not np.array_equal(tidy._positions, one.flock.positions)  # they do stand otherwise in memory
+    assert not np.array_equal(tidy._state[0], one.flock.positions)  # they do stand otherwise in memory
     later = dataclasses.replace(one, time=7.0)
     assert (later.time, later.step) == (7.0, 3)
     assert np.array_equal(later.observations, one.observations)
@@ -206,7 +213,7 @@ def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_d
 def test_a_flock_in_cell_order_is_changed_in_the_callers_order(large: Flock, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = []
     for most in (0.2, 2.0):
-        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
+        monkeypatch.setattr(memory_order, "MOST_STRAYS", most)
         loop = ef.flight(large, ef.load("etdagnn"))
         moment = next(itertools.islice(loop, 3, None))
         keep = np.arange(3_500) % 7 != 0
@@ -226,7 +233,7 @@ def test_a_large_flock_that_stays_large_is_changed_at_any_time(
 ) -> None:
     ends = []
     for most in (0.2, 2.0):
-        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
+        monkeypatch.setattr(memory_order, "MOST_STRAYS", most)
         loop = ef.flight(large, ef.load("etdagnn"))
         now = next(itertools.islice(loop, moments - 1, None)).flock
         keep = np.arange(3_500) % 10 != 0 if change == "fewer" else np.ones(3_500, bool)
@@ -254,7 +261,7 @@ def test_of_two_equally_near_obstacle_agents_the_first_by_the_callers_number_is_
     flock = Flock(positions, np.where((roles == Role.OBSTACLE)[..., None], 0.0, large.velocities), roles)
     found = []
     for most in (0.2, 2.0):
-        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
+        monkeypatch.setattr(memory_order, "MOST_STRAYS", most)
         found.append(
             next(itertools.islice(ef.flight(flock, ef.load("etdagnn"), orbit=ef.Orbit()), 2, None)).observations
         )
@@ -272,10 +279,10 @@ def test_a_flock_in_cell_order_is_the_same_for_any_number_of_threads(large: Floc
 
 @pytest.mark.parametrize("options", [{"ending": EndAt((9,))}, {}], ids=["an ending", "one's own controller"])
 def test_whoever_looks_at_every_step_gets_the_callers_order_at_once(large: Flock, options: dict[str, Any]) -> None:
-    controller = ef.load("etdagnn") if options else Push(hops=3)
+    controller = ef.load("etdagnn") if options else Push(senses=ef.paper_senses(hops=3))
     loop = ef.flight(large, controller, **options)  # type: ignore[arg-type]
     for moment in itertools.islice(loop, 3):
-        assert np.shares_memory(moment.flock.positions, loop._positions)
+        assert np.shares_memory(moment.flock.positions, loop._state[0])
 
 
 def test_an_ending_may_answer_true_or_false(start: Flock) -> None:
@@ -295,7 +302,7 @@ def test_an_ending_may_answer_true_or_false(start: Flock) -> None:
         ({"orbit": True}, "orbit must be an Orbit, .* got True"),
         ({"ending": ef.UntilDisconnected}, r"ending must be an instance: UntilDisconnected\(\), not UntilDisconnected"),
         ({"ending": 3.0}, "ending must be callable, .* got 3.0"),
-        ({"radius": 10**400}, "radius must be a finite number above 0; got 1000"),
+        ({"comm_radius": 10**400}, "comm_radius must be a finite number above 0; got 1000"),
         ({"time_step": "fast"}, "time_step must be a finite number above 0; got 'fast'"),
     ],
 )
@@ -313,7 +320,7 @@ def test_a_controller_s_class_is_not_a_controller(start: Flock) -> None:
 @pytest.mark.parametrize("kind", [complex, bool, object])
 def test_a_controller_that_returns_anything_but_real_numbers_is_refused(start: Flock, kind: type) -> None:
     class Odd:
-        hops, aggregation = 1, "mean"
+        senses = ef.paper_senses("mean", hops=1)
 
         def __call__(self, observations: Any) -> Any:
             return observations[:, :, 0, 0].astype(kind)
