@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import equiflock as ef
 from equiflock.flock import Flock, Role
@@ -17,18 +16,11 @@ from equiflock.runtime.checks import InputError
 from equiflock.scenarios.passing import obstacle_disks
 from tests import twins
 from tests.flocks import flocks
+from tests.simple import Push
 
 F, L, O = Role.FOLLOWER, Role.LEADER, Role.OBSTACLE  # noqa: E741
+COAST = Push(0.0)
 TRIANGLE = [[0.1, 0.0], [-0.05, 0.0866], [-0.05, -0.0866]]
-
-
-class Coast:
-    """Everybody flies straight on."""
-
-    hops, aggregation = 1, "mean"
-
-    def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
-        return np.zeros_like(observations[:, :, 0, 0])
 
 
 def outcome(agents: list[tuple[list[float], list[float], Role]], duration: float = 8.0, **options: Any) -> Outcome:
@@ -37,7 +29,7 @@ def outcome(agents: list[tuple[list[float], list[float], Role]], duration: float
     velocities = [velocity for _, velocity, _ in agents] + [[0.0, 0.0]] * 3
     roles = [role for _, _, role in agents] + [O] * 3
     flock = Flock([positions], [velocities], [roles])
-    return ef.simulate(flock, Coast(), duration=duration, ending=ef.UntilPassed(**options)).outcome[0]
+    return ef.simulate(flock, COAST, duration=duration, ending=ef.UntilPassed(**options)).outcome[0]
 
 
 RIGHT = [1.0, 0.0]
@@ -49,7 +41,7 @@ def test_a_flock_that_flies_past_has_passed() -> None:
 
 def test_it_has_passed_a_second_after_the_last_was_near() -> None:
     start = Flock([[[-2.0, 0.5], [-2.0, 0.8], *TRIANGLE]], [[RIGHT, RIGHT, *[[0.0, 0.0]] * 3]], [[F, L, O, O, O]])
-    run = ef.simulate(start, Coast(), duration=8.0, ending=ef.UntilPassed())
+    run = ef.simulate(start, COAST, duration=8.0, ending=ef.UntilPassed())
     distance = np.linalg.norm(run.positions[:, 0, :2, None] - run.positions[:, 0, None, 2:], axis=-1).min(axis=(1, 2))
     assert run.steps[0] == np.flatnonzero(distance <= 1.0).max() + 100
 
@@ -96,11 +88,11 @@ def course(*centres: tuple[float, float], numbers: bool = True) -> Flock:
 
 def test_between_two_obstacles_there_is_room() -> None:
     corridor = course((0.0, 5.0), (0.0, -5.0), (0.0, 1.4))
-    run = ef.simulate(corridor, Coast(), duration=6.0, ending=ef.UntilPassed())
+    run = ef.simulate(corridor, COAST, duration=6.0, ending=ef.UntilPassed())
     assert run.outcome == (Outcome.PASSED,)
     # As one obstacle they would fill the corridor from wall to wall.
     as_one = course((0.0, 5.0), (0.0, -5.0), (0.0, 1.4), numbers=False)
-    assert ef.simulate(as_one, Coast(), duration=6.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
+    assert ef.simulate(as_one, COAST, duration=6.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
 
 
 def test_each_obstacle_joins_only_the_followers_that_hear_it() -> None:
@@ -112,7 +104,7 @@ def test_each_obstacle_joins_only_the_followers_that_hear_it() -> None:
 
 def test_one_obstacle_after_the_other_must_be_passed_but_not_what_lies_behind_or_aside() -> None:
     def seconds(*centres: tuple[float, float]) -> float:
-        run = ef.simulate(course(*centres), Coast(), duration=20.0, ending=ef.UntilPassed())
+        run = ef.simulate(course(*centres), COAST, duration=20.0, ending=ef.UntilPassed())
         assert run.outcome == (Outcome.PASSED,)
         return int(run.steps[0]) * run.time_step
 
@@ -147,7 +139,7 @@ def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None
     )
     ending = ef.UntilPassed()
     for _ in range(2):
-        run = ef.simulate(start, Coast(), duration=8.0, ending=ending)
+        run = ef.simulate(start, COAST, duration=8.0, ending=ending)
         assert run.outcome == (Outcome.PASSED, Outcome.COLLIDED)
 
 
@@ -203,7 +195,7 @@ def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool) -> N
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"radius": 0.0}, "radius must be a finite number above 0"),
+        ({"comm_radius": 0.0}, "comm_radius must be a finite number above 0"),
         ({"clear_time": -1.0}, "clear_time must be a finite number above 0"),
         ({"obstacle_node": "ones"}, "did you mean 'one'"),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 from equiflock.learning.recipe import DAgger
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import DamagedError, read_json, write_json
-from equiflock.runtime.provenance import CONFIG, KIND, told
+from equiflock.runtime.provenance import CONFIG, KIND, kind_of
 
 TRAINING = "training"
 """The kind of such a folder."""
@@ -66,7 +66,7 @@ class RunConfig:
         except DamagedError as error:
             raise DamagedError(f"{error}; begin anew with --force, or in another folder") from None
         if content.get(KIND) != TRAINING:
-            raise InputError(f"{folder} is the folder of {told(content)}, not of a training")
+            raise InputError(f"{folder} is the folder of {kind_of(content)}, not of a training")
         try:
             settings, begun_with = dict(content["recipe"]), dict(content["versions"])
             origin = Origin(**content["from"]) if "from" in content else None

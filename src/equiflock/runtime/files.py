@@ -1,4 +1,4 @@
-"""Writing files so that nothing half-written ever stands under its final name."""
+"""Atomic writes, folder locks, and Ctrl-C while files are written."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Result = TypeVar("Result")
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) -> Iterator[Path]:
-    """A scratch path beside `path` to write a file or folder to; it takes the name when the block ends well.
+    """A scratch path beside `path` to write a file or folder to; it is renamed to `path` when the block succeeds.
 
     If the block fails or is interrupted, the scratch is removed and everything else is as it was. A file under the
-    name is replaced; a folder only if `replace_folder` says so. What was written is on the disk before it takes the
-    name, so that not even a power cut leaves a name without its content.
+    name is replaced; a folder only if `replace_folder` says so. What was written is flushed to the disk before it is
+    renamed, so that not even a power cut leaves a name without its content.
     """
     target = Path(path).resolve()
     if target.is_dir() and not replace_folder:
@@ -44,7 +44,7 @@ def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) 
 
 
 def _take_name(scratch: Path, target: Path) -> None:
-    """Put a file or folder in its place; if that fails, an old one is where it was."""
+    """Rename the scratch to the target; if that fails, a folder that was there before is put back."""
     if not target.is_dir():
         scratch.replace(target)
         return
@@ -65,8 +65,9 @@ def _flush(path: Path) -> None:
 
 
 def _flush_entry(path: Path) -> None:
+    """Wait until a file, or the list of names in a folder, is on the disk."""
     if path.is_dir() and os.name != "posix":
-        return  # other systems write the names in a folder themselves
+        return  # only POSIX lets a program flush a folder
     handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     try:
         os.fsync(handle)
@@ -103,9 +104,11 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Hold a folder against other processes; the system lets go of it even if this one is killed.
+    """Lock a folder against other processes; the system releases the lock even if this one is killed.
 
-    If another process holds it, that is an error, or its end is waited for.
+    Args:
+        folder: exists.
+        wait: wait while another process holds the lock, rather than raise an error.
     """
     lock = FileLock(folder / ".lock", timeout=-1 if wait else 0)
     try:
@@ -120,9 +123,9 @@ def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def deaf_children() -> Iterator[None]:
-    """Processes that are started meanwhile never hear Ctrl-C, which a terminal sends to all: their parent decides.
+    """Processes that are started inside the block ignore Ctrl-C, which a terminal sends to all: their parent ends them.
 
-    One that is still importing would die with a traceback. A signal that comes meanwhile is heard afterwards.
+    Otherwise one that is still importing would die with a traceback. Ctrl-C during the block takes effect after it.
     """
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield
@@ -136,7 +139,7 @@ def deaf_children() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let a short block end before Ctrl-C takes its usual effect, where libraries do not clean up after themselves."""
+    """Delay Ctrl-C until the end of a short block, where libraries do not clean up after an interruption."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -151,7 +154,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def interruptible(work: Callable[[], Result]) -> Result:
-    """Do in another thread what may take long in one call that Python cannot interrupt, and hear Ctrl-C meanwhile."""
+    """Run in another thread what may be one long call that Python cannot interrupt, so that Ctrl-C takes effect."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     future: Future[Result] = Future()

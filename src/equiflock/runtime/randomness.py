@@ -1,4 +1,4 @@
-"""Random numbers: one stream per purpose, named, so that drawing more of one never changes another."""
+"""Random numbers: a named stream for each purpose, so that drawing more from one never changes another."""
 
 from __future__ import annotations
 

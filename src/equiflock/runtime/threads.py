@@ -19,7 +19,7 @@ from typing import Any
 from equiflock.runtime.checks import InputError, check_count
 
 AGENTS_PER_THREAD = 1_500
-"""A second thread pays off from about so many agents each."""
+"""Fewer agents than this are not worth a thread of their own."""
 
 SMALL_FLOCK = 3_000
 """Up to so many agents a flock is one thread's work, and a batch is shared out by flocks."""
@@ -61,7 +61,7 @@ def share(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[
     try:
         first = kernel(*parts[0])
     finally:
-        wait(others)  # nobody may touch the arrays before all parts are done, even if one of them failed
+        wait(others)  # even if one failed: the caller may use the arrays as soon as this returns
     return [first, *(other.result() for other in others)]
 
 

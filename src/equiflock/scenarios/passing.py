@@ -17,9 +17,9 @@ from equiflock.senses.graph import join, over_flocks, root_of, survey_memory
 
 ObstacleNode = Literal["one", "each"]
 DONE = 1e-9
-"""Seconds by which a sum of time steps may miss the time it stands for."""
+"""Seconds that a sum of time steps may be off by rounding."""
 NEVER = -math.inf
-"""When an obstacle was near that never was."""
+"""The time at which an obstacle was near, for one that never was."""
 
 
 class UntilPassed:
@@ -58,6 +58,7 @@ class UntilPassed:
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
         """How each flying flock ended, or FLYING."""
+        # t = 0 begins a new flight, in which no obstacle was near yet.
         obstacles = int(flock.obstacles.max()) + 1
         if time == 0.0 or self._last_near.shape != (len(flock), obstacles):
             self._last_near = np.full((len(flock), obstacles), NEVER)
@@ -70,6 +71,7 @@ class UntilPassed:
         pieces, separation, gap, depth = seen[:, :4].T
         last_near = np.where(seen[:, 4:] <= comm_radius, time, self._last_near[flying])
         self._last_near[flying] = last_near
+        # The conditions from the last to the first, so that of several that hold the first counts.
         ended = np.full(len(watched), Outcome.FLYING, np.int8)
         ended[self._passed(time, watched, last_near)] = Outcome.PASSED
         ended[(gap < self.min_separation) | (depth <= 0.0)] = Outcome.HIT_OBSTACLE
@@ -80,6 +82,7 @@ class UntilPassed:
         return outcomes
 
     def _passed(self, time: float, flock: Flock, last_near: Float64[np.ndarray, "B M"]) -> Bool[np.ndarray, " B"]:
+        """Which flocks were near an obstacle, are clear of all for long enough, and have none ahead."""
         latest = last_near.max(axis=1, initial=NEVER)
         passed: Bool[np.ndarray, " B"] = (time - latest >= self.clear_time - DONE) & (latest > NEVER)
         for b in np.flatnonzero(passed & (last_near == NEVER).any(axis=1)):
@@ -167,7 +170,7 @@ def _watch_flock(
                     join(parent, i, j)
                     if roles[j] == OBSTACLE:
                         touched[obstacles[j]] = True
-    # What came of it; obstacles that no follower hears are no nodes.
+    # From squares to distances, and the components; obstacles that no follower hears are no nodes.
     for m in range(gaps.size):
         gaps[m] = math.sqrt(gaps[m])
     seen[0] = _count_pieces(obstacles, touched, parent)
@@ -178,7 +181,7 @@ def _watch_flock(
 
 @kernel
 def _begin_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array) -> None:
-    """Every agent by itself, or below the first agent of its obstacle."""
+    """A forest in which every agent is a set by itself, or joined to the first agent of its obstacle."""
     N = np.uintp(obstacles.size)
     for i in range(N):
         firsts[i] = N

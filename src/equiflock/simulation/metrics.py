@@ -1,4 +1,4 @@
-"""Numbers of a flock, a moment or a trajectory (section 5 of the paper, "Metrics", and Definition 1).
+"""Numbers that describe a flock, a moment or a trajectory (section 5 of the paper, "Metrics", and Definition 1).
 
 Each function takes a `Flock` or `Moment` and returns one number per flock, (B,), or a `Trajectory` and returns
 (F, B), one per frame and flock. Metrics are taken over the flock: leaders included, obstacle agents not.
@@ -25,19 +25,19 @@ Numbers: TypeAlias = Float64[np.ndarray, "*frames B"]
 
 
 def velocity_variance(subject: Subject) -> Numbers:
-    """var(v) = (1/N) sum_i |v_i - mean(v)|^2: how far the flock is from flying as one."""
+    """var(v) = (1/N) sum_i |v_i - mean(v)|^2: 0 when all agents fly with the same velocity."""
     velocities, member = _velocities(subject), _member(subject)
     deviations = velocities - _mean_vector(velocities, member)
     return _mean(np.square(deviations).sum(axis=-1), member)
 
 
 def mean_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
-    """(1/N) sum_i |a_i|: the effort. Of a trajectory (F - 1, B), as the last frame leads to no step."""
+    """(1/N) sum_i |a_i|, the effort; (F - 1, B) for a trajectory, as no step follows its last frame."""
     return _mean(_acceleration_norms(subject), _member(subject))
 
 
 def peak_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
-    """Max over i of |a_i|: what a body must be able to do. Of a trajectory (F - 1, B)."""
+    """Max over i of |a_i|, which a body must be able to do; (F - 1, B) for a trajectory."""
     norms = _acceleration_norms(subject)
     return np.asarray(norms.max(axis=-1, initial=0.0, where=np.broadcast_to(_member(subject), norms.shape)))
 
@@ -97,6 +97,7 @@ def _acceleration_norms(subject: Moment | Trajectory) -> Array:
 
 
 def _flock(subject: Subject) -> Flock:
+    """The flock of any subject; the first frame of a trajectory."""
     if isinstance(subject, Moment):
         return subject.flock
     if isinstance(subject, Trajectory):
@@ -107,10 +108,12 @@ def _flock(subject: Subject) -> Flock:
 
 
 def _velocities(subject: Subject) -> Array:
+    """(B, N, D), or all frames of a trajectory, (F, B, N, D)."""
     return subject.velocities if isinstance(subject, Trajectory) else _flock(subject).velocities
 
 
 def _member(subject: Subject) -> Bool[np.ndarray, "B N"]:
+    """Which agents belong to the flock: all but obstacle agents."""
     return np.asarray(_flock(subject).roles != Role.OBSTACLE)
 
 
@@ -126,6 +129,7 @@ def _mean_vector(vectors: Array, member: Bool[np.ndarray, "B N"]) -> Array:
 
 
 def _integral(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
+    """The sum of dt times a metric over the steps that each flock flew, from its recorded series if there is one."""
     if not isinstance(run, Trajectory):
         raise InputError(f"an integral is of a Trajectory; got a {type(run).__name__}")
     if name in run.series:
@@ -135,6 +139,7 @@ def _integral(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
         values = values[: len(run.accelerations)]
     else:
         raise InputError(f"the run kept too few frames for this integral: simulate with record=[metrics.{name}]")
+    # A flock that ended early adds nothing after its last step.
     flown = np.arange(len(values))[:, None] < run.steps
     return np.asarray(run.time_step * values.sum(axis=0, where=flown))
 
@@ -150,7 +155,7 @@ def _stacked(subject: Subject) -> Flock:
 
 
 def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str) -> Numbers:
-    """Apply a kernel of points to every frame and flock; (F, B) of a trajectory, else (B,)."""
+    """Apply a kernel for points to every frame and flock: (F, B) for a trajectory, else (B,)."""
     stacked = _stacked(subject)
     result = np.empty(len(stacked))
     over_flocks(measure, stacked, getattr(stacked, vectors), stacked.roles != Role.OBSTACLE, result)
@@ -172,6 +177,7 @@ def _members(vectors: Array, member: Array) -> Array:
 
 @kernel
 def _minimum_separations(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
+    """The least distance in each of the flocks first .. last."""
     for b in range(first, last):
         result[b] = geometry.minimum_separation(_members(vectors[b], member[b]))
     return True
@@ -179,6 +185,7 @@ def _minimum_separations(vectors: Array, member: Array, result: Array, first: In
 
 @kernel
 def _diameters(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
+    """The largest distance in each of the flocks first .. last."""
     for b in range(first, last):
         result[b] = geometry.diameter(_members(vectors[b], member[b]))
     return True
