@@ -30,7 +30,8 @@ def squared_distance(points: Array, i: Index, j: Index) -> float:
     """|r_i - r_j|^2 for D = 2 or 3."""
     x, y = points[i, 0] - points[j, 0], points[i, 1] - points[j, 1]
     z = points[i, 2] - points[j, 2] if points.shape[1] == 3 else 0.0
-    return x * x + y * y + z * z
+    square: float = x * x + y * y + z * z
+    return square
 
 
 @kernel
@@ -65,6 +66,7 @@ def farthest_pair(points: Array) -> tuple[Index, Index, float]:
 
     Time is quadratic for few points, and otherwise only for points that all lie on one circle or sphere.
     """
+    # All pairs, if there are few points.
     best = 0, 1, -1.0
     if len(points) <= FEW_POINTS:
         for j in range(len(points)):
@@ -87,11 +89,13 @@ def farthest_pair(points: Array) -> tuple[Index, Index, float]:
     for n in np.argsort(-reaches):
         if reaches[n] < best[2]:
             break
+        # A point of one box is compared with those of the other only if that box reaches far enough from it.
         p, q = pairs[n, 0], pairs[n, 1]
         for one in order[starts[p] : starts[p + 1]]:
             if _squared_reach(points[one], points[one], low[q], high[q]) < best[2]:
                 continue
             for other in order[starts[q] : starts[q + 1]]:
+                # Boxes come in another order than points, so among equally far pairs the first must be kept by hand.
                 i, j, square = min(one, other), max(one, other), squared_distance(points, one, other)
                 if i < j and (square > best[2] or (square == best[2] and (j, i) < (best[1], best[0]))):
                     best = i, j, square

@@ -29,6 +29,7 @@ def check_positive(name: str, value: float) -> float:
 
 def check_count(name: str, value: int, least: int = 1) -> int:
     """`value` if it is a whole number of at least `least`, else a clear error."""
+    # True and False are whole numbers to Python, but hardly to whoever wrote them.
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}; got {short(value)}")
     if value > LARGEST_COUNT:

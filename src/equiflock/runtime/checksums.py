@@ -51,6 +51,7 @@ def read_text(path: Path) -> str:
     Raises:
         DamagedError: if they do not match it.
     """
+    # The last line of that kind is the checksum, even if a line of the text looks like one.
     content, found, last = path.read_bytes().rpartition(LAST_LINE.encode())
     if not found or last != f"{checksum(content)}\n".encode():
         raise DamagedError(f"{path} is damaged: its checksum does not fit")
@@ -85,4 +86,5 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _checksum_of_json(content: Mapping[str, Any]) -> str:
+    # Sorted, so that it does not depend on the order of entries in the file.
     return checksum(json.dumps(content, sort_keys=True).encode())

@@ -28,10 +28,13 @@ def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) 
     name is replaced; a folder only if `replace_folder` says so. What was written is flushed to the disk before it is
     renamed, so that not even a power cut leaves a name without its content.
     """
+    # Links are followed: what they point to is replaced, not the link.
     target = Path(path).resolve()
     if target.is_dir() and not replace_folder:
         raise InputError(f"{path} is a folder: choose another name, or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, as only a rename within a file system is atomic; with the process's number, so that two
+    # processes that write the same file do not share it; with the suffix, by which libraries choose a format.
     scratch = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
     try:
         yield scratch
@@ -48,6 +51,7 @@ def _take_name(scratch: Path, target: Path) -> None:
     if not target.is_dir():
         scratch.replace(target)
         return
+    # A folder that is not empty cannot be replaced by a rename, so the old one is moved aside first.
     aside = target.with_name(f".{target.name}.{os.getpid()}.aside")
     target.rename(aside)
     try:
@@ -95,6 +99,7 @@ def check_new(path: str | os.PathLike[str]) -> None:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise a clear error, before any work is done, unless the folder that `path` is in can be written to."""
+    # The folder itself may not exist yet: then the nearest one above it must allow it to be made.
     folder = Path(path).resolve().parent
     while not folder.exists():
         folder = folder.parent
@@ -130,6 +135,7 @@ def deaf_children() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield
         return
+    # A child inherits the mask of signals that its parent blocks.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -140,6 +146,7 @@ def deaf_children() -> Iterator[None]:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Delay Ctrl-C until the end of a short block, where libraries do not clean up after an interruption."""
+    # Python delivers signals to the main thread only, so no other is ever interrupted.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -166,6 +173,7 @@ def interruptible(work: Callable[[], Result]) -> Result:
             future.set_exception(error)
 
     threading.Thread(target=fulfil, daemon=True).start()
+    # A wait without a timeout would not be interrupted on all systems.
     while not future.done():
         wait([future], timeout=0.2)
     return future.result()

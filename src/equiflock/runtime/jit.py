@@ -37,6 +37,7 @@ def kernel(function: Function) -> Function:
     Numba compiles a cached kernel anew only when its own file changes, though kernels of other files may be compiled
     into it; here a change of any file in the parts that have kernels does it.
     """
+    # error_model="numpy": a division by zero gives infinity or NaN, without a test and a branch for it.
     compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
     if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT=1
         compiled._cache._cache_file._source_stamp = _STAMP

@@ -53,6 +53,7 @@ def claimed(
         ours: patterns of the names that results of this kind have.
         force: remove what is in the folder, if it is results of this kind and nothing else, and begin anew.
     """
+    # The lock comes first: what is in the folder may be another process's work of this moment.
     check_writable(folder / CONFIG)
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder):
@@ -67,6 +68,7 @@ def claim_folder(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
 
     A folder of other settings that has no result yet is taken over, as nothing is lost.
     """
+    # As it will be read again: tuples become lists, keys become texts.
     wanted = json.loads(json.dumps({KIND: kind, **config}))
     path = folder / CONFIG
     if path.exists():
@@ -103,6 +105,7 @@ def remove_results(folder: Path, kind: str, ours: Sequence[str]) -> None:
     inside = [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
     if not inside:
         return
+    # All is checked before anything is removed.
     if not is_of_kind(folder, kind):
         raise InputError(f"{folder} holds something else: --force removes {kind_of({KIND: kind})} only")
     for path in inside:
@@ -120,6 +123,7 @@ def is_of_kind(folder: Path, kind: str) -> bool:
     try:
         return read_json(path).get(KIND) == kind
     except DamagedError:
+        # A damaged config still says what the folder was, if the text of that entry is whole.
         return f'"{KIND}": "{kind}"'.encode() in path.read_bytes()
     except OSError:
         return False

@@ -24,6 +24,7 @@ def write_zarr(data: xarray.Dataset, path: Path) -> None:
     with uninterrupted():
         group = zarr.open_group(path, mode="w", zarr_format=2, attributes=dict(data.attrs))
     for name, variable in data.variables.items():
+        # Whole rows of the first axis, as many as make a piece.
         values = variable.values
         row_bytes = max(values.itemsize * math.prod(values.shape[1:]), 1)
         rows = max(PIECE_BYTES // row_bytes, 1)

@@ -63,12 +63,14 @@ class UntilPassed:
         if time == 0.0 or self._last_near.shape != (len(flock), obstacles):
             self._last_near = np.full((len(flock), obstacles), NEVER)
         comm_radius = flock.comm_radius if self.comm_radius is None else self.comm_radius
+        # Look at the flocks that still fly, only.
         watched = flock if flying.all() else flock[flying]
         # For each flock: pieces, separation, gap to the nearest obstacle agent, depth; then each obstacle's own gap.
         seen = np.empty((len(watched), 4 + obstacles))
         state = watched.positions, watched.roles, watched.obstacles
         over_flocks(_watch, watched, *state, comm_radius, self.obstacle_node == "one", seen)
         pieces, separation, gap, depth = seen[:, :4].T
+        # An obstacle within R of anybody is near now; for the others the time when they last were stays.
         last_near = np.where(seen[:, 4:] <= comm_radius, time, self._last_near[flying])
         self._last_near[flying] = last_near
         # The conditions from the last to the first, so that of several that hold the first counts.
@@ -83,8 +85,10 @@ class UntilPassed:
 
     def _passed(self, time: float, flock: Flock, last_near: Float64[np.ndarray, "B M"]) -> Bool[np.ndarray, " B"]:
         """Which flocks were near an obstacle, are clear of all for long enough, and have none ahead."""
+        # The last time that any obstacle was near.
         latest = last_near.max(axis=1, initial=NEVER)
         passed: Bool[np.ndarray, " B"] = (time - latest >= self.clear_time - DONE) & (latest > NEVER)
+        # An obstacle that was never near must lie behind.
         for b in np.flatnonzero(passed & (last_near == NEVER).any(axis=1)):
             passed[b] = not _lies_ahead(flock[int(b)], np.flatnonzero(last_near[b] == NEVER))
         return passed
@@ -182,6 +186,7 @@ def _watch_flock(
 @kernel
 def _begin_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array) -> None:
     """A forest in which every agent is a set by itself, or joined to the first agent of its obstacle."""
+    # firsts[m] is the least number of an agent of obstacle m.
     N = np.uintp(obstacles.size)
     for i in range(N):
         firsts[i] = N

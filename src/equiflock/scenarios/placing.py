@@ -122,6 +122,7 @@ def draw_positions(
 @kernel
 def _count_components(labels: Array, sizes: Array) -> tuple[Index, Index]:
     """The number of components, and the label of the largest."""
+    # Labels are 0, 1, .. in the order of components, so a later one of the same size is not the largest.
     sizes[:] = 0
     components, largest = 0, 0
     for label in labels:

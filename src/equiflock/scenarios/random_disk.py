@@ -116,9 +116,10 @@ class RandomDisk:
             stop: once it is set, by any thread, the search ends with a `SearchCancelledError`.
         """
         stop = stop or Stop()
+        # Disks of radius R_min / 2 around the agents must not overlap, so they must fit in by their area or volume.
         half = self.min_separation / 2
         if self.agents * half**self.dimensions > (self.radius + half) ** self.dimensions:
-            self._give_up(CROWDED, self.agents)  # there would be no room even without gaps
+            self._give_up(CROWDED, self.agents)
         conditions = self.radius, self.comm_radius, self.min_separation, self.min_degree, self.connected
         positions = np.empty((self.flocks, self.agents, self.dimensions))
         velocities = np.empty_like(positions)

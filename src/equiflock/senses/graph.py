@@ -54,10 +54,12 @@ class Graph:
 
     def among(self, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
         """The graph among the kept agents, which come first in a flock of `agents`."""
+        # The new number of every kept agent, and each edge as (flock, receiver, sender).
         B, _ = self.shape
         position = np.cumsum(keep) - 1
         receivers = np.repeat(np.arange(self.degrees.size), self.degrees.ravel())
         flock, receiver = np.divmod(receivers, len(keep))
+        # An edge stays if both of its ends do; the counts of edges by receiver are summed to where each list starts.
         stays = keep[receiver] & keep[self.senders]
         rows = flock[stays] * agents + position[receiver[stays]]
         starts = np.zeros(B * agents + 1, np.int64)
@@ -71,6 +73,7 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     Memory is O(N + edges). Coincident agents (|r_ij| = 0) hear each other like any others.
     """
     comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
+    # First count, so that the list of senders has the right length and each receiver its own part of it; then list.
     degrees, _ = survey(flock, comm_radius)
     starts = np.zeros(degrees.size + 1, np.int64)
     np.cumsum(degrees.ravel(), out=starts[1:])
@@ -172,7 +175,7 @@ def _survey_flocks(
     positions: Vectors, roles: Roles, comm_radius: float, degrees: Array, labels: Array, first: Index, last: Index
 ) -> bool:
     """Degrees and component labels, each (B, N), of flocks first .. last; False if one is out of range."""
-    memory = survey_memory(positions.shape[1])
+    memory = survey_memory(positions.shape[1])  # once for all flocks of this thread
     for b in range(first, last):
         if not survey_flock(positions[b], roles[b], comm_radius, degrees[b], labels[b], memory):
             return False
@@ -188,6 +191,7 @@ def _list_neighbours(
     memory = flock_memory(N)
     (order, starts, _), place, (runs, hits) = memory
     for b in range(first, last):
+        # Positions that are out of range were refused when neighbours were counted.
         shape = sort_flock(positions[b], comm_radius, memory)
         for c in range(shape[0] * shape[1] * shape[2]):
             count = runs_around(c, shape, starts, runs)

@@ -84,6 +84,7 @@ def component_count(subject: Subject, comm_radius: float | None = None) -> Numbe
         subject: a moment or trajectory, or a flock.
         comm_radius: R; that of the flock or flight if left out.
     """
+    # Labels are numbered from 0, so the largest is one less than their number.
     stacked = _stacked(subject)
     counts: Numbers = components(stacked, comm_radius).max(axis=1) + 1.0
     return counts.reshape(_velocities(subject).shape[:-2])
@@ -132,6 +133,7 @@ def _integral(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
     """The sum of dt times a metric over the steps that each flock flew, from its recorded series if there is one."""
     if not isinstance(run, Trajectory):
         raise InputError(f"an integral is of a Trajectory; got a {type(run).__name__}")
+    # The recorded series has every step, even if few frames were kept.
     if name in run.series:
         values = run.series[name][:-1]
     elif run.every_step:
