@@ -1,4 +1,4 @@
-"""What turns observations into accelerations: the registry of controllers, and the controllers themselves."""
+"""Controllers, which turn observations into accelerations, and their registry."""
 
 from equiflock.controllers.classical import tanner as _tanner  # registers its laws
 from equiflock.controllers.loading import load, save
