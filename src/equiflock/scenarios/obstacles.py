@@ -10,13 +10,15 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from equiflock.flock import Flock, Role
-from equiflock.runtime.checks import InputError, check_count
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError, check_count, short
 from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.runtime.randomness import stream
 from equiflock.scenarios.passing import ObstacleNode, UntilPassed
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.registry import Figure, scenario
 from equiflock.scenarios.search import Stop
+from equiflock.scenarios.shapes import Points, polygon_radius, ring, with_obstacle
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 
@@ -43,6 +45,7 @@ class ObstacleCourse:
     """
 
     duration: ClassVar[float] = 20.0
+    succeeded: ClassVar[tuple[Outcome, ...]] = (Outcome.PASSED,)
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
@@ -61,18 +64,12 @@ class ObstacleCourse:
     """How long everybody must have been out of the obstacle's reach for the flock to have passed, in seconds."""
 
     def __post_init__(self) -> None:
-        check_disk(self.disk)
-        check_count("sides", self.sides, least=3)
-        check_count("leaders", self.leaders)
-        if self.disk.dimensions != 2:
-            raise InputError(f"an obstacle course is in the plane; got dimensions = {self.disk.dimensions}")
-        if self.disk.min_separation == 0 or self.disk.agents < 3:
-            raise InputError("an obstacle course needs min_separation above 0, its sides' length, and 3 agents")
+        check_course(self.disk, self.sides, self.leaders, self.orbit)
 
     @property
     def radius(self) -> float:
         """The obstacle's: R_min / (2 sin(pi / s))."""
-        return self.disk.min_separation / (2.0 * math.sin(math.pi / self.sides))
+        return polygon_radius(self.sides, self.disk.min_separation)
 
     def ending(self) -> UntilPassed:
         """Over once the flock has lost its connectivity, has collided, or has passed the obstacle."""
@@ -84,31 +81,28 @@ class ObstacleCourse:
         stop = stop or Stop()
         flock = self.disk.draw(stop)
         built = [self._build(flock.positions[b], b, stop) for b in range(len(flock))]
-        positions, velocities, roles = (np.stack(part) for part in zip(*built, strict=True))
-        return Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius)
+        positions, velocities, roles, rims = (np.stack(part) for part in zip(*built, strict=True))
+        return with_obstacle(Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius), rims)
 
-    def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array]:
-        """Positions, velocities and roles of flock b and its obstacle."""
+    def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Array]:
+        """Positions, velocities and roles of flock b, and where its obstacle's agents stand."""
         rng = stream(self.disk.seed, "course", self.disk.split, b)
         for attempt in range(REDRAWS):
             stop.check()
             heading, centre = self._place(positions, 1.0 if rng.random() < 0.5 else -1.0)
-            able = self._able_to_lead(positions, heading, centre)
+            able = able_to_lead(positions, heading, centre[None], self.radius + self.disk.min_separation)
             if len(able) >= self.leaders:
                 break
-            positions = self._again(b, attempt, stop)
+            positions = drawn_again(self.disk, b, attempt, stop)
         else:
             raise InputError(
                 f"in none of {REDRAWS} flocks {self.leaders} agents could lead past an obstacle of {self.sides} sides: "
                 "take fewer sides or leaders, or more agents"
             )
-        angles = math.atan2(-heading[1], -heading[0]) + 2.0 * math.pi * np.arange(self.sides) / self.sides
-        rim = centre + self.radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        roles = np.full(len(positions) + self.sides, Role.OBSTACLE, np.int8)
-        roles[: len(positions)] = Role.FOLLOWER
+        rim = ring(centre, self.radius, sides=self.sides, first=math.atan2(-heading[1], -heading[0]))
+        roles = np.full(len(positions), Role.FOLLOWER, np.int8)
         roles[rng.choice(able, self.leaders, replace=False)] = Role.LEADER
-        velocities = np.where((roles != Role.OBSTACLE)[:, None], heading, 0.0)
-        return np.concatenate([positions, rim]), velocities, roles
+        return positions, np.broadcast_to(heading, positions.shape), roles, rim
 
     def _place(self, positions: Array, side: float) -> tuple[Point, Point]:
         """The flock's heading and the obstacle's centre."""
@@ -118,23 +112,40 @@ class ObstacleCourse:
         # An agent at (along, across) of the middle is at distance L from the point t on the line for
         # t = along +- sqrt(L^2 - across^2); beyond the largest of these all are farther.
         clear = (self.radius + self.disk.comm_radius) * (1.0 + 1e-9)
-        along, across = (positions - middle) @ heading, _cross(heading, positions - middle)
+        along, across = (positions - middle) @ heading, cross(heading, positions - middle)
         near = np.abs(across) < clear
         return heading, middle + heading * (along[near] + np.sqrt(clear**2 - across[near] ** 2)).max()
 
-    def _able_to_lead(self, positions: Array, heading: Point, centre: Point) -> Int64[np.ndarray, " able"]:
-        able: Int64[np.ndarray, " able"] = np.flatnonzero(
-            np.abs(_cross(heading, positions - centre)) >= self.radius + self.disk.min_separation
-        )
-        return able
 
-    def _again(self, b: int, attempt: int, stop: Stop) -> Array:
-        """Another flock in place of flock b."""
-        disk = replace(self.disk, flocks=1, split=f"{self.disk.split}, flock {b} again {attempt}")
-        return np.asarray(disk.draw(stop).positions[0])
+def able_to_lead(positions: Array, heading: Point, centres: Points, clearance: float) -> Int64[np.ndarray, " able"]:
+    """The agents whose straight way along the heading, a unit vector, keeps that clear of all centres before them."""
+    able: Int64[np.ndarray, " able"] = np.flatnonzero(
+        np.all([np.abs(cross(heading, positions - centre)) >= clearance for centre in centres], axis=0)
+    )
+    return able
 
 
-def _cross(heading: Point, vectors: Array) -> Any:
+def drawn_again(disk: RandomDisk, b: int, attempt: int, stop: Stop) -> Array:
+    """The positions of another flock in place of flock b, in which too few could lead."""
+    other = replace(disk, flocks=1, split=f"{disk.split}, flock {b} again {attempt}")
+    return np.asarray(other.draw(stop).positions[0])
+
+
+def check_course(disk: RandomDisk, sides: int, leaders: int, orbit: Orbit | None) -> None:
+    """Raise a clear error unless flocks of this disk can be led past polygons of obstacle agents."""
+    check_disk(disk)
+    check_count("sides", sides, least=3)
+    check_count("leaders", leaders)
+    if orbit is not None and not isinstance(orbit, Orbit):
+        raise InputError(f"orbit must be an equiflock.Orbit, or None; got {short(orbit)}")
+    if disk.dimensions != 2:
+        raise InputError(f"an obstacle course is in the plane; got dimensions = {disk.dimensions}")
+    if disk.min_separation == 0 or disk.agents < 3:
+        raise InputError("an obstacle course needs min_separation above 0, its sides' length, and 3 agents")
+
+
+def cross(heading: Point, vectors: Array) -> Any:
+    """How far vectors reach to the left of the heading, a unit vector."""
     return heading[0] * vectors[:, 1] - heading[1] * vectors[:, 0]
 
 
