@@ -43,7 +43,9 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry of the test's own: what it registers is forgotten."""
-    from equiflock.controllers import registry
+    """Registries of the test's own: what it registers is forgotten."""
+    from equiflock.controllers import registry as controllers
+    from equiflock.scenarios import registry as scenarios
 
-    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
+    monkeypatch.setattr(controllers, "_factories", dict(controllers._factories))
+    monkeypatch.setattr(scenarios, "_scenarios", dict(scenarios._scenarios))

@@ -13,7 +13,7 @@ from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError, check_count, check_positive
 from equiflock.runtime.jit import Array
 from equiflock.runtime.randomness import stream
-from equiflock.scenarios.obstacles import REDRAWS, Point, able_to_lead, check_course, cross, drawn_again
+from equiflock.scenarios.courses import REDRAWS, Point, able_to_lead, check_course, cross, drawn_again
 from equiflock.scenarios.passing import UntilPassed
 from equiflock.scenarios.random_disk import RandomDisk
 from equiflock.scenarios.registry import Figure, scenario
@@ -29,7 +29,7 @@ class Corridor:
 
     Everybody starts with the same unit vector as velocity. The first disk stands before the whole flock, out of
     everybody's reach, each other one farther on. How far they stand to the left or right of the way of the flock's
-    middle is random, up to half of the flock's own half width. Leaders are drawn among the agents whose straight path
+    middle is random, up to the flock's own half width. Leaders are drawn among the agents whose straight path
     stays at least R_min clear of all disks; a flock with too few of them is drawn anew. Each disk is an obstacle with
     its own number.
     """
@@ -42,9 +42,9 @@ class Corridor:
     """The flocks."""
     disks: int = 3
     """How many disks stand in the way."""
-    sides: int = 24
+    sides: int = 12
     """Of the polygon of obstacle agents around each disk, each as long as R_min = `disk.min_separation`."""
-    gap: float = 2.0
+    gap: float = 4.0
     """How much room there is between the rims of a disk and the next, along the way."""
     leaders: int = 2
     """How many lead."""
@@ -82,7 +82,7 @@ class Corridor:
         rng = stream(self.disk.seed, "corridor", self.disk.split, b)
         for attempt in range(REDRAWS):
             stop.check()
-            angle, aside = rng.uniform(0.0, 2.0 * math.pi), rng.uniform(-0.5, 0.5, self.disks)
+            angle, aside = rng.uniform(0.0, 2.0 * math.pi), rng.uniform(-1.0, 1.0, self.disks)
             heading = np.array([math.cos(angle), math.sin(angle)])
             centres = self._place(positions, heading, aside)
             able = able_to_lead(positions, heading, centres, self.radius + self.disk.min_separation)

@@ -37,6 +37,7 @@ class Scenario(Protocol):
         split: names the set of initial conditions of its test, as for `RandomDisk`; the scenario's name by default.
         duration: of its test, in seconds.
         time_step: of its test, in seconds.
+        test_options: options of its test that are not the defaults.
         orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
         succeeded: the outcomes that are successes; all others are failures. None of them if it cannot fail.
@@ -48,6 +49,7 @@ class Scenario(Protocol):
     split: str
     duration: float
     time_step: float
+    test_options: Mapping[str, Any]
     orbit: Orbit | None
     obstacles: Obstacles
     succeeded: tuple[Outcome, ...]
@@ -66,6 +68,7 @@ class Scenario(Protocol):
 DEFAULTS: Mapping[str, Any] = {
     "duration": 2.0,
     "time_step": 0.01,
+    "test_options": {},
     "orbit": None,
     "obstacles": "nearest",
     "succeeded": (),
@@ -140,7 +143,7 @@ def rules_of(scenario: Scenario) -> dict[str, Any]:
 
 def failures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Bool[np.ndarray, " B"]:
     """Which flights failed: those whose outcome is none of the scenario's successes."""
-    if not scenario.succeeded:
+    if not scenario.succeeded or scenario.ending() is None:
         raise InputError(
             f"scenario {scenario.name!r} cannot tell failures: it needs an ending(), and in `succeeded` the outcomes "
             "that are successes"
