@@ -32,7 +32,7 @@ from jaxtyping import Float32, Int64
 from equiflock.controllers import load
 from equiflock.features import Channel, Senses, paper_senses
 from equiflock.learning.parts import PartedArrays
-from equiflock.learning.recipe import EXPERT
+from equiflock.learning.recipe import EXPERT, USUAL_CLAMP
 from equiflock.protocols import Controller
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
@@ -68,8 +68,8 @@ class FastForward:
     """Seconds per step."""
     comm_radius: float = 1.0
     """R."""
-    clamp: float = 100.0
-    """C, the largest norm of the expert's acceleration."""
+    expert: str = EXPERT
+    """The controller to learn from, as for `load`."""
     channels: tuple[Channel, ...] | None = None
     """Of the observations, as for `Senses`; if left out the paper's, once summed and once averaged."""
 
@@ -80,7 +80,7 @@ class FastForward:
             check_count(name, getattr(self, name))
         for name in ("seed", "steps"):
             check_count(name, getattr(self, name), least=0)
-        for name in ("time_step", "comm_radius", "clamp"):
+        for name in ("time_step", "comm_radius"):
             check_positive(name, getattr(self, name))
 
     @property
@@ -107,7 +107,7 @@ class FastForward:
 
     def part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
         """The tuples of one time index: sum and mean, each (B, N, K, C, D), and targets, (B, N, D)."""
-        expert: Controller = load(EXPERT, clamp=self.clamp)
+        expert: Controller = load(self.expert)
         sensing = {name: DelayedAggregation(senses) for name, senses in self.senses.items()}
         found: dict[str, Float32[np.ndarray, ...]] = {}
         loop = flight(self.disk(step).draw(), expert, time_step=self.time_step)
@@ -308,7 +308,9 @@ def _read_recipe(path: Path) -> FastForward:
     try:
         settings = read_json(path)["fast_forward"]
         ours = {field.name for field in fields(FastForward)}
-        if not ours - {"channels"} <= set(settings) <= ours:  # version 0.1 knew the paper's channels only
+        if settings.get("clamp") == USUAL_CLAMP:  # version 0.1 knew the paper's expert and channels only
+            del settings["clamp"]
+        if not ours - {"expert", "channels"} <= set(settings) <= ours:
             raise KeyError("fields")
         return FastForward(**settings)
     except DamagedError:
