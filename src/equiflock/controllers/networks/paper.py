@@ -105,7 +105,9 @@ class ETDAGNN(nn.Module):
         channels: in place of the paper's three, averaged; as for `Senses`.
     """
 
-    def __init__(self, name: str = "etdagnn", *, hops: int = 3, channels: Sequence[Sequence[str]] | None = None) -> None:
+    def __init__(
+        self, name: str = "etdagnn", *, hops: int = 3, channels: Sequence[Sequence[str]] | None = None
+    ) -> None:
         super().__init__()
         self.name = name
         self.senses = _senses("mean", hops, channels)
