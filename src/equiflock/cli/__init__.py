@@ -18,6 +18,7 @@ from equiflock.cli.demo import Demo
 from equiflock.cli.evaluate import Evaluate
 from equiflock.cli.plugins import in_one_line
 from equiflock.cli.reproduce import Reproduce
+from equiflock.cli.scenarios import fitted
 from equiflock.cli.simulate import Simulate
 from equiflock.cli.sweep import Sweep
 from equiflock.cli.terminal import err
@@ -51,8 +52,9 @@ def main(arguments: list[str] | None = None) -> None:
     # A polite request to end is an exception too, so that nothing half-written is left behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        chosen = arguments[0] if arguments else ""
         command = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
+            {name: fitted(each, arguments[1:]) if name == chosen else each for name, each in COMMANDS.items()},
             prog="equiflock",
             description="Swarms that fly together with no central computer: train, simulate, watch and measure them.",
             args=arguments,
