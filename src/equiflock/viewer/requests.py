@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import override
 
 from equiflock.runtime.checks import InputError
-from equiflock.viewer.setting import FARTHEST, Checked, Disk, Point, Setting, one_line
+from equiflock.viewer.setting import FARTHEST, Checked, DiskObstacle, Point, Setting, one_line
 from equiflock.viewer.stage import Stage
 
 LONGEST_REQUEST = 16 * 1024
@@ -122,7 +122,7 @@ class Drop(Action):
     """Put an obstacle into the way."""
 
     do: Literal["drop"]
-    disk: Disk
+    disk: DiskObstacle
 
     @override
     def on(self, stage: Stage) -> None:

@@ -2,7 +2,9 @@
 
 /**
  * Those of each theme, "#rrggbb" or "#rrggbbaa". Agents are coloured by heading: oklch(lightness chroma heading),
- * as in CSS, the hue being the angle from the x axis. `brush`, `obstacle` and `lead` are also the kinds of highlights.
+ * as in CSS, the hue being the angle from the x axis. Where there are several groups, each has one of the colours of
+ * `groups` instead, after Okabe and Ito, which colour-blind readers can tell apart. `brush`, `obstacle` and `lead` are
+ * also the kinds of highlights.
  */
 export const PALETTES = {
   dark: {
@@ -15,6 +17,7 @@ export const PALETTES = {
     obstacle: "#a78bfa",
     brush: "#ff6b6b",
     lead: "#4ade80",
+    groups: ["#56b4e9", "#e69f00", "#f0e442", "#cc79a7", "#009e73", "#d55e00", "#4f8fe8", "#c8c8c8"],
     lightness: 0.8,
     chroma: 0.14,
     trail: 0.5, // opacity of its young end
@@ -29,6 +32,7 @@ export const PALETTES = {
     obstacle: "#7c4fe0",
     brush: "#d9363e",
     lead: "#15924a",
+    groups: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c00", "#555555"],
     lightness: 0.6,
     chroma: 0.15,
     trail: 0.36,
