@@ -10,10 +10,8 @@ jaxtyping.install_import_hook(
     [
         "equiflock.runtime.randomness",
         "equiflock.simulation.trajectory",
-        *(
-            f"equiflock.controllers.{name}"
-            for name in ("bridge", "layers", "networks", "tanner", "tolstaya", "trained", "weights")
-        ),
+        *(f"equiflock.controllers.{name}" for name in ("bridge", "classical", "trained")),
+        *(f"equiflock.controllers.networks.{name}" for name in ("layers", "paper", "tolstaya", "weights")),
         "equiflock.learning.cloning",
         "equiflock.learning.fast_forward",
         "equiflock.learning.mixture",
@@ -23,7 +21,7 @@ jaxtyping.install_import_hook(
         "equiflock.theory.mlp",
         "equiflock.experiments",
         "equiflock.report",
-        *(f"equiflock.viewer.{name}" for name in ("frames", "recording", "replay", "setting", "stage")),
+        *(f"equiflock.viewer.{name}" for name in ("frames", "recording", "playback", "setting", "stage")),
     ],
     "beartype.beartype",
 )
@@ -43,7 +41,11 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry of the test's own: what it registers is forgotten."""
+    """Registries of the test's own: what it registers is forgotten."""
+    from equiflock import features
     from equiflock.controllers import registry
+    from equiflock.scenarios import registry as scenarios
 
     monkeypatch.setattr(registry, "_factories", dict(registry._factories))
+    monkeypatch.setattr(scenarios, "_scenarios", dict(scenarios._scenarios))
+    monkeypatch.setattr(features, "_features", dict(features._features))

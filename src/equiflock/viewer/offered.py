@@ -24,7 +24,7 @@ def offered_scenarios(without: Collection[str]) -> list[dict[str, Any]]:
     """
     return [
         {"name": name, "help": _class_help(kind), "options": _options(kind, without)}
-        for name, kind in ((name, scenario_class(name)) for name in scenario_names())
+        for name, kind in ((name, scenario_class(name)) for name in sorted(scenario_names()))
     ]
 
 

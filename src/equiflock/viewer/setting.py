@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -80,7 +80,7 @@ class Setting(Checked):
     """Obstacles of one's own."""
 
     @model_validator(mode="after")
-    def _can_be_made(self) -> Self:
+    def _can_be_made(self) -> Setting:
         """Refuse a scenario that is not there, and options that it does not have or that do not fit."""
         for name, value in self.options.items():
             _check_option(name, value)
