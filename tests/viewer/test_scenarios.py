@@ -16,7 +16,7 @@ from equiflock.viewer.setting import Setting
 from tests.viewer.pages import Open, look, pause, pixels, the_session, wait_for
 from tests.viewer.servers import Running, running
 
-BLUE, ORANGE = np.array([0x56, 0xB4, 0xE9]) / 255, np.array([0xE6, 0x9F, 0x00]) / 255
+YELLOW, GREEN = np.array([0xF0, 0xE4, 0x42]) / 255, np.array([0x19, 0xB5, 0x8B]) / 255
 """Of the first two groups on a dark page."""
 
 
@@ -99,7 +99,7 @@ def test_groups_have_colours_that_the_legend_explains(meeting: Running, open_pag
     pause(page)
     expect(page.locator("#groups")).to_have_text("group 0group 1")
     expect(page.locator("#compass")).to_be_hidden()
-    assert min(near(pixels(page), colour) for colour in (BLUE, ORANGE)) > 100
+    assert min(near(pixels(page), colour) for colour in (YELLOW, GREEN)) > 100
     page.evaluate("() => { location.hash = '#scenario=meeting:groups=1&trails=0'; }")
     wait_for(page, "view.state.setting.options.groups === 1 && view.link.idle")
     expect(page.locator("#groups")).to_be_hidden()

@@ -48,9 +48,11 @@ def read_frame(content: bytes) -> ReadFrame:
         positions = take("<f4", agents, 2) + origin
         velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)
         circles = take("<f4", disks, 3) + np.array([*origin, 0.0])
-        pairs, crew = take("<u4", edges, 2), [take("u1", agents, 1)[:, 0] for _ in range(2)]
+        pairs, roles, groups = take("<u4", edges, 2), take("u1", agents, 1)[:, 0], take("u1", agents, 1)[:, 0]
         frame.panels.append(
-            ReadPanel(tuple(numbers[2:]), positions, velocities, accelerations, circles, pairs, *crew, bool(still))
+            ReadPanel(
+                tuple(numbers[2:]), positions, velocities, accelerations, circles, pairs, roles, groups, bool(still)
+            )
         )
     assert at == len(content)
     return frame

@@ -34,7 +34,7 @@ class View:
     controller: str = "etdagnn"
     """The controller to begin with, as for `equiflock simulate`; the page offers them all."""
     compare: str | None = None
-    """A second one, side by side."""
+    """A second controller, flown side by side with the first."""
     weights: tuple[Path, ...] = ()
     """Files of weights (.safetensors) that the page shall offer, too."""
     scenario: str = "flocking"

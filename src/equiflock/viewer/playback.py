@@ -43,12 +43,12 @@ class Playback:
 
     @property
     def step(self) -> int:
-        """The number of the frame."""
+        """The number of the frame that is shown."""
         return self.frame
 
     @property
     def time(self) -> float:
-        """Of the frame, in seconds."""
+        """The time of the frame, in seconds."""
         return float(self.runs[0].times[self.frame])
 
     def seek(self, frame: int) -> None:
@@ -56,7 +56,7 @@ class Playback:
         self.frame = min(frame, self.frames - 1)
 
     def pictures(self) -> list[FlockPicture]:
-        """What there is to see."""
+        """What each panel of the page shows."""
         found = []
         for run in self.runs:
             flock = run.flock(self.frame)

@@ -186,7 +186,7 @@ class _Saving:
         self.drawn = 0, 0
         self.work: Future[Path] = archive.save(runs, speed, self._on_frame)
         self.task: asyncio.Task[None] | None = None
-        """Tells the page."""
+        """The task that tells the page how far it is."""
 
     def _on_frame(self, done: int, total: int) -> None:
         self.drawn = done, total

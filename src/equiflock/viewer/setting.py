@@ -77,7 +77,7 @@ class Setting(Checked):
     orbit: bool | None = None
     """Whether followers avoid obstacles by the orbit technique; None if the scenario decides."""
     disks: Annotated[tuple[DiskObstacle, ...], Field(max_length=MOST_DISKS)] = ()
-    """Obstacles of one's own."""
+    """Obstacles that a person put into the way."""
 
     @model_validator(mode="after")
     def _can_be_made(self) -> Setting:
@@ -96,7 +96,7 @@ class Setting(Checked):
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """Of each flight."""
+        """The names of the controllers, one for each flight."""
         return (self.controller,) if self.compare is None else (self.controller, self.compare)
 
     @property

@@ -50,7 +50,7 @@ class LiveFlight:
         self.step, self.flock, self.accelerations = moment.step, moment.flock, moment.accelerations
 
     def record(self) -> None:
-        """Take down what is now."""
+        """Add the present state to the recording."""
         self.recording.add(self.step, self.flock, self.accelerations)
 
     def change(self, flock: Flock, keep: Mask | None = None) -> None:
@@ -132,7 +132,7 @@ class Stage:
         }
 
     def pictures(self) -> list[FlockPicture]:
-        """What there is to see."""
+        """What each panel of the page shows."""
         disks = self.disks
         found = []
         for live in self.flights:
