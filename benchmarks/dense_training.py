@@ -208,7 +208,7 @@ def check(recipe: DAgger, steps: int = 5) -> None:
         flock = moment.flock
         features, adjacency = pairwise(flock.positions[0], flock.velocities[0], recipe.comm_radius)
         state = delayed(features, adjacency, recipe.hops, state)
-        aggregation = ef.observations(flock, comm_radius=recipe.comm_radius, hops=1, aggregation="sum")
+        aggregation = ef.observe(flock, ef.paper_senses("sum", 1), comm_radius=recipe.comm_radius)
         same(features.sum(axis=1), aggregation.reshape(recipe.agents, 6))
         heard = torch.matmul(state.values, state.operators.transpose(2, 3))[0].permute(2, 0, 1)
         same(heard.numpy(), moment.observations[0].reshape(recipe.agents, recipe.hops, 6))

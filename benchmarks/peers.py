@@ -5,8 +5,9 @@ python benchmarks/peers.py --quick    # without VMAS at 1,000 agents, under a mi
 
 They are not the same computation, so a ratio says what a step costs, not who is the better program:
 
-    ours         who hears whom, observations of K = 3 hops, the trained network ETDAGNN, double integrator. No collisions.
-    dense NumPy  the same flight, checked to be so: observations with N x N arrays, the same network asked through torch.
+    ours         who hears whom, observations of K = 3 hops, the trained network ETDAGNN, double integrator. No
+                 collisions.
+    dense NumPy  the same flight, checked to be so: observations with N x N arrays, the same network through torch.
     Mesa         its own boids: every agent a Python object that compares itself with all others in NumPy (no spatial
                  index), three rules over those it sees, constant speed, on a torus. No observations, no network.
     VMAS         its own scenario "flocking", fixed random actions: forces, collisions and drag in 5 substeps, then

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 import equiflock as ef
-from equiflock.controllers.networks.compiled import compiled
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.bench import best_time
 from equiflock.runtime.threads import one_thread
@@ -23,7 +22,7 @@ def main() -> None:
     print(f"{'':16}" + "".join(f"{f'N = {agents:,}':>20}{'torch':>8}{'ratio':>7}" for agents in SIZES))
     for name in TRAINED:
         network: Any = ef.load(name)
-        fast = compiled(network)
+        fast = network.compiled_form()
         assert fast is not None
         jobs = []
         for agents in SIZES:

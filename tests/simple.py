@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from equiflock.features import Senses, paper_senses
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
 
@@ -17,8 +18,7 @@ class Push:
     """A constant acceleration, the same for everybody."""
 
     amount: float = 1.0
-    hops: int = 2
-    aggregation: str = "mean"
+    senses: Senses = field(default_factory=lambda: paper_senses("mean", hops=2))
 
     def __call__(self, observations: Any) -> Any:
         return np.full((*observations.shape[:2], observations.shape[-1]), self.amount)

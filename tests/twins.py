@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equiflock.features import Feature, Senses
 from equiflock.flock import Flock, Role
 from equiflock.senses.orbit import Orbit
 
@@ -26,10 +27,17 @@ def adjacency(positions: Array, roles: Array, radius: float) -> Array:
     return heard
 
 
-def psi(offset: Array, relative_velocity: Array) -> Array:
-    """The message, (3, D)."""
-    distance = max(float(np.sqrt((offset**2).sum())), SHORTEST)
-    return np.stack([relative_velocity, offset / distance**4, offset / distance**2])
+def square_distance(one: Array, other: Array) -> float:
+    """|r|^2, where |r| counts as at least SHORTEST."""
+    return max(float(((one - other) ** 2).sum()), SHORTEST**2)
+
+
+def feature_vector(feature: Feature, offset: Array, relative_velocity: Array) -> Array:
+    """weight(|r|^2), or weight(|r|^2, <r, v>), times r or v; |r| counts as at least SHORTEST in the weight."""
+    square = square_distance(offset, np.zeros_like(offset))
+    inner = float((offset * relative_velocity).sum())
+    weight = feature.weight(square, inner) if feature.uses_velocity else feature.weight(square)
+    return weight * (relative_velocity if feature.vector == "velocity" else offset)
 
 
 def orbit_velocity(way: Array, mean_velocity: Array, orbit: Orbit) -> Array:
@@ -56,12 +64,12 @@ def aggregate(
     b: int,
     before: Array,
     heard: Array,
-    aggregation: str,
+    senses: Senses,
     orbit: Orbit | None = None,
     obstacles: str = "nearest",
 ) -> Array:
-    """Z of one flock, (N, K, 3, D), from what was known a step before and who hears whom now."""
-    positions, velocities, roles = flock.positions[b], flock.velocities[b], flock.roles[b]
+    """Z of one flock, (N, K, C, D), from what was known a step before and who hears whom now."""
+    positions, velocities, roles, groups = (array[b] for array in (*flock.arrays[:3], flock.groups))
     now = np.zeros_like(before)
     for i in range(len(positions)):
         senders = np.flatnonzero(heard[i])
@@ -78,8 +86,16 @@ def aggregate(
                 relative |= {j: np.zeros(2) for j in rims}
                 mean_velocity = np.mean([velocities[j] for j in (*mates, i)], axis=0)
                 relative[nearest] = orbit_velocity(positions[nearest] - positions[i], mean_velocity, orbit)
-        said = sum(psi(positions[i] - positions[j], relative[j]) for j in senders)
-        now[i, 0] = said / (len(senders) if aggregation == "mean" else 1)
+        for c, (feature, (_, aggregation)) in enumerate(zip(senses.features, senses.channels, strict=True)):
+            counted = [
+                j
+                for j in senders
+                if feature.among == "all"
+                or (roles[j] != Role.OBSTACLE and (groups[j] == groups[i]) == (feature.among == "same"))
+            ]
+            vectors = [feature_vector(feature, positions[i] - positions[j], relative[j]) for j in counted]
+            if vectors:
+                now[i, 0, c] = sum(vectors) / (len(vectors) if aggregation == "mean" else 1)
         for k in range(1, before.shape[1]):
             now[i, k] = np.mean([before[j, k - 1] for j in senders], axis=0)
     return now

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 def test_a_function_becomes_a_controller_that_flies() -> None:
-    @ef.register("brake", hops=2, aggregation="mean")
+    @ef.controller("brake", senses=ef.paper_senses("mean", 2))
     def brake(observations: Any) -> Any:
         return -observations[:, :, 0, 0]
 
     controller = ef.load("brake")
-    assert (controller.hops, controller.aggregation) == (2, "mean")
+    assert controller.senses == ef.paper_senses("mean", hops=2)
     run = ef.simulate(ef.random_disk(1, 30), controller, duration=0.5)
     variance = ef.metrics.velocity_variance(run)[:, 0]
     assert variance[-1] < 0.8 * variance[0]
@@ -28,10 +28,9 @@ def test_a_function_becomes_a_controller_that_flies() -> None:
 
 
 def test_a_class_becomes_a_controller_with_options() -> None:
-    @ef.register("still")
+    @ef.controller("still")
     class Still:
-        hops = 1
-        aggregation = "sum"
+        senses = ef.paper_senses("sum", hops=1)
 
         def __init__(self, push: float = 0.0) -> None:
             self.push = push
@@ -52,31 +51,33 @@ def test_unknown_names_bring_a_suggestion() -> None:
 
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(InputError, match="'tanner' is registered already"):
-        ef.register("tanner")(lambda observations: observations[:, :, 0, 0])
+        ef.controller("tanner")(lambda observations: observations[:, :, 0, 0])
 
 
 def test_what_a_controller_hears_is_checked_when_it_is_registered() -> None:
-    with pytest.raises(InputError, match="hops must be a whole number"):
-        ef.register("deaf", hops=0)
+    with pytest.raises(InputError, match="senses must be such as"):
+        ef.controller("deaf", senses=3)  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="the class Deaf must declare senses and privileged itself"):
+        ef.controller("deaf", senses=ef.paper_senses())(type("Deaf", (), {}))
 
 
 def test_a_bare_decorator_takes_the_function_s_own_name() -> None:
-    @ef.register
+    @ef.controller
     def coast(observations: Any) -> Any:
         return 0.0 * observations[:, :, 0, 0]
 
     assert callable(coast)
-    assert (ef.load("coast").hops, ef.load("coast").aggregation) == (1, "mean")
+    assert ef.load("coast").senses == ef.paper_senses("mean", hops=1)
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "mine.safetensors", 3, None])
 def test_a_name_that_could_not_be_loaded_is_refused(name: Any) -> None:
     with pytest.raises(InputError, match="name must be a word without a colon"):
-        ef.register(name)
+        ef.controller(name)
 
 
 def test_options_of_a_function_are_its_arguments() -> None:
-    @ef.register("push")
+    @ef.controller("push")
     def push(observations: Any, gain: float = 1.0, away: bool = False) -> Any:
         return np.full(observations[:, :, 0, 0].shape, -gain if away else gain)
 
@@ -104,7 +105,7 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
 
 
 def test_an_option_may_be_called_like_what_a_law_declares() -> None:
-    @ef.register("odd")
+    @ef.controller("odd")
     def odd(observations: Any, hops: int = 1) -> Any:
         return np.full(observations[:, :, 0, 0].shape, float(hops))
 
@@ -112,6 +113,6 @@ def test_an_option_may_be_called_like_what_a_law_declares() -> None:
 
 
 def test_controllers_of_the_package_are_told_from_others() -> None:
-    ef.register("mine")(lambda observations: observations[:, :, 0, 0])
+    ef.controller("mine")(lambda observations: observations[:, :, 0, 0])
     assert all(map(is_bundled, ("tanner", "tanner:clamp=5", "etdagnn", "etdagnn:3")))
     assert not any(map(is_bundled, ("mine", "mine.safetensors", "nobody")))

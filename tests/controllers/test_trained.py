@@ -29,7 +29,7 @@ def test_a_file_was_made_by_the_default_recipe_and_loads(name: str, seed: int) -
     assert metadata["command"] == recipe.command == f"equiflock train --controller {name} --seed {seed}"
     assert metadata["versions"]["torch"]
     controller: Any = ef.load(name, seed=seed)
-    assert (controller.name, controller.hops) == (name, 3)
+    assert (controller.name, controller.senses.hops) == (name, 3)
     assert sum(weight.numel() for weight in controller.parameters()) == (416 if name == "etdagnn" else 1730)
 
 
@@ -70,4 +70,4 @@ def test_etdagnn_flies_in_space_and_keeps_the_flock_together() -> None:
 
 def test_their_names_cannot_be_registered_anew(own_registry: None) -> None:
     with pytest.raises(InputError, match="'etdagnn' is registered already"):
-        ef.register("etdagnn")(lambda observations: observations[:, :, 0, 0])
+        ef.controller("etdagnn")(lambda observations: observations[:, :, 0, 0])

@@ -39,7 +39,7 @@ def test_the_loss_is_the_mean_over_tuples_of_the_clipped_score(data: FastForward
     flocks = range(3) if split == "train" else range(3, 5)
     for step in range(RECIPE.indices):
         for flock in flocks:
-            observations = torch.from_numpy(data.arrays[cloner.pupil.aggregation][step, flock])
+            observations = torch.from_numpy(data.arrays[data.check_channels(cloner.pupil.senses.channels)][step, flock])
             errors = cloner.network(observations[None])[0].detach().numpy() - data.arrays["targets"][step, flock]
             mse = np.mean([error @ error for error in errors])
             losses.append(min(1.0, (0.7**2 + mse) / 3.0))
@@ -73,9 +73,9 @@ def test_an_epoch_goes_once_through_the_whole_training_set_in_large_reads(
     reads: list[Any] = []
     gather = FastForwardData.gather
 
-    def listen(self: FastForwardData, places: Any, aggregation: Any) -> Any:
+    def listen(self: FastForwardData, places: Any, channels: Any) -> Any:
         reads.append(places)
-        return gather(self, places, aggregation)
+        return gather(self, places, channels)
 
     monkeypatch.setattr(FastForwardData, "gather", listen)
     cloner = Cloner(Cloning(batch=20), data)

@@ -45,7 +45,7 @@ def test_the_mixture_asks_each_about_as_often_as_it_should() -> None:
     asked = 0
 
     class Pupil(torch.nn.Module):
-        hops, aggregation = 1, "mean"
+        senses = ef.paper_senses("mean", hops=1)
 
         def forward(self, observations: torch.Tensor) -> torch.Tensor:
             nonlocal asked
@@ -66,8 +66,8 @@ def test_an_epoch_keeps_every_step_with_the_experts_answer() -> None:
     drawn = int(stream(0, "collect", 0).integers(5))
     first = next(ef.flight(ef.random_disk(5, 20, split="train")[drawn], ef.load("tanner")))
     np.testing.assert_allclose(trainer.replay.targets[0], first.accelerations[0], rtol=1e-6)
-    aggregation = ef.observations(first.flock, aggregation="mean")[0]
-    np.testing.assert_array_equal(trainer.replay.observations[0], aggregation)
+    observed = ef.observe(first.flock, ef.paper_senses("mean", 3))[0]
+    np.testing.assert_array_equal(trainer.replay.observations[0], observed)
     for _ in range(3):
         trainer.run_epoch()
     assert len(trainer.replay) == 100
@@ -106,7 +106,7 @@ def test_nothing_is_kept_from_epoch_to_epoch_but_what_was_made_at_first() -> Non
 
 def test_a_module_of_ones_own_learns(own_registry: None) -> None:
     class Linear(torch.nn.Module):
-        hops, aggregation = 1, "mean"
+        senses = ef.paper_senses("mean", hops=1)
 
         def __init__(self) -> None:
             super().__init__()
@@ -119,13 +119,13 @@ def test_a_module_of_ones_own_learns(own_registry: None) -> None:
     before = mine.mix.weight.detach().clone()
     assert train(small(epochs=1), mine) is mine
     assert (mine.mix.weight != before).any()
-    ef.register("linear")(Linear)
+    ef.controller("linear")(Linear)
     assert isinstance(train(small(epochs=1, controller="linear")), Linear)
 
 
 def test_a_module_that_draws_numbers_itself_gives_the_same_bits_and_flies_without_dropout() -> None:
     class Dropping(torch.nn.Module):
-        hops, aggregation = 1, "mean"
+        senses = ef.paper_senses("mean", hops=1)
 
         def __init__(self) -> None:
             super().__init__()
@@ -150,7 +150,7 @@ def test_a_module_that_draws_numbers_itself_gives_the_same_bits_and_flies_withou
 class Flat(torch.nn.Module):
     """Built for the plane only."""
 
-    hops, aggregation = 1, "mean"
+    senses = ef.paper_senses("mean", hops=1)
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ class Silent(Flat):
         ("etdagnn", None, "recipe must be an equiflock.DAgger; got 'etdagnn'"),
         (small(), "etdagnn", "network must be a torch module with weights to train"),
         (small(), torch.nn.Tanh(), "network must be a torch module with weights to train"),
-        (small(), torch.nn.Linear(2, 2), "controller must be callable and declare hops and aggregation"),
+        (small(), torch.nn.Linear(2, 2), "Linear must declare senses, such as"),
         (small(dimensions=3), Flat(), "the network does not take observations .* = .1, 20, 1, 3, 3.: mat1 and mat2"),
         (small(), Silent(), r"the network must return accelerations \(B, N, D\) = \(1, 20, 2\); got \(1, 20\)"),
     ],
@@ -245,7 +245,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_any_is_asked_for(option
 
 
 def test_a_network_of_ones_own_that_needs_options_is_refused_in_one_line(own_registry: None) -> None:
-    @ef.register("needy")
+    @ef.controller("needy")
     class Needy(torch.nn.Module):
         def __init__(self, width: int) -> None:
             super().__init__()

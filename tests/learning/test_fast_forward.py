@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock.features import Aggregation, paper_channels
 from equiflock.learning.fast_forward import FastForward, FastForwardData
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import write_json
@@ -24,22 +25,21 @@ SMALL = FastForward(train_flocks=2, test_flocks=3, steps=6, agents=20)
 class Listening:
     """The expert, but its observations are those of a pupil."""
 
-    aggregation: str
-    hops: int = 3
+    senses: ef.Senses
     privileged: bool = True
 
     def __call__(self, flock: ef.Flock, observations: Any) -> Any:
-        return ef.load("tanner")(flock, ef.observations(flock, hops=1, aggregation="sum"))  # type: ignore[call-arg]
+        return ef.load("tanner")(flock, ef.observe(flock, ef.paper_senses("sum", 1)))  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 6])
-@pytest.mark.parametrize("aggregation", ["sum", "mean"])
-def test_a_tuple_is_what_the_flight_of_one_fresh_flock_shows_at_its_time_index(step: int, aggregation: str) -> None:
+@pytest.mark.parametrize("name", ["sum", "mean"])
+def test_a_tuple_is_what_the_flight_of_one_fresh_flock_shows_at_its_time_index(step: int, name: str) -> None:
     data = SMALL.make()
     for flock in range(SMALL.flocks):
         start = SMALL.disk(step).draw()[flock]
-        *_, moment = islice(ef.flight(start, Listening(aggregation), time_step=0.01), step + 1)  # type: ignore[arg-type]
-        assert np.array_equal(data.arrays[aggregation][step, flock], moment.observations[0])
+        *_, moment = islice(ef.flight(start, Listening(SMALL.senses[name]), time_step=0.01), step + 1)  # type: ignore[arg-type]
+        assert np.array_equal(data.arrays[name][step, flock], moment.observations[0])
         assert np.array_equal(data.arrays["targets"][step, flock], moment.accelerations[0].astype(np.float32))
 
 
@@ -101,19 +101,21 @@ def test_an_interrupted_set_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.
 
 def test_blocks_and_gathered_tuples_are_the_same_data() -> None:
     data = SMALL.make()
-    blocks = [data.block(step, "train", "mean") for step in range(7)]
-    gathered = data.gather(np.arange(data.samples), "mean")
+    sums, means = paper_channels("sum"), paper_channels("mean")
+    blocks = [data.block(step, "train", means) for step in range(7)]
+    gathered = data.gather(np.arange(data.samples), means)
     for place in (0, 1):
         assert np.array_equal(np.concatenate([block[place] for block in blocks]), gathered[place])
-    assert len(data.block(3, "test", "sum")[0]) == 3
-    assert np.array_equal(data.gather(np.array([5]), "sum")[0][0], data.arrays["sum"][2, 1])
+    assert len(data.block(3, "test", sums)[0]) == 3
+    assert np.array_equal(data.gather(np.array([5]), sums)[0][0], data.arrays["sum"][2, 1])
 
 
 def test_the_largest_norms_are_the_largest_norms() -> None:
     data = SMALL.make()
-    for aggregation in ("sum", "mean"):
+    aggregations: tuple[Aggregation, ...] = ("sum", "mean")
+    for aggregation in aggregations:
         largest = max(np.linalg.norm(z) for z in data.arrays[aggregation].reshape(-1, 18))
-        assert data.largest_input(aggregation) == pytest.approx(largest)  # type: ignore[arg-type]
+        assert data.largest_input(paper_channels(aggregation)) == pytest.approx(largest)
     assert data.largest_target == pytest.approx(max(np.linalg.norm(a) for a in data.arrays["targets"].reshape(-1, 2)))
 
 
@@ -135,7 +137,7 @@ def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
         FastForwardData(SMALL, {**arrays, "targets": arrays["targets"][:, :2]})
     arrays["targets"][3, 1, 4] = np.nan
     with pytest.raises(InputError, match="the data's targets holds NaN or infinity"):
-        FastForwardData(SMALL, arrays).largest_input("sum")
+        FastForwardData(SMALL, arrays).largest_input(paper_channels("sum"))
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +215,21 @@ def test_data_of_before_marks_had_checksums_is_made_again(tmp_path: Path, whole:
     assert mended(folder, whole) == [f"{folder} is damaged at all 7 time indices; they are made again"]
 
 
-@pytest.mark.parametrize("options", [{"train_flocks": 0}, {"steps": -1}, {"hops": 0}, {"clamp": 0.0}, {"seed": -1}])
+@pytest.mark.parametrize("options", [{"train_flocks": 0}, {"steps": -1}, {"hops": 0}, {"time_step": 0.0}, {"seed": -1}])
 def test_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         FastForward(**options)
+
+
+def test_channels_of_one_s_own_take_the_place_of_the_paper_s() -> None:
+    channels = (("velocity", "mean"), ("velocity", "sum"))
+    data = FastForward(train_flocks=1, test_flocks=1, steps=1, agents=10, channels=channels).make()
+    assert data.arrays["own"].shape == (2, 2, 10, 3, 2, 2)
+    assert data.gather(np.array([0]), channels)[0].shape == (1, 10, 3, 2, 2)
+    with pytest.raises(InputError, match=r"the data has the channels .* make it with FastForward\(channels=\.\.\.\)"):
+        data.largest_input(paper_channels("sum"))
+
+
+def test_any_expert_makes_the_targets() -> None:
+    weak = FastForward(train_flocks=1, test_flocks=1, steps=1, agents=10, expert="tanner:clamp=0.5").make()
+    assert weak.largest_target == pytest.approx(0.5, rel=1e-5)

@@ -127,9 +127,9 @@ def test_network_and_hops_come_from_the_weights_unless_that_contradicts_what_was
 
 
 def test_modules_of_ones_own_begin_from_weights_too(tmp_path: Path, own_registry: None) -> None:
-    @ef.register("wide")
+    @ef.controller("wide")
     class Wide(torch.nn.Module):
-        hops, aggregation = 1, "mean"
+        senses = ef.paper_senses("mean", hops=1)
 
         def __init__(self, width: int = 1) -> None:
             super().__init__()

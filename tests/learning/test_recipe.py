@@ -41,8 +41,14 @@ def test_the_command_names_what_is_not_the_default() -> None:
 
 
 def test_a_recipe_comes_back_from_its_settings() -> None:
-    recipe = ef.DAgger(controller="tdagnn", clamp=10)
+    recipe = ef.DAgger(controller="tdagnn", expert="tanner:clamp=10", scenario="leaders")
     assert ef.DAgger.from_settings(asdict(recipe), "config.json") == recipe
+
+
+def test_a_recipe_of_version_0_1_had_the_clamp_of_its_only_expert() -> None:
+    settings = {name: value for name, value in asdict(ef.DAgger()).items() if name not in ("expert", "scenario")}
+    for clamp, expert in ((100.0, "tanner"), (10.0, "tanner:clamp=10.0")):
+        assert ef.DAgger.from_settings({**settings, "clamp": clamp}, "config.json").expert == expert
 
 
 DISK: dict[str, Any] = {
@@ -99,7 +105,7 @@ def test_the_command_is_understood_as_the_recipe(change: dict[str, Any]) -> None
 
 
 def test_numbers_of_numpy_become_plain_ones() -> None:
-    recipe = ef.DAgger(epochs=np.int64(3), clamp=np.float32(2.0))
+    recipe = ef.DAgger(epochs=np.int64(3), learning_rate=np.float32(2.0))
     assert json.loads(json.dumps(asdict(recipe)))["epochs"] == 3
 
 

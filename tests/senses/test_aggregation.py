@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
-from equiflock.features import Aggregation
+from equiflock.features import Aggregation, paper_senses
 from equiflock.flock import Flock, Role
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.threads import SMALL_FLOCK
 from equiflock.scenarios import random_disk
-from equiflock.senses.aggregation import DelayedAggregation, Obstacles
+from equiflock.senses.aggregation import DelayedAggregation, Obstacles, observe
 from equiflock.senses.orbit import Orbit
 from tests import twins
 from tests.flocks import flocks
@@ -37,7 +37,7 @@ def wandering(flock: Flock, steps: int) -> list[Flock]:
 def test_every_flock_at_every_step_gives_the_dense_result(
     flock: Flock, hops: int, aggregation: Aggregation, orbit: Orbit | None, obstacles: Obstacles
 ) -> None:
-    senses = DelayedAggregation(comm_radius=1.0, hops=hops, aggregation=aggregation, orbit=orbit, obstacles=obstacles)
+    senses = DelayedAggregation(paper_senses(aggregation, hops), comm_radius=1.0, orbit=orbit, obstacles=obstacles)
     B, N, D = flock.shape
     expected = np.zeros((B, N, hops, 3, D))
     for now in wandering(flock, 4):
@@ -45,29 +45,29 @@ def test_every_flock_at_every_step_gives_the_dense_result(
         assert np.isfinite(known).all()
         for b in range(B):
             heard = twins.adjacency(now.positions[b], now.roles[b], 1.0)
-            expected[b] = twins.aggregate(now, b, expected[b], heard, aggregation, orbit, obstacles)
+            expected[b] = twins.aggregate(now, b, expected[b], heard, senses.senses, orbit, obstacles)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 
 
 @given(flocks(), ONE_HOP, ORBIT)
-def test_a_frozen_neighbourhood_is_heard_at_any_distance(
+def test_the_neighbours_of_a_fixed_topology_are_heard_at_any_distance(
     flock: Flock, aggregation: Aggregation, orbit: Orbit | None
 ) -> None:
-    senses = DelayedAggregation(comm_radius=1.0, hops=2, aggregation=aggregation, topology="fixed", orbit=orbit)
+    senses = DelayedAggregation(paper_senses(aggregation, 2, "fixed"), comm_radius=1.0, orbit=orbit)
     heard = [twins.adjacency(flock.positions[b], flock.roles[b], 1.0) for b in range(len(flock))]
     expected = np.zeros((*flock.shape[:2], 2, 3, flock.shape[2]))
     for now in (flock, dataclasses.replace(flock, positions=3.0 * flock.positions)):
         known = senses.hear(now)
         for b in range(len(flock)):
-            expected[b] = twins.aggregate(now, b, expected[b], heard[b], aggregation, orbit)
+            expected[b] = twins.aggregate(now, b, expected[b], heard[b], senses.senses, orbit)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 
 
 def test_a_flock_with_no_past_knows_one_hop_only() -> None:
     flock = Flock([[[0.0, 0.0], [0.5, 0.0]]], [[[1.0, 0.0], [0.0, 2.0]]])
-    known = observations(flock, comm_radius=1.0, hops=3, aggregation="mean")
+    known = observe(flock, paper_senses("mean", 3), comm_radius=1.0)
     assert known.shape == (1, 2, 3, 3, 2)
     assert known[0, 0, 0].tolist() == [[1.0, -2.0], [-8.0, 0.0], [-2.0, 0.0]]
     assert not known[0, :, 1:].any()
@@ -79,7 +79,7 @@ def test_news_travel_one_hop_per_step_along_a_line() -> None:
     still = Flock(line, np.zeros_like(line))
     kick = np.zeros_like(line)
     kick[0, 4, 1] = 1.0
-    senses = DelayedAggregation(comm_radius=1.0, hops=3, aggregation="mean")
+    senses = DelayedAggregation(paper_senses("mean", 3), comm_radius=1.0)
     relative_velocity = [
         senses.hear(dataclasses.replace(still, velocities=kick if n == 0 else np.zeros_like(kick)))[
             0, :, :, 0, 1
@@ -97,36 +97,36 @@ def test_news_travel_one_hop_per_step_along_a_line() -> None:
 
 
 @given(flocks(roles=False), st.integers(0, 2**32 - 1))
-def test_messages_turn_and_mirror_with_the_flock(flock: Flock, seed: int) -> None:
+def test_observations_turn_and_mirror_with_the_flock(flock: Flock, seed: int) -> None:
     # Where a pair is within a hair of R, a rotation's rounding may change who hears whom.
     offsets = flock.positions[:, :, None] - flock.positions[:, None]
     assume(np.abs(np.sqrt(np.square(offsets).sum(axis=-1)) - 1.0).min() > 1e-6 and np.abs(flock.positions).max() < 10)
     turn = ortho_group.rvs(flock.shape[2], random_state=seed)
     turned = Flock(flock.positions @ turn.T, flock.velocities @ turn.T)
-    expected = observations(flock, aggregation="sum") @ turn.T
+    expected = observe(flock, paper_senses("sum", 3)) @ turn.T
     close = 1e-5 * np.abs(expected).max(axis=(1, 2, 3, 4), keepdims=True) * np.ones_like(expected) + 1e-6
-    assert (np.abs(observations(turned, aggregation="sum") - expected) <= close).all()
+    assert (np.abs(observe(turned, paper_senses("sum", 3)) - expected) <= close).all()
 
 
 @given(flocks(roles=False), st.integers(-1000, 1000))
-def test_messages_do_not_see_where_the_flock_is_or_how_it_drifts(flock: Flock, shift: int) -> None:
+def test_observations_do_not_see_where_the_flock_is_or_how_it_drifts(flock: Flock, shift: int) -> None:
     # Whole numbers keep float64's relative vectors exact, so not a bit may change in them.
     positions = np.round(flock.positions * 2**10) / 2**10
     flock = Flock(positions, np.round(flock.velocities * 2**10) / 2**10)
     moved = Flock(flock.positions + shift, flock.velocities - shift)
-    for one, other in zip(observations(flock), observations(moved), strict=True):
+    for one, other in zip(
+        observe(flock, paper_senses("mean", 3)), observe(moved, paper_senses("mean", 3)), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6 * (1 + np.abs(one).max()))
 
 
 @given(flocks(), st.randoms(use_true_random=False))
-def test_renumbering_agents_renumbers_messages(flock: Flock, random: Any) -> None:
+def test_renumbering_agents_renumbers_observations(flock: Flock, random: Any) -> None:
     order = list(range(flock.shape[1]))
     random.shuffle(order)
     shuffled = Flock(flock.positions[:, order], flock.velocities[:, order], flock.roles[:, order])
     # Of obstacle agents equally near the first by number is heard, so all of them must be here.
-    senses, others = (
-        DelayedAggregation(comm_radius=1.0, hops=3, aggregation="mean", obstacles="all") for _ in range(2)
-    )
+    senses, others = (DelayedAggregation(paper_senses("mean", 3), comm_radius=1.0, obstacles="all") for _ in range(2))
     expected = senses.hear(flock)[:, order]
     np.testing.assert_allclose(others.hear(shuffled), expected, rtol=1e-4, atol=1e-5 * (1 + np.abs(expected).max()))
 
@@ -148,7 +148,7 @@ def test_nothing_out_of_reach_changes_a_single_bit(D: int) -> None:
             # Everybody out of reach goes elsewhere, far enough to change the cell table, and flies otherwise.
             away = np.where(known[:, None], positions[0], positions[0] * 37.0 + 1e4)
             other = Flock(away[None], np.where(known[:, None], velocities[0], -5.0 * velocities[0])[None])
-            one, two = (DelayedAggregation(comm_radius=1.0, hops=hops, aggregation="mean") for _ in range(2))
+            one, two = (DelayedAggregation(paper_senses("mean", hops), comm_radius=1.0) for _ in range(2))
             for _ in range(hops):
                 here, there = one.hear(flock), two.hear(other)
             assert here[0, agent].tobytes() == there[0, agent].tobytes()
@@ -161,7 +161,7 @@ def test_one_thread_and_several_give_the_same_bits(agents: int) -> None:
     results = []
     for count in (1, 2, 5):
         with threads.use(count):
-            senses = DelayedAggregation(comm_radius=1.0, hops=3, aggregation="mean")
+            senses = DelayedAggregation(paper_senses("mean", 3), comm_radius=1.0)
             for _ in range(3):
                 known = senses.hear(flock)
             results.append(known.tobytes())
@@ -177,33 +177,33 @@ def test_the_path_of_large_flocks_gives_the_bits_of_the_path_of_small_ones(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys.modules["equiflock.senses.aggregation"], "SMALL_FLOCK", small)
             patch.setattr(sys.modules["equiflock.senses.aggregation"], "AGENTS_PER_THREAD", 4)
-            senses = DelayedAggregation(comm_radius=1.0, hops=2, aggregation=aggregation)
+            senses = DelayedAggregation(paper_senses(aggregation, 2), comm_radius=1.0)
             results.append([senses.hear(now).tobytes() for now in wandering(flock, 3)])
     assert results[0] == results[1]
 
 
 def test_coincident_agents_share_velocities_and_push_nowhere() -> None:
     flock = Flock(np.zeros((1, 2, 2)), [[[1.0, 0.0], [0.0, 0.0]]])
-    known = observations(flock, hops=1, aggregation="sum")[0, 0, 0]
+    known = observe(flock, paper_senses("sum", 1))[0, 0, 0]
     assert known.tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
 
 
 def test_thousands_of_coincident_agents_stay_finite() -> None:
     positions = np.zeros((1, 4000, 2))
     positions[0, ::2] = 1e-160
-    known = observations(Flock(positions, np.ones((1, 4000, 2))), aggregation="sum")
+    known = observe(Flock(positions, np.ones((1, 4000, 2))), paper_senses("sum", 3))
     assert np.isfinite(known).all()
 
 
 def test_an_agent_alone_knows_nothing() -> None:
-    assert not observations(Flock(np.ones((1, 1, 2)), np.ones((1, 1, 2)))).any()
+    assert not observe(Flock(np.ones((1, 1, 2)), np.ones((1, 1, 2))), paper_senses("mean", 3)).any()
 
 
 def test_leaders_and_obstacle_agents_know_nothing_but_count_in_the_mean() -> None:
     positions = np.array([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]])
     velocities = np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]])
-    known = observations(
-        Flock(positions, velocities, [[Role.FOLLOWER, Role.LEADER, Role.OBSTACLE]]), aggregation="mean"
+    known = observe(
+        Flock(positions, velocities, [[Role.FOLLOWER, Role.LEADER, Role.OBSTACLE]]), paper_senses("mean", 3)
     )
     assert not known[0, 1:].any()
     assert known[0, 0, 0].tolist() == [[1.0, 0.0], [-4.0, -4.0], [-1.0, -1.0]]
@@ -211,7 +211,7 @@ def test_leaders_and_obstacle_agents_know_nothing_but_count_in_the_mean() -> Non
 
 def test_flocks_that_ended_know_nothing_and_the_others_go_on() -> None:
     flock = Flock(np.random.default_rng(0).uniform(-1, 1, (3, 20, 2)), np.ones((3, 20, 2)))
-    senses = DelayedAggregation(comm_radius=1.0, hops=2, aggregation="mean")
+    senses = DelayedAggregation(paper_senses("mean", 2), comm_radius=1.0)
     all_of_them = senses.hear(flock).copy()
     some = senses.hear(flock, np.array([True, False, True]))
     assert not some[1].any()
@@ -228,13 +228,13 @@ def test_histories_follow_the_agents_that_stay() -> None:
         np.concatenate([remaining.velocities, np.zeros((2, 1, 2))], axis=1),
     )
     for topology in ("dynamic", "fixed"):
-        senses = DelayedAggregation(comm_radius=1.0, hops=2, aggregation="mean", topology=topology)
+        senses = DelayedAggregation(paper_senses("mean", 2, topology), comm_radius=1.0)
         before = senses.hear(flock).astype(float)
         senses.replace(extended, keep)
         known = senses.hear(extended)
         for b in range(2):
             heard = twins.adjacency(remaining.positions[b], remaining.roles[b], 1.0)
-            expected = twins.aggregate(remaining, b, before[b, keep], heard, "mean")
+            expected = twins.aggregate(remaining, b, before[b, keep], heard, senses.senses)
             np.testing.assert_allclose(known[b, :-1], expected, rtol=1e-4, atol=1e-4)
         assert not known[:, -1].any()
 
@@ -242,14 +242,13 @@ def test_histories_follow_the_agents_that_stay() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"hops": 0}, "hops must be a whole number of at least 1; got 0"),
-        ({"radius": -1.0}, "radius must be a finite number above 0"),
-        ({"aggregation": "max"}, "aggregation must be one of 'sum', 'mean'; got 'max'"),
+        ({"senses": "mean"}, r"senses must be such as equiflock\.paper_senses\(\) or Senses\(\.\.\.\); got 'mean'"),
+        ({"senses": paper_senses(), "comm_radius": -1.0}, "comm_radius must be a finite number above 0"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
-        observations(Flock(np.zeros((1, 1, 2)), np.zeros((1, 1, 2))), **options)
+        observe(Flock(np.zeros((1, 1, 2)), np.zeros((1, 1, 2))), **options)
 
 
 def test_a_state_off_the_scale_is_refused_and_never_becomes_nan() -> None:
@@ -258,21 +257,21 @@ def test_a_state_off_the_scale_is_refused_and_never_becomes_nan() -> None:
     for flock in (far, fast):
         for topology in ("dynamic", "fixed"):
             with pytest.raises(InputError, match="off the scale"):
-                DelayedAggregation(comm_radius=1.0, hops=1, aggregation="sum", topology=topology).hear(flock)
+                DelayedAggregation(paper_senses("sum", 1, topology), comm_radius=1.0).hear(flock)
 
 
 def test_the_largest_numbers_that_are_accepted_do_not_overflow() -> None:
     positions = np.zeros((1, 3000, 2))
     velocities = np.full((1, 3000, 2), 1e20)
     velocities[0, ::2] *= -1
-    senses = DelayedAggregation(comm_radius=1.0, hops=3, aggregation="sum")
+    senses = DelayedAggregation(paper_senses("sum", 3), comm_radius=1.0)
     for _ in range(4):
         assert np.isfinite(senses.hear(Flock(positions, velocities))).all()
 
 
-def test_a_frozen_follower_that_becomes_a_leader_hears_nobody() -> None:
+def test_a_follower_of_a_fixed_topology_that_becomes_a_leader_hears_nobody() -> None:
     flock = Flock(np.array([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]]), np.ones((1, 3, 2)))
-    senses = DelayedAggregation(comm_radius=1.0, hops=1, aggregation="sum", topology="fixed")
+    senses = DelayedAggregation(paper_senses("sum", 1, "fixed"), comm_radius=1.0)
     assert senses.hear(flock)[0, 0].any()
     led = dataclasses.replace(flock, roles=[[Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]])
     senses.replace(led, np.ones(3, bool))
@@ -282,7 +281,7 @@ def test_a_frozen_follower_that_becomes_a_leader_hears_nobody() -> None:
 
 
 def test_the_number_of_agents_must_not_change_unannounced() -> None:
-    senses = DelayedAggregation(comm_radius=1.0, hops=1, aggregation="sum")
+    senses = DelayedAggregation(paper_senses("sum", 1), comm_radius=1.0)
     senses.hear(Flock(np.zeros((1, 3, 2)), np.zeros((1, 3, 2))))
     with pytest.raises(InputError, match="use replace"):
         senses.hear(Flock(np.zeros((1, 4, 2)), np.zeros((1, 4, 2))))
@@ -292,7 +291,7 @@ def test_agents_in_another_order_in_memory_know_the_same_bits() -> None:
     flock = random_disk(1, 3_500, seed=2, radius_rule="constant-density")
     order = np.random.default_rng(1).permutation(3_500)
     other = Flock(flock.positions[:, order], flock.velocities[:, order])
-    here, there = (DelayedAggregation(comm_radius=1.0, hops=3, aggregation="sum") for _ in range(2))
+    here, there = (DelayedAggregation(paper_senses("sum", 3), comm_radius=1.0) for _ in range(2))
     for _ in range(3):
         known, also = here.hear(flock), there.hear(other, ranks=order)
         assert np.array_equal(known[:, order], also)

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from equiflock.features import paper_senses
 from equiflock.flock import Flock, Role
 from equiflock.runtime.checks import InputError
 from equiflock.senses.aggregation import DelayedAggregation
@@ -23,7 +24,7 @@ ANGLES = st.floats(0.0, 2 * math.pi)
 def taken(way: tuple[float, float], velocity: tuple[float, float], orbit: Orbit | None = None) -> NDArray[Any]:
     """-v_ij that a follower at the origin takes an obstacle agent to have, alone with it."""
     flock = Flock([[[0.0, 0.0], way]], [[velocity, [0.0, 0.0]]], [[Role.FOLLOWER, Role.OBSTACLE]])
-    senses = DelayedAggregation(comm_radius=1.0, hops=1, aggregation="sum", orbit=orbit or Orbit())
+    senses = DelayedAggregation(paper_senses("sum", 1), comm_radius=1.0, orbit=orbit or Orbit())
     return -senses.hear(flock)[0, 0, 0, 0]
 
 
@@ -63,7 +64,7 @@ def test_the_heading_is_the_mean_of_the_follower_and_the_flock_agents_it_hears()
     roles = [[Role.FOLLOWER, Role.OBSTACLE, Role.LEADER, Role.OBSTACLE]]
     places = [[[0.0, 0.0], way, [0.0, 0.6], [0.9, 0.0]]]
     flock = Flock(places, [[own, [0.0, 0.0], others, [0.0, 0.0]]], roles)
-    senses = DelayedAggregation(comm_radius=1.0, hops=1, aggregation="sum", orbit=Orbit())
+    senses = DelayedAggregation(paper_senses("sum", 1), comm_radius=1.0, orbit=Orbit())
     from_leader = np.subtract(own, others)
     mean = np.array([1.0, -0.5])
     expected = from_leader + twins.orbit_velocity(np.array(way), mean, Orbit())
@@ -79,7 +80,7 @@ def test_what_followers_take_turns_with_the_flock(seed: int, angle: float, gravi
     turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     turned = Flock(flock.positions @ turn.T, flock.velocities @ turn.T, flock.roles)
     orbit = Orbit(gravity_break=gravity_break, dodge_angle=1.0)
-    one, two = (DelayedAggregation(comm_radius=1.0, hops=1, aggregation="sum", orbit=orbit) for _ in range(2))
+    one, two = (DelayedAggregation(paper_senses("sum", 1), comm_radius=1.0, orbit=orbit) for _ in range(2))
     expected = one.hear(flock) @ turn.T
     np.testing.assert_allclose(two.hear(turned), expected, rtol=1e-3, atol=1e-5 * (1 + np.abs(expected).max()))
 

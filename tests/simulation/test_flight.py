@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import sys
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,14 @@ from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
 from tests.simple import EndAt, Push
 
-FLIGHT = sys.modules["equiflock.simulation.flight"]  # `equiflock.simulation.flight` is the function
+
+class OldStyle:
+    """What a controller of version 0.1 declared."""
+
+    hops, one_hop = 1, "mean"
+
+    def __call__(self, observations: Any) -> Any:
+        return observations[:, :, 0, 0]
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +137,9 @@ def test_a_controller_cannot_spoil_what_agents_remember(start: Flock) -> None:
     ("controller", "text"),
     [
         ("tanner", r"use equiflock.load\('tanner'\)"),
-        (lambda observations: observations, "declare hops and aggregation"),
-        (Push(hops=0), "hops must be a whole number of at least 1"),
-        (Push(aggregation="median"), "aggregation must be one of 'sum', 'mean'"),
+        (lambda observations: observations, "function must declare senses, such as senses = equiflock"),
+        (OldStyle(), "OldStyle must declare senses in place of hops and one_hop"),
+        (Push(senses="mean"), "Push must declare senses, such as .* got 'mean'"),  # type: ignore[arg-type]
         (Push(amount=float("nan")), "returned NaN or infinity at t = 0 s"),
         (Push(amount=float("inf")), "returned NaN or infinity"),
     ],
@@ -165,119 +171,6 @@ def test_a_runaway_flock_ends_in_an_error_not_in_nan(start: Flock) -> None:
         ef.simulate(start, Push(amount=1e13), time_step=1.0, duration=9.0)
 
 
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> Flock:
-    """A flock that is large enough to be put into cell order, and numbered at random, with two leaders."""
-    monkeypatch.setattr(FLIGHT, "FAR_IN_MEMORY", 20)
-    drawn = ef.random_disk(1, 3_500, seed=2, radius_rule="constant-density")
-    order = np.random.default_rng(0).permutation(3_500)
-    roles = np.zeros((1, 3_500), np.int8)
-    roles[0, [5, 3_000]] = Role.LEADER
-    return Flock(drawn.positions[:, order], drawn.velocities[:, order], roles)
-
-
-def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_do(
-    large: Flock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tidy = ef.flight(large, ef.load("etdagnn"))
-    for step in range(4):
-        one = next(tidy)
-        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", 2.0)  # more than there are
-        plain = ef.flight(large, ef.load("etdagnn"))
-        other = next(itertools.islice(plain, step, None))
-        monkeypatch.undo()
-        monkeypatch.setattr(FLIGHT, "FAR_IN_MEMORY", 20)
-        assert np.array_equal(plain._positions, other.flock.positions)
-        assert (one.step, one.time, one.radius) == (other.step, other.time, other.radius)
-        for name in ("positions", "velocities", "roles"):
-            assert np.array_equal(getattr(one.flock, name), getattr(other.flock, name)), (step, name)
-        assert np.array_equal(one.observations, other.observations)
-        assert np.array_equal(one.accelerations, other.accelerations)
-        with pytest.raises(ValueError, match="read-only"):
-            one.observations[0] = 0.0
-    assert not np.array_equal(tidy._positions, one.flock.positions)  # they do stand otherwise in memory
-    later = dataclasses.replace(one, time=7.0)
-    assert (later.time, later.step) == (7.0, 3)
-    assert np.array_equal(later.observations, one.observations)
-    with pytest.raises(AttributeError, match="has no attribute 'colour'"):
-        one.colour  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_a_flock_in_cell_order_is_changed_in_the_callers_order(large: Flock, monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = []
-    for most in (0.2, 2.0):
-        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
-        loop = ef.flight(large, ef.load("etdagnn"))
-        moment = next(itertools.islice(loop, 3, None))
-        keep = np.arange(3_500) % 7 != 0
-        loop.replace(
-            Flock(moment.flock.positions[:, keep], moment.flock.velocities[:, keep], moment.flock.roles[:, keep]), keep
-        )
-        ends.append(next(itertools.islice(loop, 3, None)))
-    assert ends[0].flock.shape == (1, 3_000, 2)
-    assert np.array_equal(ends[0].flock.positions, ends[1].flock.positions)
-    assert np.array_equal(ends[0].observations, ends[1].observations)
-
-
-@pytest.mark.parametrize("moments", [1, 3])
-@pytest.mark.parametrize("change", ["fewer", "more", "as many"])
-def test_a_large_flock_that_stays_large_is_changed_at_any_time(
-    large: Flock, monkeypatch: pytest.MonkeyPatch, moments: int, change: str
-) -> None:
-    ends = []
-    for most in (0.2, 2.0):
-        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
-        loop = ef.flight(large, ef.load("etdagnn"))
-        now = next(itertools.islice(loop, moments - 1, None)).flock
-        keep = np.arange(3_500) % 10 != 0 if change == "fewer" else np.ones(3_500, bool)
-        state = [array[:, keep] for array in (now.positions, now.velocities, now.roles)]
-        if change == "more":
-            state = [
-                np.concatenate([array, array[:, :100] + (index == 0)], axis=1) for index, array in enumerate(state)
-            ]
-        loop.replace(Flock(*state), keep)
-        ends.append(next(itertools.islice(loop, 2, None)))
-    assert ends[0].flock.shape[1] == {"fewer": 3_150, "more": 3_600, "as many": 3_500}[change]
-    assert np.array_equal(ends[0].flock.positions, ends[1].flock.positions)
-    assert np.array_equal(ends[0].observations, ends[1].observations)
-
-
-@pytest.mark.parametrize("first", [10, 3_000])
-def test_of_two_equally_near_obstacle_agents_the_first_by_the_callers_number_is_heard_in_any_order(
-    large: Flock, monkeypatch: pytest.MonkeyPatch, first: int
-) -> None:
-    positions, roles = large.positions.copy(), large.roles.copy()
-    other = 3_010 - first
-    # The obstacle agents stand left and right of follower 100, far from everybody else.
-    positions[0, [100, first, other]] = [[90.5, 90.5], [90.0, 90.5], [91.0, 90.5]]
-    roles[0, [first, other]] = Role.OBSTACLE
-    flock = Flock(positions, np.where((roles == Role.OBSTACLE)[..., None], 0.0, large.velocities), roles)
-    found = []
-    for most in (0.2, 2.0):
-        monkeypatch.setattr(FLIGHT, "MOST_STRAYS", most)
-        found.append(
-            next(itertools.islice(ef.flight(flock, ef.load("etdagnn"), orbit=ef.Orbit()), 2, None)).observations
-        )
-    assert np.array_equal(*found)
-
-
-def test_a_flock_in_cell_order_is_the_same_for_any_number_of_threads(large: Flock) -> None:
-    found = []
-    for count in (1, 2, 3):
-        with ef.threads.use(count):
-            found.append(next(itertools.islice(ef.flight(large, ef.load("etdagnn")), 3, None)).flock.positions)
-    assert np.array_equal(found[0], found[1])
-    assert np.array_equal(found[0], found[2])
-
-
-@pytest.mark.parametrize("options", [{"ending": EndAt((9,))}, {}], ids=["an ending", "one's own controller"])
-def test_whoever_looks_at_every_step_gets_the_callers_order_at_once(large: Flock, options: dict[str, Any]) -> None:
-    controller = ef.load("etdagnn") if options else Push(hops=3)
-    loop = ef.flight(large, controller, **options)  # type: ignore[arg-type]
-    for moment in itertools.islice(loop, 3):
-        assert np.shares_memory(moment.flock.positions, loop._positions)
-
-
 def test_an_ending_may_answer_true_or_false(start: Flock) -> None:
     def lone_first(time: float, flock: Flock, flying: Any) -> Any:
         return np.arange(len(flock)) == 0
@@ -295,7 +188,7 @@ def test_an_ending_may_answer_true_or_false(start: Flock) -> None:
         ({"orbit": True}, "orbit must be an Orbit, .* got True"),
         ({"ending": ef.UntilDisconnected}, r"ending must be an instance: UntilDisconnected\(\), not UntilDisconnected"),
         ({"ending": 3.0}, "ending must be callable, .* got 3.0"),
-        ({"radius": 10**400}, "radius must be a finite number above 0; got 1000"),
+        ({"comm_radius": 10**400}, "comm_radius must be a finite number above 0; got 1000"),
         ({"time_step": "fast"}, "time_step must be a finite number above 0; got 'fast'"),
     ],
 )
@@ -313,7 +206,7 @@ def test_a_controller_s_class_is_not_a_controller(start: Flock) -> None:
 @pytest.mark.parametrize("kind", [complex, bool, object])
 def test_a_controller_that_returns_anything_but_real_numbers_is_refused(start: Flock, kind: type) -> None:
     class Odd:
-        hops, aggregation = 1, "mean"
+        senses = ef.paper_senses("mean", hops=1)
 
         def __call__(self, observations: Any) -> Any:
             return observations[:, :, 0, 0].astype(kind)
@@ -327,3 +220,46 @@ def test_a_changed_flock_keeps_the_radius_of_the_flight(start: Flock) -> None:
     next(loop)
     with pytest.raises(InputError, match="must have comm_radius = 1, that of the flight; got 3"):
         loop.replace(dataclasses.replace(start, comm_radius=3.0))
+
+
+def test_an_outsider_may_act_in_the_controller_s_place(start: Flock) -> None:
+    ours, theirs = ef.flight(start, ef.load("tanner")), ef.flight(start, None, senses=ef.paper_senses())
+    one, other = next(ours), next(theirs)
+    for _ in range(3):
+        assert not other.accelerations.any()
+        other = theirs.step(one.accelerations)
+        one = next(ours)
+        assert np.array_equal(one.flock.positions, other.flock.positions)
+    assert other.observations.shape == (3, 30, 3, 3, 2)
+
+
+def test_a_step_from_outside_takes_the_place_of_what_was_decided_for_that_step_only(start: Flock) -> None:
+    loop = ef.flight(start, Push(amount=5.0), time_step=0.1)
+    before = next(loop).flock.velocities.copy()
+    after = loop.step(np.zeros(start.shape)).flock.velocities.copy()
+    assert np.array_equal(before, after)
+    np.testing.assert_allclose(next(loop).flock.velocities, after + 0.5)
+
+
+def test_leaders_obstacle_agents_and_flocks_that_ended_do_not_obey() -> None:
+    roles = [[Role.FOLLOWER, Role.LEADER, Role.OBSTACLE], [Role.FOLLOWER] * 3]
+    flock = Flock(np.arange(12.0).reshape(2, 3, 2), np.zeros((2, 3, 2)), roles)
+    loop = ef.flight(flock, None, senses=ef.paper_senses(), time_step=0.1, ending=EndAt((9, 0)))
+    next(loop)
+    moment = loop.step(np.ones((2, 3, 2)))
+    assert moment.flock.velocities.any(axis=2).tolist() == [[True, False, False], [False, False, False]]
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((3, 30, 3)), np.full((3, 30, 2), np.nan), "up", None])
+def test_a_step_that_is_no_acceleration_is_refused(start: Flock, wrong: Any) -> None:
+    loop = ef.flight(start, None, senses=ef.paper_senses())
+    with pytest.raises(InputError, match="the flight has not begun: ask for its first moment"):
+        loop.step(np.zeros(start.shape))
+    next(loop)
+    with pytest.raises(InputError, match=r"accelerations must be finite numbers of shape|array of real numbers"):
+        loop.step(wrong)
+
+
+def test_a_flight_without_a_controller_needs_senses(start: Flock) -> None:
+    with pytest.raises(InputError, match="a flight without a controller needs senses"):
+        ef.flight(start, None)

@@ -95,7 +95,7 @@ def flying_count(moment: Moment) -> NDArray[Any]:
     [
         ({"time_step": 0.0}, "time_step must be a finite number above 0; got 0.0"),
         ({"time_step": -0.1}, "time_step must be a finite number above 0"),
-        ({"radius": 0.0}, "radius must be a finite number above 0"),
+        ({"comm_radius": 0.0}, "comm_radius must be a finite number above 0"),
         ({"duration": -1.0}, "duration must be a finite number of at least 0"),
         ({"duration": float("nan")}, "duration must be a finite number"),
         ({"duration": "long"}, "duration must be a finite number of at least 0; got 'long'"),
@@ -152,9 +152,9 @@ def test_a_flight_takes_the_radius_of_its_flock_unless_another_is_said() -> None
     assert (ef.metrics.component_count(start) == 1).all()
     assert ef.components(start).max() == 0
     assert ef.radius_graph(start).degrees.min() >= 2
-    heard = ef.observations(start)
-    assert (heard == ef.observations(start, comm_radius=5.0)).all()
-    assert (heard != ef.observations(start, comm_radius=1.0)).any()
+    heard = ef.observe(start, ef.paper_senses("mean", 3))
+    assert (heard == ef.observe(start, ef.paper_senses("mean", 3), comm_radius=5.0)).all()
+    assert (heard != ef.observe(start, ef.paper_senses("mean", 3), comm_radius=1.0)).any()
     said = ef.simulate(start, ef.load("tanner-dynamic"), comm_radius=1.0, duration=0.05, ending=ef.UntilDisconnected())
-    assert said.radius == said.flock().comm_radius == 1.0
+    assert said.comm_radius == said.flock().comm_radius == 1.0
     assert said.outcome == (Outcome.DISCONNECTED,) * 2

@@ -33,7 +33,7 @@ def same(back: ef.Trajectory, run: ef.Trajectory) -> None:
         assert getattr(back, name).dtype == getattr(run, name).dtype
     assert (back.series["velocity_variance"] == run.series["velocity_variance"]).all()
     assert back.config == run.config
-    assert (back.radius, back.time_step, back.outcome) == (run.comm_radius, run.time_step, run.outcome)
+    assert (back.comm_radius, back.time_step, back.outcome) == (run.comm_radius, run.time_step, run.outcome)
 
 
 def test_a_round_trip_keeps_every_bit_and_the_config(run: ef.Trajectory, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_no_damage_to_any_file_of_a_store_goes_unnoticed(run: ef.Trajectory, tmp
 
 
 def test_what_a_flight_says_of_itself_is_checked_too(run: ef.Trajectory, tmp_path: Path) -> None:
-    for name, value in (("time_step", 0.02), ("radius", 2.0), ("config", '{"controller": "other"}')):
+    for name, value in (("time_step", 0.02), ("comm_radius", 2.0), ("config", '{"controller": "other"}')):
         path = run.save(tmp_path / f"{name}.zarr")
         zarr.open_group(path, mode="r+").attrs[name] = value
         zarr.consolidate_metadata(path)

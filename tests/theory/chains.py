@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
+from equiflock.features import Aggregation, paper_senses
 
 
 class Chain(nn.Module):
     """Layers and activations one after the other, in float64, with random biases."""
 
-    def __init__(self, modules: list[nn.Module], hops: int, aggregation: str = "mean") -> None:
+    def __init__(self, modules: list[nn.Module], hops: int, aggregation: Aggregation = "mean") -> None:
         super().__init__()
         self.layers = nn.Sequential(*modules).double()
-        self.hops, self.aggregation = hops, aggregation
+        self.senses = paper_senses(aggregation, hops)
         for layer in self.layers:
             if isinstance(layer, Conv):
                 nn.init.normal_(layer.bias)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import equiflock as ef
 from equiflock.controllers import load
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleTanh
+from equiflock.features import Channel
 from equiflock.runtime.checks import InputError
 from equiflock.theory import MLP, Bound, as_mlp, generalization_bound, lipschitz_constant
 from tests.theory.chains import Chain, chains
@@ -30,8 +31,8 @@ class Stub:
     largest_target: float = 2.0
     hops: int = 1
 
-    def largest_input(self, aggregation: str) -> float:
-        return {"sum": 40.0, "mean": 3.0}[aggregation]
+    def largest_input(self, channels: tuple[Channel, ...]) -> float:
+        return {"sum": 40.0, "mean": 3.0}[channels[0][1]]
 
 
 def test_a_tiny_equivariant_network_by_hand() -> None:
@@ -65,7 +66,7 @@ def test_a_tiny_network_with_bias_by_hand() -> None:
 def test_the_data_bound_is_at_least_1_and_at_least_the_experts_largest_acceleration() -> None:
     @dataclass(frozen=True)
     class Quiet(Stub):
-        def largest_input(self, aggregation: str) -> float:
+        def largest_input(self, channels: tuple[Channel, ...]) -> float:
             return 0.1
 
     etdagnn: Any = load("etdagnn")
@@ -111,9 +112,9 @@ def test_every_term_stands_in_its_table() -> None:
 
 
 def test_it_works_for_a_users_own_controller_of_the_family(own_registry: None) -> None:
-    @ef.register("deep")
+    @ef.controller("deep")
     class Deep(nn.Module):
-        hops, aggregation = 2, "sum"
+        senses = ef.paper_senses("sum", hops=2)
 
         def __init__(self) -> None:
             super().__init__()
@@ -175,7 +176,7 @@ def lipschitz(mlp: MLP) -> float:
 
 def inputs(chain: Chain, seed: int) -> Tensor:
     torch.manual_seed(seed)
-    return torch.randn(1, 6, chain.hops, 3, 2, dtype=torch.float64) * 10 ** torch.empty(1).uniform_(-2, 2).item()
+    return torch.randn(1, 6, chain.senses.hops, 3, 2, dtype=torch.float64) * 10 ** torch.empty(1).uniform_(-2, 2).item()
 
 
 def perturbed(mlp: MLP, amount: float) -> MLP:

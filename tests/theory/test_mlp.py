@@ -31,7 +31,7 @@ def test_the_chain_of_matrices_is_the_network(name: str, hops: int, D: int) -> N
 
 @given(chains(), st.integers(1, 3))
 def test_so_it_is_for_any_depth_width_and_kernel_sizes(chain: Chain, flocks: int) -> None:
-    observations = 3 * torch.randn(flocks, 4, chain.hops, 3, 2, dtype=torch.float64)
+    observations = 3 * torch.randn(flocks, 4, chain.senses.hops, 3, 2, dtype=torch.float64)
     torch.testing.assert_close(as_mlp(chain)(observations), chain(observations))
 
 

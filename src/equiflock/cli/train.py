@@ -136,8 +136,8 @@ class Train:
     def _folder(self) -> Path:
         if self.out is not None:
             return self.out
-        name = self._recipe.controller
-        return Path("runs") / (name if self.seeds else f"{name}-{self._recipe.seed}")
+        name = _folder_name(self._recipe)
+        return Path("runs") / (name.rpartition("-")[0] if self.seeds else name)
 
     @cached_property
     def _recipe(self) -> DAgger:
@@ -175,7 +175,7 @@ class Train:
         make_room(self._folder, self.force)
         with atomic_write(self._folder) as scratch:
             for recipe in recipes:
-                TrainingRun.create(scratch / f"{recipe.controller}-{recipe.seed}", recipe, self.from_)
+                TrainingRun.create(scratch / _folder_name(recipe), recipe, self.from_)
         return [TrainingRun(path) for path in trainings_in(self._folder)]
 
     def _recipes(self) -> list[DAgger]:
@@ -192,3 +192,8 @@ class Train:
         from equiflock.learning.dagger import prepare
 
         prepare(recipe, None if self.from_ is None else load_network(self.from_))
+
+
+def _folder_name(recipe: DAgger) -> str:
+    """CONTROLLER-SEED, with the controller's options in words that a folder's name may have."""
+    return f"{recipe.controller.replace(':', '-').replace('/', '_')}-{recipe.seed}"

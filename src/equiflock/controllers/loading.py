@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from equiflock.controllers.bridge import check_float32, takes_numpy
+from equiflock.controllers.networks import register_networks
 from equiflock.controllers.registry import WEIGHTS, controller_names, factory, is_module, network_names, with_options
 from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.protocols import Controller
@@ -61,9 +62,7 @@ def weights_file(name: str, **options: Any) -> Path | None:
 
 def network_factory(name: str) -> Callable[..., nn.Module]:
     """What makes a network of that name with fresh weights; a clear error if there is no such."""
-    from equiflock.controllers.networks import paper  # registers its networks; torch takes seconds to import
-
-    assert paper
+    register_networks()
     make = factory(name)
     if make is None or name not in network_names():
         wrong_choice("network", name, network_names())

@@ -20,7 +20,7 @@ from equiflock.learning.dagger import Trainer
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.provenance import differences
 
-FORMAT = "equiflock checkpoint 2"
+FORMAT = "equiflock checkpoint 3"
 
 
 class OtherRecipeError(InputError):

@@ -77,13 +77,11 @@ class RunConfig:
 
 def recipe_for(weights: Path, recipe: DAgger, given: Collection[str] = ()) -> DAgger:
     """The recipe, with the network of a file of weights; fields that were `given` must be the same there."""
-    from equiflock.controllers.networks.paper import NETWORKS
     from equiflock.controllers.networks.weights import read_weights
 
     _, name, options = read_weights(weights)
     found: dict[str, Any] = {"controller": name}
-    if name in NETWORKS:  # options of others are their own
-        found |= {key: options[key] for key in ("hops", "dimensions") if key in options}
+    found |= {key: options[key] for key in ("hops", "dimensions") if key in options}
     for key, value in found.items():
         if key in given and getattr(recipe, key) != value:
             raise InputError(f"{weights} holds weights of {key} = {value}, not {getattr(recipe, key)}: leave it out")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,16 +20,17 @@ from torch.nn import functional
 
 from equiflock.controllers import load
 from equiflock.controllers.loading import fitting_options, new_network
-from equiflock.flock import Flock
+from equiflock.flock import FOLLOWER, Flock
 from equiflock.learning.mixture import Mixture
-from equiflock.learning.recipe import EXPERT, DAgger
+from equiflock.learning.recipe import DAgger
 from equiflock.learning.replay import Replay, check_fits
 from equiflock.learning.validation import Validation, Validator
-from equiflock.protocols import Controller, LocalController, PrivilegedController
+from equiflock.protocols import Controller, LocalController
 from equiflock.runtime.checks import InputError, OffScaleError
 from equiflock.runtime.randomness import stream
 from equiflock.runtime.threads import one_thread
-from equiflock.scenarios import RandomDisk
+from equiflock.scenarios import Scenario
+from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.assembly import check_controller, flight
 
 
@@ -61,15 +62,18 @@ class Trainer:
 
     def __init__(self, recipe: DAgger, network: nn.Module | None = None) -> None:
         self.recipe = recipe
-        disk, self.network = prepare(recipe, network)
+        self.scenario, self.network = prepare(recipe, network)
         self.pupil = cast(LocalController, self.network)
-        self.expert = cast(PrivilegedController, load(EXPERT, clamp=recipe.clamp))
+        self.expert = load(recipe.expert)
+        self.starts: Flock = self.scenario.draw()
+        followers = (self.starts.roles == FOLLOWER).sum(axis=1)
+        if followers.min() < max(followers.max(), 1):
+            raise InputError(f"every flock of {recipe.scenario!r} must have as many followers, and at least one")
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.999), fused=True
         )
-        self.replay = Replay(recipe.capacity, recipe.agents, self.pupil.senses, recipe.dimensions)
+        self.replay = Replay(recipe.capacity, int(followers[0]), self.pupil.senses, self.starts.shape[2])
         self.epoch = 0
-        self.starts: Flock = disk.draw()
         self.validate = Validator(recipe)
 
     def run_epoch(self) -> EpochReport:
@@ -116,12 +120,18 @@ class Trainer:
         """Fly one flock of the set under the mixture, and keep what was known and what the expert would have done."""
         recipe = self.recipe
         rng = stream(recipe.seed, "collect", self.epoch)
-        start = self.starts[int(rng.integers(recipe.flocks))]
-        mixture = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng)
-        loop = flight(start, mixture, time_step=recipe.time_step)
+        start = self.starts[int(rng.integers(len(self.starts)))]
+        rules: dict[str, Any] = {"orbit": self.scenario.orbit, "obstacles": self.scenario.obstacles}
+        sensing = DelayedAggregation(self.expert.senses, **rules)
+        mixture = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng, sensing)
+        loop = flight(start, mixture, time_step=recipe.time_step, ending=self.scenario.ending(), **rules)
+        # Leaders and obstacle agents hear nobody and obey nobody: there is nothing to learn from them.
+        who = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)
         for moment in islice(loop, recipe.steps):
+            if not moment.flying[0]:
+                break
             assert mixture.target is not None
-            self.replay.add(moment.observations[0], mixture.target[0])
+            self.replay.add(moment.observations[0, who], mixture.target[0, who])
 
     def update(self) -> float:
         """Take the epoch's steps of Adam; returns their mean loss."""
@@ -144,8 +154,8 @@ def _diverged(epoch: int, how: str) -> DivergedError:
     return DivergedError(f"the training diverged in epoch {epoch}: {how}; lower learning_rate")
 
 
-def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[RandomDisk, nn.Module]:
-    """The training set, not drawn yet, and the network, fresh if none is given; a clear error if they do not do."""
+def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[Scenario, nn.Module]:
+    """The scenario of the training set, and the network, fresh if none is given; a clear error if they do not do."""
     if not isinstance(recipe, DAgger):
         raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
     if network is None:
@@ -157,7 +167,8 @@ def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[RandomDis
         raise InputError(f"network must be a torch module with weights to train; got {network!r:.80}")
     check_controller(cast(Controller, network))
     _try(network, recipe)
-    return recipe.disk(recipe.flocks, recipe.seed, "train"), network
+    check_controller(load(recipe.expert))
+    return recipe.scene(recipe.flocks, recipe.seed, "train"), network
 
 
 def _try(network: nn.Module, recipe: DAgger) -> None:

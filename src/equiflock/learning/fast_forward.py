@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import islice
@@ -31,8 +30,8 @@ from jaxtyping import Float32, Int64
 
 from equiflock.controllers import load
 from equiflock.features import Channel, Senses, paper_senses
-from equiflock.learning.parts import PartedArrays
-from equiflock.learning.recipe import EXPERT
+from equiflock.learning.parts import PartedArrays, fill
+from equiflock.learning.recipe import EXPERT, USUAL_CLAMP
 from equiflock.protocols import Controller
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
@@ -68,8 +67,8 @@ class FastForward:
     """Seconds per step."""
     comm_radius: float = 1.0
     """R."""
-    clamp: float = 100.0
-    """C, the largest norm of the expert's acceleration."""
+    expert: str = EXPERT
+    """The controller to learn from, as for `load`."""
     channels: tuple[Channel, ...] | None = None
     """Of the observations, as for `Senses`; if left out the paper's, once summed and once averaged."""
 
@@ -80,7 +79,7 @@ class FastForward:
             check_count(name, getattr(self, name))
         for name in ("seed", "steps"):
             check_count(name, getattr(self, name), least=0)
-        for name in ("time_step", "comm_radius", "clamp"):
+        for name in ("time_step", "comm_radius"):
             check_positive(name, getattr(self, name))
 
     @property
@@ -107,7 +106,7 @@ class FastForward:
 
     def part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
         """The tuples of one time index: sum and mean, each (B, N, K, C, D), and targets, (B, N, D)."""
-        expert: Controller = load(EXPERT, clamp=self.clamp)
+        expert: Controller = load(self.expert)
         sensing = {name: DelayedAggregation(senses) for name, senses in self.senses.items()}
         found: dict[str, Float32[np.ndarray, ...]] = {}
         loop = flight(self.disk(step).draw(), expert, time_step=self.time_step)
@@ -138,7 +137,7 @@ class FastForward:
         workers = check_count("workers", threads.count() if workers is None else workers)
         if folder is None:
             arrays = {name: np.empty(shape, np.float32) for name, shape in self.shapes.items()}
-            self._fill(arrays, set(range(self.indices)), workers, on_part)
+            fill(arrays, range(self.indices), self.part, workers, on_part)
             return FastForwardData(self, arrays)
         folder = Path(folder)
         check_writable(folder / CONFIG)
@@ -159,7 +158,7 @@ class FastForward:
                     parts.keep(mapped, step)
                     on_part(step)
 
-                self._fill(mapped, missing, workers, keep)
+                fill(mapped, missing, self.part, workers, keep)
         return FastForwardData(self, parts.opened("r"))
 
     def _claim(self, parts: PartedArrays, on_notice: Callable[[str], object]) -> None:
@@ -183,30 +182,6 @@ class FastForward:
             **{name: (*tuples, senses.hops, senses.width, DIMENSIONS) for name, senses in self.senses.items()},
             "targets": (*tuples, DIMENSIONS),
         }
-
-    def _fill(
-        self,
-        arrays: Mapping[str, Float32[np.ndarray, ...]],
-        steps: set[int],
-        workers: int,
-        on_part: Callable[[int], object],
-    ) -> None:
-        def work(step: int) -> int:
-            with threads.use(1):
-                for name, content in self.part(step).items():
-                    arrays[name][step] = content
-            return step
-
-        # The longest flights first, so that no worker is left alone with one at the end.
-        waiting = sorted(steps)
-        running: set[Future[int]] = set()
-        with ThreadPoolExecutor(workers) as pool:
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    running.add(pool.submit(work, waiting.pop()))
-                done, running = wait(running, timeout=0.2, return_when="FIRST_COMPLETED")
-                for future in done:
-                    on_part(future.result())
 
 
 class FastForwardData:
@@ -308,7 +283,9 @@ def _read_recipe(path: Path) -> FastForward:
     try:
         settings = read_json(path)["fast_forward"]
         ours = {field.name for field in fields(FastForward)}
-        if not ours - {"channels"} <= set(settings) <= ours:  # version 0.1 knew the paper's channels only
+        if settings.get("clamp") == USUAL_CLAMP:  # version 0.1 knew the paper's expert and channels only
+            del settings["clamp"]
+        if not ours - {"expert", "channels"} <= set(settings) <= ours:
             raise KeyError("fields")
         return FastForward(**settings)
     except DamagedError:

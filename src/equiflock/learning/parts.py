@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float32
 
+from equiflock.runtime import threads
 from equiflock.runtime.checksums import checksum
 from equiflock.runtime.files import atomic_write
 
@@ -133,3 +135,39 @@ def _new(path: Path, shape: tuple[int, ...]) -> Any:
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
+
+
+def fill(
+    arrays: Arrays,
+    steps: Iterable[int],
+    make: Callable[[int], Arrays],
+    workers: int,
+    on_part: Callable[[int], object],
+) -> None:
+    """Make these parts of the arrays, several at once, each on one thread of its own.
+
+    Args:
+        arrays: to write to.
+        steps: the numbers of the parts.
+        make: called with the number of a part, returns what it holds, by the arrays' names.
+        workers: how many parts are made at once.
+        on_part: called with the number of every part that is written.
+    """
+
+    def work(step: int) -> int:
+        with threads.use(1):
+            for name, content in make(step).items():
+                arrays[name][step] = content
+        return step
+
+    # The last parts first, which take longest, so that no worker is left alone with one at the end.
+    waiting = sorted(steps)
+    running: set[Future[int]] = set()
+    with ThreadPoolExecutor(workers) as pool:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                running.add(pool.submit(work, waiting.pop()))
+            # Waiting for a short time only lets Ctrl-C be heard.
+            done, running = wait(running, timeout=0.2, return_when="FIRST_COMPLETED")
+            for future in done:
+                on_part(future.result())

@@ -10,12 +10,16 @@ from typing import Any, Literal
 import numpy as np
 
 from equiflock.runtime.checks import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
-from equiflock.scenarios import RandomDisk
+from equiflock.scenarios import RandomDisk, Scenario, make_scenario
 from equiflock.scenarios.random_disk import RadiusRule
 from equiflock.simulation.simulate import count_steps
 
 EXPERT = "tanner"
-"""Whom pupils learn from."""
+"""The expert that the paper's pupils learn from."""
+
+
+USUAL_CLAMP = 100.0
+"""C of the expert in trainings of version 0.1, and the default of `Tanner` since."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,12 @@ class DAgger:
     """DAgger's numbers. The defaults are the paper's (section 5, "Training")."""
 
     controller: str = "etdagnn"
-    """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own."""
+    """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own, with
+    its options such as mixer:width=8."""
+    expert: str = EXPERT
+    """The controller to learn from, as for `load`: tanner, tanner:clamp=50, or one of your own."""
+    scenario: str = "flocking"
+    """The scenario of all flights: flocking, leaders, obstacles:sides=48, or one of your own."""
     epochs: int = 400
     """How many flights, each with its updates."""
     seed: int = 0
@@ -31,7 +40,7 @@ class DAgger:
     agents: int = 100
     """N."""
     hops: int = 3
-    """K, of the paper's networks; one of your own brings its own."""
+    """K, of networks that take it as an option, as the paper's do."""
     flocks: int = 400
     """The size of the set of initial conditions; an epoch draws one of them with replacement."""
     time_step: float = 0.01
@@ -56,8 +65,6 @@ class DAgger:
     """Whether the communication graph must be connected at the start."""
     max_speed: float = 3.0
     """The bound on each entry of a random velocity."""
-    clamp: float = 100.0
-    """C, the largest norm of the expert's acceleration."""
     expert_share: float = 0.993
     """beta_0, the probability of the expert's acceleration in the first epoch, and its decay per epoch."""
     least_expert_share: float = 0.5
@@ -88,7 +95,7 @@ class DAgger:
         counts = "epochs agents hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
         for name in counts.split():
             check_count(name, getattr(self, name))
-        for name in ("comm_radius", "clamp", "learning_rate"):
+        for name in ("comm_radius", "learning_rate"):
             check_positive(name, getattr(self, name))
         check_count("seed", self.seed, least=0)
         for name in ("expert_share", "least_expert_share"):
@@ -96,7 +103,7 @@ class DAgger:
                 raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
         check_count("duration / time_step", self.steps)
         for flocks in (self.flocks, self.validation_flocks):
-            self.disk(flocks, self.seed, "train")  # its own checks
+            self.scene(flocks, self.seed, "train")  # its own checks
 
     @property
     def steps(self) -> int:
@@ -111,11 +118,11 @@ class DAgger:
         """Whether the network is judged after so many epochs: every so often, and at the end."""
         return epoch % self.validate_every == 0 or epoch == self.epochs
 
-    def disk(self, flocks: int, seed: int, split: str) -> RandomDisk:
-        """Where flocks begin, those to learn from and those to be judged on alike."""
+    def scene(self, flocks: int, seed: int, split: str) -> Scenario:
+        """The scenario with so many flocks of a set, those to learn from and those to be judged on alike."""
         ours = {field.name for field in fields(self)}
         shared = {field.name: getattr(self, field.name) for field in fields(RandomDisk) if field.name in ours}
-        return RandomDisk(**{**shared, "flocks": flocks, "seed": seed, "split": split})
+        return make_scenario(self.scenario, {**shared, "flocks": flocks, "seed": seed, "split": split})
 
     @property
     def command(self) -> str:
@@ -131,8 +138,13 @@ class DAgger:
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
         """The recipe that `dataclasses.asdict` made these settings of; `source` is named if they are not that.
 
-        Fields that an older version did not have are at their defaults, which are what that version did.
+        Fields that an older version did not have are at their defaults, which are what that version did; version 0.1
+        had Tanner's clamp in place of the expert.
         """
+        settings = dict(settings)
+        if "clamp" in settings and "expert" not in settings:
+            clamp = settings.pop("clamp")
+            settings["expert"] = EXPERT if clamp == USUAL_CLAMP else f"{EXPERT}:clamp={clamp}"
         unknown = sorted(set(settings) - set(_KINDS))
         if unknown:
             raise InputError(f"the recipe in {source} has unknown fields: {', '.join(unknown)}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from equiflock.learning.config import RunConfig
 from equiflock.learning.folders import WEIGHTS
+from equiflock.learning.recipe import DAgger
 from equiflock.learning.tables import COLUMNS, Tables
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import file_checksum
@@ -45,7 +47,8 @@ class Results:
         ours = self.config.made_by
         try:
             epochs = int(made_by["recipe"]["epochs"])
-            before = {"recipe": {**made_by["recipe"], "epochs": ours["recipe"]["epochs"]}}
+            recipe = asdict(DAgger.from_settings(made_by["recipe"], self.weights))
+            before = {"recipe": {**recipe, "epochs": ours["recipe"]["epochs"]}}
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{self.weights} does not say how it was trained") from None
         if "from" in made_by:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from equiflock.learning.recipe import EXPERT, DAgger
+from equiflock.learning.recipe import DAgger
 from equiflock.runtime.checksums import checksum
 from equiflock.runtime.files import atomic_write
 
@@ -49,7 +49,7 @@ class Tables:
 
     def begin(self, expert: Validation) -> None:
         """The expert's rows come first, as epoch 0."""
-        self._judge(0, EXPERT, expert)
+        self._judge(0, self.recipe.expert, expert)
 
     def restore(self, texts: Mapping[str, str]) -> list[Path]:
         """Go on after these rows, those of a checkpoint; returns the files that differ from them."""

@@ -49,7 +49,8 @@ class Validator:
 
     def __init__(self, recipe: DAgger) -> None:
         self.recipe = recipe
-        self.start = recipe.disk(recipe.validation_flocks, seed=0, split="validation").draw()
+        self.scenario = recipe.scene(recipe.validation_flocks, seed=0, split="validation")
+        self.start = self.scenario.draw()
 
     def __call__(self, controller: Controller) -> Validation:
         """Judge a network, or the expert."""
@@ -59,6 +60,9 @@ class Validator:
             controller if expert else _AsItLearns(cast(LocalController, controller)),
             time_step=self.recipe.time_step,
             duration=self.recipe.duration,
+            ending=self.scenario.ending(),
+            orbit=self.scenario.orbit,
+            obstacles=self.scenario.obstacles,
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
         )

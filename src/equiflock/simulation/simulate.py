@@ -81,7 +81,7 @@ def simulate(
         "equiflock": __version__,
         **(config or {}),
     }
-    _check_json(settings)
+    settings = _as_json(settings)
     frames = _Frames(steps, keep_every, start.shape)
     measures = _named(record)
     series = {name: np.empty((steps + 1, len(start))) for name in measures}
@@ -146,9 +146,11 @@ def description(part: object) -> Any:
     return {"kind": getattr(part, "__name__", type(part).__name__), **plain}
 
 
-def _check_json(settings: Mapping[str, Any]) -> None:
+def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as they would come back from a file: lists for tuples."""
     try:
-        json.dumps(settings)
+        found: dict[str, Any] = json.loads(json.dumps(settings))
+        return found
     except (TypeError, ValueError) as error:
         raise InputError(f"config must be such as JSON can hold: {error}") from None
 

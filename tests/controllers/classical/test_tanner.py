@@ -27,7 +27,8 @@ def by_the_book(flock: Flock, b: int, everyone: bool, clamp: float) -> NDArray[A
     for i in np.flatnonzero(roles == Role.FOLLOWER):
         for j in range(len(positions)):
             if heard[i, j]:
-                _, per_fourth, per_square = twins.psi(positions[i] - positions[j], velocities[i] - velocities[j])
+                offset, square = positions[i] - positions[j], twins.square_distance(positions[i], positions[j])
+                per_fourth, per_square = offset / square**2, offset / square
                 result[i] -= 2.0 * (per_square - per_fourth)
             if roles[j] != Role.OBSTACLE if everyone else heard[i, j]:
                 result[i] -= velocities[i] - velocities[j]

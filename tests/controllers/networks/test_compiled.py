@@ -14,7 +14,7 @@ from torch import nn
 import equiflock as ef
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.controllers.loading import new_network
-from equiflock.controllers.networks.compiled import AGENTS_PER_THREAD, LANES, compiled
+from equiflock.controllers.networks.compiled import AGENTS_PER_THREAD, LANES
 from equiflock.controllers.networks.paper import ETDAGNN, NETWORKS, TDAGNN
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
@@ -28,6 +28,10 @@ def observations(flocks: int, agents: int, hops: int, D: int, seed: int = 0) -> 
     return z.astype(np.float32)
 
 
+def loaded(name: str) -> Any:
+    return ef.load(name)
+
+
 def network(name: str, hops: int, D: int, seed: int) -> nn.Module:
     options = {} if name == "etdagnn" else {"dimensions": D}
     made = new_network(name, seed, hops=hops, **options)
@@ -37,8 +41,8 @@ def network(name: str, hops: int, D: int, seed: int) -> nn.Module:
     return made
 
 
-def assert_equal_to_torch(controller: nn.Module, z: Any) -> None:
-    fast = compiled(controller)
+def assert_equal_to_torch(controller: Any, z: Any) -> None:
+    fast = controller.compiled_form()
     assert fast is not None
     with torch.inference_mode():
         expected = controller(torch.from_numpy(z)).numpy()
@@ -66,17 +70,17 @@ def test_any_number_of_agents_and_weights(name: str, flocks: int, agents: int, s
 def test_trained_weights_give_the_accelerations_that_torch_gives(name: str) -> None:
     start = ef.random_disk(flocks=5, agents=100, seed=3)
     controller: Any = ef.load(name)
-    z = ef.observations(start, aggregation=controller.aggregation)
+    z = ef.observe(start, controller.senses)
     with torch.inference_mode():
         expected = controller(torch.from_numpy(z)).numpy()
-    fast = compiled(controller)
+    fast = controller.compiled_form()
     assert fast is not None
     assert (np.abs(fast(z) - expected) <= 1e-5 * (1.0 + np.abs(expected))).all()
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_agents_result_does_not_depend_on_its_place_its_company_or_the_number_of_threads(name: str) -> None:
-    fast = compiled(ef.load(name))  # type: ignore[arg-type]
+    fast = loaded(name).compiled_form()
     assert fast is not None
     z = observations(1, 3 * AGENTS_PER_THREAD + 7, 3, 2)
     with threads.use(1):
@@ -89,7 +93,7 @@ def test_an_agents_result_does_not_depend_on_its_place_its_company_or_the_number
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_no_nan_comes_out_however_large_what_goes_in(name: str) -> None:
-    fast = compiled(ef.load(name))  # type: ignore[arg-type]
+    fast = loaded(name).compiled_form()
     assert fast is not None
     for size in (0.0, 1e-45, 1e-30, 1e15, 1e38):
         assert np.isfinite(fast(np.full((1, 5, 3, 3, 2), size, np.float32))).all()
@@ -100,21 +104,20 @@ def test_other_modules_are_left_to_torch() -> None:
         def forward(self, observations: torch.Tensor) -> torch.Tensor:
             return 2 * super().forward(observations)
 
-    assert compiled(Louder()) is None
-    assert compiled(ETDAGNN().double()) is None
-    assert compiled(nn.Linear(3, 3)) is None
+    assert Louder().compiled_form() is None
+    assert ETDAGNN().double().compiled_form() is None
     watched = TDAGNN()
     seen: list[object] = []
     watched.register_forward_hook(lambda *call: seen.append(call))
-    assert compiled(watched) is None
+    assert watched.compiled_form() is None
     as_numpy_function(watched)(observations(1, 4, 3, 2))
     assert len(seen) == 1
     inside = ETDAGNN()
     inside.layers[1].register_forward_hook(lambda *call: seen.append(call))
-    assert compiled(inside) is None
+    assert inside.compiled_form() is None
     straight = ETDAGNN()
     straight.layers[2] = nn.Identity()
-    assert compiled(straight) is None
+    assert straight.compiled_form() is None
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -131,10 +134,10 @@ def test_a_network_that_learns_is_asked_as_it_is_now_and_one_that_flies_as_it_wa
     assert not np.allclose(learning(z), before)
 
 
-def test_messages_of_another_kind_are_refused() -> None:
-    flat = compiled(TDAGNN())
+def test_observations_of_another_kind_are_refused() -> None:
+    flat = TDAGNN().compiled_form()
     assert flat is not None
     with pytest.raises(InputError, match="tdagnn is built for D = 2; got observations of D = 3"):
         flat(observations(1, 2, 3, 3))
-    with pytest.raises(InputError, match="tdagnn is built for K = 3; got observations of K = 2"):
+    with pytest.raises(InputError, match="built for K = 3 hops of C = 3 channels; got observations of K = 2, C = 3"):
         flat(observations(1, 2, 2, 2))

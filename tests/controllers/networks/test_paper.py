@@ -29,8 +29,9 @@ def test_the_networks_have_the_papers_numbers_of_weights(name: str, count: int) 
 
 def test_the_variants_differ_as_in_the_papers_table() -> None:
     networks: dict[str, Any] = {name: new_network(name) for name in NETWORKS}
-    assert [n.aggregation for n in networks.values()] == ["sum", "sum", "mean", "mean"]
-    assert [n.hops for n in networks.values()] == [3, 3, 3, 3]
+    assert [n.senses for n in networks.values()] == [
+        ef.paper_senses(each, 3) for each in ("sum", "sum", "mean", "mean")
+    ]
     # The same weights, another function: tanh after layers 1 and 2, or after 1 alone.
     networks["tdagnn-tf"].load_state_dict(networks["tdagnn"].state_dict())
     z = 5.0 * torch.randn(1, 4, 3, 3, 2)
@@ -55,9 +56,9 @@ def test_the_same_weights_are_the_same_bytes_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_registered_module_of_ones_own_is_made_saved_and_loaded_like_ours(tmp_path: Path, own_registry: None) -> None:
-    @ef.register("mixer")
+    @ef.controller("mixer")
     class Mixer(torch.nn.Module):
-        hops, aggregation = 2, "mean"
+        senses = ef.paper_senses("mean", hops=2)
 
         def __init__(self, spare: int = 1) -> None:
             super().__init__()
@@ -128,7 +129,7 @@ def test_a_network_is_asked_without_copies_or_gradients() -> None:
     seen: list[Any] = []
 
     class Nosy(torch.nn.Module):
-        hops, aggregation = 1, "mean"
+        senses = ef.paper_senses("mean", hops=1)
 
         def forward(self, observations: torch.Tensor) -> torch.Tensor:
             seen.append((observations.data_ptr(), torch.is_inference_mode_enabled()))
@@ -161,7 +162,7 @@ def test_weights_come_back_from_disk_bit_by_bit(name: str, tmp_path: Path) -> No
     network: Any = new_network(name, seed=3, **options)
     path = network.save(tmp_path / "mine.safetensors", {"command": "equiflock train"})
     back: Any = ef.load(str(path))
-    assert (back.name, back.hops, back.aggregation) == (name, 2, network.aggregation)
+    assert (back.name, back.senses) == (name, network.senses)
     z = torch.randn(1, 4, 2, 3, 3)
     assert (back(z) == network(z)).all()
     assert [p.name for p in tmp_path.iterdir()] == ["mine.safetensors"]
@@ -220,7 +221,7 @@ def test_a_network_takes_numpy_as_laws_do_and_tensors_as_modules_do() -> None:
 def test_a_law_may_ask_a_network() -> None:
     network: Any = ef.load("etdagnn")
 
-    @ef.register("cautious", hops=3, aggregation="mean")
+    @ef.controller("cautious", senses=ef.paper_senses("mean", 3))
     def cautious(observations: Any, share: float = 0.5) -> Any:
         return share * network(observations)
 
@@ -230,7 +231,7 @@ def test_a_law_may_ask_a_network() -> None:
 
 
 class Mixer(torch.nn.Module):
-    hops, aggregation = 2, "sum"
+    senses = ef.paper_senses("sum", hops=2)
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -243,11 +244,11 @@ class Mixer(torch.nn.Module):
 
 @pytest.mark.usefixtures("own_registry")
 def test_a_module_of_one_s_own_is_saved_and_comes_back(tmp_path: Path) -> None:
-    own = ef.register("mixer")(type("Own", (Mixer,), {}))
+    own = ef.controller("mixer")(type("Own", (Mixer,), {}))
     network = own(hidden=5)
     path = ef.save(network, tmp_path / "mine.safetensors")
     back: Any = ef.load(path)
-    known = ef.observations(ef.random_disk(1, 30), hops=2, aggregation="sum")
+    known = ef.observe(ef.random_disk(1, 30), ef.paper_senses("sum", 2))
     np.testing.assert_array_equal(back(known), network(known))
     assert isinstance(back(known), np.ndarray)
     with pytest.raises(InputError, match=r"cannot be made with the options \{\}: .*hidden"):
@@ -259,7 +260,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
     with pytest.raises(InputError, match="Mixer is not registered, so it could not be loaded"):
         ef.save(Mixer(5), path)
-    own = ef.register("mixer")(type("Own", (Mixer,), {}))
+    own = ef.controller("mixer")(type("Own", (Mixer,), {}))
     network = own(hidden=5)
     network.options = {"hidden": 6}
     with pytest.raises(InputError, match="is another network"):
@@ -282,7 +283,7 @@ def test_a_network_of_the_same_shapes_that_does_something_else_is_not_saved(tmp_
 
 @pytest.mark.usefixtures("own_registry")
 def test_a_network_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
-    own = ef.register("mixer")(type("Own", (Mixer,), {}))
+    own = ef.controller("mixer")(type("Own", (Mixer,), {}))
     path = tmp_path / "mine.safetensors"
     with pytest.raises(InputError, match="Other is not registered, only the class that it is made of"):
         ef.save(type("Other", (own,), {})(5), path)
@@ -302,5 +303,5 @@ def test_a_network_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
 def test_arrays_of_another_shape_are_refused_in_one_line() -> None:
     network: Any = ef.load("etdagnn")
     for shape in ((1, 5, 2, 3, 2), (5, 3, 3, 2)):
-        with pytest.raises(InputError, match=r"etdagnn needs observations of shape \(B, N, K = 3, 3, D\); got"):
+        with pytest.raises(InputError, match=r"etdagnn needs observations of shape \(B, N, K = 3, C = 3, D\); got"):
             network(np.zeros(shape, np.float32))

@@ -46,7 +46,7 @@ class TDAGNN(nn.Module):
         second_tanh: bool = True,
         hops: int = 3,
         dimensions: int = 2,
-        channels: Sequence[Channel] | None = None,
+        channels: Sequence[Sequence[str]] | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -105,7 +105,9 @@ class ETDAGNN(nn.Module):
         channels: in place of the paper's three, averaged; as for `Senses`.
     """
 
-    def __init__(self, name: str = "etdagnn", *, hops: int = 3, channels: Sequence[Channel] | None = None) -> None:
+    def __init__(
+        self, name: str = "etdagnn", *, hops: int = 3, channels: Sequence[Sequence[str]] | None = None
+    ) -> None:
         super().__init__()
         self.name = name
         self.senses = _senses("mean", hops, channels)
@@ -143,10 +145,10 @@ class ETDAGNN(nn.Module):
         return write_weights(self, path, extra)
 
 
-def _senses(aggregation: Aggregation, hops: int, channels: Sequence[Channel] | None) -> Senses:
+def _senses(aggregation: Aggregation, hops: int, channels: Sequence[Sequence[str]] | None) -> Senses:
     if channels is None:
         return paper_senses(aggregation, hops)
-    return Senses(tuple(channels), hops)
+    return Senses(cast(tuple[Channel, ...], tuple(channels)), hops)
 
 
 def _told(senses: Senses, usual: tuple[Channel, ...]) -> dict[str, Any]:

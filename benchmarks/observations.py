@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from equiflock.experiments.bench import BATCHES, HOPS, best_time, draw, measure_messages
+from equiflock.experiments.bench import BATCHES, HOPS, best_time, draw, measure_observations
+from equiflock.features import paper_senses
 from equiflock.flock import Flock
 from equiflock.runtime import threads
 from equiflock.senses.aggregation import DelayedAggregation
@@ -31,7 +32,7 @@ DENSE_UP_TO = 2_000
 def time_rival(step: Callable[[Flock, NDArray[Any]], NDArray[Any]], flock: Flock) -> float:
     """Nanoseconds per agent and step, after checking that the rival computes what we do."""
     B, N, _ = flock.shape
-    senses = DelayedAggregation(comm_radius=1.0, hops=HOPS, aggregation="mean")
+    senses = DelayedAggregation(paper_senses("mean", HOPS), comm_radius=1.0)
     before = senses.hear(flock).reshape(B, N, -1).astype(np.float64)
     ours = senses.hear(flock).reshape(B, N, -1)
     theirs = step(flock, before)
@@ -84,7 +85,7 @@ def main() -> None:
     ours = {}
     for size in sizes:
         console.print(f"measuring {size[0]} x {size[1]:,} ...", style="dim")
-        ours[size] = measure_messages(*size)
+        ours[size] = measure_observations(*size)
     for size in sizes:
         console.print(f"measuring rivals at {size[0]} x {size[1]:,} ...", style="dim")
         flock = draw(*size)
@@ -100,7 +101,7 @@ def main() -> None:
             f"{tree / ours[size].all_threads:,.0f} x",
         )
     console.print(table)
-    shuffled = measure_messages(*singles[-1], shuffle=True)
+    shuffled = measure_observations(*singles[-1], shuffle=True)
     console.print(
         f"{singles[-1][1]:,} agents in random order: {shuffled.one_thread:.0f} on one thread, "
         f"{shuffled.all_threads:.0f} on all"

@@ -1,0 +1,130 @@
+"""Any expert teaches any pupil, in any scenario."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import equiflock as ef
+from equiflock.controllers.loading import new_network
+from equiflock.learning.dagger import Trainer
+from equiflock.learning.mixture import Mixture
+from equiflock.runtime.checks import InputError
+from tests.learning.small import small
+
+pytestmark = pytest.mark.usefixtures("own_registry")
+
+
+def test_a_pupil_of_a_fixed_topology_learns_by_its_first_neighbours() -> None:
+    class Loyal(torch.nn.Module):
+        senses = ef.paper_senses("sum", hops=1, topology="fixed")
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            return observations[:, :, 0, 0]
+
+    start = ef.random_disk(1, 20)
+    pupil: Any = Loyal()
+    mixture = Mixture(ef.load("tanner"), pupil, 1.0, np.random.default_rng(0))
+    mixed, alone = (
+        list(itertools.islice((m.observations.copy() for m in ef.flight(start, controller, time_step=0.2)), 4))
+        for controller in (mixture, ef.load("tanner-fixed"))
+    )
+    assert mixture.senses.topology == "fixed"
+    assert np.array_equal(mixed[0], alone[0])
+    degrees = [np.count_nonzero(np.abs(each).sum(axis=(2, 3, 4))) for each in mixed]
+    assert degrees == [20] * 4  # nobody loses whom it heard at t = 0, however far they fly apart
+
+
+def test_an_expert_may_be_local_and_brings_its_own_senses() -> None:
+    @ef.controller("align", senses=ef.Senses((("velocity", "mean"),)))
+    def align(observations: Any, gain: float = 2.0) -> Any:
+        return -gain * observations[:, :, 0, 0]
+
+    trainer = Trainer(small(expert="align:gain=3"))
+    trainer.run_epoch()
+    observed = trainer.replay.observations[: len(trainer.replay), :, 0, 0]
+    torch.testing.assert_close(trainer.replay.targets[: len(trainer.replay)], -3.0 * observed)
+
+
+def test_a_privileged_expert_may_be_a_function_too() -> None:
+    @ef.controller("gather", privileged=True)
+    def gather(flock: ef.Flock, observations: Any) -> Any:
+        return flock.positions.mean(axis=1, keepdims=True) - flock.positions
+
+    trainer = Trainer(small(expert="gather"))
+    trainer.run_epoch()
+    assert trainer.replay.targets[0].mean(dim=0).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(("scenario", "followers"), [("leaders:leaders=3", 17), ("obstacles:sides=6", 18)])
+def test_only_followers_are_learned_from(scenario: str, followers: int) -> None:
+    trainer = Trainer(small(scenario=scenario, min_degree=1))
+    trainer.run_epoch()
+    assert trainer.replay.observations.shape[1:] == (followers, 3, 3, 2)
+    assert len(trainer.replay) > 0
+    assert trainer.validate.scenario.name == scenario.partition(":")[0]
+    trainer.judge()
+
+
+def test_a_scenario_that_ends_a_flight_ends_what_is_learned_from_it() -> None:
+    @ef.scenario("short")
+    @dataclass(frozen=True)
+    class Short:
+        disk: ef.RandomDisk = field(default_factory=ef.RandomDisk)
+
+        def draw(self, stop: Any = None) -> ef.Flock:
+            return self.disk.draw(stop)
+
+        def ending(self) -> Any:
+            return lambda time, flock, flying: np.full(len(flock), time > 0.045)
+
+    trainer = Trainer(small(scenario="short"))
+    trainer.run_epoch()
+    assert len(trainer.replay) == 5
+
+
+def test_a_network_of_one_s_own_channels_is_trained_saved_and_flown(tmp_path: Any) -> None:
+    channels = (("velocity", "mean"), ("velocity", "sum"), ("inverse-square", "mean"))
+    network = new_network("etdagnn", channels=channels)
+    pupil: Any = ef.train(small(epochs=2), network)
+    path = ef.save(pupil, tmp_path / "mine.safetensors")
+    back: Any = ef.load(path)
+    assert back.senses == ef.Senses(channels, hops=3)
+    run = ef.simulate(ef.random_disk(1, 20), back, duration=0.05)
+    assert np.isfinite(run.positions).all()
+
+
+def test_options_of_a_network_are_part_of_its_name() -> None:
+    @ef.controller("mixer")
+    class Mixer(torch.nn.Module):
+        senses = ef.Senses((("velocity", "mean"),))
+
+        def __init__(self, width: int = 2) -> None:
+            super().__init__()
+            self.options = {"width": width}
+            self.inner, self.outer = torch.nn.Linear(1, width, bias=False), torch.nn.Linear(width, 1, bias=False)
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            mixed: torch.Tensor = self.outer(self.inner(observations[:, :, 0].transpose(2, 3)))
+            return mixed.squeeze(-1)
+
+    pupil: Any = ef.train(small(controller="mixer:width=5", epochs=2))
+    assert pupil.inner.weight.shape == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"expert": "taner"}, "controller must be one of .* did you mean 'tanner'"),
+        ({"scenario": "flokking"}, "scenario must be one of .* did you mean 'flocking'"),
+        ({"scenario": "leaders:sides=3"}, "scenario 'leaders' has no option 'sides'; it has"),
+    ],
+)
+def test_an_expert_or_scenario_that_is_not_there_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        Trainer(small(**options))

@@ -1,0 +1,193 @@
+"""Any declared features, summed or averaged, among groups or not, agree with the twin that the paper's agree with."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ortho_group
+
+import equiflock as ef
+from equiflock import features
+from equiflock.features import Channel, Topology
+from equiflock.flock import Flock, Role
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError
+from equiflock.senses.aggregation import DelayedAggregation, Obstacles, observe
+from equiflock.senses.orbit import Orbit
+from tests import twins
+from tests.flocks import flocks
+
+OWN = ("spring", "approach", "kin", "strangers", "drag")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_features() -> Iterator[None]:
+    """Features of a user's own: of positions and velocities, of <r, v>, and among groups."""
+    before = dict(features._features)
+
+    @ef.feature("spring", vector="position")
+    def spring(square: float) -> float:
+        return 1.0 - 0.5 * math.sqrt(square)
+
+    @ef.feature("approach", vector="position")
+    def approach(square: float, inner: float) -> float:
+        return inner / (1.0 + square)
+
+    @ef.feature("kin", vector="velocity", among="same")
+    def kin(square: float) -> float:
+        return 1.0 / (1.0 + square)
+
+    @ef.feature("strangers", vector="position", among="others")
+    def strangers(square: float) -> float:
+        return math.exp(-square)
+
+    @ef.feature("drag", vector="velocity")
+    def drag(square: float, inner: float) -> float:
+        return abs(inner)
+
+    yield
+    features._features.clear()
+    features._features.update(before)
+
+
+CHANNELS = st.lists(
+    st.tuples(st.sampled_from([*OWN, *features.PAPER_FEATURES]), st.sampled_from(["sum", "mean"])),
+    min_size=1,
+    max_size=5,
+).map(tuple)
+ORBIT = st.sampled_from([None, Orbit(), Orbit(gravity_break=0.2, dodge_angle=0.7, near=0.5, slow=2.0)])
+
+
+def with_groups(flock: Flock, seed: int) -> Flock:
+    groups = np.random.default_rng(seed).integers(0, 3, flock.shape[:2])
+    return dataclasses.replace(flock, groups=groups, obstacles=flock.obstacles)
+
+
+@given(
+    flocks(),
+    st.integers(0, 99),
+    st.integers(1, 3),
+    CHANNELS,
+    ORBIT,
+    st.sampled_from(["nearest", "all"]),
+    st.sampled_from(["dynamic", "fixed"]),
+)
+def test_every_choice_of_channels_gives_the_dense_result(
+    flock: Flock,
+    seed: int,
+    hops: int,
+    channels: tuple[Channel, ...],
+    orbit: Orbit | None,
+    obstacles: Obstacles,
+    topology: Topology,
+) -> None:
+    flock = with_groups(flock, seed)
+    senses = ef.Senses(channels, hops, topology)
+    sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles)
+    expected = np.zeros((*flock.shape[:2], hops, len(channels), flock.shape[2]))
+    heard = [twins.adjacency(flock.positions[b], flock.roles[b], 1.0) for b in range(len(flock))]
+    for n in range(3):
+        now = dataclasses.replace(flock, positions=flock.positions + 0.1 * n * flock.velocities)
+        known = sensing.hear(now)
+        assert np.isfinite(known).all()
+        for b in range(len(flock)):
+            who = heard[b] if topology == "fixed" else twins.adjacency(now.positions[b], now.roles[b], 1.0)
+            expected[b] = twins.aggregate(now, b, expected[b], who, senses, orbit, obstacles)
+            scale = np.abs(expected[b]).max() + 1.0
+            np.testing.assert_allclose(known[b], expected[b], rtol=5e-5, atol=1e-5 * scale)
+
+
+@given(flocks(roles=False), st.sampled_from(["sum", "mean"]))
+def test_the_general_kernel_gives_what_the_paper_s_own_does(flock: Flock, aggregation: features.Aggregation) -> None:
+    paper = ef.paper_senses(aggregation, hops=2)
+    # One more channel sends the same features through the general kernel.
+    general = ef.Senses((*paper.channels, ("velocity", "sum")), hops=2)
+    one, other = DelayedAggregation(paper), DelayedAggregation(general)
+    for _ in range(2):
+        known, also = one.hear(flock), other.hear(flock)[:, :, :, :3]
+        scale = np.abs(known).max(initial=1.0)
+        np.testing.assert_allclose(also, known, rtol=1e-5, atol=1e-6 * scale)
+
+
+@given(flocks(roles=False), CHANNELS, st.integers(0, 2**32 - 1))
+def test_whatever_is_declared_turns_and_mirrors_with_the_flock(
+    flock: Flock, channels: tuple[Channel, ...], seed: int
+) -> None:
+    offsets = flock.positions[:, :, None] - flock.positions[:, None]
+    distances = np.sqrt(np.square(offsets).sum(axis=-1))
+    if np.abs(distances - 1.0).min() < 1e-6 or np.abs(flock.positions).max() > 10:
+        return  # rounding may change who hears whom
+    turn = ortho_group.rvs(flock.shape[2], random_state=seed)
+    turned = Flock(flock.positions @ turn.T, flock.velocities @ turn.T)
+    senses = ef.Senses(channels, hops=1)
+    expected = observe(flock, senses) @ turn.T
+    np.testing.assert_allclose(observe(turned, senses), expected, rtol=1e-3, atol=1e-4 * (1 + np.abs(expected).max()))
+
+
+def test_one_thread_and_several_give_the_same_bits() -> None:
+    rng = np.random.default_rng(2)
+    flock = Flock(rng.uniform(-30, 30, (1, 4_000, 2)), rng.normal(size=(1, 4_000, 2)))
+    results = []
+    for count in (1, 3):
+        with threads.use(count):
+            results.append(observe(flock, ef.Senses((("spring", "sum"), ("kin", "mean")), hops=2)).tobytes())
+    assert results[0] == results[1]
+
+
+def test_groups_decide_whom_a_feature_is_made_of() -> None:
+    positions = [[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.5, 0.5]]]
+    flock = Flock(positions, np.zeros((1, 4, 2)), groups=[[0, 0, 1, 2]])
+    for among, expected in (("strangers", 2), ("kin", 1)):
+        known = observe(
+            dataclasses.replace(flock, velocities=np.arange(8.0).reshape(1, 4, 2)), ef.Senses(((among, "sum"),))
+        )
+        alone = observe(
+            dataclasses.replace(flock, velocities=np.arange(8.0).reshape(1, 4, 2), groups=np.arange(4)[None]),
+            ef.Senses(((among, "sum"),)),
+        )
+        assert known[0, 0, 0, 0].any() == bool(expected)
+        assert alone[0, 0, 0, 0].any() == (among == "strangers")
+
+
+def test_obstacle_agents_are_in_no_group() -> None:
+    roles = [[Role.FOLLOWER, Role.OBSTACLE]]
+    flock = Flock([[[0.0, 0.0], [0.5, 0.0]]], [[[1.0, 0.0], [0.0, 0.0]]], roles)
+    for name in ("kin", "strangers"):
+        assert not observe(flock, ef.Senses(((name, "sum"),))).any()
+    assert observe(flock, ef.Senses((("spring", "sum"),))).any()
+
+
+def test_a_weight_that_is_not_finite_is_refused_in_one_line(own_registry: None) -> None:
+    @ef.feature("pole", vector="position")
+    def pole(square: float) -> float:
+        return 1.0 / (square - 0.25) if square >= 0.25 else 0.0
+
+    @ef.feature("steep", vector="position")
+    def steep(square: float) -> float:
+        return 1.0 / square**6
+
+    flock = Flock(np.zeros((1, 2, 2)), np.zeros((1, 2, 2)))
+    with pytest.raises(InputError, match=r"'steep' must be finite for \|r\| from 1e-08 to R = 1; it is 1e\+96 at"):
+        observe(flock, ef.Senses((("steep", "sum"),)))
+    observe(flock, ef.Senses((("pole", "sum"),)), comm_radius=0.4)  # finite as far as it is asked for
+
+
+def test_a_weight_that_cannot_be_compiled_is_refused_in_one_line(own_registry: None) -> None:
+    @ef.feature("file", vector="position")
+    def file(square: float) -> float:
+        return float(input()) * square
+
+    with pytest.raises(InputError, match=r"the weight of the feature 'file' cannot be compiled: .*input"):
+        observe(Flock(np.zeros((1, 2, 2)), np.zeros((1, 2, 2))), ef.Senses((("file", "sum"),)))
+
+
+def test_sums_off_the_scale_are_refused() -> None:
+    flock = Flock(np.zeros((1, 2, 2)), [[[9e19, 0.0], [-9e19, 0.0]]])
+    with pytest.raises(InputError, match="off the scale"):
+        observe(Flock([[[0.0, 0.0], [0.5, 0.0]]], flock.velocities), ef.Senses((("drag", "sum"),)))
