@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import equiflock as ef
@@ -33,6 +34,7 @@ def test_options_are_numbers_and_switches_with_defaults_and_help(own_registry: N
         marching: bool = True
         """Whether they `march`."""
         tune: str = "slow"
+        limit: float = math.inf
 
         def draw(self, stop: object = None) -> ef.Flock:
             return self.disk.draw()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 from collections.abc import Collection
 from dataclasses import fields
-from itertools import pairwise
 from typing import Any
 
+from equiflock.runtime.checks import is_finite
+from equiflock.runtime.docstrings import field_docstrings
 from equiflock.scenarios.registry import scenario_class, scenario_names
 
 
 def offered_scenarios(without: Collection[str]) -> list[dict[str, Any]]:
     """Name, help and options of each scenario, as JSON would hold them.
 
-    An option is a field of the scenario's dataclass whose default is a number, or True or False; its help is the
+    An option is a field of the scenario's dataclass whose default is a finite number, or True or False; its help is the
     docstring below the field.
 
     Args:
@@ -29,12 +28,21 @@ def offered_scenarios(without: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _options(kind: type[Any], without: Collection[str]) -> list[dict[str, Any]]:
-    helps = _field_helps(kind)
+    texts = field_docstrings(kind)
     return [
-        {"name": field.name, "kind": _kind(field.default), "default": field.default, "help": helps.get(field.name, "")}
+        {
+            "name": field.name,
+            "kind": _kind(field.default),
+            "default": field.default,
+            "help": _plain(texts.get(field.name, "")),
+        }
         for field in fields(kind)
-        if field.init and isinstance(field.default, bool | int | float) and field.name not in without
+        if field.init and _is_plain(field.default) and field.name not in without
     ]
+
+
+def _is_plain(default: object) -> bool:
+    return isinstance(default, bool) or is_finite(default)
 
 
 def _kind(default: float) -> str:
@@ -46,22 +54,6 @@ def _class_help(kind: type[Any]) -> str:
     """The first paragraph of a class's docstring; nothing if it is the signature that dataclasses fill in."""
     text = inspect.cleandoc(kind.__doc__ or "")
     return "" if text.startswith(f"{kind.__name__}(") else _plain(text.split("\n\n")[0])
-
-
-def _field_helps(kind: type[Any]) -> dict[str, str]:
-    """The docstrings below the fields of a class and of those it inherits from, where their source can be read."""
-    found: dict[str, str] = {}
-    for each in reversed(kind.__mro__[:-1]):
-        try:
-            body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]
-        except (OSError, SyntaxError, TypeError):
-            continue
-        statements = body.body if isinstance(body, ast.ClassDef) else []
-        for field, below in pairwise(statements):
-            match field, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = _plain(text)
-    return found
 
 
 def _plain(text: str) -> str:
