@@ -87,6 +87,7 @@ __all__ = [
     "train",
 ]
 
+# An old name raises an error that names the new one; no old name goes on working.
 RENAMED = {
     "messages": "observe(flock, senses)",
     "names": "controller_names",

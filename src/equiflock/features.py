@@ -75,6 +75,7 @@ def feature(name: str, *, vector: Vector, among: Among = "all") -> Callable[[Wei
     check_choice("among", among, get_args(Among))
 
     def declare(weight: Weight) -> Weight:
+        # Some builtins have no signature; they are refused like functions of no argument.
         try:
             count = len(inspect.signature(weight).parameters)
         except (TypeError, ValueError):
@@ -102,7 +103,7 @@ def find_feature(name: str) -> Feature:
     return _features[name]
 
 
-# The paper's message psi(r_ij, v_ij) = [ v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2 ] (section 2.4).
+# The paper's message psi(r_ij, v_ij) = [v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2] (section 2.4), one feature per vector.
 
 
 @feature("velocity", vector="velocity")
@@ -123,18 +124,19 @@ def _inverse_square(square: float) -> float:
     return 1.0 / square
 
 
+# In the order in which the paper's networks read the channels of a hop.
 PAPER_FEATURES = ("velocity", "inverse-fourth", "inverse-square")
 
 
 @dataclass(frozen=True)
 class Senses:
-    """What a controller needs to know of its neighbours: observations (B, N, K, C, D) have these C channels, K hops.
+    """What a controller observes of its neighbours: the C channels and K hops of observations (B, N, K, C, D).
 
     Attributes:
         channels: (feature, "sum" or "mean") for each of the C channels of one hop.
-        hops: K >= 1. Hop 1 is what an agent heard now; each further one is the mean over those it hears of what they
-            knew, one hop less, a step before.
-        topology: "dynamic" for whoever is within R now, "fixed" for whoever was at t = 0, at any distance since.
+        hops: K >= 1. Hop 1 aggregates the features of those an agent hears now; hop k is the mean over them of their
+            own hop k - 1 a step before.
+        topology: "dynamic" if an agent hears those within R now, "fixed" if it always hears those within R at t = 0.
     """
 
     channels: tuple[Channel, ...]
@@ -142,6 +144,7 @@ class Senses:
     topology: Topology = "dynamic"
 
     def __post_init__(self) -> None:
+        # The class is frozen, so a list of channels becomes a tuple this way.
         object.__setattr__(self, "channels", _checked_channels(self.channels))
         check_count("hops", self.hops)
         check_choice("topology", self.topology, get_args(Topology))
@@ -158,7 +161,8 @@ class Senses:
 
     @property
     def paper_aggregation(self) -> Aggregation | None:
-        """The aggregation, if the channels are the paper's three with the same one; None for any others."""
+        """The aggregation, if the channels are the paper's three in their order, all with the same one; else None."""
+        # The paper's channels have a hand-tuned kernel and compiled networks, so they are recognised here.
         first = self.channels[0][1]
         return first if self.channels == paper_channels(first) else None
 
@@ -175,11 +179,13 @@ def paper_senses(aggregation: Aggregation = "mean", hops: int = 3, topology: Top
 
 
 def _checked_channels(given: Any) -> tuple[Channel, ...]:
+    """The channels as pairs of known features and aggregations, or a clear error."""
     expected = 'channels must be pairs of a feature and "sum" or "mean", such as (("velocity", "mean"),)'
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InputError(f"{expected}; got {short(given)}")
     channels: list[Channel] = []
     for channel in given:
+        # A text of two letters would pass for a pair.
         if isinstance(channel, str) or not isinstance(channel, Iterable) or len(pair := tuple(channel)) != 2:
             raise InputError(f"{expected}; got {short(channel)}")
         find_feature(pair[0])

@@ -2,7 +2,7 @@
 
 Axis letters, the same everywhere:
 
-    B  flocks of a batch        K  hops that what is known has travelled
+    B  flocks of a batch        K  hops over which information has travelled
     N  agents of a flock        C  channels of one hop
     T  steps of a flight        D  dimensions of space, 2 or 3
     F  frames that were kept
@@ -38,7 +38,7 @@ Observations: TypeAlias = Float32[np.ndarray, "B N K C D"]
 
 
 class Role(enum.IntEnum):
-    """What an agent does. Only followers listen; all three are heard."""
+    """What an agent does. Only followers hear others; agents of all three roles are heard."""
 
     FOLLOWER = 0
     """Hears its neighbours and accelerates as its controller says."""
@@ -52,6 +52,7 @@ class Role(enum.IntEnum):
 FOLLOWER, LEADER, OBSTACLE = (int(role) for role in Role)
 
 
+# The arrays of a flock, in the order in which `Flock.view` takes them and `Flock.arrays` gives them.
 ARRAYS = ("positions", "velocities", "roles", "obstacles", "groups")
 
 
@@ -85,6 +86,7 @@ class Flock:
         velocities = _vectors("velocities", self.velocities)
         if velocities.shape != positions.shape:
             raise InputError(f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}")
+        # The rim of obstacles is agents that stand still; the geometry of obstacles exists for the plane only.
         roles = _roles(self.roles, positions.shape[:2])
         rim = roles == Role.OBSTACLE
         if rim.any():
@@ -94,6 +96,7 @@ class Flock:
                 raise InputError("obstacle agents stand still: their velocities must be zero")
             if rim.all(axis=1).any():
                 raise InputError("every flock needs a leader or follower; got one of obstacle agents only")
+        # The class is frozen: fields are set once, here, after all have passed their checks.
         arrays = positions, velocities, roles, _obstacles(self.obstacles, rim), _groups(self.groups, rim)
         for name, array in zip(ARRAYS, arrays, strict=True):
             array.setflags(write=False)
@@ -111,7 +114,7 @@ class Flock:
         *,
         comm_radius: float,
     ) -> Flock:
-        """A flock over arrays that are known to be good: no check, no copy if contiguous, read-only through it."""
+        """A flock over arrays that were checked before: no check, no copy if contiguous, read-only through the flock."""
         flock = object.__new__(cls)
         for name, array in zip(ARRAYS, (positions, velocities, roles, obstacles, groups), strict=True):
             view = np.ascontiguousarray(array).view()  # kernels are compiled for contiguous arrays
@@ -157,7 +160,9 @@ def check_flock(flock: object) -> Flock:
 
 
 def _vectors(name: str, given: Any) -> Vectors:
+    """A copy of `given` as finite float64 of shape (B, N, D), or a clear error."""
     try:
+        # NumPy would drop the imaginary part with no more than a warning.
         if np.iscomplexobj(given):
             raise TypeError("complex numbers came")
         array = np.array(given, dtype=np.float64, order="C")
@@ -169,6 +174,7 @@ def _vectors(name: str, given: Any) -> Vectors:
     B, N, D = array.shape
     if B < 1 or N < 1 or D not in (2, 3):
         raise InputError(f"{name} must have shape (B >= 1, N >= 1, D = 2 or 3); got {array.shape}")
+    # The error names the first agent whose vector is not finite.
     finite = np.isfinite(array)
     if not finite.all():
         flock, agent, _ = np.argwhere(~finite)[0]
@@ -177,6 +183,7 @@ def _vectors(name: str, given: Any) -> Vectors:
 
 
 def _roles(given: Any, shape: tuple[int, ...]) -> Roles:
+    """A copy of `given` as roles (B, N), all followers if it is None, or a clear error."""
     if given is None:
         return np.zeros(shape, np.int8)
     try:
@@ -204,7 +211,9 @@ def _whole_numbers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[Any
 
 
 def _groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
+    """A copy of `given` as group numbers (B, N), all 0 if it is None, and none for obstacle agents."""
     numbers = np.zeros(rim.shape, np.int32) if given is None else _whole_numbers("groups", given, rim.shape)
+    # What stands for obstacle agents does not matter, since they are in no group.
     if ((numbers < 0) & ~rim).any() or (numbers > np.iinfo(np.int32).max).any():
         flock, agent = np.argwhere(((numbers < 0) & ~rim) | (numbers > np.iinfo(np.int32).max))[0]
         raise InputError(
@@ -214,9 +223,11 @@ def _groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
 
 
 def _obstacles(given: Any, rim: Bool[np.ndarray, "B N"]) -> ObstacleNumbers:
+    """A copy of `given` as obstacle numbers (B, N); if it is None, a flock's obstacle agents are one obstacle."""
     numbers = np.full(rim.shape, NO_OBSTACLE) if given is None else _whole_numbers("obstacles", given, rim.shape)
     if (numbers == NO_OBSTACLE).all():
         numbers = np.where(rim, 0, NO_OBSTACLE)
+    # There are no more obstacles than agents, so kernels may count obstacles in arrays of length N.
     most = rim.shape[1] - 1
     if ((numbers < 0) | (numbers > most))[rim].any() or (numbers[~rim] != NO_OBSTACLE).any():
         raise InputError(f"obstacles must be from 0 to {most} for obstacle agents and {NO_OBSTACLE} for all others")

@@ -12,7 +12,7 @@ import numpy as np
 from equiflock.runtime.jit import Array, Index, inlined, kernel
 
 FEW_POINTS = 256
-"""Up to so many, comparing all pairs is the fastest."""
+"""Up to this many points, comparing all pairs is the fastest."""
 
 
 @kernel
@@ -44,6 +44,7 @@ def minimum_separation(points: Array) -> float:
     low, high = bounding_box(points)
     axis = np.argmax(high - low)
     order = np.argsort(points[:, axis])
+    # Compare each point with those after it along the axis, while they can still be nearer than the nearest pair.
     for n in range(len(points)):
         for m in range(n + 1, len(points)):
             i, j = order[n], order[m]
@@ -124,6 +125,7 @@ def _sort_into_boxes(points: Array) -> tuple[Array, Array, Array, Array]:
     """
     # Each point's cell of a grid over the bounding box, and how many points each cell has.
     N, D = points.shape
+    # 256 cells in the plane and 343 in space: few enough to look at all pairs of them.
     across = 16 if D == 2 else 7
     low, high = bounding_box(points)
     cell = np.zeros(N, np.int64)

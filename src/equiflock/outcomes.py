@@ -7,7 +7,7 @@ from typing import ClassVar
 from equiflock.runtime.checks import InputError, short
 
 FIRST_OWN, LAST = 16, 127
-"""Codes from here to there, the largest that a byte holds, are for outcomes that are added."""
+"""The first and the last code for outcomes that users add; 127 is the largest that an int8 holds."""
 
 
 class Outcome(int):
@@ -29,7 +29,8 @@ class Outcome(int):
     ENDED: ClassVar[Outcome]
 
     def __new__(cls, code: int) -> Outcome:
-        """The outcome of that code."""
+        """The outcome that is known by that code."""
+        # There is one object per code, which carries the name and the text.
         try:
             return cls._known[int(code)]
         except KeyError:
@@ -47,11 +48,13 @@ class Outcome(int):
             raise InputError(f"an outcome's name must be a word in capital letters, such as ARRIVED; got {short(name)}")
         if not (isinstance(message, str) and message):
             raise InputError(f"an outcome's message must be a text; got {short(message)}")
+        # A saved flight adds the outcomes that it names, which may be here already: same words, same outcome.
         for outcome in cls._known.values():
             if outcome.name == name:
                 if outcome.message != message:
                     raise InputError(f"the outcome {name} exists already, with the message {outcome.message!r}")
                 return outcome
+        # Codes of the package stay below FIRST_OWN, so that it may get more without changing those of users.
         code = max(FIRST_OWN - 1, *cls._known) + 1
         if code > LAST:
             raise InputError(f"there may be {LAST - FIRST_OWN + 1} outcomes of your own at most")
@@ -59,6 +62,7 @@ class Outcome(int):
 
     @classmethod
     def _make(cls, code: int, name: str, message: str) -> Outcome:
+        """Make the one outcome of a code."""
         outcome = int.__new__(cls, code)
         outcome.name, outcome.message = name, message
         cls._known[code] = outcome

@@ -1,4 +1,4 @@
-"""What the parts of a flight are to each other: a moment of it, and what a controller, a body and an ending must be."""
+"""The interfaces between the parts of a flight: its moments, and the protocols of controllers, bodies and endings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PrivilegedController(Protocol):
 
     @property
     def privileged(self) -> Literal[True]:
-        """Says openly that it sees the flock."""
+        """True: the mark by which flights and users know that it sees the whole flock."""
         ...
 
     def __call__(self, flock: Flock, observations: Observations, /) -> Float[np.ndarray, "B N D"]:

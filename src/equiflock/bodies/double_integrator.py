@@ -31,6 +31,7 @@ class DoubleIntegrator:
     ) -> None:
         """Move the active flocks by one time step, in place (see `equiflock.protocols.Body`)."""
         # Threads share out the flocks, or the agents of a single one.
+        # A step of the body costs little, so a thread is worth its start for ten times the usual number of agents only.
         N, least = positions.shape[1], 10 * AGENTS_PER_THREAD
         if len(active) > 1:
             parts = [(active[first:last], 0, N) for first, last in threads.split(len(active), least // N)]
@@ -51,11 +52,13 @@ def _advance(
     last: Index,
 ) -> None:
     """Move agents first .. last of the active flocks."""
+    # dt^2 / 2, once for all agents.
     half_square = 0.5 * time_step * time_step
     for b in active:
         for i in range(first, last):
             for d in range(positions.shape[2]):
                 # A follower: r + v dt + a dt^2 / 2, then v + a dt. A leader: a = 0. Obstacle agents stand still.
+                # The position is advanced first, by the velocity before the step.
                 if roles[b, i] == FOLLOWER:
                     acceleration = accelerations[b, i, d]
                     positions[b, i, d] += velocities[b, i, d] * time_step + acceleration * half_square

@@ -1,4 +1,4 @@
-"""When a flight past obstacles is over (section 5 of the paper, "Obstacle avoidance")."""
+"""The ending of a flight past obstacles (section 5 of the paper, "Obstacle avoidance")."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from equiflock.senses.graph import join, over_flocks, root_of, survey_memory
 
 ObstacleNode = Literal["one", "each"]
 DONE = 1e-9
-"""Seconds that a sum of time steps may be off by rounding."""
+"""Tolerance in seconds, since a multiple of the time step is rounded."""
 STRAIGHT = 1e-6
-"""How far from a straight line the agents of a wall may be, by its half length: as much as rounding takes."""
+"""How far from a straight line the agents of a wall may be, as a share of its half length: room for rounding."""
 NEVER = -math.inf
 """The time at which an obstacle was near, for one that never was."""
 
@@ -65,7 +65,7 @@ class UntilPassed:
         if time == 0.0 or self._last_near.shape != (len(flock), obstacles):
             self._last_near = np.full((len(flock), obstacles), NEVER)
         comm_radius = flock.comm_radius if self.comm_radius is None else self.comm_radius
-        # Look at the flocks that still fly, only.
+        # Only the flocks that still fly are looked at.
         watched = flock if flying.all() else flock[flying]
         # For each flock: pieces, separation, gap to the nearest obstacle agent, depth; then each obstacle's own gap.
         seen = np.empty((len(watched), 4 + obstacles))
@@ -81,6 +81,7 @@ class UntilPassed:
         ended[(gap < self.min_separation) | (depth <= 0.0)] = Outcome.HIT_OBSTACLE
         ended[separation < self.min_separation] = Outcome.COLLIDED
         ended[pieces > 1] = Outcome.DISCONNECTED
+        # Back to the whole batch, in which ended flocks are ignored.
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         outcomes[flying] = ended
         return outcomes
@@ -104,10 +105,12 @@ def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
     (positions,), (numbers,) = flock.positions, flock.obstacles
     disks = []
     for number in np.unique(numbers[numbers != NO_OBSTACLE]):
+        # The circle: around the mean of the obstacle's agents, through the farthest of them.
         points = positions[numbers == number]
         centre = points.mean(axis=0)
         offsets = points - centre
         distances = np.hypot(*offsets.T)
+        # Agents on the line through the middle and the farthest one have cross product zero with it: a wall.
         x, y = offsets[distances.argmax()]
         if np.abs(x * offsets[:, 1] - y * offsets[:, 0]).max() > STRAIGHT * distances.max() ** 2:
             disks.append([*centre, distances.max()])
@@ -115,7 +118,7 @@ def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
 
 
 def _lies_ahead(flock: Flock, numbers: Int64[np.ndarray, " some"]) -> bool:
-    """Whether one of these obstacles of a single flock is still before it, seen from its middle along its velocity."""
+    """Whether an agent of these obstacles is ahead of a single flock: in front of its middle, along its mean velocity."""
     (positions,), (velocities,), (obstacles,) = flock.positions, flock.velocities, flock.obstacles
     member = obstacles == NO_OBSTACLE
     middle, heading = positions[member].mean(axis=0), velocities[member].mean(axis=0)
@@ -134,7 +137,7 @@ def _watch(
     first: Index,
     last: Index,
 ) -> bool:
-    """What an ending must know of flocks first .. last, into seen (B, 4 + M).
+    """Measure what the ending needs of flocks first .. last, into seen (B, 4 + M).
 
     The number of components; the least distance between two flock agents, and between a flock agent and an obstacle
     agent (both infinite beyond R); how far the flock is from the nearest obstacle's rim, negative inside; and for each

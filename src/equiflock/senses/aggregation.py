@@ -1,4 +1,4 @@
-"""What an agent knows: features of those it hears, and the delayed K-hop aggregation (section 2.4 of the paper).
+"""The observations of an agent: features of those it hears, and delayed K-hop aggregation (section 2.4 of the paper).
 
 With N_i(t) the agents that i hears at time t and psi the features of the channels (the paper's are
 [v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2]), each agent knows Z_i(t) = [z_i^1(t), .. z_i^K(t)]:
@@ -49,7 +49,7 @@ def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -
 
 
 class DelayedAggregation:
-    """The memory of a flock in flight: `hear` it once per time step and get what every agent knows.
+    """Delayed aggregation of a flock in flight: call `hear` once per time step to get the observations of all agents.
 
     Args:
         senses: the channels, hops and topology.
@@ -74,6 +74,7 @@ class DelayedAggregation:
         self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
         self.orbit = orbit
+        # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
         self._said: tuple[bool, ChannelTable] | None = None
         self._now: Observations | None = None
         self._before: Observations | None = None
@@ -102,10 +103,11 @@ class DelayedAggregation:
 
         Args:
             flock: the agents now.
-            flying: (B,), which flocks are; the others cost nothing and know nothing: zeros.
+            flying: (B,), which flocks still fly, all if left out; observations of the others are zero and cost no time.
             ranks: (N,), for a single large flock whose agents do not stand in their order in memory: the number of
                 each. An agent adds up whom it hears within a cell in the order of their numbers.
         """
+        # At the first step there is no past: zeros. After it, the flock's size changes through `replace` only.
         B, N, _ = shape = check_flock(flock).shape
         if self._now is None or self._before is None:
             self._said = self.senses.paper_aggregation == "mean", channel_table(self.senses, self._radius_of(flock))
@@ -113,11 +115,14 @@ class DelayedAggregation:
             self._heard = shape
         elif self._heard != shape:
             raise InputError(f"the flock must stay {self._heard[:2]}; got {shape[:2]}: use replace")
+        # What was Z(t) a step ago is Z(t - dt) now; the older one is overwritten by the kernels below.
         self._now, self._before = self._before, self._now
         active = np.arange(B) if flying is None else np.flatnonzero(flying)
         if len(active) < B:
             self._now[~flying] = 0.0  # type: ignore[operator]
+        # One row of K * C * D numbers per agent, as the kernels have it.
         now, before = (z.reshape(B, N, -1) for z in (self._now, self._before))
+        # Small flocks are shared out to threads whole; the agents of a large one are, by cells.
         if len(active) == 0:
             pass
         elif self.senses.topology == "fixed":
@@ -130,6 +135,7 @@ class DelayedAggregation:
         return self._now
 
     def _shape(self, flock: Flock) -> tuple[int, ...]:
+        """The shape of observations, (B, N, K, C, D)."""
         B, N, D = flock.shape
         return B, N, self.senses.hops, self.senses.width, D
 
@@ -138,7 +144,7 @@ class DelayedAggregation:
 
     @property
     def fixed_graph(self) -> Graph | None:
-        """The graph of t = 0, which a fixed topology keeps; None in a dynamic one, or before anybody heard."""
+        """The graph of t = 0, which a fixed topology keeps; None in a dynamic one, or before the first step."""
         return self._graph
 
     @property
@@ -156,6 +162,7 @@ class DelayedAggregation:
         """Go on with another flock: its first agents are the kept ones, whose histories follow them."""
         kept = int(keep.sum())
         N = flock.shape[1]
+        # New agents have no past: zeros.
         for name in ("_now", "_before"):
             old = getattr(self, name)
             if old is not None:
@@ -163,11 +170,13 @@ class DelayedAggregation:
                 new[:, :kept] = old[:, keep]
                 setattr(self, name, new)
                 self._heard = flock.shape
+        # In a fixed topology, links among the kept agents stay, and new agents hear nobody.
         if self._graph is not None:
             self._graph = self._graph.among(keep, N)
         self._memory = None
 
     def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
+        """Fill in `now` for small flocks; each thread takes some of the active ones."""
         parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, flock.groups, before
         rest = self._rules, self._radius_of(flock), self._said, now
@@ -175,7 +184,9 @@ class DelayedAggregation:
             raise out_of_range()
 
     def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None) -> None:
+        """Fill in `now` for one large flock; each thread takes some of its cells."""
         N, comm_radius = flock.shape[1], self._radius_of(flock)
+        # Memory for cells and records is kept from step to step.
         if self._memory is None or len(self._memory[1][0]) != N:
             self._memory = cell_list(N), make_records(N, before.shape[1], self.senses.width * flock.shape[2])
         (order, starts, bucket), records = self._memory
@@ -183,12 +194,15 @@ class DelayedAggregation:
         shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
         if shape[0] == 0:
             raise out_of_range()
+        # Threads get whole buckets, cut so that all have about as many agents.
         parts = threads.split(N, AGENTS_PER_THREAD)
         buckets = shape[0] * shape[1] * shape[2]
         cuts = np.searchsorted(starts[: buckets + 1], np.array([last for _, last in parts[:-1]], np.uintp)).tolist()
         bounds = list(zip([0, *cuts], [*cuts, buckets], strict=True))
+        # Whatever the order in memory, agents of a cell are added up in the caller's order: the sums keep every bit.
         if ranks is not None:
             threads.share(order_by_rank, [(order, starts, ranks, *part) for part in bounds])
+        # All records must be in cell order before any thread aggregates, so these are two rounds of threads.
         source = positions, velocities, before, order, records
         if not all(threads.share(gather_records, [(*source, *part) for part in parts])):
             raise out_of_range()
@@ -199,6 +213,7 @@ class DelayedAggregation:
             raise out_of_range()
 
     def _hear_fixed(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
+        """Fill in `now` for flocks in which everybody always hears its neighbours of t = 0."""
         if self._graph is None:
             self._graph = radius_graph(flock, self._radius_of(flock))
         parts = split_flocks(len(active), flock.shape[1])

@@ -39,7 +39,7 @@ SLACK = 1.0 + 2.0**-20
 
 
 def out_of_range() -> OffScaleError:
-    """The error for a state that kernels refuse."""
+    """The error for positions or velocities beyond the range in which the kernels are exact."""
     return OffScaleError(
         f"positions must be finite and within {FARTHEST_CELL:.0e} radii of the origin, "
         f"velocities finite and below {FASTEST:.0e}: the flock has flown off the scale of float64"
@@ -55,6 +55,7 @@ def cell_list(N: Index) -> tuple[Array, Array, Array]:
 @kernel
 def workspace(N: Index) -> tuple[Array, Array]:
     """Memory for finding neighbours, one for each thread: runs of agents in the cells around, and hits."""
+    # A cell in space has 27 cells around it, itself included; each gives one run of agents at most.
     return np.empty((27, 2), np.uintp), np.empty(N, np.uintp)
 
 
@@ -172,8 +173,10 @@ def runs_around(c: Index, shape: Any, starts: Array, runs: Array) -> Index:
     if starts[c] == starts[c + 1]:
         return np.uintp(0)
     nx, ny, nz = shape
+    # Where the bucket lies on the torus.
     x, y, z = c % nx, (c // nx) % ny, c // (nx * ny)
     count = np.uintp(0)
+    # In the plane there is one layer of cells, and no neighbouring layer to visit.
     for dz in range(-1 if nz > 1 else 0, 2 if nz > 1 else 1):
         for dy in range(-1, 2):
             row = (_wrap(z + dz, nz) * ny + _wrap(y + dy, ny)) * nx

@@ -1,4 +1,4 @@
-"""Who hears whom: the exact radius graph.
+"""The communication graph: who hears whom within the radius R, exactly.
 
 Agent i hears j when j != i and |r_i - r_j| <= R, decided in float64 as |r_i - r_j|^2 <= R^2 (section 2.3 of
 the paper). Only followers hear; leaders and obstacle agents are heard.
@@ -40,7 +40,7 @@ class Graph:
         return np.diff(self.starts).reshape(self.shape)
 
     def neighbours(self, flock: int, agent: int) -> Int64[np.ndarray, " degree"]:
-        """Whom an agent hears."""
+        """The agents that an agent hears, by their indices."""
         B, N = self.shape
         row = range(B)[flock] * N + range(N)[agent]  # indices like a list's
         return self.senders[self.starts[row] : self.starts[row + 1]]
@@ -48,6 +48,7 @@ class Graph:
     def edges(self, flock: int) -> Int64[np.ndarray, "edges 2"]:
         """The edges of one flock as rows (receiver, sender)."""
         flock, N = range(self.shape[0])[flock], self.shape[1]
+        # The list of receiver i has degrees[i] senders, and lists stand one after the other.
         receivers = np.repeat(np.arange(N), self.degrees[flock])
         senders = self.senders[self.starts[flock * N] : self.starts[(flock + 1) * N]]
         return np.stack([receivers, senders], axis=1)
@@ -188,6 +189,7 @@ def _list_neighbours(
 ) -> bool:
     """Write into senders, from begins[b * N + i] on, whom agent i of each of the flocks first .. last hears."""
     N = positions.shape[1]
+    # Once for all flocks of this thread.
     memory = flock_memory(N)
     (order, starts, _), place, (runs, hits) = memory
     for b in range(first, last):

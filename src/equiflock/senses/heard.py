@@ -1,4 +1,4 @@
-"""Whom followers hear after the obstacle rule, as a list, for pictures: the rule itself is that of the senses."""
+"""The edges of the communication graph after the obstacle rule, for pictures; the rule is that of the senses."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def heard_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.ndarray, "
         flock: a batch of one.
         graph: who hears whom without that rule; everybody within R of the flock if left out.
     """
+    # Edges come sorted by receiver, so the senders of each receiver are one part of the list.
     edges = (radius_graph(flock) if graph is None else graph).edges(0)
     N = flock.shape[1]
     starts = np.searchsorted(edges[:, 0], np.arange(N + 1)).astype(np.uintp)
@@ -29,6 +30,7 @@ def heard_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.ndarray, "
 @kernel
 def _keep_nearest_obstacles(positions: Array, roles: Array, starts: Array, senders: Array, heard: Array) -> None:
     """Rewrite the list of each agent's senders by the obstacle rule, and mark those that are left."""
+    # The rule works on records in cell order; here record i is agent i.
     N, D = positions.shape
     order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
     place = np.zeros((N, 3))

@@ -1,4 +1,4 @@
-"""The kernels that `aggregation` is made of: what each agent learns from those it hears, added up in a fixed order.
+"""The kernels of `aggregation`: what each agent learns from those it hears, added up in a fixed order.
 
 The records of a flock are (place, motion, past): place and motion are positions and velocities padded
 to three float64, past the first K - 1 hops of what each agent knew a step ago. In `before` and `now` an agent's
@@ -68,6 +68,7 @@ def _hear_cells_of(
     first: Index,
     last: Index,
 ) -> bool:
+    # Memory of this thread; the scratch of declared channels is needed by these only.
     order, starts, shape, ranks = cells
     place, motion, past = records
     roles, _ = crew
@@ -84,6 +85,7 @@ def _hear_cells_of(
         count = runs_around(c, shape, starts, runs)
         for s in range(starts[c], starts[c + 1]):
             i = order[s]
+            # Leaders and obstacle agents hear nobody: their Z is zero.
             if roles[i] != FOLLOWER:
                 now[i] = 0.0
                 continue
@@ -99,6 +101,7 @@ def _hear_cells_of(
                 obstacle = nearest, rim, taken_x, taken_y
                 fine &= aggregate(s, i, heard, hits, records, order, crew, obstacle, table, D, later, now, scratch)
             else:
+                # The sum takes v_ij = v_i for an obstacle agent; the difference to the velocity it is taken to have is added.
                 more_x, more_y = taken_x - rim * motion[s, 0], taken_y - rim * motion[s, 1]
                 aggregate_paper(s, i, heard, hits, records, mean, D, later, now, more_x, more_y)
     return fine
@@ -142,6 +145,7 @@ def hear_flocks(
     unranked = np.empty(0, np.int64)
     records = make_records(N, before.shape[2], first_hop(said, D))
     for b in active:
+        # Sort the flock into cells and its records into cell order, then aggregate in all cells.
         shape = sort_into_cells(positions[b], comm_radius, order, starts, bucket)
         if shape[0] == 0 or not gather_records(positions[b], velocities[b], before[b], order, records, 0, N):
             return False
@@ -186,6 +190,7 @@ def hear_listed(
             return False
         crew = roles[b], groups[b]
         for i in range(np.uintp(N)):
+            # Leaders and obstacle agents hear nobody: their Z is zero.
             if roles[b, i] != FOLLOWER:
                 now[b, i] = 0.0
                 continue
@@ -193,6 +198,7 @@ def hear_listed(
             row = np.uintp(b * N) + i
             hits = senders[begins[row] : begins[row + np.uintp(1)]].copy()
             heard, nearest, rim, taken_x, taken_y = np.uintp(hits.size), i, 0, 0.0, 0.0
+            # The obstacle rule, for the plane only, where obstacles exist.
             if D == 2:
                 heard, nearest, rim, taken_x, taken_y = sort_out_obstacles(
                     i, heard, hits, place, motion, crew[0], (order, unranked), rules

@@ -35,7 +35,7 @@ class Orbit:
     near: float = 1.0
     """The weight of e^(-|r|) in alpha_1(|r|, |w|) = near e^(-|r|) + slow e^(-|w|)."""
     slow: float = 1.0
-    """The weight of e^(-|w|) in it."""
+    """The weight of e^(-|w|) in alpha_1(|r|, |w|) = near e^(-|r|) + slow e^(-|w|)."""
 
     def __post_init__(self) -> None:
         if not (is_finite(self.gravity_break) and 0.0 <= self.gravity_break <= 1.0):
@@ -48,7 +48,7 @@ class Orbit:
 
     @property
     def numbers(self) -> tuple[float, float, float, float, float]:
-        """What the kernel needs."""
+        """Alpha_2, the cosine and sine of alpha_theta, and the two weights, as the kernel takes them."""
         turn = math.cos(self.dodge_angle), math.sin(self.dodge_angle)
         return self.gravity_break, *turn, self.near, self.slow
 
@@ -61,16 +61,21 @@ STAND_STILL = (0.0, 0.0, 0.0, 0.0, 0.0)
 def taken_velocity(x: float, y: float, u: float, v: float, numbers: Any) -> tuple[float, float]:
     """v_ij as follower i takes it, from the way (x, y) to the obstacle agent and the mean velocity (u, v)."""
     gravity_break, cosine, sine, near, slow = numbers
+    # |r| and |w|, and r / |r| in place of r.
     distance, speed = math.sqrt(x * x + y * y), math.sqrt(u * u + v * v)
     if distance == 0.0:
         return 0.0, 0.0
     x, y = x / distance, y / distance
+    # gamma(r, w, 0) and gamma(r, w, pi/2).
     ahead, left = 0.0, 0.0
     if speed > 0.0:
         ahead, left = (x * u + y * v) / speed, (y * u - x * v) / speed
+    # alpha_1(|r|, |w|).
     size = near * math.exp(-distance) + slow * math.exp(-speed)
+    # The first case: pulled towards the obstacle agent, so v_ij points away from it.
     if -gravity_break <= ahead <= 0.0:
         return -size * x, -size * y
+    # The second case: sgn(gamma(r, w, pi/2)) alpha_1, times r / |r| turned by alpha_theta.
     side = size if left >= 0.0 else -size
     return side * (cosine * x - sine * y), side * (sine * x + cosine * y)
 
@@ -99,6 +104,7 @@ def sort_out_obstacles(
     """
     order, ranks = numbering
     nearest_only, orbiting, numbers = rules
+    # The sum of velocities begins with the follower's own, and counts the others in `flock`.
     u, v, flock, rim = motion[s, 0], motion[s, 1], 0, 0
     nearest, least, number = s, math.inf, np.int64(0)
     kept = np.uintp(0)
@@ -117,8 +123,10 @@ def sort_out_obstacles(
             if nearest_only:
                 hits[kept] = j
                 kept += np.uintp(1)
+    # No obstacle agent is heard: nothing changes.
     if least == math.inf:
         return heard, s, 0, 0.0, 0.0
+    # The nearest obstacle agent stands last, and counts once in |N_i|.
     if nearest_only:
         hits[kept] = nearest
         heard, rim = kept + np.uintp(1), 1

@@ -51,6 +51,7 @@ def aggregate_paper(
     for h in range(heard):
         j = hits[h]
         dx, dy, dz = x - place[j, 0], y - place[j, 1], z - place[j, 2] if D == 3 else 0.0
+        # Below the shortest distance the weights stay finite, and r_ij = 0 gives exactly zero.
         per_square = 1.0 / max(dx * dx + dy * dy + dz * dz, SHORTEST * SHORTEST)
         per_fourth = per_square * per_square
         v0, v1, v2 = v0 + (u - motion[j, 0]), v1 + (v - motion[j, 1]), v2 + (w - motion[j, 2])
@@ -106,9 +107,11 @@ def aggregate(
         for d in range(3):
             offsets[h, d] = place[s, d] - place[j, d]
             relative[h, d] = motion[s, d] - motion[j, d]
+        # The orbit technique gives the nearest obstacle agent a relative velocity of its own, any others none.
         if rim > 0 and roles[order[j]] == OBSTACLE:
             relative[h, 0] = taken_x if j == nearest else 0.0
             relative[h, 1] = taken_y if j == nearest else 0.0
+        # |r_ij|^2 and <r_ij, v_ij>, of which weights are functions.
         square, inner = 0.0, 0.0
         for d in range(3):
             square += offsets[h, d] * offsets[h, d]
@@ -122,6 +125,7 @@ def aggregate(
         vectors = relative if table[c, OF_VELOCITY] else offsets
         x, y, z, counted = 0.0, 0.0, 0.0, 0
         for h in range(heard):
+            # A channel among the same group, or among others, leaves the rest out, and obstacle agents in any case.
             its, whom = groups[order[hits[h]]], table[c, WHOM]
             if whom != ALL and (its == NO_GROUP or (its == groups[i]) != (whom == SAME)):
                 continue
@@ -131,6 +135,7 @@ def aggregate(
                 z + weights[h] * vectors[h, 2],
             )
             counted += 1
+        # A mean is over those counted; of nobody it is zero.
         scale = 1.0 / max(counted, 1) if table[c, IS_MEAN] else 1.0
         now[i, c * D], now[i, c * D + 1] = x * scale, y * scale
         if D == 3:

@@ -23,14 +23,17 @@ from equiflock.runtime.checks import InputError
 SHORTEST = 1e-8
 """In features, |r_ij| counts as at least this: coincident agents push each other nowhere, and nothing overflows."""
 
+# What a feature is made of, as numbers for kernels.
 AMONG: dict[Among, int] = {"all": 0, "same": 1, "others": 2}
 ALL, SAME = AMONG["all"], AMONG["same"]
 
+# The C signature of a loop: |r|^2, <r, v> and weights, one of each per neighbour, and how many there are.
 _NUMBERS = types.CPointer(types.float64)
 _LOOP = types.void(_NUMBERS, _NUMBERS, _NUMBERS, types.intp)
+# So many distances, from the shortest to R, are tried.
 _PROBES = 2_000
 _INNER = (-1.0, -1e-3, 0.0, 1e-3, 1.0)
-"""Values of <r, v> / |r| at which a weight is tried."""
+"""Values of <r, v> / |r| at which a weight of two arguments is checked to be finite."""
 
 
 ADDRESS, OF_VELOCITY, WHOM, IS_MEAN = range(4)
@@ -47,6 +50,7 @@ def channel_table(senses: Senses, comm_radius: float) -> ChannelTable:
     if senses.paper_aggregation is None:
         for feature, (_, aggregation) in zip(senses.features, senses.channels, strict=True):
             _check_finite(feature, comm_radius)
+            # The columns after the address, in their order.
             marks = feature.vector == "velocity", AMONG[feature.among], aggregation == "mean"
             rows.append((compiled_loop(feature).address, *marks))
     return np.array(rows, np.uintp).reshape(-1, 4)
@@ -55,6 +59,7 @@ def channel_table(senses: Senses, comm_radius: float) -> ChannelTable:
 @cache
 def compiled_loop(feature: Feature) -> Any:
     """The loop out[n] = weight(squares[n], <r, v>[n]) as a C function; it lives as long as the process."""
+    # Division by zero gives infinity or NaN, as in NumPy, which the check below finds; Python would raise.
     weight: Any = njit(error_model="numpy")(feature.weight)
     if feature.uses_velocity:
 
@@ -71,6 +76,7 @@ def compiled_loop(feature: Feature) -> Any:
     try:
         return cfunc(_LOOP, error_model="numpy")(loop)
     except NumbaError as error:
+        # Numba explains at length; its first line that says anything about the function is enough.
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if "Failed in" not in line), "unknown")
         raise InputError(f"the weight of the feature {feature.name!r} cannot be compiled: {reason}") from None
@@ -79,6 +85,7 @@ def compiled_loop(feature: Feature) -> Any:
 @cache
 def _check_finite(feature: Feature, comm_radius: float) -> None:
     """A clear error unless the weight is finite for |r| from 1e-8 to R."""
+    # Distances by equal factors, as weights may be steep near zero; the last is exactly R.
     distances = np.geomspace(SHORTEST, max(comm_radius, SHORTEST), _PROBES)
     distances[-1] = comm_radius
     for inner in _INNER if feature.uses_velocity else (0.0,):
@@ -86,6 +93,7 @@ def _check_finite(feature: Feature, comm_radius: float) -> None:
         call = compiled_loop(feature).ctypes
         pointer = call.argtypes[0]
         call(*(array.ctypes.data_as(pointer) for array in (squares, inners, found)), _PROBES)
+        # The weight times |r|, the size of the feature, must be finite in float32 too, in which observations are kept.
         with np.errstate(over="ignore"):
             bad = ~np.isfinite((found * distances).astype(np.float32))
         if bad.any():
@@ -103,6 +111,7 @@ def call_loop(typing: Any, address: Any, squares: Any, inners: Any, out: Any, co
     signature = types.void(types.uintp, types.intp, types.intp, types.intp, types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        # Numba cannot call an address, so the call is written in LLVM: cast the address to a function, and call it.
         numbers, whole = ir.DoubleType().as_pointer(), ir.IntType(8 * np.intp(0).itemsize)
         function = ir.FunctionType(ir.VoidType(), [numbers, numbers, numbers, whole])
         target, *arrays, length = arguments

@@ -1,1 +1,1 @@
-"""The loop, what is kept of a flight, and numbers of it."""
+"""The loop of a flight, the trajectory that is kept of it, and the metrics that describe it."""

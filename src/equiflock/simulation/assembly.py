@@ -41,6 +41,7 @@ def flight(
         orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
     """
+    # What agents sense is declared by the controller, unless the caller overrides it.
     if controller is not None:
         check_controller(controller)
         senses = controller.senses if senses is None else senses
@@ -48,32 +49,35 @@ def flight(
         raise InputError("a flight without a controller needs senses, such as equiflock.paper_senses()")
     if not isinstance(start, Flock):
         raise InputError(f"start must be a Flock of at least one flock; got {short(start)}")
+    # The state does not depend on R, so another R needs no new check of the arrays.
     if comm_radius is not None:
         start = Flock.view(*start.arrays, comm_radius=check_positive("comm_radius", comm_radius))
     if body is not None and (isinstance(body, type) or not isinstance(body, Body)):
         raise InputError(
             f"body must be an object with advance(), such as equiflock.DoubleIntegrator(); got {short(body)}"
         )
+    # The paper's parts fill whatever the caller left open.
     sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles)
     decide, order_free = (None, False) if controller is None else decision(controller)
-    # Whoever looks at the flock at every step would pay for having it back in the caller's order.
+    # Cell order pays only if nobody looks at the flock: an ending would have it copied back at every step.
     order = MemoryOrder(sensing, start.shape[1]) if order_free and ending is None and MemoryOrder.pays(start) else None
     return Flight(start, sensing, decide, body or DoubleIntegrator(), time_step=time_step, ending=ending, order=order)
 
 
 def decision(controller: Controller) -> tuple[Decision, bool]:
-    """The controller as a function of flock and observations, and whether the order of agents is all one to it.
+    """The controller as a function of flock and observations, and whether agents may be given in any order.
 
     This is where a network of the package is compiled, with the weights that it has now (see `as_numpy_function`).
     """
     ask: Any = as_numpy_function(controller)
+    # An expert indexes the flock itself, so agents must keep the caller's order.
     if getattr(controller, "privileged", False):
         return ask, False
     return (lambda flock, observations: ask(observations)), getattr(ask, "order_free", False)
 
 
 def check_controller(controller: Any) -> None:
-    """Raise a clear error unless it is a controller."""
+    """Raise a clear error unless `controller` can be called and declares its senses."""
     if isinstance(controller, str):
         raise InputError(f"controller must be a controller, not its name: use equiflock.load({controller!r})")
     if not callable(controller):
@@ -84,6 +88,7 @@ def check_controller(controller: Any) -> None:
         raise InputError(f"controller must be an instance: {controller.__name__}(), not {controller.__name__}")
     senses = getattr(controller, "senses", None)
     if not isinstance(senses, Senses):
+        # Controllers written for version 0.1 declared these two attributes instead.
         old = hasattr(controller, "hops") or hasattr(controller, "one_hop")
         instead = " in place of hops and one_hop" if old else ""
         raise InputError(

@@ -61,6 +61,7 @@ class Flight(Iterator[Moment]):
         self.comm_radius = start.comm_radius
         self._decide = decide
         self._order = order
+        # No moment was made yet; the first one, step 0, moves nobody.
         self._step = -1
         self._outcomes = np.full(len(start), FLYING, np.int8)
         self._take(start)
@@ -70,20 +71,23 @@ class Flight(Iterator[Moment]):
         flying = self._outcomes == FLYING
         if not flying.any():
             raise StopIteration
-        # Move.
+        # Move: first into cell order, if agents have strayed far, then by the accelerations of the last moment.
         if self._order is not None and (order := self._order.wanted()) is not None:
             self._reorder(order)
         if self._step >= 0:
             positions, velocities, roles, *_ = self._state
             self.body.advance(positions, velocities, roles, self._accelerations, self.time_step, np.flatnonzero(flying))
+        # A product, not a sum of steps: rounding does not pile up over a long flight.
         self._step += 1
         time = self._step * self.time_step
         flock = Flock.view(*self._state, comm_radius=self.comm_radius)
+        # The ending sees the state before anybody senses, so ended flocks cost nothing from this step on.
         if self.ending is not None:
+            # An outcome is final: flocks that ended earlier keep theirs.
             outcomes = _checked_outcomes(self.ending(time, flock, flying), len(flock))
             self._outcomes = np.where(flying, outcomes, self._outcomes)
             flying = self._outcomes == FLYING
-        # Sense, and decide.
+        # Sense Z(t), then decide a(t) from it.
         observations = self.sensing.hear(flock, flying, None if self._order is None else self._order.ranks)
         self._accelerate(flock, observations, flying, time)
         ends = read_only(flying), read_only(self._outcomes), self.comm_radius
@@ -99,12 +103,15 @@ class Flight(Iterator[Moment]):
         """
         if self._step < 0:
             raise InputError("the flight has not begun: ask for its first moment, next(flight), before stepping it")
+        # An outsider's accelerations are checked like a controller's, since they enter the state.
         answer = _real_numbers(accelerations)
         shape = self._accelerations.shape
         if answer.shape != shape or not np.isfinite(answer).all():
             raise InputError(f"accelerations must be finite numbers of shape (B, N, D) = {shape}; got {short(answer)}")
+        # The caller counts agents in its own order, the state stands in that of memory.
         if self._order is not None:
             answer = answer[:, self._order.ranks]
+        # Leaders, obstacle agents and ended flocks do not obey.
         obeys = (self._state[2] == FOLLOWER) & (self._outcomes == FLYING)[:, None]
         self._accelerations[:] = np.where(obeys[..., None], answer, 0.0)
         return next(self)
@@ -120,6 +127,7 @@ class Flight(Iterator[Moment]):
         """
         check_flock(flock)
         B, N, D = self._accelerations.shape
+        # The kept agents must fit into the new flock, and nothing else of the flight may change with them.
         keep = np.ones(N, bool) if keep is None else np.asarray(keep)
         if keep.shape != (N,) or keep.dtype != bool:
             raise InputError(f"keep must be booleans of shape ({N},); got {keep.dtype} of shape {keep.shape}")
@@ -132,6 +140,7 @@ class Flight(Iterator[Moment]):
                 f"the new flock must have comm_radius = {self.comm_radius:g}, that of the flight; got "
                 f"{flock.comm_radius:g}"
             )
+        # The new flock is in the caller's order, so the state is brought back to it first.
         if self._order is not None:
             self._reorder(self._order.back())
             self._order = MemoryOrder(self._order.sensing, flock.shape[1]) if MemoryOrder.pays(flock) else None
@@ -142,6 +151,7 @@ class Flight(Iterator[Moment]):
         self.sensing.replace(flock, keep)
 
     def _take(self, flock: Flock) -> None:
+        """Copy the state of a flock, which the body may then change in place."""
         self._state = tuple(array.copy() for array in flock.arrays)
         self._accelerations = np.zeros_like(flock.positions)
 
@@ -156,12 +166,14 @@ class Flight(Iterator[Moment]):
         self, flock: Flock, observations: Observations, flying: Bool[np.ndarray, " B"], time: float
     ) -> None:
         """Ask the controller, for flocks still flying only, and check its answer."""
+        # Ended flocks, and all flocks if an outsider acts by `step`, are not asked: their acceleration is zero.
         everyone = bool(flying.all())
         if self._decide is None or not everyone:
             self._accelerations[... if self._decide is None else ~flying] = 0.0
             if self._decide is None or not flying.any():
                 return
             flock, observations = flock[flying], observations[flying]
+        # A wrong shape is the author's mistake; NaN or infinity comes of a flight that diverged.
         answer = _real_numbers(self._decide(flock, observations))
         if answer.shape != flock.shape:
             raise InputError(
@@ -169,6 +181,7 @@ class Flight(Iterator[Moment]):
             )
         if not np.isfinite(answer).all():
             raise OffScaleError(f"the controller returned NaN or infinity at t = {time:g} s")
+        # Followers have role 0: with nobody else in the flock there is nothing to mask.
         if flock.roles.any():
             answer = np.where((flock.roles == FOLLOWER)[..., None], answer, 0.0)
         self._accelerations[... if everyone else flying] = answer
@@ -200,6 +213,7 @@ def _checked_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
         outcomes = np.asarray(answer)
     except ValueError:  # such as rows of different lengths
         outcomes = np.asarray(None)
+    # A plain condition, true or false, ends a flock without naming how.
     if outcomes.dtype == bool:
         outcomes = np.where(outcomes, int(Outcome.ENDED), FLYING)
     known = outcomes.dtype.kind in "iu" and np.isin(outcomes, [int(outcome) for outcome in Outcome.all()]).all()

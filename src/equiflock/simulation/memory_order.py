@@ -1,7 +1,7 @@
 """The order in which the agents of a large flock stand in memory: near in space, near in memory.
 
-It shows in nothing but time. Agents are still added up in the caller's order within a cell, and a moment's arrays are
-put back into the caller's order when somebody looks at them.
+It changes nothing but the speed. Sums over neighbours still run in the caller's order within a cell, and a moment's
+arrays are put back into the caller's order when they are read.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from equiflock.runtime.arrays import read_only
 from equiflock.runtime.threads import SMALL_FLOCK
 
 FAR_IN_MEMORY = 20_000
-"""Agents that many places apart are not in the processor's near memory together."""
+"""Two agents this many places apart in memory are rarely in the processor's cache together."""
 MOST_STRAYS = 0.2
-"""The share of agents that stand far in memory from the one next to them in space, from which on all are reordered."""
+"""Agents are reordered when more than this share of them is far in memory from the next one in cell order."""
 
 
 class ReorderableSensing(Protocol):
@@ -40,7 +40,7 @@ class MemoryOrder:
     """Keeps a single large flock in cell order.
 
     Args:
-        sensing: tells the order of cells, and is told when agents are reordered.
+        sensing: knows the agents cell by cell, and is renumbered whenever they are reordered.
         agents: N.
     """
 
@@ -51,14 +51,15 @@ class MemoryOrder:
 
     @staticmethod
     def pays(flock: Flock) -> bool:
-        """Whether it makes a difference: one flock of many agents."""
+        """Whether cell order saves time: only for a single flock of many agents."""
         return len(flock) == 1 and flock.shape[1] > SMALL_FLOCK
 
     def wanted(self) -> Int64[np.ndarray, " N"] | None:
-        """The order to bring agents into now, or None if they still stand well."""
+        """The order to bring agents into now, or None if few of them have strayed."""
         order = self.sensing.order
         if order is None:
             return None
+        # Sorting all arrays costs more than some cache misses, so it waits until they are many.
         strays = np.count_nonzero(np.abs(np.diff(order)) > FAR_IN_MEMORY)
         return order.copy() if strays > len(order) * MOST_STRAYS else None
 
@@ -94,6 +95,7 @@ class _MomentInCellOrder(Moment):
         ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
         ranks: Int64[np.ndarray, " N"],
     ) -> _MomentInCellOrder:
+        # The three large arrays are left unset on purpose: reading one calls __getattr__, which makes it.
         moment = cls.__new__(cls)
         known = dict(zip(("flying", "outcomes", "comm_radius"), ends, strict=True))
         for name, value in {"step": step, "time": time, "_stored": stored, "_ranks": ranks, **known}.items():
@@ -101,7 +103,7 @@ class _MomentInCellOrder(Moment):
         return moment
 
     def __getattr__(self, name: str) -> Any:
-        """One of the arrays that nobody looked at so far."""
+        """Make one of the large arrays, when it is read for the first time."""
         in_order: dict[str, Callable[[], Any]] = {
             "flock": self._flock,
             "observations": lambda: read_only(self._in_order(self._stored[1])),
@@ -109,6 +111,7 @@ class _MomentInCellOrder(Moment):
         }
         if name not in in_order:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        # Kept under its name, so that reading it again does not come here.
         found = in_order[name]()
         object.__setattr__(self, name, found)
         return found
@@ -118,6 +121,7 @@ class _MomentInCellOrder(Moment):
         return Flock.view(*map(self._in_order, flock.arrays), comm_radius=flock.comm_radius)
 
     def _in_order(self, array: Any) -> Any:
+        # Place s in memory holds the agent that the caller knows by the number ranks[s].
         found = np.empty_like(array)
         found[:, self._ranks] = array
         return found

@@ -37,7 +37,7 @@ def mean_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
 
 
 def peak_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
-    """Max over i of |a_i|, which a body must be able to do; (F - 1, B) for a trajectory."""
+    """Max over i of |a_i|, the largest acceleration that a body must deliver; (F - 1, B) for a trajectory."""
     norms = _acceleration_norms(subject)
     return np.asarray(norms.max(axis=-1, initial=0.0, where=np.broadcast_to(_member(subject), norms.shape)))
 
@@ -54,6 +54,7 @@ def iman(run: Trajectory) -> Float64[np.ndarray, " B"]:
 
 def mean_leader_velocity_distance(subject: Subject) -> Numbers:
     """MLVD = (1/N) sum_i |v_i - v_L| with v_L the leaders' velocity (their mean, should they differ)."""
+    # v_L, then the mean over all agents of the distance of their velocity from it.
     leaders = _flock(subject).roles == Role.LEADER
     if not leaders.any(axis=1).all():
         raise InputError("mean_leader_velocity_distance needs a leader in every flock")
@@ -98,7 +99,7 @@ def _acceleration_norms(subject: Moment | Trajectory) -> Array:
 
 
 def _flock(subject: Subject) -> Flock:
-    """The flock of any subject; the first frame of a trajectory."""
+    """The flock of any subject; that of the last frame for a trajectory, whose roles never change."""
     if isinstance(subject, Moment):
         return subject.flock
     if isinstance(subject, Trajectory):
@@ -138,6 +139,7 @@ def _integral(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
         values = run.series[name][:-1]
     elif run.every_step:
         values = {"velocity_variance": velocity_variance, "mean_acceleration_norm": mean_acceleration_norm}[name](run)
+        # The variance has one value per frame, one more than steps: the sum runs over n < T.
         values = values[: len(run.accelerations)]
     else:
         raise InputError(f"the run kept too few frames for this integral: simulate with record=[metrics.{name}]")
@@ -150,6 +152,7 @@ def _stacked(subject: Subject) -> Flock:
     """All frames as one batch of F * B flocks."""
     if not isinstance(subject, Trajectory):
         return _flock(subject)
+    # Roles, obstacles and groups are the same in every frame.
     frames, B, N, D = subject.positions.shape
     crew = (np.broadcast_to(getattr(subject, name), (frames, B, N)).reshape(-1, N) for name in CREW)
     vectors = (each.reshape(-1, N, D) for each in (subject.positions, subject.velocities))
@@ -166,7 +169,7 @@ def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str) -
 
 @kernel
 def _members(vectors: Array, member: Array) -> Array:
-    """The rows of (N, D) that belong to the flock."""
+    """The vectors, of (N, D), of the agents that belong to the flock."""
     points = np.empty(vectors.shape)
     count = 0
     for i in range(len(vectors)):

@@ -23,6 +23,7 @@ from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
 
 MOST_STEPS = 100_000_000
+"""Flights of more steps are refused."""
 
 Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
 """A number per flock of a moment: any function in `equiflock.simulation.metrics`, or one's own."""
@@ -63,10 +64,12 @@ def simulate(
         on_step: called with every moment, for progress.
         config: more settings to keep with the trajectory, such as JSON can hold.
     """
+    # The loop checks its own arguments, so time step and radius are taken from it from here on.
     steps = count_steps(duration, time_step)
     rules: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles}
     loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, body=body, ending=ending, **rules)
     time_step, comm_radius, duration = loop.time_step, loop.comm_radius, float(duration)
+    # Whoever opens the trajectory later finds everything that its numbers depend on, except the start itself.
     settings = {
         "controller": getattr(controller, "name", type(controller).__name__),
         "senses": asdict(controller.senses),
@@ -82,14 +85,17 @@ def simulate(
         **(config or {}),
     }
     settings = _as_json(settings)
+    # Memory for the frames and the series is taken before the first step: too little of it is known at once.
     frames = _Frames(steps, keep_every, start.shape)
     measures = _named(record)
     series = {name: np.empty((steps + 1, len(start))) for name in measures}
     flown = np.zeros(len(start), np.int64)
+    # A flock is measured once more at the step at which it ended, and never after.
     changed = np.ones(len(start), bool)
 
     for moment in loop:
         frames.add(moment)
+        # Ended flocks repeat their last values; measures are given the others only.
         for name, measure in measures.items():
             if not changed.all():
                 series[name][moment.step] = series[name][moment.step - 1]
@@ -98,6 +104,7 @@ def simulate(
             on_step(moment)
         if moment.step == steps or not moment.flying.any():
             break
+        # Whoever flies now makes one more step.
         flown[moment.flying] = moment.step + 1
         changed = moment.flying
     # If all flocks ended early, what remains of the time repeats their last states.
@@ -137,6 +144,7 @@ def description(part: object) -> Any:
     """What a part of a flight is, such as JSON can hold: its kind, and its numbers and words."""
     if part is None:
         return None
+    # A dataclass tells its fields; any other object its public attributes.
     numbers = asdict(part) if is_dataclass(part) and not isinstance(part, type) else getattr(part, "__dict__", {})
     plain = {
         name: value
@@ -148,6 +156,7 @@ def description(part: object) -> Any:
 
 def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings as they would come back from a file: lists for tuples."""
+    # Through JSON and back, so that a trajectory in memory equals the one that is loaded from disk.
     try:
         found: dict[str, Any] = json.loads(json.dumps(settings))
         return found
@@ -156,10 +165,12 @@ def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measure]:
+    """The functions to record by the names of their series."""
     if callable(record) or not isinstance(record, Iterable):
         raise InputError(f"record must be functions in a list or a mapping; got {short(record)}")
     if isinstance(record, Mapping):
         return dict(record)
+    # In a list, a function is known by its own name, which two lambdas share.
     measures = list(record)
     names = [getattr(measure, "__name__", "") for measure in measures]
     if len(set(names)) < len(names) or "" in names:
@@ -171,8 +182,10 @@ class _Frames:
     """The frames that are kept, filled in as the flight goes on."""
 
     def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int]) -> None:
+        # The steps whose frames are kept, the first and the last in any case.
         every = keep_every or max(steps, 1)
         self.kept = np.append(np.arange(0, steps, every), steps)
+        # Three arrays of float64. Refused here, with a hint, rather than by the system in the middle of a flight.
         size = 3 * 8 * len(self.kept) * math.prod(shape)
         if size > physical_memory():
             raise InputError(
@@ -182,15 +195,18 @@ class _Frames:
         self.filled = 0
         self.positions = np.empty((len(self.kept), *shape))
         self.velocities = np.empty_like(self.positions)
+        # No acceleration follows the last frame.
         self.accelerations: Vectors = np.zeros((len(self.kept) - 1, *shape))
 
     def add(self, moment: Moment) -> None:
+        """Keep the moment, if its step is one of those to keep."""
         if self.filled < len(self.kept) and moment.step == self.kept[self.filled]:
             self._put(moment)
             if self.filled < len(self.kept):
                 self.accelerations[self.filled - 1] = moment.accelerations
 
     def fill(self, moment: Moment) -> None:
+        """Repeat the last moment in all frames that are still empty; their accelerations stay zero."""
         while self.filled < len(self.kept):
             self._put(moment)
 
@@ -201,7 +217,7 @@ class _Frames:
 
 
 def _only(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
-    """The moment of some of the flocks."""
+    """The same moment, with only those flocks for which `which` is true."""
     if which.all():
         return moment
     return replace(

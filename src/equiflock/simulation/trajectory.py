@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FORMAT = "equiflock trajectory 3"
 CHECKSUM = "checksum"
 VECTORS, CREW = ("positions", "velocities", "accelerations"), ("roles", "obstacles", "groups")
-"""The arrays of every frame, and those that stay the same: who is who."""
+"""The names of the arrays that change from frame to frame, and of those that describe the agents and do not."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,9 +64,10 @@ class Trajectory:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        # Arrays are read-only, so that what is read from the trajectory stays what was flown.
         for name in ("times", *VECTORS, *CREW):
             getattr(self, name).setflags(write=False)
-        # What was recorded is recorded: whoever wants another series makes another trajectory.
+        # Nor can a series be added later: `dataclasses.replace` makes another trajectory with it.
         object.__setattr__(self, "series", MappingProxyType(dict(self.series)))
 
     @property
@@ -86,6 +87,7 @@ class Trajectory:
 
     def __getitem__(self, flock: int) -> Trajectory:
         """One flock of the batch, as a trajectory of its own."""
+        # Through a range, so that negative and wrong indices behave like those of a list.
         b = range(len(self.steps))[flock]
         one = slice(b, b + 1)
         return replace(
@@ -105,6 +107,7 @@ class Trajectory:
         """The trajectory as a dataset with dimensions frame, flock, agent, axis (and step, for series)."""
         import xarray
 
+        # Accelerations lie between frames, so they have an axis of their own.
         vectors = ("frame", "flock", "agent", "axis")
         variables: dict[str, Any] = {
             "positions": (vectors, self.positions),
@@ -114,9 +117,11 @@ class Trajectory:
             "steps": ("flock", self.steps),
             "outcomes": ("flock", self.outcomes),
         }
+        # Series have every step, frames perhaps not, so these axes differ too.
         for name, values in self.series.items():
             variables[f"series_{name}"] = (("step", "flock"), values)
         coordinates = {"time": ("frame", self.times), "axis": list("xyz"[: self.positions.shape[-1]])}
+        # Zarr keeps attributes as JSON. Outcomes that a scenario added are written with name and text beside the code.
         attributes = {
             "format": FORMAT,
             "time_step": self.time_step,
@@ -160,9 +165,11 @@ def load_flights(path: str | os.PathLike[str]) -> list[Trajectory]:
 
 
 def _checksum(data: xarray.Dataset) -> str:
-    """Of everything that is in a dataset, names, types and shapes too: zarr reads a missing piece as zeros."""
+    """A checksum of all data, names, types and shapes in a dataset, as zarr reads a missing chunk as zeros."""
+    # Attributes in the order of their names, except the checksum itself.
     settings = {name: value for name, value in data.attrs.items() if name != CHECKSUM}
     parts: list[bytes | memoryview] = [json.dumps(settings, sort_keys=True).encode()]
+    # Then every array: what it is, and its bytes.
     for name in sorted(map(str, data.variables)):
         array = np.ascontiguousarray(data[name].values)
         if array.dtype.kind == "U":
@@ -173,6 +180,8 @@ def _checksum(data: xarray.Dataset) -> str:
 
 
 def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
+    """The trajectory in a dataset that was read from `source`, or a clear error."""
+    # The format is looked at first: an older trajectory is no damaged one.
     if data.attrs.get("format") != FORMAT:
         written = data.attrs.get("format")
         older = isinstance(written, str) and written.startswith(FORMAT[:-1])
@@ -184,6 +193,7 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
     try:
         if _checksum(data) != data.attrs.get(CHECKSUM):
             raise ValueError("its checksum does not fit")
+        # Then everything is rebuilt; whatever is missing or of the wrong kind raises here.
         arrays = {name: data[name].values for name in (*VECTORS, *CREW, "steps")}
         times, positions = data["time"].values, arrays["positions"]
         time_step = check_positive("time_step", data.attrs["time_step"])
@@ -198,6 +208,7 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
             series={str(n)[7:]: data[n].values for n in data.data_vars if str(n).startswith("series_")},
             config=dict(json.loads(data.attrs["config"])),
         )
+        # A checksum proves that the file is as written, not that it was written by this program.
         shapes_fit = (
             found.velocities.shape == positions.shape
             and found.accelerations.shape == (frames - 1, B, N, D)
@@ -208,6 +219,7 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
         if not (shapes_fit and np.isfinite(times).all()):
             raise ValueError("shapes or values do not fit together")
         crew = (arrays[name] for name in CREW)
+        # Making a checked flock of the last frame finds roles and numbers that no flock may have.
         Flock(positions[-1], found.velocities[-1], *crew, comm_radius=comm_radius)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{source} is a damaged trajectory: {error}") from None
@@ -216,6 +228,7 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
 
 def _known_outcomes(data: xarray.Dataset) -> Int8[np.ndarray, " B"]:
     """The outcomes by the codes that they have here; those that a scenario named itself may have had others."""
+    # Codes of added outcomes depend on the order of adding, so they are found by name and text.
     named = json.loads(data.attrs["outcomes"])
     codes = {int(code): int(Outcome.add(*words)) for code, words in named.items()}
     own = [codes.get(code, code) for code in data["outcomes"].values.tolist()]

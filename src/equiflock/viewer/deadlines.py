@@ -1,4 +1,4 @@
-"""Closes connections on which a request, or a message, was begun and does not end within a while.
+"""Closes connections on which a request, or a message, was begun but is not complete within MOST_SECONDS.
 
 Uvicorn limits the time between two requests, but not that of one.
 """
@@ -14,15 +14,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 MOST_SECONDS = 10.0
-"""From the first byte of a request or message to its last, or from the beginning of a connection."""
+"""The longest time from the first byte of a request or message to its last, or from connecting to the first byte."""
 LENGTH_BYTES = {126: 2, 127: 8}
-"""A frame whose 7-bit length is one of these has its true length in so many bytes after it."""
+"""Two values of a frame's 7-bit length field say that its true length follows, in this many bytes."""
 FIRST_CONTROL = 8
 """The first operation code of frames that are no part of a message, such as a ping."""
 
 
 class Deadline:
-    """Closes a connection when a time is over, unless it was met."""
+    """A timer that closes a connection after MOST_SECONDS, unless what was awaited has come."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -48,7 +48,7 @@ class Deadline:
 
 
 class TimedHttp(H11Protocol):
-    """HTTP where a request must be there in time."""
+    """HTTP where a connection is closed if a request is not complete in time."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -59,6 +59,7 @@ class TimedHttp(H11Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        # A websocket has a deadline of its own. A request is complete when its sender owes neither head nor body.
         upgraded = self.transport.get_protocol() is not self
         self._deadline.follow(upgraded or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY))
 
@@ -69,7 +70,7 @@ class TimedHttp(H11Protocol):
 
 
 class TimedWebSocket(WebSocketsSansIOProtocol):
-    """A websocket where a message must be there in time once it was begun. Without one it may stay open for ever."""
+    """A websocket where a message must be complete in time once it was begun; without one it may stay open for ever."""
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -79,6 +80,7 @@ class TimedWebSocket(WebSocketsSansIOProtocol):
 
     @override
     def data_received(self, data: bytes) -> None:
+        # What comes before is the HTTP request that asks for the websocket, not frames.
         if self.handshake_initiated:
             self._meter.feed(data)
         super().data_received(data)
@@ -91,43 +93,48 @@ class TimedWebSocket(WebSocketsSansIOProtocol):
 
 
 class FrameMeter:
-    """Follows a stream of websocket frames (RFC 6455, section 5.2) so far as to know where messages end."""
+    """Follows a stream of websocket frames (RFC 6455, section 5.2), only to know where messages end."""
 
     def __init__(self) -> None:
         self._header = bytearray()
         self._left = 0
-        """Bytes of the frame that are still to come, after its header."""
+        """Bytes of the present frame's payload that are still to come."""
         self._unfinished = False
-        """Whether a message lacks frames."""
+        """Whether the present message has more frames to come."""
 
     @property
     def between_messages(self) -> bool:
-        """Whether nothing that was begun is to be continued."""
+        """Whether no frame and no message is incomplete."""
         return not (self._header or self._left or self._unfinished)
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Follow the next bytes of the stream, which may end anywhere in a frame."""
         at = 0
         while at < len(data):
+            # Payload: skip as much of it as is there.
             if self._left:
                 taken = min(self._left, len(data) - at)
                 self._left -= taken
                 at += taken
                 continue
+            # Header: collect it byte by byte, as its second byte says how long it is.
             self._header.append(data[at])
             at += 1
             if len(self._header) >= 2 and len(self._header) == self._header_size():
                 self._begin_frame()
 
     def _header_size(self) -> int:
+        """Two bytes, those of a longer length, and four of the mask if there is one."""
         masked, length = self._header[1] & 0x80, self._header[1] & 0x7F
         return 2 + LENGTH_BYTES.get(length, 0) + (4 if masked else 0)
 
     def _begin_frame(self) -> None:
+        """Read a complete header: how long the payload is, and whether the message goes on after this frame."""
         final, code = bool(self._header[0] & 0x80), self._header[0] & 0x0F
         length = self._header[1] & 0x7F
         more = LENGTH_BYTES.get(length, 0)
         self._left = int.from_bytes(self._header[2 : 2 + more], "big") if more else length
+        # Control frames may come between the frames of a message and end none.
         if code < FIRST_CONTROL:
             self._unfinished = not final
         self._header.clear()

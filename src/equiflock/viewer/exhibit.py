@@ -1,4 +1,4 @@
-"""What a server has to show: controllers, a setting to begin with, saved flights, and a folder to save to."""
+"""What a server offers its pages: controllers, a setting to begin with, saved flights, and a folder to save to."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from equiflock.viewer.stage import Stage
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A page can choose among these, and nothing else: no name of a file ever comes from outside."""
+    """Everything that a page can choose from; the name of a file never comes from a page."""
 
     setting: Setting = field(default_factory=Setting)
-    """What a page begins with, if its address does not say."""
+    """The setting that a page begins with, unless its address holds another."""
     weights: tuple[Path, ...] = ()
     """Files of weights to choose from, beside the controllers that have names."""
     flights: Sequence[Trajectory] = ()
-    """Saved flights to play, in place of live ones."""
+    """Saved flights to play; without any, pages fly live ones."""
     out: Path = Path("runs/view")
     """The folder that flights are saved to."""
 
     def __post_init__(self) -> None:
+        # Mistakes of whoever starts the server are found now, not when the first page opens.
         if self.flights:
             check_playback(self.flights)
         for name in (*self.setting.controllers, *map(str, self.weights)):
@@ -46,6 +47,7 @@ class Exhibit:
     @property
     def controllers(self) -> tuple[str, ...]:
         """The names that a page may choose."""
+        # Each trained network is also offered by training seed, as name:seed.
         trained = (f"{name}:{seed}" for name in TRAINED for seed in SEEDS)
         return (*controller_names(), *trained, *map(str, self.weights), *self.with_options)
 
@@ -65,19 +67,21 @@ class Exhibit:
 
         A clear error if there is no flock for the setting that pages begin with.
         """
+        # A small flock and a large one use different kernels; a far obstacle brings in those of obstacles.
         away = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)
         for agents in (100, SMALL_FLOCK + 1):
             stage = Stage(Setting(agents=agents, disks=(away,)), [self.load(self.setting.controller), load("tanner")])
             stage.edges = True
             stage.advance(3)
             pack_frame(stage.step, stage.time, stage.pictures())
+        # Drawing a start of each scenario compiles the kernels of its search.
         for name in scenario_names():
             with suppress(InputError):  # one that needs options flies once a page has chosen them
                 Setting(scenario=name).draw()
         Stage(self.setting, [self.load(name) for name in self.setting.controllers]).advance(2)
 
     def told(self) -> dict[str, Any]:
-        """What a page must know before it can ask for anything."""
+        """What a page is sent first: all names, scenarios and limits that it needs to build its controls."""
         return {
             "version": __version__,
             "setting": self.setting.model_dump(mode="json"),

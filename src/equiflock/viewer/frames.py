@@ -1,4 +1,4 @@
-"""What the page is sent to draw: a frame, as compact bytes.
+"""The binary format of frames, which the page draws.
 
 All little-endian, every part beginning at a multiple of 8 bytes:
 
@@ -35,9 +35,9 @@ FRAME = struct.Struct("<IIdd")
 PICTURE = struct.Struct("<IIII6d")
 KIND = 2
 IN_NO_GROUP, LAST_GROUP = 255, 254
-"""How a byte tells that an agent is in no group, and the largest number of a group that it tells apart."""
+"""The byte of an agent in no group, and that of group 254 and all beyond."""
 MOST_EDGES = 150_000
-"""More lines than that would only hide the agents."""
+"""Beyond this many edges none are drawn: the lines would only hide the agents."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +45,11 @@ class FlockPicture:
     """One flock to draw.
 
     Attributes:
-        flock: of a single flock; one in space is seen from above.
+        flock: a batch of one; a flock in three dimensions is seen from above.
         accelerations: (1, N, D), what the agents do next; None if nothing comes next.
         disks: (M, 3), x, y and radius.
         edges: (E, 2), pairs of agents to join by lines.
-        still: whether the flight has ended, so that velocities are only what they were then.
+        still: whether the flight has ended, so that its velocities move nobody any more.
     """
 
     flock: Flock
@@ -61,6 +61,7 @@ class FlockPicture:
     @property
     def numbers(self) -> tuple[float, float, float, float]:
         """Velocity variance, components, minimum separation and mean acceleration norm (NaN if there is none)."""
+        # As `metrics.mean_acceleration_norm`, which takes a moment; a picture has no moment.
         effort = math.nan
         if self.accelerations is not None:
             member = self.flock.roles[0] != Role.OBSTACLE
@@ -75,13 +76,14 @@ class FlockPicture:
 
 
 def edges_of(flock: Flock, fixed: Graph | None = None, obstacles: str = "nearest") -> Int64[np.ndarray, "edges 2"]:
-    """Who hears whom, each pair once; nothing at all if these are too many to be told apart.
+    """The edges of the communication graph, each pair once; none if there are more than can be drawn apart.
 
     Args:
-        flock: of a single flock.
+        flock: a batch of one.
         fixed: the graph of t = 0, for a controller of fixed topology.
         obstacles: which obstacle agents a follower hears, the "nearest" or "all".
     """
+    # Degrees count each pair of followers twice; counting needs no memory for the edges.
     if fixed is None and survey(flock)[0].sum() > 2 * MOST_EDGES:
         return np.empty((0, 2), np.int64)
     graph = fixed or radius_graph(flock)
@@ -93,7 +95,7 @@ def edges_of(flock: Flock, fixed: Graph | None = None, obstacles: str = "nearest
 
 
 def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> bytes:
-    """The bytes of a frame."""
+    """A frame as bytes, in the format above."""
     parts = [FRAME.pack(KIND, len(pictures), step, time)]
     for picture in pictures:
         parts += _pack_picture(picture)
@@ -101,14 +103,18 @@ def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> byte
 
 
 def _pack_picture(picture: FlockPicture) -> list[bytes]:
+    """A picture as bytes, in the order of the format above."""
     flock = picture.flock
     places = flock.positions[0, :, :2]
+    # The origin is the middle of the flock proper; subtract it in float64, before positions become float32.
     origin = places[flock.roles[0] != Role.OBSTACLE].mean(axis=0)
     edges = np.empty((0, 2)) if picture.edges is None else picture.edges
     disks = picture.disks - [*origin, 0.0] if len(picture.disks) else picture.disks
     sizes = len(places), len(edges), len(disks), picture.still
+    # After the last frame of a saved flight there is no acceleration: arrows of no length.
     next_step = np.zeros_like(flock.positions) if picture.accelerations is None else picture.accelerations
     vectors = places - origin, flock.velocities[0, :, :2], next_step[0, :, :2], disks
+    # Group numbers fill an int32, a byte is enough to choose colours by.
     groups = np.where(flock.groups[0] == NO_GROUP, IN_NO_GROUP, np.minimum(flock.groups[0], LAST_GROUP))
     return [
         PICTURE.pack(*sizes, *origin, *picture.numbers),

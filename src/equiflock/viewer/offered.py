@@ -28,6 +28,7 @@ def offered_scenarios(without: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _options(kind: type[Any], without: Collection[str]) -> list[dict[str, Any]]:
+    """The options of one scenario class; fields of any other kind than numbers and switches keep their defaults."""
     texts = field_docstrings(kind)
     return [
         {
@@ -42,6 +43,7 @@ def _options(kind: type[Any], without: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _is_plain(default: object) -> bool:
+    # is_finite refuses True and False, which are integers to Python.
     return isinstance(default, bool) or is_finite(default)
 
 

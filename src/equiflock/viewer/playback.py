@@ -18,14 +18,14 @@ from equiflock.viewer.frames import FlockPicture, edges_of
 
 MOST_FLIGHTS = 2
 MOST_MEASURED = 400
-"""The curves of the whole flight are drawn through so many frames at most."""
+"""The curves of the whole flight are drawn through this many frames at most."""
 
 
 class Playback:
     """One flock of each of one or two saved flights, frame by frame.
 
     Args:
-        runs: with the same times.
+        runs: one or two flights whose frames have the same times.
         flock: which flock of the batch.
     """
 
@@ -36,6 +36,7 @@ class Playback:
             raise InputError(f"flock must be below {flocks}; got {flock}")
         self.runs = [run[flock] for run in runs]
         # Frames after everybody's flight has ended repeat the last state.
+        # Half a step more, so that rounding of times never cuts off the last frame.
         end = max((int(run.steps[0]) + 0.5) * run.time_step for run in self.runs)
         self.frames = max(int(np.count_nonzero(self.runs[0].times < end)), 1)
         self.edges = False
@@ -56,20 +57,23 @@ class Playback:
         self.frame = min(frame, self.frames - 1)
 
     def pictures(self) -> list[FlockPicture]:
-        """What each panel of the page shows."""
+        """The flock of each panel at the present frame."""
         found = []
         for run in self.runs:
             flock = run.flock(self.frame)
             last = len(run.accelerations) - 1
+            # No acceleration follows the last frame.
             accelerations = run.accelerations[self.frame] if self.frame <= last else None
             edges = edges_of(flock) if self.edges else None
+            # By half a step, as times are rounded: from the frame at which this flight ended on.
             still = self.time >= (int(run.steps[0]) - 0.5) * run.time_step
             found.append(FlockPicture(flock, accelerations, obstacle_disks(flock), edges, still))
         return found
 
     def told(self, stop: Stop | None = None) -> dict[str, Any]:
-        """What the page must know of the flights; measuring long ones takes a while, which `stop` ends."""
+        """What the page is sent of the flights: times, names and curves. Measuring long ones takes time; `stop` ends it."""
         first = self.runs[0]
+        # Frames evenly over the flight, each once, the first and the last among them.
         measured = np.unique(np.linspace(0, self.frames - 1, MOST_MEASURED).round().astype(int))
         curves = []
         for frame in measured.tolist():
@@ -93,7 +97,7 @@ class Playback:
 
 
 def _about(run: Trajectory) -> dict[str, Any]:
-    """What the page tells of a flight."""
+    """The controller, scenario, size and ending of a flight, as the page shows them."""
     return {
         "controller": str(run.config.get("controller", "flight")),
         "scenario": str(run.config.get("scenario", "")).partition(":")[0],
@@ -103,17 +107,18 @@ def _about(run: Trajectory) -> dict[str, Any]:
 
 
 def _ending(run: Trajectory) -> str:
-    """How a flight ended, and when, if not with its time."""
+    """How and when a flight ended; nothing if it flew for its whole duration."""
     outcome = run.outcome[0]
     return "" if outcome == Outcome.TIME_UP else f"{outcome} at {int(run.steps[0]) * run.time_step:.2f} s"
 
 
 def _for_json(numbers: tuple[float, ...]) -> list[float | None]:
+    # JSON has neither infinity nor NaN.
     return [number if math.isfinite(number) else None for number in numbers]
 
 
 def check_playback(runs: Sequence[Trajectory]) -> None:
-    """Raise a clear error unless these can be shown together."""
+    """Raise a clear error unless these flights are one or two and have the same times."""
     if not 1 <= len(runs) <= MOST_FLIGHTS:
         raise InputError(f"one flight can be shown, or {MOST_FLIGHTS} side by side; got {len(runs)}")
     if any(not np.array_equal(run.times, runs[0].times) for run in runs):

@@ -1,4 +1,4 @@
-"""What is kept of a live flight, so that it can be saved: all of it, in bounded memory."""
+"""The recording of a live flight, from which it can be saved: its whole duration, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from equiflock.outcomes import Outcome
 from equiflock.simulation.trajectory import CREW, Trajectory
 
 MOST_BYTES = 64 * 2**20
+"""Memory that the recording of one flight may take."""
 
 
 class Recording:
@@ -19,9 +20,9 @@ class Recording:
     A trajectory has the same agents all the time: when they change, a new recording begins.
 
     Args:
-        step: the first step's number.
-        flock: the agents then.
-        most_bytes: how much memory is too much.
+        step: the number of the first step.
+        flock: the agents at that step.
+        most_bytes: the memory that its frames may take.
     """
 
     def __init__(self, step: int, flock: Flock, most_bytes: int = MOST_BYTES) -> None:
@@ -31,15 +32,17 @@ class Recording:
         self.comm_radius = flock.comm_radius
         self._steps: list[int] = []
         self._frames: list[tuple[Vectors, Vectors, Vectors]] = []
+        # Each frame is three arrays of the size of positions.
         self._most = max(most_bytes // (3 * flock.positions.nbytes), 8)
 
     def add(self, step: int, flock: Flock, accelerations: Vectors) -> None:
-        """Take a step down; one that was taken down before is replaced."""
+        """Record a step; if it was recorded before, because a person changed the flock in between, it is replaced."""
         last = self._steps[-1] if self._steps else None
-        # The last step is always there, though it may not be one of those that stay.
+        # The newest step is always kept; once another follows, it goes unless it is a multiple of `every`.
         if last is not None and (last == step or (last - self.first) % self.every):
             self._steps.pop()
             self._frames.pop()
+        # Memory is full: drop every second frame, and keep half as many from now on.
         if len(self._steps) >= self._most:
             self._steps, self._frames = self._steps[::2], self._frames[::2]
             self.every *= 2
@@ -47,9 +50,10 @@ class Recording:
         self._frames.append((flock.positions.copy(), flock.velocities.copy(), accelerations.copy()))
 
     def trajectory(self, time_step: float, config: dict[str, Any]) -> Trajectory:
-        """What was taken down so far; its time begins at 0."""
+        """The recorded steps as a trajectory, whose time begins at 0."""
         steps = np.array(self._steps) - self.first
         positions, velocities, accelerations = (np.stack(part) for part in zip(*self._frames, strict=True))
+        # When it began in the live flight, and how many steps lie between frames, is in its settings.
         told = {**config, "begins_at": self.first * time_step, "keep_every": self.every}
         return Trajectory(
             times=steps * time_step,

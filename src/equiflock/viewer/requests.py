@@ -1,4 +1,4 @@
-"""What a page may ask for. Every message is one of these, checked to the last number, or refused."""
+"""The requests of a page. Every message is checked against these classes, all numbers included, or refused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from equiflock.viewer.setting import FARTHEST, Checked, DiskObstacle, Point, Set
 from equiflock.viewer.stage import Stage
 
 LONGEST_REQUEST = 16 * 1024
-"""How long a message of a page may be, in bytes."""
+"""The largest size of a message from a page, in bytes."""
 FASTEST = 10.0
+"""The largest component of a velocity that leaders can be given."""
 
 Speed = Annotated[float, Field(ge=-FASTEST, le=FASTEST)]
 Reach = Annotated[float, Field(gt=0, le=FARTHEST)]
@@ -22,14 +23,14 @@ Number = Annotated[int, Field(ge=0, le=10**9)]
 
 
 class Start(Checked):
-    """Begin a flight; the one before is forgotten. Searches for other starts that are under way end."""
+    """Begin a flight in place of the present one. A search for another start that still runs is cancelled."""
 
     do: Literal["start"]
     setting: Setting
 
 
 class Cancel(Checked):
-    """End the search for a start that is under way; what was flying before flies on."""
+    """Cancel the search for a start that is running; the flight from before goes on."""
 
     do: Literal["cancel"]
 
@@ -42,7 +43,7 @@ class Play(Checked):
 
 
 class Advance(Checked):
-    """Let time pass: so many steps, or as many as there is time for."""
+    """Make this many steps, or as many as there is time for."""
 
     do: Literal["advance"]
     steps: Annotated[int, Field(ge=0, le=1000)]
@@ -56,14 +57,14 @@ class Seek(Checked):
 
 
 class Show(Checked):
-    """Whether pictures show who hears whom."""
+    """Choose whether pictures show the edges of the communication graph."""
 
     do: Literal["show"]
     edges: bool
 
 
 class Action(Checked, ABC):
-    """Something that a person does to live flights."""
+    """A request that changes the flocks of live flights."""
 
     @abstractmethod
     def on(self, stage: Stage) -> None:
@@ -82,7 +83,7 @@ class Steer(Action):
 
 
 class Lead(Action):
-    """Let the agent nearest to a place lead or, if it does, follow."""
+    """Make the agent nearest to a place a leader or, if it is one, a follower."""
 
     do: Literal["lead"]
     at: Point
@@ -95,7 +96,7 @@ class Lead(Action):
 
 
 class Appoint(Action):
-    """Let an agent lead or, if it does, follow: the one of that number, wherever it has flown to."""
+    """Make the agent of a number a leader or, if it is one, a follower, wherever it is."""
 
     do: Literal["appoint"]
     agent: Number
@@ -199,6 +200,7 @@ Request = (
     | Scatter
     | Save
 )
+# The field `do` says which class a message belongs to, so errors are those of that class alone.
 _requests: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
 
 

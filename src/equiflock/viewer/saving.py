@@ -15,25 +15,26 @@ from equiflock.viewer.scratch import scratch_folder, tidy_up
 
 FILM = "film.mp4"
 LONGEST_FILM = 20.0
-"""Seconds; a longer flight is shown faster."""
+"""Seconds of film; a longer flight is shown faster."""
 MOST_WAITING = 4
+"""Flights that may wait to be saved, the one that is being saved included."""
 
 OnFrame = Callable[[int, int], object]
 
 
 class Archive:
-    """Saves flights, one after the other, and knows those that it saved.
+    """Saves flights one after the other, and keeps a list of those that it saved.
 
-    What servers before left half written, because they were killed, is removed.
+    Half-written folders that a killed server left are removed.
 
     Args:
-        out: the folder that they are saved to, made if it is not there.
+        out: the folder that flights are saved to, made if it is not there.
     """
 
     def __init__(self, out: Path) -> None:
         self.out = out
         self.saved: dict[str, Path] = {}
-        """Folders by their names."""
+        """The folders of saved flights, by their names."""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="saving")
         self._waiting: list[Future[Path]] = []
         self._given_up = False
@@ -45,7 +46,7 @@ class Archive:
         return any(not work.done() for work in self._waiting)
 
     def give_up(self) -> None:
-        """Save nothing more: what is being saved ends soon, and leaves nothing behind."""
+        """Cancel all saving, because the server ends: the present film stops at its next frame and is removed."""
         self._given_up = True
         self._worker.shutdown(wait=False, cancel_futures=True)
 
@@ -59,6 +60,7 @@ class Archive:
         return work
 
     def _save(self, runs: Sequence[Trajectory], speed: float, on_frame: OnFrame) -> Path:
+        # A thread cannot be stopped from outside, so it looks for itself at every frame of the film.
         def on_each(done: int, total: int) -> None:
             if self._given_up:
                 raise InputError("the server ends")
@@ -75,15 +77,17 @@ def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: 
 
     Args:
         runs: one, or two to be shown side by side.
-        out: made if it is not there.
-        speed: of the film, in simulated seconds per second, unless it would become too long.
+        out: the folder that holds all saved flights, made if it is not there.
+        speed: simulated seconds per second of film; raised if the film would become longer than LONGEST_FILM.
         on_frame: called with (frames drawn, frames in all) of the film.
     """
     from equiflock.report.film import film
 
+    # A controller may be a path; what a folder's name can hold of it is kept.
     names = [re.sub(r"[^\w.-]+", "-", Path(str(run.config["controller"])).stem) for run in runs]
     folder = out / f"{datetime.now():%Y-%m-%d-%H%M%S}-{'-'.join(names)}"
     speed = max(float(runs[0].times[-1]) / LONGEST_FILM, speed)
+    # All is written into a scratch folder and renamed when complete: a folder under its own name is always whole.
     with scratch_folder(out) as inside:
         scratch = inside / folder.name
         scratch.mkdir()
@@ -95,7 +99,7 @@ def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: 
 
 
 def _unused(path: Path) -> Path:
-    """The path, or the first with a number after it that nothing has."""
+    """The path or, if it exists, the first of path-2, path-3, .. that does not."""
     number, found = 1, path
     while found.exists():
         number += 1

@@ -1,4 +1,4 @@
-"""Where a flight is written until it is whole: a hidden folder that does not outlive the process that works in it."""
+"""Hidden folders in which flights are written until they are complete; those of killed processes are removed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from equiflock.runtime.files import remove
 PREFIX = ".saving-"
 LOCK = ".lock"
 SETTLED = 10.0
-"""Seconds; a younger one may be one that is not locked yet."""
+"""Seconds; a younger scratch folder is left alone, as its process may not have locked it yet."""
 
 
 @contextmanager
 def scratch_folder(out: Path) -> Iterator[Path]:
     """A new hidden folder in `out`, which is made if it is not there. It is gone afterwards, however the block ends.
 
-    The folder is locked. Should the process be killed, the system lets go of the lock, and `tidy_up` knows.
+    The folder is locked. If the process is killed, the system releases the lock, by which `tidy_up` finds it.
     """
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
@@ -41,8 +41,13 @@ def tidy_up(out: Path) -> None:
         try:
             if time.time() - folder.stat().st_mtime < SETTLED:
                 continue
+            # Whoever gets the lock knows that the owner is gone.
             with FileLock(folder / LOCK, timeout=0):
                 pass
-        except (Timeout, OSError, NotImplementedError):  # somebody works there, it is gone or not ours, or nobody knows
+        except (
+            Timeout,
+            OSError,
+            NotImplementedError,
+        ):  # in use, removed meanwhile or not ours, or a disk without locks
             continue
         remove(folder)

@@ -30,11 +30,13 @@ from equiflock.viewer.session import Session
 log = logging.getLogger("equiflock.viewer")
 PAGE = Path(__file__).with_name("page")
 MOST_SESSIONS = 16
+"""Pages that may be open at once."""
 PORTS_TRIED = 20
+"""Ports that are tried, one after the other, if the first is in use."""
 FULL = 1013
-"""The websocket's code for "try again later"."""
+"""The websocket close code for "try again later"."""
 HEADERS = {
-    # Nothing from elsewhere, in nobody's frame, and never an old page with a new server.
+    # No content from other servers, no embedding in other pages, and never an old page from a cache with a new server.
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
@@ -49,8 +51,10 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
     port may be that of a tunnel.
     """
     app = FastAPI(openapi_url=None)
+    # One thread per page, so that a long search of one page holds up no other.
     workers = ThreadPoolExecutor(MOST_SESSIONS, thread_name_prefix="flight")
     app.state.archive = archive = Archive(exhibit.out)
+    # Another name that resolves to this machine may be that of a foreign page (DNS rebinding), so it is refused.
     names = {host.lower(), "localhost", "127.0.0.1", "::1"}
     app.state.sessions = set()
 
@@ -70,6 +74,7 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
             return
         await websocket.accept()
         sessions: set[Session] = app.state.sessions
+        # Accepted first, since only an open websocket can be closed with a code and a text that the page shows.
         if len(sessions) >= MOST_SESSIONS:
             await websocket.close(FULL, f"{MOST_SESSIONS} pages are open already: close one")
             return
@@ -91,13 +96,14 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
 
 
 def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.socket:
-    """A socket on the port or, if that is in use, on one of the next; `on_busy` is told of each that is."""
+    """A listening socket on the port or, if that is in use, on one of the next; `on_busy` is called with each in use."""
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 0 to 65535; got {port}")
     _refuse_everywhere(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for candidate in range(port, min(port + PORTS_TRIED, 65536)):
         found = socket.socket(family)
+        # A port that a server has just left may be used again at once.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((host, candidate))
@@ -120,7 +126,7 @@ def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.soc
 
 
 def _refuse_everywhere(address: str) -> None:
-    """Refuse all addresses of the machine at once, be it those of IPv4 in the words of IPv6."""
+    """Refuse 0.0.0.0 and ::, which mean all addresses of the machine, also where IPv6 wraps the IPv4 form."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -131,7 +137,7 @@ def _refuse_everywhere(address: str) -> None:
 
 
 class Server(uvicorn.Server):
-    """A server that does not end in the middle of saving a flight: killed threads do not tidy up after themselves."""
+    """A server that waits for a flight that is being saved: a killed thread would leave its scratch folder behind."""
 
     def __init__(self, config: uvicorn.Config, archive: Archive) -> None:
         super().__init__(config)
@@ -149,7 +155,7 @@ class Server(uvicorn.Server):
 
 
 def serve(exhibit: Exhibit, host: str) -> Server:
-    """A server that is known as `host`, ready to `run` on a socket."""
+    """A server whose pages call it `host`, ready to `run` on a socket."""
     app = create_app(exhibit, host)
     return Server(
         uvicorn.Config(
@@ -158,23 +164,24 @@ def serve(exhibit: Exhibit, host: str) -> Server:
             log_level="warning",
             ws_max_size=LONGEST_REQUEST,
             ws_max_queue=8,
-            ws_per_message_deflate=False,  # on this machine bytes are cheaper than the time to squeeze them
+            ws_per_message_deflate=False,  # within a machine, sending bytes is cheaper than compressing them
         ),
         app.state.archive,
     )
 
 
 def address(host: str, port: int) -> str:
-    """Where a browser finds the page."""
+    """The address of the page, for a browser."""
     return f"http://{_in_address(host)}:{port}/"
 
 
 def _name_of(headers: Headers) -> str | None:
-    """What a request calls this server, without the port."""
+    """The host name in a request's headers, without the port."""
     with suppress(ValueError):  # such as brackets that do not close
         return urlsplit(f"//{headers.get('host', '')}").hostname
     return None
 
 
 def _in_address(host: str) -> str:
+    # IPv6 addresses stand in brackets, as their colons would be taken for that of the port.
     return f"[{host}]" if ":" in host else host

@@ -1,4 +1,4 @@
-"""One page's connection: what it asks for, done in turn, each request answered once, while it is listened to."""
+"""One page's connection: its requests are read as they come, and carried out and answered one after the other."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from equiflock.viewer.saving import Archive
 from equiflock.viewer.stage import Stage
 
 PROGRESS_SECONDS = 0.25
+"""Seconds between two reports on a flight that is being saved."""
 MOST_WAITING = 500
-"""Requests that a page may send without waiting for answers; our own sends a few."""
+"""Requests that may wait for answers; more close the connection. The page of this package sends a few."""
 IMPATIENT = 1008
-"""The websocket's code for what is against the rules."""
+"""The websocket close code for a violated policy."""
 log = logging.getLogger("equiflock.viewer")
 
 Answer = bytes | dict[str, Any]
@@ -33,7 +34,7 @@ Answer = bytes | dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that waits for its turn, and a way to stop it should it be a search; or why it is none."""
+    """A request that waits for its turn, or why it was refused, and the means to cancel the search that it may start."""
 
     request: requests.Request | InputError
     stop: Stop
@@ -43,10 +44,10 @@ class Session:
     """What one page sees, and the requests that change it.
 
     A request is answered by a frame (bytes) or by a JSON object that says what it `is`: "started", "done", "saving",
-    "refused" (the request made no sense; all is as it was), "cancelled" (so was the search for a start; all is as it
-    was) or "failed" (the flight broke down and is gone). Answers come in the order of the requests. A page that waits
-    for answers is never sent more than it can draw. What is no answer: "welcome", and "progress", "saved" or "unsaved"
-    of a flight that is being saved.
+    "refused" (the request was wrong; nothing has changed), "cancelled" (the search for a start was; nothing has
+    changed) or "failed" (the flight raised an error and is gone). Answers come in the order of the requests, so a page
+    that waits for each answer is never sent more than it can draw. Sent unasked: "welcome", and "progress", "saved" or
+    "unsaved" about a flight that is being saved.
 
     Args:
         exhibit: what there is to choose from.
@@ -61,10 +62,11 @@ class Session:
         self._archive = archive
         self._saving: _Saving | None = None
         self._stop = Stop()
-        """Ends the search of the last start that was asked for."""
+        """Cancels the search for the start that was requested last."""
 
     async def serve(self, socket: WebSocket) -> None:
-        """Answer requests until the page goes away; then free its flight, and end a search that is under way."""
+        """Answer requests until the page disconnects; then free its flight, and cancel a search that is running."""
+        # Reading and answering are two tasks, so that "cancel" is read while a search is running.
         waiting: asyncio.Queue[Asked] = asyncio.Queue()
         listening = asyncio.create_task(self._listen(socket, waiting))
         answering = asyncio.create_task(self._answer_all(socket, waiting))
@@ -72,17 +74,18 @@ class Session:
             await asyncio.wait([listening, answering], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._stop.set()
-            gone = listening.done()  # then an answer that cannot be sent is no surprise
+            gone = listening.done()  # the page has disconnected, so an answer that cannot be sent is expected
             for task in (listening, answering):
                 task.cancel()
             await asyncio.gather(listening, answering, return_exceptions=True)
             self.shown = None
+        # Answering ended by itself: raise its error, unless it was only that the page disconnected.
         if not gone:
             with suppress(WebSocketDisconnect):
                 answering.result()
 
     async def _listen(self, socket: WebSocket, waiting: asyncio.Queue[Asked]) -> None:
-        """Take requests down until the page goes away, whatever is being done meanwhile."""
+        """Put requests into the queue until the page disconnects."""
         while (message := await socket.receive())["type"] == "websocket.receive":
             if waiting.qsize() >= MOST_WAITING:
                 await socket.close(IMPATIENT, "wait for answers before you ask for more")
@@ -90,7 +93,7 @@ class Session:
             waiting.put_nowait(self._hear(message.get("text") or ""))
 
     async def _answer_all(self, socket: WebSocket, waiting: asyncio.Queue[Asked]) -> None:
-        """Do what was asked for, one after the other, on a thread."""
+        """Carry out requests one after the other, on a worker's thread, and send the answers."""
         await socket.send_json({"is": "welcome", **self.exhibit.told()})
         loop = asyncio.get_running_loop()
         while True:
@@ -99,15 +102,16 @@ class Session:
                 await socket.send_bytes(answer)
             else:
                 await socket.send_json(answer)
+            # Progress is told from here on, after the answer that saving has begun.
             if self._saving is not None and self._saving.task is None:
                 self._saving.task = asyncio.create_task(self._saving.tell(socket))
 
     def answer(self, text: str) -> Answer:
-        """Do what a message asks for. Whatever goes wrong, the answer says so in one line."""
+        """Carry out the request in a message; if anything goes wrong, the answer says so in one line."""
         return self._answer(self._hear(text))
 
     def _hear(self, text: str) -> Asked:
-        """Read a request. One for another start, or for none, ends the searches that were asked for before."""
+        """Read a request. "start", "play" and "cancel" cancel the searches that were requested before."""
         try:
             request = requests.read_request(text)
         except InputError as error:
@@ -136,10 +140,11 @@ class Session:
 
     def _do(self, request: requests.Request, stop: Stop) -> Answer:
         if isinstance(request, requests.Cancel):
-            return {"is": "done"}  # it was, when it was heard
+            return {"is": "done"}  # the search was cancelled when the request was read
         if isinstance(request, requests.Start):
             controllers = [self.exhibit.load(name) for name in request.setting.controllers]
             stage = Stage(request.setting, controllers, stop)
+            # Shown only now: if the search failed or was cancelled, the flight from before goes on.
             self.shown = stage
             return {"is": "started", **stage.told()}
         if isinstance(request, requests.Play):
@@ -149,6 +154,7 @@ class Session:
             told = playback.told(stop)
             self.shown = playback
             return {"is": "started", "playback": told}
+        # All other requests are about what is shown.
         shown = self.shown
         if shown is None:
             raise InputError("nothing is flying: start a flight first")
@@ -167,6 +173,7 @@ class Session:
         elif isinstance(request, requests.Save) and isinstance(shown, Stage):
             return self._begin_to_save(shown, request.speed)
         else:
+            # A request for a live flight while a saved one is shown, or the other way round.
             raise InputError("saved flights can only be looked at, and live ones have no frames to go to")
         return pack_frame(shown.step, shown.time, shown.pictures())
 
@@ -178,7 +185,7 @@ class Session:
 
 
 class _Saving:
-    """A flight that is being saved, if its page stays or not."""
+    """A flight that is being saved; saving goes on even if its page disconnects."""
 
     def __init__(self, archive: Archive, stage: Stage, speed: float) -> None:
         runs = stage.trajectories()
@@ -186,13 +193,13 @@ class _Saving:
         self.drawn = 0, 0
         self.work: Future[Path] = archive.save(runs, speed, self._on_frame)
         self.task: asyncio.Task[None] | None = None
-        """The task that tells the page how far it is."""
+        """The task that sends progress to the page."""
 
     def _on_frame(self, done: int, total: int) -> None:
         self.drawn = done, total
 
     async def tell(self, socket: WebSocket) -> None:
-        """Tell the page how far it is, and in the end where the flight is, as long as the page is there."""
+        """Send the page its progress and in the end where the flight was saved, as long as the page is connected."""
         work = asyncio.wrap_future(self.work)
         with suppress(RuntimeError, WebSocketDisconnect):
             while not work.done():

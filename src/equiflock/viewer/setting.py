@@ -1,4 +1,4 @@
-"""What a live flight begins with: all that the page's address holds."""
+"""The setting of a live flight, which the page's address holds: scenario, options, controllers and numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from equiflock.scenarios.shapes import Points, ring, with_obstacle
 
 MOST_AGENTS = 10_000
 MOST_IN_ALL = 2 * MOST_AGENTS
-"""Agents of the flock and of all obstacles, whatever a scenario draws."""
+"""The largest number of agents in all, those of obstacles included, whatever a scenario draws."""
 MOST_DISKS = 20
 FARTHEST = 1e6
-"""How far from the origin anything may be put."""
+"""The largest coordinate at which anything may be put."""
 LONGEST_OPTION = 100
-"""Characters of its name and value."""
+"""The most characters that the name and the value of an option may have together."""
 PAPER_RULE_UP_TO = 1_000
-"""Beyond so many agents the paper's disk, of radius N^(1/4), is so crowded that everybody hears hundreds."""
+"""Beyond this many agents the paper's disk, of radius N^(1/4), is so dense that everybody hears hundreds."""
 
 Place = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST)]
 Point = tuple[Place, Place]
@@ -35,10 +35,11 @@ class Checked(BaseModel):
 
 
 def one_line(error: ValidationError) -> str:
-    """What is wrong first with data from outside, and where."""
+    """The first error in data from outside, and in which field it is, in one line."""
     first = error.errors()[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])  # our own words
+    # A whole object is too long to be quoted.
     where = [str(part) for part in first["loc"]]
     came = "" if isinstance(first["input"], dict) else f"; got {first['input']!s:.40}"
     return f"{where[-1].replace('_', ' ')}: {first['msg']}{came}" if where else f"{first['msg']}{came}"
@@ -60,9 +61,9 @@ class Setting(Checked):
     """A scenario with its options, a controller or two of them, and numbers that all scenarios share."""
 
     scenario: Annotated[str, Field(max_length=100)] = "flocking"
-    """Its name; a page is told all names that there are."""
+    """The name of a scenario, one of those that a page is sent when it connects."""
     options: Annotated[dict[str, Any], Field(max_length=50)] = Field(default_factory=dict)
-    """Fields of the scenario's own that shall not have their defaults."""
+    """Values for fields of the scenario, where they differ from its defaults."""
     controller: Annotated[str, Field(max_length=1000)] = "etdagnn"
     compare: Annotated[str, Field(max_length=1000)] | None = None
     """A second controller, flown in lockstep from the same start."""
@@ -77,11 +78,11 @@ class Setting(Checked):
     orbit: bool | None = None
     """Whether followers avoid obstacles by the orbit technique; None if the scenario decides."""
     disks: Annotated[tuple[DiskObstacle, ...], Field(max_length=MOST_DISKS)] = ()
-    """Obstacles that a person put into the way."""
+    """Obstacles that were put into the way on the page."""
 
     @model_validator(mode="after")
     def _can_be_made(self) -> Setting:
-        """Refuse a scenario that is not there, and options that it does not have or that do not fit."""
+        """Refuse an unknown scenario, and options that it does not have or that are out of range."""
         for name, value in self.options.items():
             _check_option(name, value)
             if name in self.shared:
@@ -101,7 +102,7 @@ class Setting(Checked):
 
     @property
     def shared(self) -> dict[str, Any]:
-        """What goes to the scenario if it has such a field, be it in its disk; None where its own default holds."""
+        """Values for fields that many scenarios have, directly or in their disk; None leaves the scenario's default."""
         dense = "constant-density" if self.agents > PAPER_RULE_UP_TO else None
         return {
             "flocks": 1,
@@ -124,11 +125,11 @@ class Setting(Checked):
 
     @property
     def spacing(self) -> float:
-        """How far apart the obstacle agents on the rim of one's own obstacles stand, about: R_min, if it is not 0."""
+        """The distance, about, between neighbouring agents on the rim of a dropped obstacle: R_min, unless that is 0."""
         return self.disk.min_separation or RandomDisk.min_separation
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """The flock, with the scenario's obstacles and after these, in their order, one's own.
+        """The start: the flock with the scenario's obstacles, followed by those of `disks` in their order.
 
         Args:
             stop: ends the search for a start, as for `RandomDisk`.
@@ -154,9 +155,10 @@ class Setting(Checked):
 
 
 def _check_option(name: str, value: object) -> None:
-    """Refuse what no option can be, and numbers beyond all sense."""
+    """Refuse values that no option can have, and numbers that are far too large."""
     if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > LONGEST_OPTION:
         raise InputError(f"an option is a number, true, false or a word; {name[:40]} is {short(value)[:40]}")
+    # Whole numbers are counts, of agents say, so their limit is lower.
     most = MOST_AGENTS if isinstance(value, int) else FARTHEST
     if isinstance(value, int | float) and not -most <= value <= most:
         raise InputError(f"{name} must be from {-most:,.0f} to {most:,.0f}; got {value}")

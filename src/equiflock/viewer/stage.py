@@ -1,4 +1,4 @@
-"""Live flights that a person can touch: one, or two in lockstep from the same start."""
+"""Live flights that can be changed while they fly: one, or two in lockstep from the same start."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from equiflock.viewer.recording import Recording
 from equiflock.viewer.setting import MOST_DISKS, DiskObstacle, Setting
 
 SECONDS_PER_ADVANCE = 0.05
-"""After so long an advance ends, though it may have made fewer steps than it was asked for: the page stays alive."""
+"""An advance ends after this time, even with fewer steps than were requested, so that the page stays responsive."""
 
 Mask = Bool[np.ndarray, " N"]
 
 
 class LiveFlight:
-    """A flight, its flock as it is now, and what was recorded of it."""
+    """A flight with its present flock, and the recording of it."""
 
     def __init__(
         self, start: Flock, controller: Controller, time_step: float, scenario: Scenario, orbit: Orbit | None
     ) -> None:
-        # Without the scenario's ending: what a person watches and touches flies on.
+        # Without the scenario's ending: a flight that is watched and changed goes on.
         self.flight = flight(start, controller, time_step=time_step, orbit=orbit, obstacles=scenario.obstacles)
         self.sensing = cast(DelayedAggregation, self.flight.sensing)
         self.advance()
@@ -56,10 +56,12 @@ class LiveFlight:
     def change(self, flock: Flock, keep: Mask | None = None) -> None:
         """Go on with a changed flock (see `Flight.replace`)."""
         self.flight.replace(flock, keep)
+        # The accelerations shown are those of the agents that stay; new agents, leaders and obstacle agents have none.
         decided = self.accelerations if keep is None else self.accelerations[:, keep]
         accelerations = np.zeros_like(flock.positions)
         accelerations[:, : decided.shape[1]] = decided
         accelerations[flock.roles != Role.FOLLOWER] = 0.0
+        # A trajectory has the same agents throughout, so other roles, obstacles or groups begin a new recording.
         same_crew = all(map(np.array_equal, self.flock.arrays[2:], flock.arrays[2:]))
         self.flock, self.accelerations = flock, accelerations
         if same_crew:
@@ -85,12 +87,12 @@ class Stage:
     def __init__(self, setting: Setting, controllers: Sequence[Controller], stop: Stop | None = None) -> None:
         self.setting = setting
         self.edges = False
-        """Whether pictures show who hears whom."""
+        """Whether pictures show the edges of the communication graph."""
         scenario, start = setting.make(), setting.draw(stop)
         self.given = len(obstacle_disks(start)) - len(setting.disks)
-        """How many obstacles the scenario has by itself; they come first."""
+        """The number of obstacles of the scenario itself; they come before those of the setting."""
         self._technique = scenario.orbit or Orbit()
-        # A scenario decides for its own obstacles; a person who puts some where there are none sees them avoided.
+        # A scenario with obstacles decides on the technique; where it has none, those that are dropped are to be avoided.
         self.orbiting = (scenario.orbit is not None or self.given == 0) if setting.orbit is None else setting.orbit
         """Whether followers avoid obstacles by the orbit technique."""
         orbit = self._technique if self.orbiting else None
@@ -108,7 +110,7 @@ class Stage:
         return self.step * self.setting.time_step
 
     def advance(self, steps: int) -> None:
-        """Make so many steps, or as many as there is time for, but at least one if any."""
+        """Make this many steps, or as many as there is time for, but at least one unless `steps` is 0."""
         end = time.perf_counter() + SECONDS_PER_ADVANCE
         for _ in range(steps):
             for live in self.flights:
@@ -123,7 +125,7 @@ class Stage:
         return obstacle_disks(self.flights[0].flock)
 
     def told(self) -> dict[str, Any]:
-        """What the page must know of the flights: the setting, and what the scenario decided where that does not."""
+        """What the page is sent of the flights: the setting, and what the scenario decided where that leaves it open."""
         return {
             "setting": self.setting.model_dump(mode="json"),
             "comm_radius": self.flights[0].flock.comm_radius,
@@ -132,7 +134,7 @@ class Stage:
         }
 
     def pictures(self) -> list[FlockPicture]:
-        """What each panel of the page shows."""
+        """The flock of each panel as it is now."""
         disks = self.disks
         found = []
         for live in self.flights:
@@ -147,6 +149,7 @@ class Stage:
 
     def scatter(self) -> None:
         """Give every follower a velocity of its own, drawn anew as at the start, the same in both flights."""
+        # A stream for each scattering: velocities differ from the last time, and are the same for the same seed.
         self._scatterings += 1
         most, seed = self.setting.disk.max_speed, self.setting.seed
         shape = self.flights[0].flock.velocities[0].shape
@@ -154,7 +157,7 @@ class Stage:
         self._velocities(lambda live: np.where(_is(live, Role.FOLLOWER)[:, None], fresh, live.flock.velocities[0]))
 
     def lead(self, at: tuple[float, float], reach: float, panel: int) -> None:
-        """Let the agent nearest to a place lead or, if it does, follow; it must be within reach."""
+        """Make the agent nearest to a place a leader or, if it is one, a follower; it must be within reach."""
         live = self._flight(panel)
         distances = np.where(_is(live, Role.OBSTACLE), np.inf, self._distances(live, at))
         chosen = int(np.argmin(distances))
@@ -163,7 +166,7 @@ class Stage:
         self.appoint(chosen)
 
     def appoint(self, agent: int) -> None:
-        """Let the agent of a number lead or, if it does, follow."""
+        """Make the agent of a number a leader or, if it is one, a follower, in all flights."""
         first = self.flights[0].flock
         if agent >= first.shape[1] or first.roles[0, agent] == Role.OBSTACLE:
             raise InputError(f"there is no agent number {agent}")
@@ -237,9 +240,10 @@ class Stage:
         return self.flights[panel]
 
     def _agents_of_obstacle(self, number: int) -> Mask:
-        """Which agents the obstacle of one of the disks has, in all flights; walls are no disks."""
+        """Which agents belong to the obstacle of a disk, the same in all flights; walls are not counted."""
         flock = self.flights[0].flock
         obstacles = flock.obstacles[0]
+        # Numbers are counted over disks, so an obstacle counts if it makes a disk together with the flock.
         members = [obstacles == each for each in np.unique(obstacles[obstacles != NO_OBSTACLE])]
         around = [mask for mask in members if len(obstacle_disks(_only(flock, mask | (obstacles == NO_OBSTACLE))))]
         if number >= len(around):
