@@ -47,7 +47,7 @@ def _is_plain(default: object) -> bool:
     return isinstance(default, bool) or is_finite(default)
 
 
-def _kind(default: float) -> str:
+def _kind(default: object) -> str:
     """What a page shall offer for an option: a switch, or a box for a whole number or for any."""
     return "switch" if isinstance(default, bool) else "whole" if isinstance(default, int) else "number"
 
