@@ -114,7 +114,7 @@ class Flock:
         *,
         comm_radius: float,
     ) -> Flock:
-        """A flock over arrays that were checked before: no check, no copy if contiguous, read-only through the flock."""
+        """A flock over arrays that were checked before: no check, no copy if contiguous, read-only through it."""
         flock = object.__new__(cls)
         for name, array in zip(ARRAYS, (positions, velocities, roles, obstacles, groups), strict=True):
             view = np.ascontiguousarray(array).view()  # kernels are compiled for contiguous arrays

@@ -1,4 +1,4 @@
-"""Between NumPy arrays, in which flocks are simulated, and torch modules, without copies."""
+"""Calls torch modules with NumPy arrays, in which flocks are simulated, without copies."""
 
 from __future__ import annotations
 
@@ -62,8 +62,10 @@ def takes_numpy(module: type[Module]) -> type[Module]:
         return module
 
     def call(self: Any, *known: Any, **more: Any) -> Any:
+        # Tensors go the usual way of torch.
         if not known or not isinstance(known[-1], np.ndarray):
             return think(self, *known, **more)
+        # An array of the wrong shape would raise deep inside of torch, in words of torch.
         shape, senses = known[-1].shape, getattr(self, "senses", None)
         if len(shape) != 5 or (senses is not None and shape[2:4] != (senses.hops, senses.width)):
             name = getattr(self, "name", type(self).__name__)

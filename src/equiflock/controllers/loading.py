@@ -31,6 +31,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"a controller must be a name or the path of a file of weights; got {short(name)}")
     name, options = with_options(os.fspath(name), options)
+    # A wrong name gets an answer that lists the right ones; a folder is a common slip.
     if name not in controller_names() and not name.endswith(WEIGHTS):
         if name and Path(name).is_dir():
             raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
@@ -38,6 +39,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     try:
         if name in TRAINED:
             return cast(Controller, load_network(trained_weights(name, **options)))  # its only option is the seed
+        # Registered names go before files: a file of weights ends in .safetensors, which no name may.
         if (make := factory(name)) is not None:
             return cast(Controller, make(**options))
         return cast(Controller, load_network(name, **options))
@@ -75,7 +77,7 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
     Args:
         name: one of the paper's (Xavier uniform with gain 1, biases zero), or a torch module of one's own that was
             registered; options may be part of it, as for `load`.
-        seed: of the random initial weights.
+        seed: seeds the random initial weights.
         options: for the paper's networks, `hops`, `channels` and, but for ETDAGNN, `dimensions`.
     """
     if check_count("seed", seed, least=0) >= 2**63:
@@ -105,6 +107,7 @@ def load_network(path: str | os.PathLike[str]) -> nn.Module:
     from equiflock.controllers.networks.weights import read_weights
 
     weights, name, options = read_weights(path)
+    # An unknown name is most often a network of the user's own that was not registered in this process.
     try:
         network_factory(name)
     except InputError:
@@ -142,12 +145,13 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
         raise InputError(
             f"{name} is not registered, so it could not be loaded: decorate its class with @ef.controller"
         ) from None
+    # A subclass inherits the name of a registered class, but would be loaded as that class.
     if isinstance(make, type) and type(network) is not make:
         raise InputError(f"{type(network).__name__} is not registered, only the class that it is made of: register it")
     check_float32(network)
     if not all(bool(weight.isfinite().all()) for weight in network.parameters()):
         raise InputError("the weights are not finite")
-    # Better to notice now than when the file is loaded.
+    # Build the network again from its options, as loading will: a wrong option is found now, not after a training.
     if not _same(network, new_network(name, **options)):
         raise InputError(
             f"a {name} made with the options {options} is another network than this one: its attribute options must "
@@ -169,5 +173,6 @@ def _same(network: Any, again: Any) -> bool:
     observations = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     learning = network.training
     answers = [takes_numpy(type(each)).__call__(each.eval(), observations) for each in (network, again)]
+    # Leave the network in the mode in which it came.
     network.train(learning)
     return np.array_equal(*answers)

@@ -98,6 +98,7 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
         if isinstance(definition, type):
             if senses is not None or privileged:
                 raise InputError(f"the class {definition.__name__} must declare senses and privileged itself")
+            # A class declares its own senses; files of weights and figures find its name on it.
             definition.name = name  # type: ignore[attr-defined]
             _factories[name] = takes_numpy(definition) if is_module(definition) else definition
         else:
@@ -128,7 +129,7 @@ def controller_names() -> tuple[str, ...]:
 
 
 def factory(name: str) -> Callable[..., Any] | None:
-    """The function that makes the controller of that name, a network with fresh weights; None if there is none."""
+    """The function that makes the controller of that name (a network with fresh weights); None if there is none."""
     return _factories.get(name)
 
 

@@ -1,7 +1,7 @@
-"""Checkpoints: everything that the next epoch of a training needs.
+"""The format of a checkpoint: everything that the next epoch of a training needs.
 
-They hold weights, Adam's state, the replay, the number of epochs done and the rows of the tables. No state of a random
-generator is needed, because every epoch draws from streams named by the seed and its number.
+A checkpoint holds weights, Adam's state, the replay, the number of epochs done and the rows of the tables. No state of
+a random generator is needed, because every epoch draws from streams named by the seed and its number.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ def write_checkpoint(
     made_by: Mapping[str, Any] | None = None,
     texts: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write what `read_checkpoint` needs to go on.
+    """Write the state of a training to a file, from which `read_checkpoint` restores it.
 
     Args:
-        trainer: its state between two epochs is written.
-        path: of the file.
+        trainer: the training, between two epochs.
+        path: the file to write.
         made_by: the recipe and whatever else the bits depend on, fit for JSON; the recipe alone if left out.
         texts: the content of each table, by its name.
     """
     # Only the filled part of the replay.
     kept = len(trainer.replay)
     tensors = {f"network.{name}": tensor for name, tensor in trainer.network.state_dict().items()}
+    # Adam's moments and step counts, by the index of the weight that they belong to.
     for place, state in trainer.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{place}.{name}": tensor for name, tensor in state.items()}
     tensors |= {
@@ -68,6 +69,7 @@ def read_checkpoint(
     """
     tensors, metadata = read_tensors(path, FORMAT)
     try:
+        # The number of epochs is taken from the trainer, so that it does not count as a difference.
         before = dict(metadata["made_by"])
         epoch, added = int(metadata["epoch"]), int(metadata["added"])
         recipe = {**before["recipe"], "epochs": trainer.recipe.epochs}
@@ -75,6 +77,7 @@ def read_checkpoint(
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     made_by = made_by or {"recipe": asdict(trainer.recipe)}
     other = list(differences({**before, "recipe": recipe}, made_by))
+    # Training backwards is impossible.
     if epoch > trainer.recipe.epochs:
         other.append(f"{epoch} epochs, not {trainer.recipe.epochs}")
     if other:
@@ -96,6 +99,7 @@ def epochs_done(path: str | os.PathLike[str]) -> int:
 
 
 def _fill(trainer: Trainer, tensors: dict[str, Tensor], added: int) -> None:
+    """Copy weights, Adam's state and the replay into a trainer."""
     trainer.network.load_state_dict(_under("network.", tensors))
     # Adam's moments, by the index of the weight that they belong to.
     moments: dict[int, dict[str, Tensor]] = {}
@@ -103,6 +107,7 @@ def _fill(trainer: Trainer, tensors: dict[str, Tensor], added: int) -> None:
         place, key = name.split(".")
         moments.setdefault(int(place), {})[key] = tensor
     trainer.optimizer.load_state_dict({**trainer.optimizer.state_dict(), "state": moments})
+    # The filled part of the replay, and where its next tuple goes.
     observations, targets = tensors["replay.observations"], tensors["replay.targets"]
     trainer.replay.observations[: len(observations)] = observations
     trainer.replay.targets[: len(targets)] = targets
@@ -110,4 +115,5 @@ def _fill(trainer: Trainer, tensors: dict[str, Tensor], added: int) -> None:
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

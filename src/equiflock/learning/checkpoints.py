@@ -1,4 +1,4 @@
-"""The checkpoints in the folder of a training: the newest two, so that one may be damaged."""
+"""The checkpoints in the folder of a training; the newest two are kept, in case one is damaged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Checkpoints:
     """The checkpoints of one training.
 
     Args:
-        folder: of the training.
+        folder: the folder of the training.
         made_by: the recipe and whatever else its bits depend on, which is written with every checkpoint.
     """
 
@@ -43,7 +43,7 @@ class Checkpoints:
             try:
                 return epochs_done(path)
             except InputError:
-                continue  # `restore` says so
+                continue  # `restore` reports the damage
         return 0
 
     def restore(self, trainer: Trainer, tables: Tables, notice: Callable[[str], object]) -> list[Path]:
@@ -54,6 +54,7 @@ class Checkpoints:
         for path in paths:
             try:
                 return tables.restore(read_checkpoint(path, trainer, self.made_by))
+            # A checkpoint of another training is no damage: an older one would not help.
             except OtherRecipeError:
                 raise
             except InputError as error:
@@ -70,9 +71,11 @@ class Checkpoints:
         from equiflock.learning.checkpoint import write_checkpoint
 
         path = self.folder / f"epoch-{trainer.epoch:06d}.safetensors"
+        # Before the first epoch there is nothing to keep, and a restored checkpoint is on disk already.
         if trainer.epoch == 0 or (path.exists() and path not in self._damaged):
             return
         write_checkpoint(trainer, path, self.made_by, tables.texts)
+        # Damaged and old ones go only after the new one is written, so that there is always one to continue from.
         for other in self._damaged:
             if other != path:
                 other.unlink()

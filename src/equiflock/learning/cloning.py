@@ -32,7 +32,7 @@ BATCHES_PER_READ = 100
 
 @dataclass(frozen=True)
 class CloningReport:
-    """The result of an epoch; epoch 0 is before the first step."""
+    """The losses after an epoch; epoch 0 is before the first step of Adam."""
 
     epoch: int
     """How many epochs are done."""
@@ -56,7 +56,7 @@ class Cloner:
 
     Args:
         recipe: the settings of the training.
-        data: with as many hops as the network's senses.
+        data: the tuples, of as many hops as the network's senses.
         network: the module to train, with `senses`; a fresh one of the recipe's controller if left out.
     """
 
@@ -71,6 +71,7 @@ class Cloner:
             hops = self.pupil.senses.hops
             raise InputError(f"the network hears {hops} hops, but the data has {data.recipe.hops}")
         data.check_channels(self.pupil.senses.channels)
+        # b begins at 0 and is trained together with the weights.
         self.score_bias = nn.Parameter(torch.zeros(()))
         self.optimizer = torch.optim.Adam(
             [*network.parameters(), self.score_bias], lr=recipe.learning_rate, betas=(0.9, 0.999), fused=True
@@ -94,6 +95,7 @@ class Cloner:
                 observations, targets = map(
                     torch.from_numpy, self.data.gather(order[first : first + read], self.pupil.senses.channels)
                 )
+                # One step of Adam per batch.
                 for start in range(0, len(observations), self.recipe.batch):
                     batch = slice(start, start + self.recipe.batch)
                     self._update(observations[batch], targets[batch])
@@ -109,6 +111,7 @@ class Cloner:
 
     def losses(self, split: Split) -> tuple[float, float]:
         """The mean loss over all training or test tuples, and the share of tuples whose loss is below 1."""
+        # One time index at a time, as the data may not fit into memory; the sum is taken in float64.
         total, below, count = 0.0, 0, 0
         with torch.inference_mode():
             for step in range(self.data.recipe.indices):
@@ -125,6 +128,7 @@ class Cloner:
         return (self.score_bias**2 + errors.square().sum(-1).mean(-1)) / self.recipe.loss_scale
 
     def _update(self, observations: Tensor, targets: Tensor) -> None:
+        """One step of Adam on a batch."""
         scores = self._scores(observations, targets)
         if self.updates >= self.recipe.warm_up:
             # min(1, .), whose gradient is zero above 1.
@@ -153,6 +157,7 @@ def clone(
             the recipe's controller.
         on_epoch: called with the cloner and the report of every epoch, beginning with 0, before the first step.
     """
+    # More threads would only slow down networks this small, and could change torch's bits.
     with one_thread():
         cloner = Cloner(recipe, data, network)
         if on_epoch is not None:

@@ -14,7 +14,7 @@ from equiflock.runtime.checksums import DamagedError, read_json, write_json
 from equiflock.runtime.provenance import CONFIG, KIND, kind_of
 
 TRAINING = "training"
-"""The kind of folder, as its config says it."""
+"""The kind of folder that its config names."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class RunConfig:
     begun_with: Mapping[str, str]
     """The versions of the program and its libraries when it began."""
     origin: Origin | None = None
-    """None if the network began with fresh weights."""
+    """The weights that the network began from; None if it began with fresh ones."""
 
     @property
     def made_by(self) -> dict[str, Any]:
-        """What is written with every result, so that it is never taken for that of another training."""
+        """The recipe and origin, which are written with every result so that it is not taken for another training's."""
         begun = {} if self.origin is None else {"from": asdict(self.origin)}
         return {"recipe": asdict(self.recipe), **begun}
 
@@ -56,7 +56,7 @@ class RunConfig:
 
     @classmethod
     def read(cls, folder: Path) -> RunConfig:
-        """What `write` wrote; a clear error if the folder is not that of a training."""
+        """Read the config of a folder; a clear error if the folder is not that of a training."""
         path = folder / CONFIG
         if not path.is_file():
             why = f"there is no {CONFIG} in it" if folder.exists() else "there is no such folder"
@@ -67,6 +67,7 @@ class RunConfig:
             raise DamagedError(f"{error}; begin anew with --force, or in another folder") from None
         if content.get(KIND) != TRAINING:
             raise InputError(f"{folder} is the folder of {kind_of(content)}, not of a training")
+        # The checksum fitted, so whatever is missing here was written by another program or version.
         try:
             settings, begun_with = dict(content["recipe"]), dict(content["versions"])
             origin = Origin(**content["from"]) if "from" in content else None
@@ -80,6 +81,7 @@ def recipe_for(weights: Path, recipe: DAgger, given: Collection[str] = ()) -> DA
     from equiflock.controllers.networks.weights import read_weights
 
     _, name, options = read_weights(weights)
+    # The file decides on the network; only what the user asked for explicitly can contradict it.
     found: dict[str, Any] = {"controller": name}
     found |= {key: options[key] for key in ("hops", "dimensions") if key in options}
     for key, value in found.items():

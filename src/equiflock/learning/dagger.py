@@ -40,7 +40,7 @@ class DivergedError(InputError):
 
 @dataclass(frozen=True)
 class EpochReport:
-    """The result of an epoch."""
+    """The loss of an epoch, and the validation after it."""
 
     epoch: int
     """How many epochs are done."""
@@ -85,7 +85,7 @@ class Trainer:
         """
         expert_share = self.recipe.beta(self.epoch)
         with torch.random.fork_rng(devices=[]):
-            # For modules that draw random numbers themselves, such as dropout.
+            # Seeded for modules that draw random numbers themselves, such as dropout.
             torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             self.network.eval()
             with self._divergence_told(self.epoch + 1):
@@ -109,10 +109,11 @@ class Trainer:
 
     @contextmanager
     def _divergence_told(self, epoch: int) -> Iterator[None]:
-        """Report a flight that left the range of float64 as divergence, except before the first update."""
+        """Turn the error of a flight that left the range of float64 into one of divergence."""
         try:
             yield
         except OffScaleError as error:
+            # Before the first update the training cannot be the cause.
             if self.epoch == 0:
                 raise
             raise _diverged(epoch, str(error)) from None
@@ -133,6 +134,7 @@ class Trainer:
         for moment in islice(loop, recipe.steps):
             if not moment.flying[0]:
                 break
+            # Z of the pupil, and what the expert would do, whoever flew this step.
             assert mixture.target is not None
             self.replay.add(moment.observations[0, who], mixture.target[0, who])
 
@@ -165,7 +167,7 @@ def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[Scenario,
         raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
     if network is None:
         options = fitting_options(recipe.controller, hops=recipe.hops, dimensions=recipe.dimensions)
-        # Before any memory is asked for.
+        # A lack of memory is reported before any is allocated.
         tuples = recipe.capacity + recipe.batch
         check_fits(tuples, recipe.agents, options.get("hops", 1), recipe.dimensions)
         network = new_network(recipe.controller, recipe.seed, **options)
@@ -181,6 +183,7 @@ def _try(network: nn.Module, recipe: DAgger) -> None:
     """Call the network once, so that a wrong shape is reported before the training begins."""
     senses = cast(LocalController, network).senses
     shape = 1, recipe.agents, senses.hops, senses.width, recipe.dimensions
+    # Without a trace: the mode and torch's random numbers are as before.
     learning = network.training
     try:
         with torch.random.fork_rng(devices=[]), torch.inference_mode():
@@ -218,6 +221,7 @@ def train(
     Raises:
         DivergedError: if the loss or a flight is no longer finite; the text says at which epoch.
     """
+    # More threads would only slow down networks this small, and could change torch's bits.
     with one_thread():
         trainer = Trainer(recipe, network)
         while trainer.epoch < recipe.epochs:

@@ -45,7 +45,7 @@ from equiflock.simulation.assembly import flight
 Split = Literal["train", "test"]
 DIMENSIONS = 2
 KIND = "fast-forward data set"
-"""The kind of folder, as its config says it."""
+"""The kind of folder that its config names."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class FastForward:
         return {"sum": paper_senses("sum", self.hops), "mean": paper_senses("mean", self.hops)}
 
     def disk(self, step: int) -> RandomDisk:
-        """The fresh flocks that are advanced to this time index, and to no other."""
+        """The initial conditions of the flocks of this time index; no two indices share a flock."""
         split = f"fast-forward {step}"
         return RandomDisk(self.flocks, self.agents, self.seed, split=split, comm_radius=self.comm_radius)
 
@@ -112,7 +112,7 @@ class FastForward:
         found: dict[str, Float32[np.ndarray, ...]] = {}
         loop = flight(self.disk(step).draw(), expert, time_step=self.time_step)
         for moment in islice(loop, step + 1):
-            # Observations of K hops depend on the last K moments only.
+            # Observations of K hops depend on the last K moments only, so earlier ones need not be sensed.
             if moment.step > step - self.hops:
                 found |= {name: each.hear(moment.flock) for name, each in sensing.items()}
         found["targets"] = moment.accelerations.astype(np.float32)
@@ -134,6 +134,7 @@ class FastForward:
             on_part: called with every time index that is done, or was before.
             on_notice: called with a line of text about damaged parts, which are made again.
         """
+        # In memory, all parts are made at once and nothing is kept.
         workers = check_count("workers", threads.count() if workers is None else workers)
         if folder is None:
             arrays = {name: np.empty(shape, np.float32) for name, shape in self.shapes.items()}

@@ -37,12 +37,13 @@ def is_training(folder: Path) -> bool:
 
 
 def make_room(folder: Path, force: bool = False) -> None:
-    """Remove what is in the way of new trainings in a folder, or raise an error.
+    """Remove old trainings from a folder, to make room for new ones, or raise an error.
 
     Trainings without any result, such as those killed in their first epochs, are removed; others only with `force`, and
     none while a process trains there. Anything else is never removed.
     """
     check_writable(folder)
+    # An empty folder is in nobody's way.
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     if not folder.exists():
@@ -52,6 +53,7 @@ def make_room(folder: Path, force: bool = False) -> None:
     ours = all(map(is_training, found)) and (found == [folder] or _visible(folder) == set(found))
     if not ours:
         raise InputError(f"{folder} exists already and holds something else: choose another folder with --out")
+    # Hours of training, or files that somebody else put there, go only if the user says so.
     if not force and any(has_results(training) or _has_others(training) for training in found):
         raise InputError(
             f"{folder} exists already: go on with --resume {folder}, begin anew with --force, or choose another folder "
@@ -69,6 +71,7 @@ def discard_without_results(folder: Path) -> None:
 
 
 def _remove(folder: Path, trainings: list[Path]) -> None:
+    """Remove the trainings and their folder; an error, and nothing removed, if a process trains in one of them."""
     # All locks are taken before anything is removed.
     with contextlib.ExitStack() as held:
         for training in trainings:

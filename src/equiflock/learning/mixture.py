@@ -17,7 +17,7 @@ from equiflock.simulation.assembly import decision
 
 
 class Mixture:
-    """At every step the expert's acceleration with probability beta, else the pupil's.
+    """A controller that uses, at every step, the expert's accelerations with probability beta, else the pupil's.
 
     The expert is called at every step; `target` is its last result.
 
@@ -43,13 +43,16 @@ class Mixture:
         self.beta = beta
         self.rng = rng
         self.target: Vectors | None = None
+        # The pupil is run by torch, not in its compiled form, whose numbers differ in the last bits.
         self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil, learning=True)
         self._ask_expert, _ = decision(expert)
         self._sensing = sensing or DelayedAggregation(expert.senses)
 
     def __call__(self, flock: Flock, observations: Observations) -> NDArray[Any]:
-        """Accelerations (B, N, D)."""
+        """Accelerations (B, N, D) of the whole flock, all by the expert or all by the pupil."""
+        # The expert's accelerations are the targets to learn, whoever flies.
         self.target = self._ask_expert(flock, self._sensing.hear(flock))
         if self.rng.random() < self.beta:
             return self.target
+        # A copy, as these observations are read-only, and torch has no read-only tensors.
         return self._ask_pupil(observations.copy())

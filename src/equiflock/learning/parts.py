@@ -26,7 +26,7 @@ Arrays = Mapping[str, Float32[np.ndarray, "..."]]
 
 @dataclass(frozen=True)
 class Survey:
-    """Which parts of arrays are on disk."""
+    """Which parts of the arrays are on disk and intact."""
 
     count: int
     """The number of parts of the whole arrays."""
@@ -37,13 +37,13 @@ class Survey:
 
     @property
     def damage(self) -> str:
-        """How many parts are damaged, as text: "all 5" or "2 of 5"."""
+        """The number of damaged parts as text, such as "all 5" or "2 of 5"."""
         return f"all {self.count}" if len(self.damaged) == self.count else f"{len(self.damaged)} of {self.count}"
 
 
 @dataclass(frozen=True)
 class PartedArrays:
-    """Arrays of these shapes in a folder, all of which have the same number of parts."""
+    """Arrays of these shapes in a folder, whose first axis counts their parts, the same number for all."""
 
     folder: Path
     shapes: Mapping[str, tuple[int, ...]]
@@ -55,6 +55,7 @@ class PartedArrays:
 
     def survey(self) -> Survey:
         """Read everything and compare it with the checksums."""
+        # A part without a mark was never finished: it is missing, not damaged.
         marked = [step for step in range(self.count) if self._mark(step).is_file()]
         if not marked:
             return Survey(self.count, frozenset(), frozenset())
@@ -69,6 +70,7 @@ class PartedArrays:
         """Open the arrays to write these parts; they count as missing until `keep` is called."""
         steps = set(steps)
         self._mark(0).parent.mkdir(exist_ok=True)
+        # A mark goes before its part is overwritten: an interruption then leaves the part missing.
         for step in steps:
             self._mark(step).unlink(missing_ok=True)
         # Some parts are there already: keep them.
@@ -149,7 +151,7 @@ def fill(
     """Make these parts of the arrays, several at once, each on one thread of its own.
 
     Args:
-        arrays: to write to.
+        arrays: the arrays to write to.
         steps: the numbers of the parts.
         make: called with the number of a part, returns what it holds, by the arrays' names.
         workers: how many parts are made at once.
@@ -169,7 +171,7 @@ def fill(
         while waiting or running:
             while waiting and len(running) < workers:
                 running.add(pool.submit(work, waiting.pop()))
-            # Waiting for a short time only lets Ctrl-C be heard.
+            # Waiting only for a short time lets Python handle Ctrl-C.
             done, running = wait(running, timeout=0.2, return_when="FIRST_COMPLETED")
             for future in done:
                 on_part(future.result())

@@ -19,7 +19,7 @@ EXPERT = "tanner"
 
 
 USUAL_CLAMP = 100.0
-"""C of the expert in trainings of version 0.1, and the default of `Tanner` since."""
+"""The expert's clamp C in trainings of version 0.1, and the default of `Tanner` since then."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class DAgger:
     scenario: str = "flocking"
     """The scenario of all flights: flocking, leaders, obstacles:sides=48, or one of your own."""
     epochs: int = 400
-    """How many flights, each with its updates."""
+    """The number of epochs: one flight and then `updates` steps of Adam each."""
     seed: int = 0
     """Seeds the initial weights, the flights and the batches."""
     agents: int = 100
-    """N."""
+    """N, the agents of a flock."""
     hops: int = 3
     """K, for networks that take it as an option, as the paper's do."""
     flocks: int = 400
@@ -76,7 +76,7 @@ class DAgger:
     batch: int = 20
     """Tuples per step, drawn with replacement."""
     learning_rate: float = 5e-5
-    """Of Adam, with betas 0.9 and 0.999."""
+    """The learning rate of Adam, with betas 0.9 and 0.999."""
     validation_flocks: int = 50
     """How many flocks the network is validated on, the same ones for every seed."""
     validate_every: int = 40
@@ -85,6 +85,7 @@ class DAgger:
     """Epochs from one checkpoint to the next, for a training that is kept in a folder."""
 
     def __post_init__(self) -> None:
+        # Types first: a recipe may come from a file, where nothing has checked them.
         for name in _KINDS:
             value = getattr(self, name)
             if isinstance(value, np.generic):  # JSON, in which recipes are kept, knows plain numbers only
@@ -92,6 +93,7 @@ class DAgger:
                 object.__setattr__(self, name, value)
             if not _is_a(_KINDS[name], value):
                 raise InputError(f"{name} must be {_told(_KINDS[name])}; got {short(value)}")
+        # Then the range of every number.
         counts = "epochs agents hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
         for name in counts.split():
             check_count(name, getattr(self, name))
@@ -102,8 +104,9 @@ class DAgger:
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
         check_count("duration / time_step", self.steps)
+        # Making the scenario checks the fields that it shares with the recipe.
         for flocks in (self.flocks, self.validation_flocks):
-            self.scene(flocks, self.seed, "train")  # its own checks
+            self.scene(flocks, self.seed, "train")
 
     @property
     def steps(self) -> int:
@@ -115,11 +118,11 @@ class DAgger:
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
 
     def validates(self, epoch: int) -> bool:
-        """Whether the network is validated after so many epochs: every `validate_every` epochs, and at the end."""
+        """Whether the network is validated after this epoch: every `validate_every` epochs, and at the end."""
         return epoch % self.validate_every == 0 or epoch == self.epochs
 
     def scene(self, flocks: int, seed: int, split: str) -> Scenario:
-        """The scenario with so many flocks of a split, for training and validation alike."""
+        """The scenario with this many flocks of a split, for training and validation alike."""
         # The recipe's own fields of the same name go to the scenario's disk.
         ours = {field.name for field in fields(self)}
         shared = {field.name: getattr(self, field.name) for field in fields(RandomDisk) if field.name in ours}
@@ -128,7 +131,7 @@ class DAgger:
     @property
     def command(self) -> str:
         """The command that trains by this recipe."""
-        # Options that have their defaults are left out, but for these two, which tell trainings apart.
+        # Options at their defaults are left out, except the two that usually tell trainings apart.
         asked = [
             _option(field.name, getattr(self, field.name))
             for field in fields(self)
@@ -161,11 +164,12 @@ _KINDS = {field.name: str(field.type) for field in fields(DAgger)}
 
 
 def _is_a(kind: str, value: object) -> bool:
-    """Whether a value is of the type of that annotation; its range is checked elsewhere."""
+    """Whether a value has the type of an annotation; its range is checked elsewhere."""
     if value is None:
         return kind.endswith("| None")
     if kind in ("str", "RadiusRule"):
         return isinstance(value, str)
+    # True and False are integers to Python, but no number of epochs.
     if kind == "bool" or isinstance(value, bool):
         return kind == "bool" and isinstance(value, bool)
     if kind.startswith("float"):
@@ -174,6 +178,7 @@ def _is_a(kind: str, value: object) -> bool:
 
 
 def _told(kind: str) -> str:
+    """An annotation in words, for errors."""
     words = {"str": "a name", "RadiusRule": "the name of a rule", "bool": "True or False", "float": "a finite number"}
     return words.get(kind.removesuffix(" | None"), "a whole number below 2^63")
 
@@ -199,7 +204,7 @@ class Cloning:
     batch: int = 20
     """Tuples per step of Adam."""
     learning_rate: float = 5e-5
-    """Of Adam, with betas 0.9 and 0.999."""
+    """The learning rate of Adam, with betas 0.9 and 0.999."""
     loss_scale: float = 2.0
     """M: the loss of a tuple grows until b^2 + MSE = M."""
     warm_up: int = 0

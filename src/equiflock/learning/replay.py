@@ -18,7 +18,7 @@ class Replay:
     Args:
         capacity: how many tuples are kept.
         agents: N.
-        senses: of the observations.
+        senses: the channels and hops of the observations.
         dimensions: D.
     """
 
@@ -49,7 +49,7 @@ class Replay:
 
 
 def check_fits(tuples: int, agents: int, hops: int, dimensions: int, channels: int = len(PAPER_FEATURES)) -> None:
-    """Raise a clear error, before memory is allocated, if the machine has too little for so many tuples."""
+    """Raise a clear error, before memory is allocated, if the machine has too little for this many tuples."""
     size = 4 * tuples * agents * (channels * hops + 1) * dimensions  # bytes of float32
     if size > physical_memory():
         raise InputError(

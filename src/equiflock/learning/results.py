@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 
 class Results:
-    """The results of the training with this config; damaged ones are noticed."""
+    """The weights and tables of the training with this config, whose damage is detected by checksums."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self.folder = folder
@@ -27,10 +27,11 @@ class Results:
         self.config = config
 
     def write(self, network: nn.Module, tables: Tables) -> Path:
-        """Write the weights, after the tables."""
+        """Write the weights, with the checksums of the tables, which must be written before."""
         from equiflock.controllers.networks.weights import write_weights
 
         extra = {"command": self.config.command, **self.config.made_by, "versions": circumstances()}
+        # Versions at the end, and those at the beginning if they were others: bits may depend on both.
         if self.config.begun_with != circumstances():
             extra["begun_with"] = dict(self.config.begun_with)
         return write_weights(network, self.weights, {**extra, "tables": tables.checksums})
@@ -43,6 +44,7 @@ class Results:
         """
         if not self.weights.exists():
             return 0
+        # The recipe of the file, with today's defaults for fields of a later version, and with our number of epochs.
         made_by = dict(self._metadata())
         ours = self.config.made_by
         try:
@@ -70,5 +72,5 @@ class Results:
     def _metadata(self) -> dict[str, Any]:
         from equiflock.controllers.networks.weights import FORMAT, read_tensors, read_weights
 
-        read_weights(self.weights)  # for its checks
+        read_weights(self.weights)  # checks that the tensors fit the network, and is not needed for anything else
         return read_tensors(self.weights, FORMAT)[1]

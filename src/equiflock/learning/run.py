@@ -43,7 +43,7 @@ Notice = Callable[[str], object]
 
 
 class TrainingRun:
-    """A training in a folder: `create` begins it, and `train` continues it after any interruption."""
+    """A training in a folder: `create` begins it, and `train` runs it, or continues it after an interruption."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -64,6 +64,7 @@ class TrainingRun:
         """
         if weights is not None:
             recipe_for(weights, recipe, ("controller", "hops", "dimensions"))  # a clear error unless they are the same
+        # The file is read once, so that the checksum is that of the copy, whatever happens to the original.
         content = None if weights is None else weights.read_bytes()
         origin = None if content is None else Origin(str(weights), checksum(content))
         make_room(folder, force)
@@ -101,6 +102,7 @@ class TrainingRun:
         """Change the number of epochs, to no fewer than are done; `train` then trains the missing ones."""
         if epochs == self.recipe.epochs:
             return
+        # Under the lock, so that no process trains by the old number meanwhile.
         with self._alone(wait=False):
             self.check_epochs(epochs)
             config = replace(self.config, recipe=replace(self.recipe, epochs=epochs))
@@ -130,8 +132,10 @@ class TrainingRun:
 
         notice = on_notice or (lambda text: None)
         with self._alone(wait), one_thread(), _want_of_memory_told():
+            # A finished training is left as it is.
             if not self._needs_training(notice):
                 return self.weights
+            # Other versions may give other bits, which is allowed, but not silently.
             if self.config.begun_with != circumstances():
                 other = ", ".join(differences(self.config.begun_with, circumstances()))
                 notice(f"begun with {other}: bits may differ")
@@ -139,6 +143,7 @@ class TrainingRun:
             trainer = Trainer(self.recipe, self._first_network())
             tables = Tables(self.folder, self.recipe)
             checkpoints = self._checkpoints
+            # Tables are written again from the checkpoint in any case; the user learns which files had been changed.
             differ = set(checkpoints.restore(trainer, tables, notice))
             if self._epochs_trained == self.recipe.epochs:
                 differ.update(self._results.damaged_tables())
@@ -146,6 +151,7 @@ class TrainingRun:
                 notice(f"{table} is not as it was written: it is written again from the checkpoint")
             with self._log(trainer, tables) as log:
                 while trainer.epoch < self.recipe.epochs:
+                    # A stop, and every some epochs: the checkpoint from which `train` continues.
                     if should_stop():
                         checkpoints.write(trainer, tables)
                         raise KeyboardInterrupt
@@ -175,6 +181,7 @@ class TrainingRun:
 
     @contextmanager
     def _alone(self, wait: bool) -> Iterator[None]:
+        """Hold the folder's lock; an error if the folder is gone, or holds another training by now."""
         if not self.folder.is_dir():
             raise InputError(f"{self.folder} is gone")
         with folder_lock(self.folder, wait):
@@ -199,6 +206,7 @@ class TrainingRun:
         except InputError as error:
             notice(f"{error}; it counts as missing and is written again{again}")
             return True
+        # Tables are mended from a checkpoint; without one only a whole new training could, which the user must ask for.
         damaged = self._results.damaged_tables()
         if damaged and again:
             for path in damaged:
@@ -218,6 +226,7 @@ class TrainingRun:
         return load_network(path)
 
     def _run_epoch(self, trainer: Trainer) -> EpochReport:
+        """Train an epoch; should it diverge, the error names the last checkpoint."""
         from equiflock.learning.dagger import DivergedError
 
         try:
@@ -247,6 +256,7 @@ class TrainingRun:
             yield log
 
     def _finish(self, trainer: Trainer, tables: Tables) -> Path:
+        """Write tables and weights, the weights last: they mark the training as finished."""
         if not tables.judged(trainer.epoch):  # the number of epochs was lowered
             tables.judge(trainer.epoch, trainer.judge())
         tables.write()

@@ -24,7 +24,7 @@ OnEpoch = Callable[[Path, "EpochReport"], object]
 OnNotice = Callable[[Path, str], object]
 
 SECONDS_BETWEEN_LOOKS = 0.2
-"""How often `should_stop` is called while no process sends anything."""
+"""`should_stop` is called at least this often, in seconds, while no process sends anything."""
 
 
 def train_several(
@@ -40,8 +40,8 @@ def train_several(
     A training that fails does not stop the others; its error is raised at the end.
 
     Args:
-        folders: of the trainings; finished ones are skipped.
-        workers: how many processes.
+        folders: the folders of the trainings; finished ones are skipped.
+        workers: how many processes run at once.
         on_epoch: called with the folder and the report of every epoch.
         on_notice: called with the folder and a line that a user should see.
         prepare: called in every process first, such as to register one's own networks; it must be importable.
@@ -52,9 +52,10 @@ def train_several(
         KeyboardInterrupt: if `should_stop` returned True, after the checkpoints are written.
     """
     check_count("workers", workers)
+    # Fresh interpreters: a forked process would inherit locks of torch's threads, but not the threads.
     context = multiprocessing.get_context("spawn")
     waiting = deque(folder for folder in folders if not TrainingRun(folder).finished)
-    # A pipe for each process, so that one that dies cannot break the others'.
+    # A pipe for each process, so that a process that dies cannot damage what others send.
     running: dict[Connection, tuple[Path, BaseProcess]] = {}
     failures: list[str] = []
     stopped = False
@@ -65,12 +66,15 @@ def train_several(
                 folder = waiting.popleft()
                 ours, theirs = context.Pipe()
                 arguments = folder, theirs, prepare
+                # Daemons: they end with the parent.
                 process = context.Process(target=_work, name=str(folder), args=arguments, daemon=True)
+                # Ctrl-C goes to the whole group of processes; only the parent shall act on it.
                 with deaf_children():
                     process.start()
+                # The child has its own copy of this end; closing ours lets its death be seen as the end of the pipe.
                 theirs.close()
                 running[ours] = folder, process
-            # Pass on what they send.
+            # Pass on what the processes send.
             for ready in cast(list[Connection], wait(list(running), SECONDS_BETWEEN_LOOKS)):
                 folder, worker = running[ready]
                 try:
@@ -87,7 +91,7 @@ def train_several(
                     on_notice(folder, content)
                 else:
                     failures.append(f"{folder}: {content}")
-            # Ask them to stop, once.
+            # Ask the processes to stop, once.
             if not stopped and should_stop():
                 stopped = True
                 waiting.clear()
@@ -105,7 +109,8 @@ def train_several(
 
 
 def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) -> None:
-    # The parent decides when to stop.
+    """Train in a folder, in a process of its own, and send reports, notices and a failure through the pipe."""
+    # The parent decides when to stop, so Ctrl-C is ignored here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def say(kind: str, content: object) -> None:
@@ -120,7 +125,7 @@ def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) 
         TrainingRun(folder).train(
             lambda epoch: say("epoch", epoch),
             lambda text: say("notice", text),
-            should_stop=pipe.poll,  # the parent sends nothing but "stop"; that it is gone shows as well
+            should_stop=pipe.poll,  # true once the parent sent "stop", all it ever sends, or has ended
         )
     except KeyboardInterrupt:
         pass  # the parent asked for it

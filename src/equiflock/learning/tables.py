@@ -29,7 +29,7 @@ COLUMNS = {
 
 
 class Tables:
-    """Both tables of a run: `begin` or `restore` them, then add rows while they are `kept` open."""
+    """The two tables of a training: `begin` or `restore` them, then `add` rows inside `with tables.kept()`."""
 
     def __init__(self, folder: Path, recipe: DAgger) -> None:
         self.folder = folder
@@ -99,15 +99,17 @@ class Tables:
         self._judge(epoch, self.recipe.controller, validation)
 
     def judged(self, epoch: int) -> bool:
-        """Whether there are rows of the validation after that epoch."""
+        """Whether the last validation in the table is that of this epoch."""
         return _epoch(self._lines[VALIDATION][-1]) == epoch
 
     def _judge(self, epoch: int, controller: str, validation: Validation) -> None:
+        """Add one row for every flock of a validation."""
         pairs = zip(validation.ivv.tolist(), validation.iman.tolist(), strict=True)
         rows = [(epoch, controller, flock, ivv, iman) for flock, (ivv, iman) in enumerate(pairs)]
         self._append(VALIDATION, rows)
 
     def _append(self, name: str, rows: list[tuple[Any, ...]]) -> None:
+        """Add rows to a table in memory and, while the files are open, on disk at once."""
         lines = [_line(row) for row in rows]
         self._lines[name] += lines
         if name in self._files:
@@ -120,8 +122,10 @@ def read_reports(folder: Path) -> tuple[tuple[EpochReport, ...], Validation]:
     from equiflock.learning.dagger import EpochReport
     from equiflock.learning.validation import Validation
 
+    # Numbers were written in their shortest exact form, so reading them gives the same bits.
     rows = {name: (folder / name).read_text("utf-8").splitlines()[1:] for name in COLUMNS}
     flocks: dict[int, list[list[float]]] = {}
+    # Rows of one validation, a flock each, are collected by their epoch; epoch 0 is the expert's.
     for epoch, _, _, *numbers in (line.split(",") for line in rows[VALIDATION]):
         flocks.setdefault(int(epoch), []).append(list(map(float, numbers)))
     found = {epoch: Validation(*np.array(numbers).T.copy()) for epoch, numbers in flocks.items()}
@@ -137,5 +141,6 @@ def _line(row: tuple[Any, ...]) -> str:
 
 
 def _epoch(line: str) -> int:
+    # The header has no number in its first column.
     first = line.split(",")[0]
     return int(first) if first.isdecimal() else -1

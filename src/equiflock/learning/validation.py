@@ -20,7 +20,7 @@ from equiflock.simulation.simulate import simulate
 
 @dataclass(frozen=True)
 class Validation:
-    """The integrals of velocity variance (IVV) and of the mean acceleration norm (IMAN), for every flock."""
+    """The result of a validation: for every flock the integrals of velocity variance and mean acceleration norm."""
 
     ivv: Float64[np.ndarray, " B"]
     iman: Float64[np.ndarray, " B"]
@@ -33,7 +33,7 @@ class Validation:
 
 
 class _AsItLearns:
-    """A network run by torch rather than in its compiled form, as in DAgger's flights, so that bits are the same."""
+    """A network run by torch rather than in its compiled form: validated as it flies in DAgger, to the bit."""
 
     def __init__(self, pupil: LocalController) -> None:
         self.senses: Senses = pupil.senses
@@ -54,6 +54,7 @@ class Validator:
 
     def __call__(self, controller: Controller) -> Validation:
         """Validate a network or the expert."""
+        # A privileged expert sees the flock; a network is flown by torch.
         expert = getattr(controller, "privileged", False)
         run = simulate(
             self.start,
@@ -63,6 +64,7 @@ class Validator:
             ending=self.scenario.ending(),
             orbit=self.scenario.orbit,
             obstacles=self.scenario.obstacles,
+            # Only the integrals are needed, so no frames are kept.
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
         )

@@ -1,1 +1,1 @@
-"""Pictures of what flew: films, figures and self-contained pages."""
+"""Films, figures and self-contained pages, made from saved flights and tables."""

@@ -1,4 +1,4 @@
-"""Where the time of a step goes, as bars, beside what the machine could do at best."""
+"""The figure of `equiflock bench`: the time of a step by its parts, beside the least that the machine allows."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ REST = "#dddddd"
 
 
 def draw_bench(timings: Sequence[LoopTiming], limits: Limits, path: str | os.PathLike[str]) -> Path:
-    """Draw the parts of a step for every size, one on the other, and a mark where no program could be faster."""
+    """Draw the time of a step for every size as a stacked bar of its parts, with a mark at the machine's limit."""
     figure = Figure(figsize=(8.5, 3.8), dpi=130, layout="constrained")
     axes = figure.subplots()
+    # The measured parts, one on the other.
     places = np.arange(len(timings))
     below = np.zeros(len(timings))
     for part, colour in PARTS.items():
         heights = np.array([getattr(timing, part) for timing in timings])
         axes.bar(places, heights, 0.62, bottom=below, color=colour, label=part)
         below += heights
+    # What the whole step takes beyond its parts; timings are noisy, so it may come out below zero.
     rest = np.maximum([timing.step for timing in timings] - below, 0.0)
     axes.bar(places, rest, 0.62, bottom=below, color=REST, label="the rest: Python between kernels, checks")
+    # The limit by arithmetic or memory, whichever is larger.
     least = [limits.least(timing)[0] for timing in timings]
     axes.hlines(
         least, places - 0.36, places + 0.36, color=INK, linewidth=1.6, label="what the machine could do at best"

@@ -1,4 +1,4 @@
-"""The demonstration's folder: weights, runs, films, figures and report.html."""
+"""Writes the folder of the demonstration: weights, runs, films, figures and report.html."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MARK = "report.html"
 WEIGHTS = f"{PUPIL}.safetensors"
 TRAINING, CURVES = "training.png", "curves.png"
 TRAINING_FOLDER = "demo-training"
-"""Of a demonstration that is not done yet: it goes when the new one takes its place."""
+"""The folder of the training while the demonstration runs; it is removed when the whole folder is replaced."""
 
 
 def comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
-    """The table that sets the controllers side by side: header and rows of text."""
+    """The table that compares the controllers: header and rows of text."""
     columns = [summarize(run) for run in found.runs.values()]
     rows = [[cells[0].name, *(cell.text for cell in cells)] for cells in zip(*columns, strict=True)]
     count = len(found.start)
@@ -35,7 +35,7 @@ def comparison(found: Demonstration) -> tuple[list[str], list[list[str]]]:
 
 
 def short_comparison(found: Demonstration, quartiles: bool = True) -> tuple[list[str], list[list[str]]]:
-    """What a terminal has room for: a row for each controller; with quartiles over flocks, or without."""
+    """A table narrow enough for a terminal: a row for each controller, with quartiles over flocks or without."""
     count = len(found.start)
     rows = []
     for name, run in found.runs.items():
@@ -62,8 +62,10 @@ def write_demo(
     from equiflock.controllers.networks.weights import write_weights
 
     check_demo_folder(folder)
+    # The films show a flock on which the controllers differ, if there is one, all in the same window.
     shown = found.telling[0] if found.telling else 0
     window = window_for([run[shown] for run in found.runs.values()])
+    # Everything is written into a scratch folder, which then takes the place of an earlier demonstration.
     with atomic_write(folder, replace_folder=True) as scratch:
         scratch.mkdir()
         write_weights(found.network, scratch / WEIGHTS, {"command": found.recipe.command})
@@ -79,6 +81,7 @@ def write_demo(
 
 
 def _page(found: Demonstration, shown: int, films: list[Path], training: Path, curves: Path) -> Page:
+    """The report: training, test, films, curves and settings."""
     header, rows = comparison(found)
     B, N, _ = found.start.shape
     page = Page(
@@ -117,23 +120,27 @@ def _page(found: Demonstration, shown: int, films: list[Path], training: Path, c
 
 
 def _flown(found: Demonstration) -> dict[str, object]:
+    """The settings of the flights, which are the same for all controllers."""
     some = next(iter(found.runs.values()))
     return {**some.config, "controller": ", ".join(found.runs)}
 
 
 def _draw_training(found: Demonstration, path: Path) -> Path:
+    """Loss of every epoch, and IVV and IMAN of those that were validated, beside the expert's."""
     epochs = np.array([report.epoch for report in found.epochs])
     judged = [(report.epoch, report.validation) for report in found.epochs if report.validation is not None]
     at = np.array([epoch for epoch, _ in judged])
     panels = [Panel(epochs, "epoch", "loss", {PUPIL: np.array([[report.loss for report in found.epochs]] * 3)})]
     for name, label in (("ivv", "IVV (validation)"), ("iman", "IMAN (validation)")):
         values = np.stack([getattr(validation, name) for _, validation in judged])
+        # The expert was validated once: a horizontal line.
         expert = np.repeat(getattr(found.expert, name)[None], len(at), axis=0)
         panels.append(Panel(at, "epoch", label, {"tanner": quartiles(expert), PUPIL: quartiles(values)}))
     return draw_panels(panels, path)
 
 
 def _draw_flights(found: Demonstration, path: Path) -> Path:
+    """Velocity variance and mean acceleration norm over time, for every controller."""
     labels = {"velocity_variance": "velocity variance", "mean_acceleration_norm": "mean acceleration norm"}
     some = next(iter(found.runs.values()))
     panels = [

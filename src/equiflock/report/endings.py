@@ -1,4 +1,4 @@
-"""How flights ended, as bars: one for each controller, of as many flights."""
+"""The figure of how flights ended: one bar for each controller, divided by outcomes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from equiflock.report.style import GRID, INK, ink_on, outcome_colours
 from equiflock.runtime.files import atomic_write
 
 NARROW = 0.06
-"""A piece of a bar that has no room for its number."""
+"""The share of a bar below which a piece has no room for its number."""
 
 
 def draw_endings(table: pd.DataFrame, path: str | os.PathLike[str], succeeded: Sequence[Outcome]) -> Path:
@@ -25,14 +25,16 @@ def draw_endings(table: pd.DataFrame, path: str | os.PathLike[str], succeeded: S
 
     Args:
         table: a row for every flight, with columns controller and outcome.
-        path: of the PNG file.
+        path: the PNG file.
         succeeded: the outcomes that are successes; they come first.
     """
     names = list(dict.fromkeys(table.controller))
     found = set(table.outcome)
+    # Outcomes that occurred, successes first, each with its colour.
     colours = outcome_colours([outcome for outcome in Outcome.all() if outcome.name in found], succeeded)
     figure = Figure(figsize=(7.2, 1.1 + 0.42 * len(names)), dpi=130, layout="constrained")
     axes = figure.subplots()
+    # One outcome after the other, each beginning where the last one ended in every bar.
     ends = np.zeros(len(names))
     for ending, colour in colours.items():
         shares = np.array([(table[table.controller == name].outcome == ending.name).mean() for name in names])
@@ -43,6 +45,7 @@ def draw_endings(table: pd.DataFrame, path: str | os.PathLike[str], succeeded: S
                 told: dict[str, Any] = {"ha": "center", "va": "center", "color": ink_on(colour), "fontsize": 8}
                 axes.text(first + share / 2, place, f"{share:.0%}", **told)
         ends += shares
+    # The first controller stands on top, as in the table.
     axes.invert_yaxis()
     axes.set(xlim=(0.0, 1.0), xlabel="share of flights")
     axes.xaxis.set_major_formatter("{x:.0%}")

@@ -1,4 +1,4 @@
-"""Figures: medians as lines, interquartile ranges as bands."""
+"""Figures of curves: medians as lines, interquartile ranges as bands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from equiflock.runtime.files import atomic_write
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over time or epochs, by controller or another name: lower end of the band, line, upper end, (3, X)."""
+    """One panel of curves over time or epochs.
+
+    Each curve is (3, X): the lower end of its band, its line, and the upper end; names are controllers or others.
+    """
 
     x: Float[np.ndarray, " X"] | Int[np.ndarray, " X"]
     x_label: str
@@ -29,14 +32,14 @@ class Panel:
     scale: Literal["linear", "log"] = "log"
     y_limits: tuple[float, float] | None = None
     x_ticks: tuple[int, ...] | None = None
-    """If given, the horizontal axis is logarithmic and has these ticks, and each is a point of its own."""
+    """If given, the horizontal axis is logarithmic with these ticks, and every point of a curve has a marker."""
     title: str | None = None
     nested: bool = False
-    """Whether lines may coincide: then each is thinner than those before, and all can be seen."""
+    """Whether lines may coincide: then each is thinner than those before, so that all can be seen."""
 
 
 def quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray, "3 X"]:
-    """Over flocks: what a `Panel` draws."""
+    """The quartiles over the second axis, flocks, as a curve of a `Panel`."""
     return np.asarray(np.quantile(values, (0.25, 0.5, 0.75), axis=1))
 
 
@@ -47,21 +50,25 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
     canvas = FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for place, (controller, (low, middle, high)) in enumerate(panel.curves.items()):
-            if panel.scale == "log":  # no place for zero: the curve ends there, the band reaches to the curve's least
+            # A logarithmic axis has no zero: the curve has a gap there, and the band reaches to the curve's least.
+            if panel.scale == "log":
                 middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
                 low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
             style: dict[str, Any] = {"color": colour(controller), "linestyle": line_style(controller)}
             marker = "o" if panel.x_ticks or len(panel.x) == 1 else None
+            # Nested lines: the first is the thickest, and the last has the usual width.
             thick = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.nested
             axes.plot(panel.x, middle, label=controller, linewidth=thick, marker=marker, markersize=4, **style)
             axes.fill_between(panel.x, low, high, color=colour(controller), alpha=0.18, linewidth=0)
         axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.scale)
         if panel.title is not None:
             axes.set_title(panel.title, fontsize="medium")
+        # A single point would have limits of no width.
         if len(panel.x) > 1:
             axes.set_xlim(panel.x[0], panel.x[-1])
         else:
             axes.set_xticks(panel.x)
+        # Epochs are whole numbers.
         if not panel.x_ticks and len(panel.x) > 1 and np.issubdtype(panel.x.dtype, np.integer):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if panel.y_limits is not None:
@@ -72,6 +79,7 @@ def draw_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> Path:
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.minorticks_off()
         if panel.scale == "log":
+            # Ticks at powers of ten only, if there are many of them, else at 1, 2 and 5.
             least, most = axes.get_ylim()
             steps = (1.0,) if most > 1000 * least else (1.0, 2.0, 5.0)
             axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=20))

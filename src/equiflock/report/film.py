@@ -40,7 +40,7 @@ CODECS = {
 }
 FORMATS = tuple(CODECS)
 MOST_EDGES_FOR = 5_000
-"""Beyond so many agents lines between them would only hide them."""
+"""For more agents than this no edges are drawn: the lines would only hide the agents."""
 
 
 def film(
@@ -64,10 +64,10 @@ def film(
 
     Args:
         runs: trajectories of the same duration.
-        path: ends in .mp4 or .gif; an existing film is replaced once the new one is whole.
+        path: ends in .mp4 or .gif; an existing film is replaced when the new one is complete.
         titles: one per run; the controllers' names if left out.
         flock: which flock of the batch.
-        frames_per_second: of the film.
+        frames_per_second: the film's.
         speed: simulated seconds per second of film.
         dots_per_inch: each panel is 4.8 inches wide.
         window: the width of what is seen, in units of length; chosen for the runs by `window_for` if left out.
@@ -83,6 +83,7 @@ def film(
     names = titles or [str(run.config.get("controller", "")) for run in runs]
     if window is None:
         window = window_for(runs)
+    # Square panels side by side, with room for two lines of title.
     figure = Figure(figsize=(PANEL_INCHES * len(runs), PANEL_INCHES + 0.55), dpi=dots_per_inch)
     canvas = FigureCanvasAgg(figure)
     grid = figure.subplots(1, len(runs), squeeze=False)[0]
@@ -93,6 +94,7 @@ def film(
     ended = max(int(run.steps[0]) * run.time_step for run in runs)
     seconds = min(float(runs[0].times[-1]), ended)
     count = max(math.ceil(seconds / speed * frames_per_second - 1e-6), 1) + 1  # the last one shows the end
+    # The codec takes even numbers of pixels only.
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
     with atomic_write(path) as scratch, _encoder(scratch, width, height, frames_per_second) as send:
         for n in range(count):
@@ -107,7 +109,7 @@ def film(
 
 
 def check_film(path: str | os.PathLike[str], speed: float, frames_per_second: int, dots_per_inch: int) -> None:
-    """Raise a clear error, before anything is flown, if a film cannot be made so."""
+    """Raise a clear error, before anything is flown, if a film with these settings cannot be made."""
     if Path(path).suffix not in FORMATS:
         raise InputError(f"a film's name must end in {' or '.join(FORMATS)}; got {Path(path).name!r}")
     check_positive("speed", speed)
@@ -122,7 +124,7 @@ def _encoder(path: Path, width: int, height: int, frames_per_second: int) -> Ite
     """Ffmpeg, fed frame by frame (RGB bytes); an OSError if it does not write the whole film."""
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(frames_per_second), "-i", "-"]
     command = [get_ffmpeg_exe(), "-v", "error", "-y", *source, *CODECS[path.suffix], str(path)]
-    # Its own session: Ctrl-C is for us to handle.
+    # A session of its own, so that Ctrl-C in the terminal does not reach ffmpeg and is handled here.
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     stdin = cast(IO[bytes], process.stdin)
     try:
@@ -146,9 +148,9 @@ class FlockPanel:
     """One run's picture on some axes, drawn for one time after the other.
 
     Args:
-        axes: to draw on.
-        run: of a single flock.
-        title: above it.
+        axes: the axes to draw on.
+        run: a run of a single flock.
+        title: the title above the picture.
         window: the width of what is seen, in units of length.
     """
 
@@ -158,6 +160,7 @@ class FlockPanel:
         self.pieces = component_count(run)[:, 0].astype(int)
         self.title = title
         axes.set_aspect("equal")
+        # About twelve grid lines, whole communication radii apart.
         spacing = max(1, round(window / run.comm_radius / 12))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MultipleLocator(run.comm_radius * spacing))
@@ -206,6 +209,7 @@ class FlockPanel:
         """Show the run at the frame nearest to this time."""
         frame = int(np.argmin(np.abs(self.run.times - time)))
         places = _plane(self.run, frame)
+        # The camera follows the median, which agents that fly away do not move.
         middle = np.median(places[self.run.roles[0] != Role.OBSTACLE], axis=0)
         half = self.window / 2
         self.axes.set_xlim(middle[0] - half, middle[0] + half)
@@ -218,6 +222,7 @@ class FlockPanel:
         self.arrows.set_UVC(*(now.velocities[0, :, :2] * self.arrow_length).T)
         if len(places) <= MOST_EDGES_FOR:
             self.edges.set_segments(list(places[_pairs(now)]))
+        # Half a step less, as times are rounded.
         ended = self.run.times[frame] >= (int(self.run.steps[0]) - 0.5) * self.run.time_step
         outcome = self.run.outcome[0]
         told = f": {outcome}" if ended and outcome != Outcome.TIME_UP else ""
@@ -230,7 +235,7 @@ class FlockPanel:
 
 
 def _kind_of_each(run: Trajectory) -> list[str]:
-    """What a reader is told that each agent of a single flock is: its role, or its group where there are several."""
+    """The kind of each agent of a single flock, as the legend names it: its role, or one of several groups."""
     roles, groups = run.roles[0], run.groups[0]
     several = len(np.unique(groups[roles == Role.FOLLOWER])) > 1
     return [
@@ -255,21 +260,22 @@ def _plane(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 2"]:
 
 
 def _pairs(flock: Flock) -> NDArray[Any]:
-    """Each edge once."""
+    """The pairs of agents that are joined by an edge, each once."""
     edges = np.sort(radius_graph(flock).edges(0), axis=1)
     return np.unique(edges, axis=0)
 
 
 def window_for(runs: Sequence[Trajectory]) -> float:
-    """A width that shows everyone all the time or, should a flock burst, most of it for most of the time.
+    """The width of a window that shows all agents all the time or, if a flock bursts, most of them most of the time.
 
     Args:
-        runs: of a single flock each.
+        runs: runs of a single flock each.
     """
     widths = [1e-9]
     for run in runs:
         places = run.positions[:, 0, :, :2]
         flock = places[:, run.roles[0] != Role.OBSTACLE]
+        # How far every agent, obstacle agents included, is from the middle of the flock in each frame.
         reach = np.abs(places - np.median(flock, axis=1, keepdims=True)).max(axis=-1)
         everyone, most = reach.max(), np.quantile(np.quantile(reach, 0.9, axis=1), 0.7)
         widths.append(2.15 * float(everyone if everyone < 2 * reach[0].max() else max(reach[0].max(), most)))

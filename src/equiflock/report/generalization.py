@@ -1,4 +1,4 @@
-"""The generalization experiment in four figures, as the paper has them; bands are the range over training seeds."""
+"""The four figures of the generalization experiment, as in the paper; bands are the range over training seeds."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ def draw_terms(table: pd.DataFrame, path: Path) -> Path:
 
 
 def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
-    """Bound and gap by epoch, each less its mean and by its standard deviation, a panel for each controller."""
+    """Standardized bound and gap by epoch (mean 0, standard deviation 1), a panel for each controller."""
     curves = Curves(table, over="epoch")
     panels = []
     for name in TRAINED:
+        # From epoch 1 on, as in the correlation: epoch 0 is before the first step.
         lines = {
             label: _range(standardized(curves.of(quantity, name)[:, 1:]))
             for quantity, label in {"bound": "bound", "gap": "empirical gap"}.items()
@@ -65,7 +66,9 @@ def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
 
 
 def _by_controller(curves: Curves, quantity: str, label: str) -> Panel:
+    """A panel of one quantity by epoch, with a curve for each controller."""
     lines = {name: _range(curves.of(quantity, name)) for name in TRAINED}
+    # Sum and mean aggregation differ in the data bound by orders of magnitude; other lines may coincide.
     scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
     return Panel(curves.x, "epoch", label, lines, scale, nested=quantity in ("bound", "data_bound", "coefficient"))
 
@@ -98,7 +101,7 @@ def bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 
 def bound_table(table: pd.DataFrame) -> str:
-    """The same in Markdown."""
+    """The bound and its terms as in `bound_rows`, in Markdown."""
     header, rows = bound_rows(table)
     return markdown_table(header, [[f"`{row[0]}`", *row[1:]] for row in rows])
 

@@ -1,4 +1,4 @@
-"""What a scenario measures, over time: a panel for each measure, a curve for each controller."""
+"""Figures of what a scenario measures over time: a panel for each measure, a curve for each controller."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from equiflock.report.figures import Panel, draw_panels
 
 
 def draw_measures(table: pd.DataFrame, path: str | os.PathLike[str], measures: Sequence[str]) -> Path:
-    """Draw quartiles over flocks, over time.
+    """Draw the median and quartiles over flocks of each measure against time.
 
     Args:
-        table: of `curve_table`s, with columns controller and seed.
-        path: of the PNG file.
-        measures: their names.
+        table: rows of `curve_table`, with columns controller and seed.
+        path: the PNG file.
+        measures: the names of the measures.
     """
     curves = Curves(table)
     panels = []
     for measure in measures:
         lines = {name: curves.quartiles(name, metric=measure) for name in table.controller.unique()}
-        # Numbers of which there are only a few, such as components, are not worth a logarithm.
+        # Values within a factor of ten, such as numbers of components, are drawn on a linear axis.
         narrow = min(line.min() for line in lines.values()) >= 0.1 * max(line.max() for line in lines.values())
         scale: Literal["linear", "log"] = "linear" if narrow else "log"
         panels.append(Panel(curves.x, "time (s)", measure.replace("_", " "), lines, scale, nested=narrow))

@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: pictures and films are inside it."""
+"""A self-contained HTML page: pictures and films are stored inside the file."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ class Page:
         self.parts = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(lead)}</p>']
 
     def heading(self, text: str) -> None:
-        """A section begins."""
+        """Begin a section."""
         self.parts.append(f"<h2>{escape(text)}</h2>")
 
     def text(self, text: str) -> None:
-        """A paragraph."""
+        """Add a paragraph."""
         self.parts.append(f"<p>{escape(text)}</p>")
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> None:
-        """A table, its first column naming the rows, the others with numbers or with words."""
+        """Add a table; its first column names the rows, the others hold numbers or, with `words`, text."""
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         kind = ' class="words"' if words else ""
         self.parts.append(f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
     def pictures(self, paths: Sequence[Path], caption: str) -> None:
-        """Pictures or films, stored inside the page, side by side where there is room."""
+        """Add pictures or films, stored inside the page, side by side where there is room."""
         self.parts.append('<div class="row">' + "".join(_embedded(path, caption) for path in paths) + "</div>")
         self.text(caption)
 
     def settings(self, settings: Mapping[str, object]) -> None:
-        """Names and values, those of a mapping one by one."""
+        """Add a list of names and values; a value that is a mapping becomes an indented list."""
         lines = []
         for name, value in settings.items():
             if isinstance(value, Mapping):
@@ -67,7 +67,7 @@ class Page:
         self.parts.append(f"<pre>{escape(chr(10).join(lines))}</pre>")
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page; an existing one is replaced at once, never half."""
+        """Write the page atomically; an existing one is replaced."""
         html = (
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -81,13 +81,14 @@ class Page:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
-    """The same kind of table in Markdown."""
+    """A table as in `Page.table`, in Markdown."""
     rule = "|---|" + ("---|" if words else "--:|") * (len(header) - 1)
     first, *others = ("|" + "|".join(f" {cell} " if cell else " " for cell in row) + "|" for row in (header, *rows))
     return "\n".join([first, rule, *others])
 
 
 def _embedded(path: Path, caption: str) -> str:
+    # A data URL holds the whole file, as base64.
     kind = MEDIA_TYPES[path.suffix]
     source = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
     if kind.startswith("video"):

@@ -1,4 +1,4 @@
-"""The reproduction's folder: tables, ledger, figures like the paper's, films, and report.html."""
+"""Writes the folder of the reproduction: tables, ledger, figures like the paper's, films, and report.html."""
 
 from __future__ import annotations
 
@@ -74,6 +74,7 @@ def write_reproduction(
 
     Flights are read from the folder: `reproduce` has kept there what is shown.
     """
+    # Tables and ledger first: they are the results, and are there even if drawing fails.
     for name, table in found.tables.items():
         with atomic_write(folder / f"{name}.csv") as scratch:
             table.to_csv(scratch, index=False, float_format="%.6g")
@@ -89,6 +90,7 @@ def write_reproduction(
 
 def draw_figures(found: Reproduction, folder: Path, on_part: Callable[[str], object]) -> list[Path]:
     """Every figure for which there is a table, and pictures of initial conditions."""
+    # Each experiment that was run has its figures; a profile may leave experiments out.
     wanted: dict[str, Callable[[Path], object]] = {}
     for experiment, table in found.tables.items():
         wanted |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
@@ -122,6 +124,7 @@ def _draw_leaders(table: pd.DataFrame, path: Path) -> Path:
 
 
 def _draw_obstacles(technique: bool, table: pd.DataFrame, path: Path) -> Path:
+    """Failures by the obstacle's perimeter, and the shares of disconnections and collisions among them."""
     ends = Endings(table)
     sides = np.array(ends.sides)
     collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
@@ -141,23 +144,26 @@ def _draw_obstacles(technique: bool, table: pd.DataFrame, path: Path) -> Path:
 
 
 def _range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:
-    """The least, the median and the largest over seeds, of those that there are."""
+    """The least, the median and the largest over seeds, NaN left out: a seed without failures has no shares of them."""
     there = values[~np.isnan(values)]
     return (there.min(), float(np.median(there)), there.max()) if len(there) else (np.nan, np.nan, np.nan)
 
 
 def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
+    """The paper's Fig. 1: one flock at three instants, under the classical law and under the network."""
     runs = {name: shown_flight(path.parent, "connectivity", name)[0] for name in (LAW, NETWORK)}
     rows = [[(run, name, step * run.time_step) for step in (0, 27, 53)] for name, run in runs.items()]
     return draw_snapshots(rows, path)
 
 
 def _draw_flocks(path: Path) -> Path:
+    """Some flocks of the RandomDisk set at t = 0."""
     start = shown_flight(path.parent, "flocks")
     return draw_snapshots([[(start[b], f"flock {b}", 0.0) for b in range(len(start.steps))]], path)
 
 
 def _draw_courses(path: Path) -> Path:
+    """An obstacle course of each size at t = 0."""
     courses = {sides: shown_flight(path.parent, "course", str(sides))[0] for sides in COURSES}
     return draw_snapshots([[(start, f"{sides} sides", 0.0) for sides, start in courses.items()]], path)
 
@@ -176,10 +182,11 @@ FIGURES: Mapping[str, Mapping[str, Callable[[pd.DataFrame, Path], object]]] = {
     },
     "generalization": generalization.FIGURES,
 }
-"""Of each experiment, by the names of their files."""
+"""The figures of each experiment, by the names of their files."""
 
 
 def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: float) -> Page:
+    """The report: ledger, figures, bound, films, every check, and settings."""
     profile = found.profile
     page = Page(
         "The paper, run again",
@@ -193,6 +200,7 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
         "A check compares medians over training seeds by the rule in the third column; a statement holds if all its "
         "checks do, and partly if some do."
     )
+    # The ledger: one row per statement of the paper.
     rows = [[s.id, s.words, s.rule, s.verdict, f"{s.count}. {s.remark}"] for s in found.statements]
     page.table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows, words=True)
     for path in figures:
@@ -206,6 +214,7 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
         page.heading(f"Film: {FILMS[path.stem].title}")
         page.pictures([path], "The same flock under each trained controller (seed 0).")
     page.heading("Every check")
+    # The checks behind the ledger's verdicts, each with its measured numbers.
     checks = [
         [statement.id, check.words, check.measured, "holds" if check.holds else "does not", f"{sum(check.seeds)}"]
         for statement in found.statements

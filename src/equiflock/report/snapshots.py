@@ -15,7 +15,13 @@ from equiflock.simulation.trajectory import Trajectory
 
 
 def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path: str | os.PathLike[str]) -> Path:
-    """Draw flocks on one scale, in rows of the same length: a run of a single flock, a title and a time for each."""
+    """Draw flocks on one scale.
+
+    Args:
+        rows: rows of pictures, all of the same length; each picture is a run of a single flock, a title and a time.
+        path: the PNG file.
+    """
+    # Inches: square panels with room for a title above each, the same in all rows.
     size, head = 0.8 * PANEL_INCHES, 0.6
     height = (size + head) * len(rows)
     figure = Figure(figsize=(size * len(rows[0]), height), dpi=110)
@@ -24,6 +30,7 @@ def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path
     figure.subplots_adjust(
         left=0.005, right=0.995, bottom=0.05 / height, top=1 - head / height, wspace=0.02, hspace=head / size
     )
+    # One window for all, so that flocks can be compared by eye.
     widest = window_for([run for row in rows for run, _, _ in row])
     for axes_row, row in zip(grid, rows, strict=True):
         for axes, (run, title, time) in zip(axes_row, row, strict=True):

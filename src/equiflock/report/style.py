@@ -34,7 +34,7 @@ OUTCOME_COLOURS = {
     Outcome.COLLIDED: "#d55e00",
     Outcome.HIT_OBSTACLE: "#cc79a7",
 }
-"""The same palette; outcomes that it does not have take the colours that are left."""
+"""Colours of the package's outcomes, from the same palette; others take from SUCCESSES or FAILURES what is free."""
 SUCCESSES, FAILURES = ("#009e73", "#56b4e9", "#0072b2"), ("#f0e442", "#999999", "#000000")
 # Followers of several groups, group by group; the first is the usual follower.
 GROUP_COLOURS = (ROLE_COLOURS[Role.FOLLOWER], "#0072b2", "#cc79a7", "#56b4e9", "#000000", "#f0e442")
@@ -52,21 +52,23 @@ def line_style(name: str) -> str:
 
 
 def outcome_colours(outcomes: Iterable[Outcome], succeeded: Sequence[Outcome]) -> dict[Outcome, str]:
-    """A colour for each of these outcomes, successes first and in green and blue."""
+    """A colour for each of these outcomes, successes first; those without one get green or blue for a success."""
     found: dict[Outcome, str] = {}
     order = [*OUTCOME_COLOURS, *Outcome.all()]
     for outcome in sorted(outcomes, key=lambda each: (each not in succeeded, order.index(each))):
+        # An outcome of one's own gets the first free colour of its kind, and grey when all are used.
         spare = [colour for colour in (SUCCESSES if outcome in succeeded else FAILURES) if colour not in found.values()]
         found[outcome] = OUTCOME_COLOURS.get(outcome) or (spare[0] if spare else FAINT)
     return found
 
 
 def group_colour(group: int) -> str:
-    """The colour of the followers of a social group; beyond the last they begin anew."""
+    """The colour of the followers of a social group; groups beyond the last colour begin again with the first."""
     return GROUP_COLOURS[group % len(GROUP_COLOURS)]
 
 
 def ink_on(colour: str) -> str:
     """Black or white, whatever can be read on that colour."""
+    # Perceived brightness by the weights of ITU-R BT.601.
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 130 else INK

@@ -1,4 +1,4 @@
-"""A sweep as a heat map: one panel for each controller and each value of what two axes cannot show."""
+"""A sweep as heat maps: one panel for each controller and each value of the third axis."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ MOST_COLUMNS = 4
 
 
 def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -> Path:
-    """Draw the medians of a metric over the two axes that vary most; grey where there were no such flocks."""
+    """Draw the medians of a metric over the two axes of most values; grey where no flocks could be drawn."""
     found = summary(table)
     across, down, rest = _axes(found)
+    # A panel for each controller and value of the third axis, in rows of at most MOST_COLUMNS.
     panels = list(found.groupby(["controller", rest], dropna=False, sort=False))
     columns = min(len(panels), MOST_COLUMNS)
     rows = -(-len(panels) // columns)
     width = 1.6 + 0.75 * found[across].nunique()
     height = 1.3 + 0.5 * found[down].nunique(dropna=False)
     figure = Figure(figsize=(max(width, 3.6) * columns, max(height, 2.4) * rows), dpi=130, layout="constrained")
+    # One scale of colours for all panels, so that controllers can be compared.
     norm = _norm(found[metric])
     grid = figure.subplots(rows, columns, squeeze=False)
     image = None
@@ -43,9 +45,11 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
         axes.set(xlabel=AXES[across], ylabel=AXES[down])
         fixed = f", {AXES[rest]} {_label(value)}" if found[rest].nunique(dropna=False) > 1 else ""
         axes.set_title(f"{controller}{fixed}", fontsize="medium", color=INK)
+        # The number itself in every cell, in an ink that can be read on its colour.
         for (y, x), number in np.ndenumerate(values.to_numpy()):
             bright = bool(np.isfinite(number)) and norm(number) < 0.6
             axes.text(x, y, _number(number), ha="center", va="center", color="white" if bright else INK, fontsize=8)
+    # The last row may have fewer panels than columns.
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     assert image is not None
@@ -60,14 +64,15 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
 
 
 def _axes(found: pd.DataFrame) -> tuple[str, str, str]:
-    """Agents, radius and hops, those of most values first."""
+    """The three axes of a sweep, agents, radius and hops, that of most values first."""
     across, down, rest = sorted(AXES, key=lambda axis: -found[axis].nunique(dropna=False))
     return across, down, rest
 
 
 def _norm(values: pd.Series) -> Normalize:
-    """Logarithmic where numbers differ much."""
+    """A scale of colours, logarithmic where positive numbers differ by more than a factor of 5."""
     least, most = values.min(), values.max()
+    # No number at all: any scale will do.
     if not np.isfinite(least):
         return Normalize(0.0, 1.0)
     return LogNorm(least, most) if 0.0 < 5 * least < most else Normalize(least, most if most > least else least + 1.0)

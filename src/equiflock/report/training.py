@@ -1,4 +1,4 @@
-"""Trainings in a figure and in tables: validation metrics by epoch, and what comes of the paper's statements."""
+"""Trainings in a figure and in tables: validation metrics by epoch, and the verdicts on the paper's statements."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
 
     Args:
         table: epoch, controller, flock, ivv, iman, seed; the expert's rows as those of `equiflock train`.
-        path: of the PNG file.
+        path: the PNG file.
     """
+    # The expert was validated once, so it is a horizontal line.
     pupils = table[table.controller != EXPERT]
     epochs = np.sort(pupils.epoch.unique())
     expert = table[table.controller == EXPERT]
@@ -44,6 +45,7 @@ def metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200
     header = ["IVV / IMAN at epoch", *map(str, epochs), f"range of IVV at {epochs[-1]}"]
     rows = []
     for name in pupils.controller.unique():
+        # The columns of epochs, then how far training seeds are apart at the last one.
         medians = [[median_at(curves, epoch, metric, name) for metric in ("ivv", "iman")] for epoch in epochs]
         last = curves.at(epochs[-1], "median", name, metric="ivv")
         texts = (f"{ivv:.3f} / {iman:.2f}" for ivv, iman in medians)
@@ -54,7 +56,7 @@ def metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200
 
 
 def ledger_table(statements: Sequence[Statement]) -> str:
-    """The statements and what came of them, in Markdown."""
+    """The paper's statements with our rules and verdicts, in Markdown."""
     header = ["", "the paper's statement", "our rule", "verdict", "checks that hold"]
     rows = []
     for s in statements:

@@ -1,6 +1,6 @@
-"""Where flocks begin, who leads, what stands in the way, when it is over, and what is measured: one file each.
+"""Scenarios, one file each: where flocks begin, who leads, obstacles, the ending, and what is measured.
 
-A scenario is registered because its file is here; those that have names in `equiflock` are imported by name, too.
+All files of this folder are imported, so a scenario is registered by being here. Those in `equiflock` are named below.
 """
 
 from equiflock.runtime.discovery import import_all

@@ -1,4 +1,4 @@
-"""Flocks on their way past several disks, one after the other, left and right of the way and on it."""
+"""The corridor scenario: flocks led past several disks, one after the other, left and right of their path and on it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ from equiflock.senses.orbit import Orbit
 class Corridor:
     """Flocks of `disk` that fly in a random direction, led past several disks that stand in their way.
 
-    Everybody starts with the same unit vector as velocity. The first disk stands before the whole flock, out of
-    everybody's reach, each other one farther on. How far they stand to the left or right of the way of the flock's
-    middle is random, up to the flock's own half width. Leaders are drawn among the agents whose straight path
-    stays at least R_min clear of all disks; a flock with too few of them is drawn anew. Each disk is an obstacle with
-    its own number.
+    All agents start with the same unit vector as velocity. The first disk lies ahead of the whole flock, beyond R of
+    every agent, and each other one farther on. How far they lie to the left or right of the path of the flock's middle
+    is random, up to the flock's half width. Leaders are drawn among the agents whose straight path stays at least R_min
+    clear of all disks; a flock with too few of them is drawn again. Each disk is an obstacle with its own number.
     """
 
     duration: ClassVar[float] = 30.0
@@ -39,15 +38,15 @@ class Corridor:
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The flocks."""
+    """The initial conditions of the flocks."""
     disks: int = 3
-    """How many disks stand in the way."""
+    """How many disks lie in the way."""
     sides: int = 12
-    """Of the polygon of obstacle agents around each disk, each as long as R_min = `disk.min_separation`."""
+    """The number of sides of the polygon of obstacle agents around each disk; each side is R_min long."""
     gap: float = 4.0
-    """How much room there is between the rims of a disk and the next, along the way."""
+    """The distance between the rims of a disk and the next, along the flock's path."""
     leaders: int = 2
-    """How many lead."""
+    """How many agents lead."""
     orbit: Orbit | None = field(default_factory=Orbit)
     """The technique by which followers avoid obstacles; None if their agents just stand still."""
 
@@ -58,17 +57,18 @@ class Corridor:
 
     @property
     def radius(self) -> float:
-        """The disks': R_min / (2 sin(pi / s))."""
+        """The radius of the disks, R_min / (2 sin(pi / s)), for s sides."""
         return polygon_radius(self.sides, self.disk.min_separation)
 
     def ending(self) -> UntilPassed:
-        """Over once the flock has lost its connectivity, has collided, or has passed all disks."""
+        """Ends a flight when the flock has lost its connectivity, has collided, or has passed all disks."""
         return UntilPassed(None, self.disk.min_separation)
 
     def draw(self, stop: Stop | None = None) -> Flock:
         """Draw the flocks and their obstacles; `stop` ends the search, as for `RandomDisk`."""
         stop = stop or Stop()
         flock = self.disk.draw(stop)
+        # Flocks are built one by one, and then given the disks, the first disk of all flocks at once, and so on.
         built = [self._build(flock.positions[b], b, stop) for b in range(len(flock))]
         positions, velocities, roles, centres = (np.stack(part) for part in zip(*built, strict=True))
         flock = Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius)
@@ -80,6 +80,7 @@ class Corridor:
     def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Points]:
         """Positions, velocities and roles of flock b, and the centres of the disks in its way."""
         rng = stream(self.disk.seed, "corridor", self.disk.split, b)
+        # A direction and places for the disks, until enough agents can lead past them.
         for attempt in range(REDRAWS):
             stop.check()
             angle, aside = rng.uniform(0.0, 2.0 * math.pi), rng.uniform(-1.0, 1.0, self.disks)
@@ -94,16 +95,19 @@ class Corridor:
                 f"in none of {REDRAWS} flocks {self.leaders} agents could lead past {self.disks} disks of {self.sides} "
                 "sides: take fewer disks, sides or leaders, or more agents"
             )
+        # Leaders are drawn among the agents that can lead; everybody flies along the heading at speed 1.
         roles = np.full(len(positions), Role.FOLLOWER, np.int8)
         roles[rng.choice(able, self.leaders, replace=False)] = Role.LEADER
         return positions, np.broadcast_to(heading, positions.shape), roles, centres
 
     def _place(self, positions: Array, heading: Point, aside: Array) -> Points:
-        """The centres of the disks: `aside` tells how far to the left of the way, by the flock's half width."""
+        """The centres of the disks; `aside` is how far each is to the left of the path, in half widths of the flock."""
         middle = positions.mean(axis=0)
         along, across = (positions - middle) @ heading, cross(heading, positions - middle)
+        # Along the path: the first disk just beyond R of the foremost agent, the others farther on by the gap.
         first = along.max() + (self.radius + self.disk.comm_radius) * (1.0 + 1e-9)
         onward = first + np.arange(self.disks) * (2.0 * self.radius + self.gap)
+        # Across the path: by the half width of the flock.
         left = aside * np.abs(across).max()
         centres: Points = middle + onward[:, None] * heading + left[:, None] * np.array([-heading[1], heading[0]])
         return centres

@@ -1,4 +1,4 @@
-"""What courses past obstacles share: who can lead, flocks in which too few can, and what a course needs."""
+"""What courses past obstacles share: which agents can lead, redrawing flocks with too few of these, and checks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from equiflock.scenarios.shapes import Points
 from equiflock.senses.orbit import Orbit
 
 REDRAWS = 100
-"""How many flocks are tried for one in which enough agents can lead."""
+"""How many flocks are drawn, at most, until enough agents of one can lead."""
 
 Point = Float64[np.ndarray, "2"]
 
 
 def able_to_lead(positions: Array, heading: Point, centres: Points, clearance: float) -> Int64[np.ndarray, " able"]:
-    """The agents whose straight way along the heading, a unit vector, keeps that clear of all centres before them."""
+    """The agents whose straight path along the heading, a unit vector, keeps that distance from all centres."""
+    # The distance of a centre from an agent's path is the part of the offset across the heading.
     able: Int64[np.ndarray, " able"] = np.flatnonzero(
         np.all([np.abs(cross(heading, positions - centre)) >= clearance for centre in centres], axis=0)
     )
@@ -30,7 +31,8 @@ def able_to_lead(positions: Array, heading: Point, centres: Points, clearance: f
 
 
 def drawn_again(disk: RandomDisk, b: int, attempt: int, stop: Stop) -> Array:
-    """The positions of another flock in place of flock b, in which too few could lead."""
+    """The positions of another flock in place of flock b, in which too few agents could lead."""
+    # A split of its own gives a stream of its own, so that other flocks do not depend on this one being redrawn.
     other = replace(disk, flocks=1, split=f"{disk.split}, flock {b} again {attempt}")
     return np.asarray(other.draw(stop).positions[0])
 
@@ -49,5 +51,5 @@ def check_course(disk: RandomDisk, sides: int, leaders: int, orbit: Orbit | None
 
 
 def cross(heading: Point, vectors: Array) -> Any:
-    """How far vectors reach to the left of the heading, a unit vector."""
+    """The component of vectors (n, 2) to the left of the heading, a unit vector."""
     return heading[0] * vectors[:, 1] - heading[1] * vectors[:, 0]

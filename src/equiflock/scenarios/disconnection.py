@@ -1,4 +1,4 @@
-"""When a flight is over because somebody was lost."""
+"""The ending of a flight by the loss of connectivity."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class UntilDisconnected:
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
         """DISCONNECTED where a flying flock has more than one component."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
+        # Components are numbered from 0, so a label above 0 is that of a second one.
         outcomes[flying] = np.where(
             components(flock[flying], self.comm_radius).max(axis=1) > 0, Outcome.DISCONNECTED, Outcome.FLYING
         )

@@ -20,7 +20,7 @@ class Flocking:
     time_step: ClassVar[float] = 1e-3
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The flocks."""
+    """The initial conditions of the flocks."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)

@@ -35,12 +35,12 @@ class LeaderFollowing:
     )
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The flocks."""
+    """The initial conditions of the flocks."""
     leaders: int = 2
-    """How many lead."""
+    """How many agents lead."""
     leader_velocity: LeaderVelocity = "mean"
-    """The mean of the leaders' own velocities, the first leader's own, a fresh draw with every entry in [-max_speed,
-    max_speed], or the flock's mean."""
+    """The leaders' common velocity: the mean of their own, the first leader's own, a fresh draw with every entry in
+    [-max_speed, max_speed], or the flock's mean."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
@@ -54,6 +54,7 @@ class LeaderFollowing:
         start = self.disk.draw(stop)
         velocities, roles = start.velocities.copy(), start.roles.copy()
         for b in range(len(start)):
+            # A stream for each flock, and both draws in any case: the leaders are the same for every `leader_velocity`.
             rng = stream(self.disk.seed, "leaders", self.disk.split, b)
             leaders = rng.choice(self.disk.agents, self.leaders, replace=False)
             fresh = rng.uniform(-self.disk.max_speed, self.disk.max_speed, start.shape[2])

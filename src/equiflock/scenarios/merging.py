@@ -1,4 +1,4 @@
-"""Two flocks that meet and shall become one."""
+"""The merging scenario: two flocks meet and shall become one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MERGED = Outcome.add("MERGED", "the flocks have become one")
 
 @dataclass(frozen=True)
 class UntilMerged:
-    """Ends a flight once the communication graph of all is connected and they fly as one.
+    """Ends a flight once the communication graph of all agents is connected and their velocities agree.
 
     Args:
-        variance: the velocity variance (1/N) sum_i |v_i - mean(v)|^2 below which they do.
+        variance: velocities agree when (1/N) sum_i |v_i - mean(v)|^2 is below this.
     """
 
     variance: float = 0.1
@@ -34,8 +34,9 @@ class UntilMerged:
         check_positive("variance", self.variance)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """MERGED where a flying flock is connected and calm."""
+        """MERGED where a flying flock is connected and its velocity variance is small."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
+        # The variance is cheap, the graph is not: it is made only where the variance is small.
         calm = np.flatnonzero(flying & (_variance(flock) < self.variance))
         if len(calm):
             connected = components(flock[calm]).max(axis=1) == 0
@@ -44,7 +45,7 @@ class UntilMerged:
 
 
 def _variance(flock: Flock) -> Float64[np.ndarray, " B"]:
-    """The velocity variance of leaders and followers."""
+    """The velocity variance of leaders and followers, obstacle agents left out."""
     member = np.broadcast_to((flock.roles != OBSTACLE)[..., None], flock.shape)
     deviations = flock.velocities - flock.velocities.mean(axis=1, keepdims=True, where=member)
     return np.asarray(np.square(deviations).sum(axis=2).mean(axis=1, where=member[..., 0]))
@@ -53,11 +54,11 @@ def _variance(flock: Flock) -> Float64[np.ndarray, " B"]:
 @scenario("merging")
 @dataclass(frozen=True)
 class Merging:
-    """Two flocks out of each other's reach that fly towards each other, groups 0 and 1, for at most 10 s.
+    """Two flocks, groups 0 and 1, that start beyond R of each other and fly towards each other for at most 10 s.
 
-    The agents are shared out between them, group 0 having one more if their number is odd. Each lies in a disk of its
-    own, as `disk` draws it for so many agents, and all its agents begin with the same velocity, towards the other
-    flock. They have merged once the communication graph of all is connected and the velocity variance is small.
+    Each group has half of the agents; group 0 has one more if their number is odd. A group lies in a disk of its own,
+    as `disk` draws it for that many agents, and all its agents start with the same velocity, towards the other group.
+    The groups have merged once the communication graph of all is connected and the velocity variance is small.
     """
 
     duration: ClassVar[float] = 10.0
@@ -66,13 +67,13 @@ class Merging:
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The flocks; `agents` counts both groups, and radius and density are those of each."""
+    """The initial conditions; `agents` counts both groups, radius and density are those of each group."""
     gap: float = 1.5
     """How far apart the nearest agents of the two groups are along the line of flight, in communication radii."""
     speed: float = 1.0
-    """Of each group, towards the other."""
+    """The speed of each group towards the other."""
     variance: float = 0.1
-    """The velocity variance below which all fly as one."""
+    """The velocity variance below which the groups have merged, if they are connected."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
@@ -85,7 +86,7 @@ class Merging:
         self._disks()
 
     def ending(self) -> UntilMerged:
-        """Over once the two have become one."""
+        """Ends a flight when the two groups have merged."""
         return UntilMerged(self.variance)
 
     def draw(self, stop: Stop | None = None) -> Flock:
@@ -94,6 +95,7 @@ class Merging:
         positions = [half.positions.copy() for half in halves]
         velocities = [np.empty_like(half.velocities) for half in halves]
         for b in range(self.disk.flocks):
+            # A normal vector has a uniform direction, in the plane and in space.
             direction = stream(self.disk.seed, "merging", self.disk.split, b).normal(size=self.disk.dimensions)
             direction /= np.linalg.norm(direction)
             # Each is moved back along its own way until its foremost agent is half of the gap from the origin.
@@ -110,7 +112,7 @@ class Merging:
         )
 
     def _disks(self) -> tuple[RandomDisk, RandomDisk]:
-        """What each group is drawn from."""
+        """The initial conditions of each group, which are independent of each other."""
         first = (self.disk.agents + 1) // 2
         sizes = first, self.disk.agents - first
         one, other = (

@@ -47,11 +47,11 @@ class ObstacleCourse:
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The flocks."""
+    """The initial conditions of the flocks."""
     sides: int = 12
-    """s, of the polygon, each as long as R_min = `disk.min_separation`."""
+    """s, the number of sides of the polygon; each side is R_min long."""
     leaders: int = 2
-    """How many lead."""
+    """How many agents lead."""
     orbit: Orbit | None = field(default_factory=Orbit)
     """The technique by which followers avoid the obstacle; None if its agents just stand still."""
     obstacles: Obstacles = "nearest"
@@ -59,18 +59,18 @@ class ObstacleCourse:
     obstacle_node: ObstacleNode = "one"
     """Whether the obstacle is "one" node of the communication graph, or "each" of its agents is one."""
     clear_time: float = 1.0
-    """How long everybody must have been out of the obstacle's reach for the flock to have passed, in seconds."""
+    """How long every agent must have been farther than R from the obstacle for the flock to have passed, in seconds."""
 
     def __post_init__(self) -> None:
         check_course(self.disk, self.sides, self.leaders, self.orbit)
 
     @property
     def radius(self) -> float:
-        """The obstacle's: R_min / (2 sin(pi / s))."""
+        """The radius of the obstacle, R_min / (2 sin(pi / s)), for s sides."""
         return polygon_radius(self.sides, self.disk.min_separation)
 
     def ending(self) -> UntilPassed:
-        """Over once the flock has lost its connectivity, has collided, or has passed the obstacle."""
+        """Ends a flight when the flock has lost its connectivity, has collided, or has passed the obstacle."""
         min_separation = self.disk.min_separation
         return UntilPassed(None, min_separation, self.clear_time, self.obstacle_node)
 
@@ -85,6 +85,7 @@ class ObstacleCourse:
     def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Array]:
         """Positions, velocities and roles of flock b, and where its obstacle's agents stand."""
         rng = stream(self.disk.seed, "course", self.disk.split, b)
+        # A random side of the flock for the obstacle, until enough agents can lead past it.
         for attempt in range(REDRAWS):
             stop.check()
             heading, centre = self._place(positions, 1.0 if rng.random() < 0.5 else -1.0)
@@ -97,6 +98,7 @@ class ObstacleCourse:
                 f"in none of {REDRAWS} flocks {self.leaders} agents could lead past an obstacle of {self.sides} sides: "
                 "take fewer sides or leaders, or more agents"
             )
+        # The first vertex of the polygon faces the flock.
         rim = ring(centre, self.radius, sides=self.sides, first=math.atan2(-heading[1], -heading[0]))
         roles = np.full(len(positions), Role.FOLLOWER, np.int8)
         roles[rng.choice(able, self.leaders, replace=False)] = Role.LEADER
@@ -104,6 +106,7 @@ class ObstacleCourse:
 
     def _place(self, positions: Array, side: float) -> tuple[Point, Point]:
         """The flock's heading and the obstacle's centre."""
+        # The heading is perpendicular to the line through the two farthest agents.
         i, j, _ = farthest_pair(positions)
         middle, apart = (positions[i] + positions[j]) / 2.0, positions[i] - positions[j]
         heading = side * np.array([-apart[1], apart[0]]) / np.hypot(*apart)

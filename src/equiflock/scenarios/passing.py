@@ -118,7 +118,7 @@ def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
 
 
 def _lies_ahead(flock: Flock, numbers: Int64[np.ndarray, " some"]) -> bool:
-    """Whether an agent of these obstacles is ahead of a single flock: in front of its middle, along its mean velocity."""
+    """Whether these obstacles reach ahead of a single flock: in front of its middle, along its mean velocity."""
     (positions,), (velocities,), (obstacles,) = flock.positions, flock.velocities, flock.obstacles
     member = obstacles == NO_OBSTACLE
     middle, heading = positions[member].mean(axis=0), velocities[member].mean(axis=0)

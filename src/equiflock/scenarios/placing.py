@@ -1,4 +1,4 @@
-"""The kernels that `RandomDisk` is made of: placing agents one after the other, and again where they break a condition.
+"""The kernels of `RandomDisk`: placing agents one after the other, and again where they break a condition.
 
 The grid here is not the cell list of `senses.cells`. That one sorts a whole flock at once, which is the fastest way to
 find everybody's neighbours; this one must take single agents in and out, and find out whether a place is free after
@@ -18,9 +18,9 @@ from equiflock.senses.cells import cell_list, sort_into_cells
 from equiflock.senses.graph import survey_flock, survey_memory
 
 PLACES_PER_AGENT = 10_000
-"""How many places are tried for one agent."""
+"""The number of places that are tried for one agent before the disk counts as crowded."""
 AGENTS_PER_FLOCK = 10_000_000
-"""How many agents are drawn in all for one flock that is accepted (but 200 attempts are always made)."""
+"""The number of agents that are drawn for one flock before the search ends, but at least 200 attempts are made."""
 
 FINE, CROWDED, SPARSE, SPLIT, STOPPED = range(5)
 """How drawing a flock ended."""
@@ -84,14 +84,14 @@ def draw_positions(
         misplaced[i] = i
     failure, number = SPARSE, 0
     for _ in range(attempts(N)):
-        # Place those that have no place, one after the other.
+        # Place the agents that have no place, one after the other.
         for m in range(count):
             if stop[0]:
                 return STOPPED, 0
             if not _place(rng, positions, misplaced[m], min_separation, grid):
                 return CROWDED, misplaced[m]
 
-        # List those that hear too few, or are not in the largest component.
+        # List the agents that hear too few others, or are not in the largest component.
         survey_flock(positions, roles, comm_radius, degrees, labels, survey)
         components, largest = _count_components(labels, sizes)
         count, sparse = 0, 0
@@ -107,7 +107,7 @@ def draw_positions(
             return FINE, 0
         failure, number = (SPARSE, sparse) if sparse > 0 else (SPLIT, components)
 
-        # Take these off the grid, or everybody.
+        # Take these agents off the grid, or the whole flock.
         if anew:
             for m in range(count):
                 _remove(positions, misplaced[m], grid)

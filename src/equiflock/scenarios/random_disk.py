@@ -56,7 +56,7 @@ class RandomDisk:
     min_separation: float = 0.1
     """R_min, the least distance between agents."""
     min_degree: int = 2
-    """How many others each agent hears at least."""
+    """The least number of others that each agent hears."""
     connected: bool = True
     """Whether the communication graph must be connected."""
     max_speed: float = 3.0
@@ -87,6 +87,7 @@ class RandomDisk:
                 f"agents must be more than min_degree = {self.min_degree}, the number of others that each must hear at "
                 f"least; got {self.agents}: lower min_degree or take more agents"
             )
+        # Options that would have no effect are refused rather than ignored.
         if self.density is not None and (self.radius_rule != "constant-density" or self.disk_radius is not None):
             raise InputError("density goes with the constant-density rule only, and not with disk_radius")
         if self.radius > 1e9 * self.comm_radius:
@@ -95,6 +96,7 @@ class RandomDisk:
     @property
     def radius(self) -> float:
         """The radius of the disk, or of the ball."""
+        # A radius of one's own goes before any rule.
         if self.disk_radius is not None:
             return check_positive("disk_radius", self.disk_radius)
         if self.radius_rule == "quarter-power":
@@ -154,7 +156,7 @@ class RandomDisk:
 
 
 def check_disk(disk: RandomDisk) -> None:
-    """Raise a clear error unless `disk` says which flocks to draw."""
+    """Raise a clear error unless `disk` is a `RandomDisk`."""
     if not isinstance(disk, RandomDisk):
         raise InputError(f"disk must be an equiflock.RandomDisk, of which flocks are drawn; got {short(disk)}")
 

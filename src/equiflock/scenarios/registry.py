@@ -75,7 +75,7 @@ DEFAULTS: Mapping[str, Any] = {
     "measures": ("velocity_variance", "mean_acceleration_norm"),
     "figure": "curves",
 }
-"""What a scenario is completed with."""
+"""The values of attributes that a scenario does not define itself."""
 
 _scenarios: dict[str, type[Any]] = {}
 Definition = TypeVar("Definition", bound=type[Any])
@@ -105,6 +105,7 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
         drawn = callable(getattr(definition, "draw", None))
         if not (isinstance(definition, type) and is_dataclass(definition) and drawn):
             raise InputError(f"the scenario {name!r} must be a frozen dataclass with draw(); got {short(definition)}")
+        # What the class does not define is filled in, so that readers find every attribute of the protocol.
         for attribute, value in {**DEFAULTS, "name": name, "split": name, "ending": _never}.items():
             if not hasattr(definition, attribute):
                 setattr(definition, attribute, value)
@@ -115,7 +116,7 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
 
 
 def _never(self: Any) -> None:
-    """A flight that only its duration ends."""
+    """The ending of a scenario whose flights end with their duration only."""
     return
 
 
@@ -137,7 +138,7 @@ def is_bundled(name: str) -> bool:
 
 
 def rules_of(scenario: Scenario) -> dict[str, Any]:
-    """What `flight` and `simulate` must know of a scenario: a new ending, and the rules about obstacles."""
+    """The arguments of `flight` and `simulate` that a scenario decides: a new ending, and the rules about obstacles."""
     return {"ending": scenario.ending(), "orbit": scenario.orbit, "obstacles": scenario.obstacles}
 
 
@@ -168,6 +169,7 @@ def make_scenario(name: str, usual: Mapping[str, Any] | None = None, **options: 
     """
     if not isinstance(name, str):
         raise InputError(f"a scenario must be named; got {short(name)}")
+    # Options are the scenario's own fields and those of its disk, which need not be named as such.
     head, colon, told = name.partition(":")
     kind = scenario_class(head)
     own = {field.name for field in fields(kind) if field.init}
@@ -178,6 +180,7 @@ def make_scenario(name: str, usual: Mapping[str, Any] | None = None, **options: 
         raise InputError(
             f"scenario {head!r} has no option {unknown[0]!r}; it has {', '.join(sorted((own | disk) - {'disk'}))}"
         )
+    # What the caller gives goes before what is usual; of the usual, only what the scenario has.
     merged = {key: value for key, value in (usual or {}).items() if key in own | disk} | given
     arguments = {key: value for key, value in merged.items() if key in own}
     if disk and "disk" not in arguments:
@@ -188,6 +191,7 @@ def make_scenario(name: str, usual: Mapping[str, Any] | None = None, **options: 
 
 def _disk(kind: type[Any], options: Mapping[str, Any]) -> RandomDisk:
     """The scenario's own disk with these options; its split is the scenario's if that is not given."""
+    # The class may have a disk with defaults of its own, which stay where no option says otherwise.
     disk = next(field for field in fields(kind) if field.name == "disk")
     default = disk.default_factory() if callable(disk.default_factory) else disk.default
     usual: RandomDisk = default if isinstance(default, RandomDisk) else RandomDisk()

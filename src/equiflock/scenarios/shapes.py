@@ -1,4 +1,4 @@
-"""What a scenario puts in the way: rings and walls of obstacle agents, each an obstacle with its own number."""
+"""Shapes of obstacles: rings and walls of obstacle agents, and adding one to a flock with its own number."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ def ring(
     """Where the agents around a disk stand: on the corners of a regular polygon whose circumcircle is the disk's rim.
 
     Args:
-        centre: of the disk.
-        radius: of the disk.
-        sides: how many corners, at least 3.
-        spacing: in place of `sides`, how long the sides shall be, as near as can be.
+        centre: the disk's centre, (2,).
+        radius: the disk's radius.
+        sides: the number of corners, at least 3.
+        spacing: in place of `sides`, the length of a side, which is met as nearly as possible.
         first: the angle at which the first agent stands, in radians.
     """
     check_positive("radius", radius)
     if (sides is None) == (spacing is None):
         raise InputError("a ring takes either sides or spacing")
     if sides is None:
+        # A side of length l spans the angle 2 asin(l / 2r) at the centre.
         half = math.asin(min(check_positive("spacing", spacing or 0.0) / (2.0 * radius), 1.0))
         sides = max(round(math.pi / half), 3)
     check_count("sides", sides, least=3)
@@ -52,6 +53,7 @@ def wall(begin: Sequence[float] | Array, end: Sequence[float] | Array, spacing: 
     """Where the agents of a straight wall stand: at both ends, and between them at most `spacing` apart."""
     check_positive("spacing", spacing)
     begin, end = np.asarray(begin, np.float64), np.asarray(end, np.float64)
+    # Rounding must not add a piece to a wall that is a whole number of spacings long.
     pieces = max(math.ceil(math.hypot(*(end - begin)) / spacing - 1e-9), 1)
     points: Points = begin + np.arange(pieces + 1)[:, None] / pieces * (end - begin)
     return points
@@ -70,6 +72,7 @@ def with_obstacle(flock: Flock, points: Float64[np.ndarray, "*B count 2"]) -> Fl
         raise InputError(
             f"an obstacle is points (count, 2) or ({B}, count, 2) for flocks in the plane; got {short(points)}"
         )
+    # The number after the largest one so far; in a flock without obstacles all are -1.
     points = np.broadcast_to(points, (B, *points.shape[-2:]))
     number = int(flock.obstacles.max()) + 1
     crew = (np.full(points.shape[:2], code) for code in (Role.OBSTACLE, number, NO_GROUP))

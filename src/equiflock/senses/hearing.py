@@ -101,7 +101,7 @@ def _hear_cells_of(
                 obstacle = nearest, rim, taken_x, taken_y
                 fine &= aggregate(s, i, heard, hits, records, order, crew, obstacle, table, D, later, now, scratch)
             else:
-                # The sum takes v_ij = v_i for an obstacle agent; the difference to the velocity it is taken to have is added.
+                # v_ij = v_i is summed for an obstacle agent; add the difference to what the orbit technique says.
                 more_x, more_y = taken_x - rim * motion[s, 0], taken_y - rim * motion[s, 1]
                 aggregate_paper(s, i, heard, hits, records, mean, D, later, now, more_x, more_y)
     return fine

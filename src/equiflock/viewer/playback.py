@@ -71,7 +71,7 @@ class Playback:
         return found
 
     def told(self, stop: Stop | None = None) -> dict[str, Any]:
-        """What the page is sent of the flights: times, names and curves. Measuring long ones takes time; `stop` ends it."""
+        """What the page is sent of the flights: times, names and curves. `stop` ends measuring, which may take long."""
         first = self.runs[0]
         # Frames evenly over the flight, each once, the first and the last among them.
         measured = np.unique(np.linspace(0, self.frames - 1, MOST_MEASURED).round().astype(int))

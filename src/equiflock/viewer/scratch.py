@@ -48,6 +48,6 @@ def tidy_up(out: Path) -> None:
             Timeout,
             OSError,
             NotImplementedError,
-        ):  # in use, removed meanwhile or not ours, or a disk without locks
+        ):  # in use, gone or not ours, or a disk without locks
             continue
         remove(folder)

@@ -96,7 +96,7 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
 
 
 def listen(host: str, port: int, on_busy: Callable[[int], object]) -> socket.socket:
-    """A listening socket on the port or, if that is in use, on one of the next; `on_busy` is called with each in use."""
+    """A listening socket on the port or the next that is free; `on_busy` is called with each that is in use."""
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 0 to 65535; got {port}")
     _refuse_everywhere(host)

@@ -34,7 +34,7 @@ Answer = bytes | dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that waits for its turn, or why it was refused, and the means to cancel the search that it may start."""
+    """A request that waits for its turn, or why it was refused, and what cancels the search that it may start."""
 
     request: requests.Request | InputError
     stop: Stop

@@ -125,7 +125,7 @@ class Setting(Checked):
 
     @property
     def spacing(self) -> float:
-        """The distance, about, between neighbouring agents on the rim of a dropped obstacle: R_min, unless that is 0."""
+        """About how far apart agents on the rim of a dropped obstacle stand: R_min, unless that is 0."""
         return self.disk.min_separation or RandomDisk.min_separation
 
     def draw(self, stop: Stop | None = None) -> Flock:

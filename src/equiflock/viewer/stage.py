@@ -92,7 +92,7 @@ class Stage:
         self.given = len(obstacle_disks(start)) - len(setting.disks)
         """The number of obstacles of the scenario itself; they come before those of the setting."""
         self._technique = scenario.orbit or Orbit()
-        # A scenario with obstacles decides on the technique; where it has none, those that are dropped are to be avoided.
+        # A scenario with obstacles decides on the technique; in one without any, dropped obstacles are avoided.
         self.orbiting = (scenario.orbit is not None or self.given == 0) if setting.orbit is None else setting.orbit
         """Whether followers avoid obstacles by the orbit technique."""
         orbit = self._technique if self.orbiting else None
@@ -125,7 +125,7 @@ class Stage:
         return obstacle_disks(self.flights[0].flock)
 
     def told(self) -> dict[str, Any]:
-        """What the page is sent of the flights: the setting, and what the scenario decided where that leaves it open."""
+        """What the page is sent of the flights: the setting, and what the scenario decided where that is open."""
         return {
             "setting": self.setting.model_dump(mode="json"),
             "comm_radius": self.flights[0].flock.comm_radius,

@@ -1,4 +1,4 @@
-"""Control laws that were written down, not learned: one file each, registered because it is here."""
+"""Classical control laws, one file each. All files of this folder are imported, which registers them."""
 
 from equiflock.runtime.discovery import import_all
 

@@ -19,13 +19,14 @@ from equiflock.flock import OBSTACLE, Flock, Observations, Vectors
 from equiflock.runtime.checks import check_positive
 
 DEFAULT_CLAMP = 100.0
+"""C, the largest norm of an acceleration; the paper does not give it."""
 SUMS = paper_senses("sum", hops=1)
 
 
 @controller("tanner")
 @dataclass(frozen=True)
 class Tanner:
-    """The centralized expert: velocities over the whole flock, the potential over neighbours within R.
+    """The centralized expert: the velocity sum runs over the whole flock, the potential over neighbours within R.
 
     U is constant beyond R, so the second sum needs the neighbours only, and the first is N v_i - sum_j v_j: O(N +
     edges) in all. The flock is leaders and followers; obstacle agents enter through the potential alone.
@@ -45,6 +46,7 @@ class Tanner:
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
         """Accelerations (B, N, D) from the flock and its one-hop sums (B, N, 1, 3, D)."""
         # Obstacle agents stand still and add nothing to the sum.
+        # -sum_j v_ij = sum_j v_j - N v_i, then minus the gradient of the potential.
         total = flock.velocities.sum(axis=1, keepdims=True)
         count = (flock.roles != OBSTACLE).sum(axis=1)[:, None, None]
         return _clamped(total - count * flock.velocities - _potential_gradient(observations), self.clamp)
@@ -87,6 +89,7 @@ class TannerFixed(TannerDynamic):
 
 def _potential_gradient(observations: Observations) -> Vectors:
     """The sum over those heard of grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4)."""
+    # Channels 1 and 2 of hop 1 are the sums of r_ij / |r_ij|^4 and r_ij / |r_ij|^2.
     sums = observations[:, :, 0].astype(np.float64)
     gradient: Vectors = 2.0 * (sums[:, :, 2] - sums[:, :, 1])
     return gradient

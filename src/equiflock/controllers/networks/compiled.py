@@ -53,9 +53,9 @@ class CompiledNetwork:
     name: str
     senses: Senses
     dimensions: int | None
-    """D, or None for any."""
+    """D that the network is built for; None if it takes any."""
     forward: Callable[..., None]
-    """One of the kernels below."""
+    """The kernel that computes it, one of those below."""
     weights: tuple[Array, ...]
 
     def __call__(self, observations: Observations) -> Vectors:

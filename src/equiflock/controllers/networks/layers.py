@@ -71,7 +71,7 @@ class EqConv(nn.Module):
 
 
 class ScaleLog(nn.Module):
-    """Shortens long vectors: x ln(1 + |x|) / |x|, and 0 at 0, where the derivative is the identity."""
+    """Scale-log, which shortens long vectors: x ln(1 + |x|) / |x|, and 0 at 0, where the derivative is the identity."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(D, ..) to (D, ..)."""
@@ -80,7 +80,7 @@ class ScaleLog(nn.Module):
 
 
 class ScaleTanh(nn.Module):
-    """Shortens short vectors: x tanh |x|, with derivative zero at 0."""
+    """Scale-tanh, which shortens short vectors: x tanh |x|, with derivative zero at 0."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(D, ..) to (D, ..)."""

@@ -31,7 +31,7 @@ class TDAGNN(nn.Module):
 
     Args:
         name: which of the paper's variants this is; it is written into files of weights.
-        aggregation: of the paper's three channels.
+        aggregation: "sum" or "mean", of the paper's three channels.
         second_tanh: whether tanh follows the second layer too.
         hops: K.
         dimensions: D, for which the network is built.
@@ -67,6 +67,7 @@ class TDAGNN(nn.Module):
         first, second, third = cast(Iterable[Conv], self.layers)
         # The first kernel spans all hops, so one remains; plain matrix products have less overhead than convolutions.
         x = torch.tanh(first(observations.flatten(0, 1).flatten(-2)).squeeze(-2))
+        # Without the second tanh (TF), the last two layers are one.
         x = third(torch.tanh(second(x))) if self.second_tanh else functional.linear(x, *composed(second, third))
         return x.view(*observations.shape[:2], self.dimensions)
 
@@ -85,7 +86,7 @@ class TDAGNN(nn.Module):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What builds such a network."""
+        """The arguments that build such a network again; they are written into files of weights."""
         return {**_told(self.senses, self._usual), "dimensions": self.dimensions}
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
@@ -100,7 +101,7 @@ class ETDAGNN(nn.Module):
     scale-log comes before the first, scale-tanh after it. It commutes with every rotation and reflection.
 
     Args:
-        name: goes with the weights.
+        name: written into files of weights.
         hops: K.
         channels: in place of the paper's three, averaged; as for `Senses`.
     """
@@ -120,6 +121,7 @@ class ETDAGNN(nn.Module):
         shorten, first, bend, second, third = self.layers
         # One axis for all agents, and components first, as the layers take vectors.
         x = observations.flatten(0, 1).movedim(-1, 0).contiguous()
+        # Scale-log, EqConv over all hops, scale-tanh; the last two layers, with nothing between them, are one.
         x = bend(first(shorten(x)).squeeze(-2))
         x = functional.linear(x, *composed(cast(EqConv, second), cast(EqConv, third)))
         return x.view(-1, *observations.shape[:2]).movedim(0, -1)
@@ -138,7 +140,7 @@ class ETDAGNN(nn.Module):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What builds such a network."""
+        """The arguments that build such a network again; they are written into files of weights."""
         return _told(self.senses, self._usual)
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
@@ -147,6 +149,7 @@ class ETDAGNN(nn.Module):
 
 
 def _senses(aggregation: Aggregation, hops: int, channels: Sequence[Sequence[str]] | None) -> Senses:
+    """The paper's senses with this aggregation, or those of one's own channels."""
     if channels is None:
         return paper_senses(aggregation, hops)
     return Senses(cast(tuple[Channel, ...], tuple(channels)), hops)
@@ -166,7 +169,7 @@ NETWORKS: dict[str, Callable[..., Network]] = {
     "tdagnn-tf-mean": partial(TDAGNN, "tdagnn-tf-mean", aggregation="mean", second_tanh=False),
     "etdagnn": partial(ETDAGNN, "etdagnn"),
 }
-"""How each is built; options are `hops`, `channels` and, but for ETDAGNN, `dimensions`."""
+"""The paper's variants; options are `hops`, `channels` and, but for ETDAGNN, `dimensions`."""
 
 for _name, _make in NETWORKS.items():
     add_network(_name, _make)

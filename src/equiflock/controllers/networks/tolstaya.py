@@ -51,6 +51,7 @@ def to_tolstaya(network: TDAGNN) -> dict[str, Tensor]:
     state = {}
     for name, tensor in network.state_dict().items():
         _, n, part = name.split(".")
+        # The inverse of `from_tolstaya`: channels back to the other order, and an axis of size 1 at the end.
         other = tensor.clone()
         if part == "weight":
             other = (other[:, torch.argsort(OURS)] if n == "0" else other).unsqueeze(-1)
