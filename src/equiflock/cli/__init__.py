@@ -40,7 +40,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 }
 
 GO_ON = ("demo", "evaluate", "reproduce", "sweep")
-"""The commands that, called again, go on where they were."""
+"""The commands that continue an interrupted run when they are called again."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -49,9 +49,10 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments == ["--version"]:
         print(f"equiflock {__version__}")
         return
-    # A polite request to end is an exception too, so that nothing half-written is left behind.
+    # SIGTERM becomes an exception, too, so that half-written files are removed on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        # The chosen command gets the options of its scenario, which depend on the arguments, before these are parsed.
         chosen = arguments[0] if arguments else ""
         command = tyro.extras.subcommand_cli_from_dict(
             {name: fitted(each, arguments[1:]) if name == chosen else each for name, each in COMMANDS.items()},
@@ -59,6 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
             description="Swarms that fly together with no central computer: train, simulate, watch and measure them.",
             args=arguments,
         )
+        # Mistakes of the user, of a plugin and of the system are one line each; only our own are tracebacks.
         with in_one_line(getattr(command, "plugin", None)):
             command.run()
     except InputError as error:
@@ -69,8 +71,9 @@ def main(arguments: list[str] | None = None) -> None:
     except MemoryError:
         _fail("not enough memory: fly fewer agents or flocks, or keep fewer frames")
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not interrupt this
         err.print("equiflock: interrupted")
+        # The same command continues, except that --force would begin again.
         if arguments and arguments[0] in GO_ON:
             again = shlex.join(["equiflock", *(word for word in arguments if word != "--force")])
             err.print(f"go on with: {again}", highlight=False, markup=False, soft_wrap=True)

@@ -52,6 +52,7 @@ class Animate:
 
         import_plugin(self.plugin)
         check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
+        # An option that would have no effect is an error: the user expects something of it.
         fresh = type(self)()
         options = ("controller", "scenario", "options", "time_step", "duration")
         if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in options):
@@ -75,6 +76,7 @@ class Animate:
         out.print(f"film: {path}", highlight=False)
 
     def _fly(self) -> Trajectory:
+        """A new flight of the chosen scenario."""
         scenario = chosen(self.scenario, self.options)
         duration = scenario.duration if self.duration is None else self.duration
         config = {"controller": self.controller, **told(scenario)}

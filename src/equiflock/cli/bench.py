@@ -28,6 +28,7 @@ class Bench:
         """Print the table."""
         from equiflock.experiments.bench import BATCHES, measure_limits, measure_loop
 
+        # Measuring takes minutes, so everything that can be wrong is checked before.
         check_count("repeats", self.repeats)
         for agents in self.agents:
             check_count("agents", agents, least=3)
@@ -38,6 +39,7 @@ class Bench:
             sizes = [*BATCHES, *((1, agents) for agents in self.agents)]
             timings = [measure_loop(*size, self.repeats) for size in bar.track(sizes, description="measuring")]
             limits = measure_limits(self.repeats)
+        # A row for each size: the parts of a step, its speed, and the share of what the machine allows.
         title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
         header = "B x N", "sort", "observations", "policy", "integration", "step", "10⁶/s", "of limit", "by"
         rows = []

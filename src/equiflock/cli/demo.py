@@ -34,10 +34,12 @@ class Demo:
 
         check_demo_folder(self.out)
         disk = RandomDisk(self.flocks, self.agents, self.seed)
+        # A very short training is validated at its end.
         every = min(RECIPE.validate_every, self.epochs)
         recipe = replace(RECIPE, epochs=self.epochs, seed=self.seed, agents=self.agents, validate_every=every)
         steps = count_steps(SECONDS, TIME_STEP)
         with progress("loss", "IVV", "IMAN") as bar:
+            # All bars are shown from the beginning, so that the user sees what is to come.
             training = Training(bar, recipe)
             flying = {name: bar.add_task(f"flying under {name}", total=steps) for name in CONTROLLERS}
             drawing = {name: bar.add_task(f"filming {name}", total=None) for name in CONTROLLERS}
@@ -48,6 +50,7 @@ class Demo:
             def on_frame(name: str, done: int, total: int) -> None:
                 bar.update(drawing[name], completed=done, total=total)
 
+            # Ctrl-C ends the training with a checkpoint; `demonstrate` finds it finished and only reads its results.
             folder = self.out / TRAINING_FOLDER
             with Stopping(lambda: training.notice(f"{training.finishing}; the same command goes on")) as stopping:
                 begin_training(folder, recipe).train(training.epoch, training.notice, should_stop=stopping)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from equiflock.experiments.evaluation import EvaluationJob
 
 OURS = ("jobs", "cells", "*.csv", "*.png")
-"""What an evaluation writes beside its config; version 0.1 wrote cells in place of jobs."""
+"""Patterns of the files that an evaluation writes beside its config; version 0.1 called jobs cells."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Evaluate:
 
     @staticmethod
     def usual_options(kind: type[Any]) -> Mapping[str, Any]:
-        """Of a scenario's test."""
+        """The options of a scenario's test, which are this command's defaults."""
         return {"flocks": 50, **kind.test_options}
 
     def run(self) -> None:
@@ -67,11 +67,13 @@ class Evaluate:
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
-        load(self.controller)  # a clear error before anything is flown
+        # Whatever is wrong with controller or scenario is found before the first job: load, draw, and fly some steps.
+        load(self.controller)
         scenario = chosen(self.scenario, self.options)
         check_shown(scenario)
         start = scenario.draw()
         fly_a_little(start, self.controller, **rules_of(scenario))
+        # The folder's config holds everything that the results depend on.
         settings = self._settings(scenario, start)
         jobs = evaluation_jobs(**settings, plugin=plugin_checksum(self.plugin))
         folder = self.out or Path("runs/evaluation") / folder_name(self.controller, scenario.name)
@@ -94,7 +96,7 @@ class Evaluate:
             out.print(f"  {path}", highlight=False, soft_wrap=True)
 
     def _settings(self, scenario: Scenario, start: Flock) -> dict[str, Any]:
-        """What `evaluation_jobs` is called with, and the folder's config keeps."""
+        """The arguments of `evaluation_jobs`, which the folder's config keeps."""
         from equiflock.experiments.evaluation import json_options, rivals_of
 
         times = {name: getattr(self, name) for name in ("time_step", "duration")}
@@ -110,7 +112,7 @@ class Evaluate:
         }
 
     def _fly(self, jobs: Sequence[EvaluationJob], kept: Path, title: str) -> None:
-        """Run the jobs whose results are not kept yet."""
+        """Run the jobs whose results are not in the folder yet."""
         from equiflock.experiments.runner.running import run_jobs
 
         with progress() as bar:

@@ -1,4 +1,4 @@
-"""Plugins: a user's module that registers controllers, and the files that have a say in what those do."""
+"""Plugins: a user's module that registers parts such as controllers, and the source files that these depend on."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from equiflock.runtime.provenance import differences, note_plugin
 
 PACKAGE = Path(__file__).parent.parent
 _brought: dict[str, dict[str, Path]] = {}
-"""Plugin -> module -> file, of all modules that came with its import."""
+"""For each plugin, the files of all modules that its import brought in, by the modules' names."""
 _imported: dict[str, dict[str, str]] = {}
-"""Plugin -> its sources as they were when it was imported."""
+"""For each plugin, its sources (see `plugin_sources`) as they were when it was imported."""
 
 
 def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) -> None:
     """Import a user's module, by name or as a .py file, so that what it registers has a name.
 
     Args:
-        name: of the module or file; nothing is done if there is none.
-        sources: its `plugin_sources` where the command was given; if they are others here, that is an error.
+        name: the module or file; nothing is done if it is None.
+        sources: its `plugin_sources` in the process of the command; an error if they differ here.
     """
     if name is None:
         return
     path = Path(name)
     if path.suffix == ".py" and not path.is_file():
         raise InputError(f"--plugin {name}: there is no such file")
+    # A file is imported by its own name from its folder, a module as from the current folder.
     folder = str((path.parent if path.suffix == ".py" else Path()).resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -49,6 +50,7 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
         raise InputError(f"--plugin {name}: {error}") from None
     except Exception as error:  # whatever happens while somebody else's module is read
         raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {error}") from None
+    # Checksums are taken once, at the import: later changes of the files do not change what runs.
     if name not in _imported:
         new = {module: sys.modules[module] for module in set(sys.modules) - before}
         files = {module: getattr(found, "__file__", None) for module, found in new.items()}
@@ -64,33 +66,35 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
 
 
 def plugin_sources(name: str | None) -> dict[str, str]:
-    """The files that have a say in what an imported plugin does, with their checksums.
+    """The source files that an imported plugin depends on, with their checksums.
 
     These are its own file or package, and whatever it imports, be it inside a function, that is neither equiflock, nor
     Python's own library, nor an installed package. Files that it reads as data are not among them.
     """
     if name is None:
         return {}
+    # Found by reading import lines, which also finds imports inside functions, and by what Python did import.
     place = _Place.of(_module(name))
     files = place.imported() | {module: path for module, path in _brought[name].items() if place.owns(module, path)}
     return {told: file_checksum(path) for told, path in sorted((place.told(p), p) for p in files.values())}
 
 
 def plugin_checksum(name: str | None) -> str:
-    """Of all these files together, so that results of another plugin have other names; empty if there is no plugin."""
+    """The checksum of all these files, by which results of another plugin have other names; empty without a plugin."""
     return checksum(json.dumps(plugin_sources(name), sort_keys=True).encode()) if name else ""
 
 
 @contextmanager
 def in_one_line(name: str | None) -> Iterator[None]:
-    """Whatever a plugin's controllers raise in flight is said in one line, with its place in their files."""
+    """Turn an error that a plugin raises in flight into one line, with its place in the user's files."""
     try:
         yield
     except (InputError, OSError, MemoryError):
         raise
     except Exception as error:
         if name is None:
-            raise  # it is our own
+            raise  # a mistake of this package
+        # The innermost line of the user's own code, not that of a library it calls.
         theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(Path(frame.filename))]
         place = f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
         raise InputError(f"--plugin {name} failed in flight: {type(error).__name__}: {error}{place}") from None
@@ -114,13 +118,13 @@ def _check_found(path: Path) -> None:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a plugin is, and where its own imports are looked for."""
+    """The folder of a plugin, and those where its own imports are searched."""
 
     module: str
     home: Path
     """The folder that holds the plugin's file or outermost package."""
     elsewhere: tuple[Path, ...]
-    """Other folders that Python imports from, but for those of installed packages."""
+    """Other folders that Python imports from, except those of installed packages."""
 
     @classmethod
     def of(cls, module: str) -> _Place:
@@ -137,13 +141,13 @@ class _Place:
         return self.module.partition(".")[0]
 
     def owns(self, module: str, path: Path) -> bool:
-        """Whether a module that came with the plugin is the user's."""
+        """Whether a module that the plugin imported belongs to the user: the plugin's own, or from the same folder."""
         outermost = module.partition(".")[0]
         beside = path.is_relative_to(self.home) and not _is_library(path)
         return path.is_file() and outermost != "equiflock" and (outermost == self.outermost or beside)
 
     def told(self, path: Path) -> str:
-        """A file's name, the same wherever the plugin's folder lies."""
+        """A file's path relative to its root folder, which is the same on every machine."""
         root = next((folder for folder in (self.home, *self.elsewhere) if path.is_relative_to(folder)), path.parent)
         return path.relative_to(root).as_posix()
 
@@ -160,6 +164,7 @@ class _Place:
         return found
 
     def _file(self, module: str) -> Path | None:
+        """The file of a module of the user's, by Python's rules; None if it is not the user's."""
         for folder in self._folders(module.partition(".")[0]):
             *packages, last = module.split(".")
             base = folder.joinpath(*packages)
@@ -181,13 +186,14 @@ def _imports(path: Path, module: str) -> Iterator[str]:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
-        return  # Python will say so if it ever gets there
+        return  # Python reports it if the file is ever imported
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _with_packages(alias.name)
         elif isinstance(node, ast.ImportFrom):
+            # Dots in front of a name count packages upwards from the file's own.
             around = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             origin = ".".join([*around, *([node.module] if node.module else [])])
             yield from _with_packages(origin)
@@ -201,7 +207,7 @@ def _with_packages(module: str) -> Iterator[str]:
 
 
 def _is_library(path: Path) -> bool:
-    """Whether a file or folder is Python's own, or an installed package's, whose versions are another matter."""
+    """Whether a file or folder belongs to Python or to an installed package, whose versions are kept instead."""
     paths = sysconfig.get_paths()
     own = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     return any(path.is_relative_to(folder) for folder in own) or bool(

@@ -54,6 +54,7 @@ class Reproduce:
         profile, chosen = PROFILES[self.profile], self.only or EXPERIMENTS
         folder = self.out or Path("runs") / profile.name
         with progress() as bar:
+            # One bar for each experiment; those of data and drawing appear when they begin.
             tasks = {
                 name: bar.add_task(name, total=len(jobs_of(name, profile)), visible=name in chosen)
                 for name in RUN_IN_JOBS
@@ -90,9 +91,11 @@ class Reproduce:
                 self.films,
                 lambda part: bar.update(drawing, description=f"drawing {part}", visible=True),
             )
+        # The training tables are Markdown, for documentation.
         if "training" in found.tables:
             table = found.tables["training"]
             files.append(write_tables(table, training_statements(table), folder / "training-tables.md"))
+        # The verdicts; with --checks also every comparison, marked by + or -.
         rows = []
         for statement in found.statements:
             lines = [f"{'+' if check.holds else '-'} {check.words}: {check.measured}" for check in statement.checks]

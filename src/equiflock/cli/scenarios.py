@@ -1,4 +1,4 @@
-"""The options of a scenario on the command line, found before it is parsed: those that `make_scenario` takes."""
+"""The options of a scenario as options of a command: found from the arguments before these are parsed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_na
 from equiflock.scenarios.registry import options_of, scenario_class
 
 PLAIN = (bool, int, float, str)
-"""Types of options that a command line can give."""
+"""Types of values that can be written on a command line."""
 
 
 @dataclass(frozen=True)
 class ScenarioOptions:
-    """The options of a scenario, as fields; those of a command that was not chosen has none."""
+    """The options of a scenario, as fields of subclasses that are made for it; this class itself has none."""
 
     switches: ClassVar[Mapping[str, Any]] = {}
-    """Options that are on or off, with what they are when they are on, such as `orbit`; None when off."""
+    """Options that are on or off, such as `orbit`, with their values when on; they are None when off."""
 
     @property
     def given(self) -> dict[str, Any]:
-        """By their names, as `make_scenario` takes them."""
+        """The options by their names, as `make_scenario` takes them."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             name: (self.switches[name] if on else None) if name in self.switches else on for name, on in values.items()
@@ -44,11 +44,11 @@ ScenarioName = Annotated[
     ),
 ]
 Options = Annotated[ScenarioOptions, tyro.conf.arg(name="")]
-"""Without a prefix of their own."""
+"""The field of a command that holds the options; they appear without a prefix."""
 
 
 def chosen(scenario: str, options: ScenarioOptions) -> Scenario:
-    """The scenario that a command was given, a name perhaps with options, with these of the command line."""
+    """The scenario of a command: its name, perhaps with options, and the options of the command line."""
     return make_scenario(scenario, **options.given)
 
 
@@ -60,14 +60,17 @@ def fitted(command: Any, arguments: Sequence[str]) -> Any:
     """
     ours = {each.name: each for each in fields(command)} if is_dataclass(command) else {}
     if "plugin" in ours:
-        import_plugin(_value("plugin", arguments))  # before options are checked, which may name what it registers
+        # A plugin may register the scenario or controller that other options name.
+        import_plugin(_value("plugin", arguments))
     if not {"scenario", "options", "plugin"} <= set(ours):
         return command
+    # The scenario with its defaults, or those of the command, which help shows.
     name = _value("scenario", arguments) or str(ours["scenario"].default)
     kind = scenario_class(name.partition(":")[0])
     usual = make_scenario(name, command.usual_options(kind) if hasattr(command, "usual_options") else None)
     _check_known(usual, arguments, set(ours))
     options = _options_class(usual, set(ours))
+    # A subclass of the command whose field `options` has the type that was made for this scenario.
     changed = ("options", Annotated[options, tyro.conf.arg(name="")], field(default_factory=options))
     made = make_dataclass(command.__name__, [changed], bases=(command,), frozen=True)
     made.__doc__ = command.__doc__
@@ -75,7 +78,7 @@ def fitted(command: Any, arguments: Sequence[str]) -> Any:
 
 
 def _value(option: str, arguments: Sequence[str]) -> str | None:
-    """What an option is given as, the last time; None if it is not."""
+    """The value of an option in unparsed arguments, the last one if it is repeated; None if it is not there."""
     found = None
     for word, following in pairwise([*arguments, ""]):
         if word == f"--{option}" and not following.startswith("--"):
@@ -99,6 +102,7 @@ def _options_class(usual: Scenario, taken: set[str]) -> type[ScenarioOptions]:
             if name not in values or name in taken or name in (before for before, *_ in made):
                 continue
             hint, default, told = hints[name], values[name], helps.get(name, "")
+            # An option such as `orbit: Orbit | None` becomes a switch; others that cannot be written are left out.
             if not _is_plain(hint):
                 on = _switched_on(hint, default)
                 if on is None:
@@ -118,7 +122,7 @@ def _is_plain(hint: Any) -> bool:
 
 
 def _switched_on(hint: Any, default: Any) -> Any:
-    """What `hint`, a dataclass or None, is when it is on; None if it is no such."""
+    """The value of an option of type `SomeDataclass | None` when it is on; None for options of other types."""
     kinds = [part for part in get_args(hint) if is_dataclass(part)]
     if NoneType not in get_args(hint) or len(kinds) != 1:
         return None
@@ -126,7 +130,7 @@ def _switched_on(hint: Any, default: Any) -> Any:
 
 
 def _check_known(usual: Scenario, arguments: Sequence[str], taken: set[str]) -> None:
-    """Raise a clear error for an option that other scenarios have and this one has not."""
+    """Raise a clear error for an option that only other scenarios have, which tyro would just call unrecognized."""
     elsewhere = {each.name for name in scenario_names() for each in fields(scenario_class(name))}
     known = set(options_of(usual)) | taken
     for word in arguments:

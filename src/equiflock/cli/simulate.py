@@ -40,6 +40,7 @@ class Simulate:
 
     def run(self) -> None:
         """Print a table of metrics, median and quartiles over flocks."""
+        # Everything that can be refused is refused before the search for a start, which may take long.
         import_plugin(self.plugin)
         if self.save is not None:
             check_new(self.save)
@@ -50,6 +51,7 @@ class Simulate:
         controller = load(self.controller)
         with progress() as bar:
             task = bar.add_task(PREPARING, total=steps)
+            # Frames are kept only if they are saved; measures are recorded in any case.
             start = interruptible(scenario.draw)
             run = fly(
                 scenario,

@@ -10,10 +10,10 @@ from typing import Any
 
 
 class Stopping:
-    """Whether the user wants a training to stop: `with Stopping(say) as stopping: run.train(.., should_stop=stopping)`.
+    """Turns Ctrl-C into a request to stop: `with Stopping(say) as stopping: run.train(.., should_stop=stopping)`.
 
-    The first Ctrl-C is remembered, if the training has begun to ask, and `say` is called; the second one, or one that
-    comes while nothing would be lost, is a KeyboardInterrupt as usual.
+    The first Ctrl-C makes `stopping()` true, and `say` is called to confirm it. A second one, or one before the
+    training has called `stopping()` at all, when nothing would be lost, is a KeyboardInterrupt as usual.
     """
 
     def __init__(self, say: Callable[[], object]) -> None:
@@ -22,15 +22,16 @@ class Stopping:
         self._over = threading.Event()
 
     def __call__(self) -> bool:
-        """Whether to stop."""
+        """Whether Ctrl-C was pressed; the training calls this before every epoch."""
         self._asked = True
         return self._pressed
 
     def __enter__(self) -> Stopping:
+        # Only the main thread may install handlers of signals; elsewhere Ctrl-C stays as it is.
         self._before: Any = None
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._hear)
-            # A handler must not write to a terminal that it may have interrupted the writing to; a thread may.
+            # The handler may have interrupted a write to the terminal, so it must not write itself; a thread does.
             self._teller = threading.Thread(target=self._tell, daemon=True)
             self._teller.start()
         return self
@@ -44,11 +45,13 @@ class Stopping:
             self._teller.join()
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
+        """The handler of Ctrl-C."""
         if self._pressed or not self._asked:
             raise KeyboardInterrupt
         self._pressed = True
 
     def _tell(self) -> None:
+        """Wait in a thread for Ctrl-C or the end of the block; confirm the former."""
         over = False
         while not (over or self._pressed):
             over = self._over.wait(timeout=0.05)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from equiflock.experiments.sweep import SweepJob
 
 OURS = ("jobs", "cells", "*.csv", "*.png", "grid.json")
-"""What a sweep writes beside its config; version 0.1 wrote cells in place of jobs."""
+"""Patterns of the files that a sweep writes beside its config; version 0.1 called jobs cells."""
 HEADINGS = {"ivv": "IVV", "iman": "IMAN", "last_variance": "variance\nat end", "disconnected": "flocks\nin pieces"}
 
 
@@ -72,6 +72,7 @@ class Sweep:
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
+        # All controllers are tried first, so that a slip in the last name does not cost the time of the others.
         controllers = [name.strip() for name in self.controller.split(",")]
         if len(set(controllers)) < len(controllers):
             raise InputError(f"controller must name each one once; got {self.controller!r}")
@@ -97,7 +98,7 @@ class Sweep:
             self._run(jobs)
 
     def _run(self, jobs: list[SweepJob]) -> None:
-        """Run the points that are not done yet, and write and print what came of all."""
+        """Run the points that are not done yet, and write and print the results of all points."""
         from equiflock.experiments.runner.jobs import collect
         from equiflock.experiments.runner.running import run_jobs
         from equiflock.experiments.sweep import summary
@@ -116,6 +117,7 @@ class Sweep:
                 self.scheduler,
                 partial(notice, bar),
             )
+        # Jobs are ordered for speed; rows are sorted for the reader.
         table = collect(jobs, self.out / "jobs").sort_values(
             ["controller", "seed", "agents", "comm_radius", "hops", "flock"]
         )
@@ -125,6 +127,7 @@ class Sweep:
                 content.to_csv(scratch, index=False)
         with atomic_write(self.out / "grid.json") as scratch:
             scratch.write_text(json.dumps([asdict(job) for job in jobs], indent=2) + "\n")
+        # Points for which no initial conditions were found have a remark in place of numbers.
         empty = table[table.remark.notna()]
         if len(empty) == len(table):
             raise InputError(f"there are no such flocks at any point: {table.remark.iloc[0]}")
@@ -136,6 +139,7 @@ class Sweep:
             out.print(f"  {path}", highlight=False)
 
     def _print(self, found: pd.DataFrame) -> None:
+        """Print the medians; columns without any value, such as hops of untrained controllers, are left out."""
         found = found.dropna(axis="columns", how="all")
         header = ["controller", *(HEADINGS.get(column, column) for column in found.columns[1:])]
         rows = [[_text(value) for value in row] for row in found.itertuples(index=False)]

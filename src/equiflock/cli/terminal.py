@@ -36,7 +36,7 @@ PREPARING = "preparing (the first run compiles the kernels)"
 MOST_NUMBERS = 10_000
 TRIED_STEPS = 3
 LEAST_NAME = 12
-"""Columns of a table that a name has in any case."""
+"""The least width, in characters, to which long names in a table are broken."""
 out = Console()
 err = Console(stderr=True)
 
@@ -69,25 +69,25 @@ def numbers(name: str, text: str) -> list[float]:
 
 
 def fly_a_little(start: Flock, controller: str, **rules: Any) -> None:
-    """Make a few steps: a controller that fails in its first ones shall do so before anything is kept of others."""
+    """Make a few steps, so that a controller that fails at once does so before jobs are run or files written."""
     list(islice(flight(start, load(controller), **rules), TRIED_STEPS))
 
 
 class _Value(ProgressColumn):
-    """A number that goes with a task, once it is known."""
+    """A column of a progress bar that shows a number of its task, once there is one."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
 
     def render(self, task: Task) -> Text:
-        """Name and number."""
+        """The name and the number, or nothing."""
         value = task.fields.get(self.name)
         return Text("" if value is None else f"{self.name} {value}")
 
 
 def progress(*values: str) -> Progress:
-    """A progress bar on the terminal, gone when the work is done; use it in a `with`.
+    """A progress bar on the terminal, which disappears when the work is done; use it in a `with`.
 
     Args:
         values: names of numbers to show beside it, given by `update(task, name=text)`.
@@ -105,6 +105,7 @@ def print_table(title: str, *forms: tuple[Sequence[str], Sequence[Sequence[str]]
         if _width(table) <= out.width:
             out.print(table)
             return
+    # Not even the narrowest form fits: break names, down to LEAST_NAME characters.
     header, rows = forms[-1]
     names = max(len(line) for row in rows for line in row[0].split("\n"))
     left = max(names - (_width(table) - out.width), LEAST_NAME)
@@ -133,12 +134,12 @@ def _fill(table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], **
 
 
 def _width(table: Table) -> int:
-    """How wide a table would be if there were room enough."""
+    """The width of a table in a terminal of unlimited width."""
     return out.measure(table, options=out.options.update(width=10_000)).maximum
 
 
 def _broken(name: str, width: int) -> str:
-    """A name in lines of at most that width, as far as it has signs to break it at."""
+    """A name in lines of at most that width, broken after / _ . and - only."""
     lines = [""]
     for piece in re.findall(r"[^/_.-]*[/_.-]?", name):
         if lines[-1] and len(lines[-1] + piece) > width:
@@ -148,7 +149,7 @@ def _broken(name: str, width: int) -> str:
 
 
 def notice(bar: Progress, text: str) -> None:
-    """Show a line that the user should know, above the bar where there is one."""
+    """Show a notice to the user, above the bar where there is one."""
     bar.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -160,10 +161,10 @@ class Training:
         self.label = f"{recipe.controller}, seed {recipe.seed}"
         self.task = bar.add_task(PREPARING, total=recipe.epochs, visible=visible)
         self.done = 0
-        """Epochs."""
+        """The number of epochs that are done."""
 
     def epoch(self, report: EpochReport) -> None:
-        """Show what came of an epoch."""
+        """Show the results of an epoch."""
         self.done = report.epoch
         shown: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
         if report.validation is not None:
@@ -174,11 +175,11 @@ class Training:
 
     @property
     def finishing(self) -> str:
-        """What to say when the user wants it to stop."""
+        """The confirmation of Ctrl-C."""
         return f"finishing {f'epoch {self.done + 1}' if self.done else 'this epoch'}; {ONCE_MORE}"
 
     def notice(self, text: str) -> None:
-        """Show a line that the user should know."""
-        # Above the bar where there is one.
+        """Show a notice about this training to the user."""
+        # Above the bar on a terminal; without one, notices are output like any other.
         console = self.bar.console if self.bar.console.is_terminal else out
         console.print(f"{self.label}: {text}", highlight=False, markup=False, soft_wrap=True)

@@ -25,14 +25,15 @@ from equiflock.runtime.files import atomic_write
 
 
 class _Name(str):
-    """A default that can be told from the same name given by the user."""
+    """The type of a default name, by which it can be distinguished from the same name given by the user."""
 
 
 class _Number(int):
-    """A default that can be told from the same number given by the user."""
+    """The type of a default number, by which it can be distinguished from the same number given by the user."""
 
 
 def _default_recipe() -> DAgger:
+    """The default recipe, with marked values where a file of weights or a folder may decide instead."""
     marked: Any = {name: _Number(getattr(DAgger, name)) for name in ("epochs", "hops", "dimensions")}
     return DAgger(controller=_Name(DAgger.controller), **marked)
 
@@ -68,6 +69,7 @@ class Train:
         """Train, with a line for every validation, and say where the weights are."""
         check_count("workers", self.workers)
         import_plugin(self.plugin)
+        # Trainings that are finished are reported, and left as they are.
         runs = self._begun() if self.resume is not None else self._new()
         unfinished = [run for run in runs if not run.finished]
         for run in runs:
@@ -97,6 +99,7 @@ class Train:
     def _train_here(self, runs: list[TrainingRun]) -> None:
         with progress("loss", "IVV", "IMAN") as bar:
             shown = {run.folder: Training(bar, run.recipe, visible=len(runs) == 1) for run in runs}
+            # A single training needs no process of its own.
             if len(runs) == 1 and self.workers == 1:
                 (one,) = shown.values()
                 with Stopping(lambda: one.notice(one.finishing)) as stopping:
@@ -118,7 +121,7 @@ class Train:
 
         prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
         jobs = [TrainingJob(run.folder.resolve()) for run in runs]
-        # Whether a training is done its own folder says.
+        # Results of these jobs are only marks, and temporary: the training's own folder says whether it is done.
         with progress() as bar, tempfile.TemporaryDirectory() as marks:
             task = bar.add_task(f"training at {scheduler}", total=len(runs))
             run_jobs(jobs, Path(marks), 1, lambda job: bar.advance(task), prepare, scheduler)
@@ -153,13 +156,15 @@ class Train:
         return {name for name in names if not isinstance(getattr(self.recipe, name), (_Name, _Number))}
 
     def _begun(self) -> list[TrainingRun]:
-        """The trainings to go on with, prolonged if they are to be."""
+        """The trainings of --resume, with the number of epochs that was given, if one was."""
         assert self.resume is not None
+        # Everything but epochs must be at its default, as the folder decides on it.
         rest = replace(self.recipe, epochs=DAgger.epochs), self.out, self.seeds, self.from_, self.force
         if rest != (DAgger(), None, None, None, False) or self._given - {"epochs"}:
             raise InputError("--resume goes on with the recipe of its folder: only --epochs may go with it")
         runs = [TrainingRun(path) for path in trainings_in(self.resume)]
         if "epochs" in self._given:
+            # All are checked before any is changed.
             for run in runs:
                 run.check_epochs(self.recipe.epochs)
             for run in runs:
@@ -167,11 +172,12 @@ class Train:
         return runs
 
     def _new(self) -> list[TrainingRun]:
-        """New trainings, once it is sure that they can begin."""
+        """New trainings, made after checking that they can begin."""
         recipes = self._recipes()
         self._check_trainable(recipes[0])
         if self.seeds is None and len(recipes) == 1:
             return [TrainingRun.create(self._folder, recipes[0], self.from_, self.force)]
+        # The folder of several trainings appears with all of them, or not at all.
         make_room(self._folder, self.force)
         with atomic_write(self._folder) as scratch:
             for recipe in recipes:
@@ -179,6 +185,7 @@ class Train:
         return [TrainingRun(path) for path in trainings_in(self._folder)]
 
     def _recipes(self) -> list[DAgger]:
+        """A recipe for every network and seed that was asked for."""
         recipe = self._recipe
         if self.seeds is not None and recipe.seed != DAgger.seed:
             raise InputError("--seed and --seeds do not go together")
@@ -195,5 +202,5 @@ class Train:
 
 
 def _folder_name(recipe: DAgger) -> str:
-    """CONTROLLER-SEED, with the controller's options in words that a folder's name may have."""
+    """CONTROLLER-SEED, where signs of the controller's options that a folder's name cannot have are replaced."""
     return f"{recipe.controller.replace(':', '-').replace('/', '_')}-{recipe.seed}"

@@ -65,6 +65,7 @@ class View:
             ) from None
         import_plugin(self.plugin)
         check_writable(self.out / "flight")
+        # The port is taken before kernels are compiled: whoever opens the address early just waits.
         exhibit = self._exhibit()
         listening = listen(self.host, self.port, lambda port: err.print(f"port {port} is in use", highlight=False))
         with progress() as bar:
@@ -79,11 +80,13 @@ class View:
             serve(exhibit, self.host).run([listening])
 
     def _exhibit(self) -> Exhibit:
+        """What the server offers, by the options of this command."""
         from pydantic import ValidationError
 
         from equiflock.viewer.exhibit import Exhibit
         from equiflock.viewer.setting import Setting, one_line
 
+        # An option that would have no effect is an error: the user expects something of it.
         fresh = View()
         live = ("controller", "compare", "weights", "scenario", "agents", "seed")
         if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in live):
@@ -91,6 +94,7 @@ class View:
         wrong = [str(path) for path in self.weights if path.suffix != WEIGHTS]
         if wrong:
             raise InputError(f"{wrong[0]} is not a file of weights: its name must end in {WEIGHTS}")
+        # Options that the page has fields for go there, all others to the scenario.
         scenario, colon, told = self.scenario.partition(":")
         options = read_options(told) if colon else {}
         numbers: dict[str, Any] = {"agents": self.agents, "seed": self.seed}
@@ -114,17 +118,17 @@ class View:
 
 
 def _has_screen() -> bool:
-    """Whether a browser could open a window: one for the terminal would take it away from us."""
+    """Whether a browser could open a window; a browser in the terminal would take over the terminal."""
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
 
 def _as_offered(name: str) -> str:
-    """A controller's name as the page tells it: files without a needless `./`."""
+    """A controller's name as the page lists it: paths of files without a needless `./`."""
     return str(Path(name)) if name.endswith(WEIGHTS) else name
 
 
 def _load(path: Path, plugin: str) -> list[Trajectory]:
-    """The flights at a path, or that of an experiment's job."""
+    """The flights at a path, or that of an experiment's job, flown again."""
     jobs = sorted((path / "jobs").glob("*.csv"))
     if jobs:
         raise InputError(f"{path} is the folder of an experiment: name one of its jobs, such as {jobs[0]}")

@@ -1,4 +1,4 @@
-"""A job of an experiment flown again, to be watched: jobs keep their numbers, not their flights."""
+"""Flies a job of an experiment again, to be watched, since jobs keep tables and no flights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from equiflock.runtime.provenance import CONFIG
 from equiflock.simulation.trajectory import Trajectory
 
 MOST_BYTES = 256 * 2**20
+"""Memory for the frames of a flight that is flown again."""
 FRAME_SECONDS = 0.01
+"""Simulated seconds between two frames, if they fit into that memory."""
 
 
 def find_job(path: Path, plugin: str = "") -> FlightJob:
@@ -29,6 +31,7 @@ def find_job(path: Path, plugin: str = "") -> FlightJob:
     path = path.resolve()
     if path.parent.name != "jobs":
         raise InputError(f"{path} is not a job of an experiment: those are in its folder, as jobs/*.csv")
+    # The file's name is made of the job's settings, so the job is found by making all names of the experiment.
     for job in _jobs_of_folder(path.parent.parent, plugin):
         if path_of(job, path.parent) == path:
             if not isinstance(job, FlightJob):
@@ -44,13 +47,14 @@ def fly_again(path: Path, plugin: str = "") -> Trajectory:
     """The flight that a job's result was taken from, with as many frames as fit into some memory."""
     job = find_job(path, plugin)
     start = job.start()
+    # Positions, velocities and accelerations of every step; fewer frames if these are too many bytes.
     wanted = max(round(FRAME_SECONDS / job.time_step), 1)
     bytes_in_all = 3 * start.positions.nbytes * job.duration / job.time_step
     return job.fly(start, keep_every=max(wanted, math.ceil(bytes_in_all / MOST_BYTES)))
 
 
 def _jobs_of_folder(folder: Path, plugin: str) -> Sequence[Job]:
-    """All jobs of the experiments that a folder is for, as its config tells."""
+    """All jobs of the experiment in a folder, made again from its config."""
     try:
         config = read_json(folder / CONFIG)
         if "profile" in config:

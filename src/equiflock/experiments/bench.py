@@ -23,9 +23,10 @@ from equiflock.senses.graph import survey
 from equiflock.simulation.assembly import flight
 
 BATCHES = ((50, 100), (50, 400))
+"""Batches of small flocks, (flocks, agents), that are measured beside single flocks."""
 HOPS = 3
 FITS_CACHES = 50_000
-"""Agents, of some 300 bytes each."""
+"""The number of agents, of some 300 bytes each, that stay in the processor's caches from step to step."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,13 @@ class Timing:
 
 
 def draw(flocks: int, agents: int) -> Flock:
-    """Flocks as the benchmarks use them: the density of 100 agents at every size."""
+    """The flocks of the benchmarks, of any size at the density of 100 agents."""
     return random_disk(flocks, agents, seed=0, radius_rule="constant-density")
 
 
 def best_time(call: Callable[[], object], repeats: int) -> float:
-    """The least time of several calls, in seconds, each of at least some milliseconds; one call goes before."""
+    """The least time of a call, in seconds, over several measurements of some milliseconds each."""
+    # A first call compiles and warms up; a second one tells how many calls make up 5 ms.
     call()
     start = time.perf_counter()
     call()
@@ -65,11 +67,12 @@ def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bo
     Args:
         flocks: B.
         agents: N.
-        repeats: the best of so many is taken.
+        repeats: the number of measurements, of which the best is taken.
         shuffle: number the agents at random; drawn as they are, those who hear each other are near in memory.
     """
     flock = draw(flocks, agents)
     if shuffle:
+        # Neighbours in space are far apart in memory, as in a flock of foreign origin.
         order = stream(0, "shuffle").permutation(agents)
         flock = Flock(flock.positions[:, order], flock.velocities[:, order])
     sensing = DelayedAggregation(paper_senses("mean", HOPS), comm_radius=1.0)
@@ -82,7 +85,7 @@ def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bo
 
 @dataclass(frozen=True)
 class LoopTiming:
-    """Where the time of a step goes, in nanoseconds per agent and step, on so many threads."""
+    """The time of a step and of its parts, in nanoseconds per agent and step."""
 
     flocks: int
     agents: int
@@ -92,11 +95,11 @@ class LoopTiming:
     policy: float
     integration: float
     step: float
-    """The whole, as `flight` does it."""
+    """The whole step, as `flight` makes it."""
     bytes_moved: int
-    """Per agent and step: the least that must go to memory and back."""
+    """The least number of bytes that must go to memory and back, per agent and step."""
     multiply_adds: float
-    """Per agent and step."""
+    """The number of multiply-adds, per agent and step."""
 
     @property
     def speed(self) -> float:
@@ -115,6 +118,7 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     everyone, body = np.arange(flocks), DoubleIntegrator()
     memory = cell_list(agents)
 
+    # The parts are measured by themselves, on the same flock; the whole step has besides what lies between them.
     def sort() -> None:
         for b in range(flocks):
             sort_into_cells(start.positions[b], 1.0, *memory)
@@ -122,7 +126,8 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     def per_agent(call: Callable[[], object]) -> float:
         return best_time(call, repeats) * 1e9 / (flocks * agents)
 
-    loop = flight(start, controller, time_step=1e-4)  # hardly anybody moves: every step is like the first
+    loop = flight(start, controller, time_step=1e-4)  # agents hardly move, so every step is like the first
+    # Flocks are sorted on several threads in the loop, a single flock on one.
     sorting = per_agent(sort) / (min(threads.count(), flocks) if flocks > 1 else 1)
     hearing = per_agent(lambda: sensing.hear(start))
     degree = float(survey(start, 1.0)[0].mean())
@@ -141,9 +146,10 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
 
 
 def bytes_per_step(senses: Senses, D: int = 2) -> int:
-    """What must go to memory and back for an agent.
+    """The least number of bytes per agent that a step moves between memory and processor.
 
-    Its state is read and written, and so is what it does; what it knew is read and what it knows is written.
+    The state (float64) and the acceleration (float64) are read and written; the old observations (float32) are read and
+    the new ones written.
     """
     state, action, knowledge = 2 * 8 * D, 8 * D, 4 * senses.hops * senses.width * D
     return 2 * state + 2 * action + 2 * knowledge
@@ -176,6 +182,7 @@ class Limits:
 
         Flocks that stay in the processor's caches from step to step are not bound by memory.
         """
+        # Both take at least so long; the larger of the two binds.
         memory = timing.bytes_moved / self.copy_bandwidth * 1e9
         arithmetic = timing.multiply_adds / self.multiply_add_peak * 1e9
         if timing.flocks * timing.agents < FITS_CACHES or arithmetic > memory:
@@ -186,9 +193,11 @@ class Limits:
 def measure_limits(repeats: int = 5) -> Limits:
     """Copy arrays far larger than any cache, and multiply and add in registers."""
     count = threads.count()
+    # Each thread copies 32 MB, far more than a cache holds; bytes are read once and written once.
     size = 4_000_000
     pairs = [(np.ones(size), np.zeros(size)) for _ in range(count)]
     copying = best_time(lambda: threads.share(copy, pairs), repeats)
+    # Each thread multiplies and adds in registers, with enough independent sums to fill the pipeline.
     rounds = 200_000
     lanes = [(np.full(PEAK_LANES, 0.5, np.float32), rounds) for _ in range(count)]
     adding = best_time(lambda: threads.share(multiply_add, lanes), repeats)

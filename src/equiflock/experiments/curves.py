@@ -1,4 +1,4 @@
-"""Quantities over time or epochs, as quartiles over flocks: made in jobs, read by statements and figures."""
+"""Curves over time or epochs, as quartiles over flocks: tables that jobs make, and their reader."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def controller_of(controller: str, seed: int | None) -> Controller:
 
 
 def weights_checksum(controller: str, seed: int | None = None) -> str:
-    """Of the file of weights that `controller_of` flies; empty if it has none, or it is not there."""
+    """The checksum of the file of weights that `controller_of` loads; empty if there is no such file."""
     path = weights_file(controller, seed=seed) if controller in TRAINED else weights_file(controller)
     return file_checksum(path) if path is not None and path.is_file() else ""
 
 
 def curve_table(series: Mapping[str, Float64[np.ndarray, "steps B"]], time_step: float) -> pd.DataFrame:
     """Recorded series every hundredth of a second: time, metric, lower, median, upper and mean over flocks."""
+    # The table is for figures, so a hundredth of a second is fine enough at any time step.
     every = max(round(0.01 / time_step), 1)
     tables = []
     for name, recorded in series.items():
@@ -42,7 +43,7 @@ def curve_table(series: Mapping[str, Float64[np.ndarray, "steps B"]], time_step:
 
 
 class Curves:
-    """What the table of an experiment says of each controller and seed, over time or epochs.
+    """Reads the curves of each controller and seed, over time or epochs, from the table of an experiment.
 
     Args:
         table: with the columns controller, seed, `over`, and others that mark its rows, such as metric or agents.
@@ -75,5 +76,6 @@ class Curves:
         rows = self.table[self.table.controller == controller]
         for name, value in marks.items():
             rows = rows[rows[name] == value]
+        # Controllers without training seeds, such as the expert, count as one seed.
         wide = rows.assign(seed=rows.seed.fillna(-1)).pivot(index="seed", columns=self.over, values=quantity)
         return wide.sort_index()

@@ -1,4 +1,4 @@
-"""The demonstration: train a network from nothing, and fly it on flocks it never saw beside those it should beat."""
+"""The demonstration: train a network from fresh weights, and compare it with other controllers on unseen flocks."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ SECONDS, TIME_STEP = 2.0, 0.01
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What the demonstration found.
+    """The results of the demonstration.
 
     Attributes:
-        recipe: of the training.
-        network: what was trained.
-        epochs: what came of each epoch.
-        expert: what the expert does on the validation flocks.
+        recipe: the settings of the training.
+        network: the trained network.
+        epochs: the report of each epoch.
+        expert: the expert's result on the validation flocks.
         start: the initial conditions of the test, the same for all controllers.
-        runs: controller -> its flight.
+        runs: the flight of each controller, by its name.
     """
 
     recipe: DAgger
@@ -65,7 +65,7 @@ class Demonstration:
     runs: Mapping[str, Trajectory]
 
     def splits(self, controller: str) -> Bool[np.ndarray, " B"]:
-        """Which flocks end in more than one piece."""
+        """Which flocks are disconnected at the end."""
         return np.asarray(self.runs[controller].series["component_count"][-1] > 1)
 
     def stays_whole(self, controller: str) -> Bool[np.ndarray, " B"]:
@@ -79,7 +79,7 @@ class Demonstration:
 
 
 def begin_training(folder: Path, recipe: DAgger) -> TrainingRun:
-    """The training of an earlier demonstration that was interrupted, or a new one if it was another's."""
+    """The training of an interrupted demonstration if its config is the same, else a new one in its place."""
     try:
         run = TrainingRun(folder)
         if run.config == RunConfig(recipe, circumstances()):
@@ -100,21 +100,22 @@ def demonstrate(
     """Train, then fly the flocks of `disk` under each controller.
 
     Args:
-        disk: of the test.
-        recipe: of the training.
-        duration: of a flight, in seconds.
-        on_epoch: called with what came of every epoch.
+        disk: the initial conditions of the test.
+        recipe: the settings of the training.
+        duration: seconds per flight.
+        on_epoch: called with the report of every epoch.
         on_step: called with the controller's name and every moment of its flight.
-        training: the folder to train in; what was done there by the same recipe is not done again. One that is
-            removed at the end if left out.
+        training: the folder to train in, where a training by the same recipe is continued; a temporary one if left out.
     """
     from equiflock.controllers.loading import load_network
 
+    # Reports are read from the folder, so a training that was done before counts, too.
     with tempfile.TemporaryDirectory() as elsewhere:
         run = begin_training(training or Path(elsewhere) / "training", recipe)
         run.train(on_epoch)
         network = load_network(run.weights)
         epochs, expert = read_reports(run.folder)
+    # The same flocks for every controller.
     start = disk.draw()
     runs = {}
     for name in CONTROLLERS:

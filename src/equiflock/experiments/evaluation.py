@@ -1,4 +1,4 @@
-"""A controller of one's own beside those of the package, in any scenario."""
+"""Evaluation of a controller beside those of the package, in any scenario."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ WHOLE_FLIGHT: dict[str, Callable[[Trajectory], Any]] = {
     "component_count": lambda run: metrics.component_count(run.flock(), run.comm_radius),
     IN_PIECES: lambda run: (metrics.component_count(run.flock(), run.comm_radius) > 1).astype(float),
 }
-"""Numbers of a whole flight, one for each flock; a table has them in rows of its last moment."""
+"""Metrics of a whole flight, one number for each flock; in a table their rows have the time of the last moment."""
 RECORDED = (
     metrics.velocity_variance,
     metrics.mean_acceleration_norm,
     metrics.peak_acceleration_norm,
     metrics.minimum_separation,
 )
-"""What they are computed from."""
+"""The series that these metrics are computed from."""
 HEADINGS = {
     "ivv": "IVV",
     "iman": "IMAN",
@@ -54,24 +54,24 @@ HEADINGS = {
     "component_count": "components\nat end",
     IN_PIECES: "in\npieces",
 }
-"""What a reader wants first, in this order; measures that a scenario has besides come after these."""
+"""Columns of the printed table, in their order; further measures of a scenario come after these."""
 
 
 @dataclass(frozen=True)
 class EvaluationJob(FlightJob):
-    """One controller in a scenario, whatever that is."""
+    """The flights of one controller in a scenario."""
 
     controller: str
     seed: int | None
     scenario_name: str
     options: tuple[tuple[str, Any], ...]
-    """Of the scenario, as `make_scenario` takes them."""
+    """The options of the scenario, as `make_scenario` takes them."""
     time_step: float
     duration: float
     name: str
-    """Of the controller, in tables and figures."""
+    """The controller's name in tables and figures."""
     checksum: str
-    """Of the file of weights that is to be flown; empty if there is none."""
+    """The checksum of the file of weights that is to be flown; empty if there is none."""
     plugin: str = ""
     """The checksum of the plugin that controller or scenario come from; empty if both come with the package."""
 
@@ -82,21 +82,23 @@ class EvaluationJob(FlightJob):
 
     @property
     def labels(self) -> dict[str, Any]:
-        """What its rows are marked with."""
+        """The columns that mark its rows in the experiment's table."""
         return {"controller": self.name, "seed": self.seed}
 
     @property
     def scenario(self) -> Scenario:
-        """What is flown."""
+        """The scenario that is flown."""
         return make_scenario(self.scenario_name, **dict(self.options))
 
     def run(self) -> pd.DataFrame:
-        """What the scenario's figure shows: how each flight ended, or its measures over time and whole flights."""
+        """The table behind the scenario's figure: how each flight ended, or its measures over time and in the whole."""
+        # A worker may find another file under the path, or one that was changed since the command was given.
         if self.checksum and weights_checksum(self.controller, self.seed) != self.checksum:
             raise InputError(f"{self.controller} is missing, or not the file that was to be evaluated")
         if self.scenario.figure == "endings":
             run = self.fly(self.start(), keep_every=None, record=_own_measures(self.scenario))
             return ending_table(run).assign(**{name: values[-1] for name, values in run.series.items()})
+        # Curves of the scenario's measures; metrics of the whole flight stand in rows of the last moment.
         measures = measures_of(self.scenario)
         recorded = measures | {measure.__name__: measure for measure in RECORDED}
         run = self.fly(self.start(), keep_every=None, record=recorded)
@@ -106,7 +108,7 @@ class EvaluationJob(FlightJob):
 
 
 def _at_the_end(numbers: dict[str, Any], time: float) -> pd.DataFrame:
-    """Rows as `curve_table` has them."""
+    """Quartiles over flocks as rows of `curve_table`, all at one time."""
     rows = []
     for name, values in numbers.items():
         quartiles = {label: np.quantile(values, q) for label, q in QUARTILES.items()}
@@ -115,14 +117,14 @@ def _at_the_end(numbers: dict[str, Any], time: float) -> pd.DataFrame:
 
 
 def check_shown(scenario: Scenario) -> None:
-    """Raise a clear error, before anything is flown, if an evaluation could not show what came of the scenario."""
+    """Raise a clear error, before anything is flown, if an evaluation could not show the results of the scenario."""
     measures_of(scenario)
     if scenario.figure == "endings":
         failures(scenario, ())
 
 
 def json_options(scenario: Scenario) -> dict[str, Any]:
-    """The scenario's options as a job keeps them, such as JSON can hold; what else it has is as it is by default."""
+    """The scenario's options as a job keeps them, fit for JSON; an error if any other has not its default."""
     usual = options_of(make_scenario(scenario.name))
     options = options_of(scenario)
     found = {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str, NoneType))}
@@ -133,9 +135,9 @@ def json_options(scenario: Scenario) -> dict[str, Any]:
 
 
 def rivals_of(controller: str, start: Flock) -> tuple[str, ...]:
-    """Those beside whom a controller is shown: the networks of the package and, for followers only, the expert.
+    """The controllers to compare with: the networks of the package and, for flocks of followers only, the expert.
 
-    The expert is for flocks as the paper has it fly them; nothing in its law is about leaders or obstacles.
+    In the paper the expert flies flocks without leaders and obstacles; nothing in its law is about these.
     """
     experts = () if start.roles.any() else (EXPERT,)
     return tuple(name for name in (*experts, *TRAINED) if name != controller)
@@ -152,7 +154,7 @@ def evaluation_jobs(
 ) -> Sequence[EvaluationJob]:
     """One job for the controller, and one for each of its rivals, networks of the package with training seed 0.
 
-    `plugin` is the checksum of the plugin that was imported, if any: of another one, results are others.
+    `plugin` is the checksum of the plugin that was imported, if any; jobs that depend on it have it in their names.
     """
     jobs = []
     for name in (controller, *rivals):
@@ -165,7 +167,7 @@ def evaluation_jobs(
 
 
 def label_of(controller: str) -> str:
-    """What tables and figures call a controller: a file by its name, and its folder's where that says more."""
+    """The name of a controller in tables and figures: that of a file of weights, with its folder if it is "weights"."""
     path = Path(controller)
     if path.suffix != ".safetensors":
         return controller
@@ -173,7 +175,7 @@ def label_of(controller: str) -> str:
 
 
 def folder_name(controller: str, scenario: str) -> str:
-    """Of an evaluation: that of another file of weights is another, whatever the files are called."""
+    """The folder of an evaluation; a file of weights has its checksum in it, as many files have the same name."""
     path = Path(controller)
     if path.suffix != ".safetensors":
         return f"{controller.replace('/', '_').replace(':', '-')}-{scenario}"
@@ -183,9 +185,10 @@ def folder_name(controller: str, scenario: str) -> str:
 def evaluation_rows(
     table: pd.DataFrame, scenario: Scenario, quartiles: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """What a reader wants first: header, and a row for every controller; with quartiles over flocks, or without."""
+    """The table that is printed: header, and a row for every controller, with quartiles over flocks or without."""
     if scenario.figure == "endings":
         return _ending_rows(table, scenario)
+    # Values at the end, and those of whole flights, which have the same time.
     last = table[table.time == table.time.max()]
     shown = [metric for metric in dict.fromkeys((*HEADINGS, *last.metric)) if metric in set(last.metric)]
     rows = []
@@ -198,6 +201,7 @@ def evaluation_rows(
 
 def _ending_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str], list[list[str]]]:
     """The shares of flights by how they ended, the median time, and medians of what the scenario itself measures."""
+    # Only outcomes that occurred have a column.
     endings = [outcome for outcome in Outcome.all() if outcome.name in set(table.outcome)]
     failed = [outcome.name for outcome in endings if outcome not in scenario.succeeded]
     own = _own_measures(scenario)
@@ -214,7 +218,7 @@ def _ending_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str], li
 
 
 def _own_measures(scenario: Scenario) -> dict[str, Measure]:
-    """What a scenario measures besides what all do: of flights that end, variance and effort tell little."""
+    """The measures that are a scenario's own; variance and effort of flights of different lengths tell little."""
     return {name: found for name, found in measures_of(scenario).items() if name not in registry.DEFAULTS["measures"]}
 
 
@@ -225,6 +229,7 @@ def _heading(metric: str) -> str:
 def _text(metric: str, found: Any, quartiles: bool) -> str:
     if metric == IN_PIECES:
         return f"{found['mean']:.0%}"
+    # Three figures, and whole numbers from 1,000 on; equal quartiles are left out.
     low, middle, high = (
         f"{found[label]:,.0f}" if found[label] >= 1000 else f"{found[label]:.3g}" for label in QUARTILES
     )

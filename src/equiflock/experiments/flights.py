@@ -29,14 +29,15 @@ METRICS: Mapping[str, Measure] = {
 def fly(
     scenario: Scenario, start: Flock, controller: Controller, time_step: float, duration: float, **kept: Any
 ) -> Trajectory:
-    """Fly flocks of a scenario by its rules; `kept` tells `simulate` what to keep of it."""
+    """Fly flocks by the rules of a scenario; `kept` are the arguments of `simulate` about what is kept of it."""
     return simulate(start, controller, time_step=time_step, duration=duration, **rules_of(scenario), **kept)
 
 
 def measures_of(scenario: Scenario) -> dict[str, Measure]:
-    """What a scenario measures, as functions of a moment by their names."""
+    """The measures of a scenario, as functions of a moment by their names."""
     found: dict[str, Measure] = {}
     for measure in scenario.measures:
+        # A name of the package's metrics, or a function of the scenario's own, which needs a name for its column.
         if isinstance(measure, str):
             if measure not in METRICS:
                 wrong_choice(f"a measure of scenario {scenario.name!r}", measure, tuple(METRICS))
@@ -49,12 +50,12 @@ def measures_of(scenario: Scenario) -> dict[str, Measure]:
 
 
 def told(scenario: Scenario) -> dict[str, Any]:
-    """What the config of a saved flight says of its scenario: the name, and under "start" the options."""
+    """The scenario's part of the config of a saved flight: its name, and its options under "start"."""
     return {"scenario": scenario.name, "start": {name: _plain(value) for name, value in options_of(scenario).items()}}
 
 
 def _plain(value: Any) -> Any:
-    """Such as JSON can hold."""
+    """A value as JSON can hold it."""
     return value if isinstance(value, (bool, int, float, str, NoneType)) else description(value)
 
 
@@ -65,7 +66,7 @@ def ending_table(run: Trajectory) -> pd.DataFrame:
 
 
 class FlightJob:
-    """What jobs share that fly one controller through a scenario; they add `scenario`, and a table of the flight."""
+    """The common part of jobs that fly one controller through a scenario; they add `scenario` and `run`."""
 
     controller: str
     seed: int | None
@@ -74,7 +75,7 @@ class FlightJob:
 
     @property
     def scenario(self) -> Scenario:
-        """What is flown."""
+        """The scenario that is flown."""
         raise NotImplementedError
 
     def start(self) -> Flock:
@@ -82,6 +83,6 @@ class FlightJob:
         return self.scenario.draw()
 
     def fly(self, start: Flock, **kept: Any) -> Trajectory:
-        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
+        """The flight of these flocks; `kept` are the arguments of `simulate` about what is kept of it."""
         controller = controller_of(self.controller, self.seed)
         return fly(self.scenario, start, controller, self.time_step, self.duration, **kept)

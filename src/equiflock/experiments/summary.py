@@ -1,4 +1,4 @@
-"""The numbers of one run that a reader wants first: a median and an interquartile range over flocks."""
+"""The summary of a run: median and interquartile range over flocks of its most important metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDED: tuple[Measure, ...] = (
     metrics.component_count,
     metrics.minimum_separation,
 )
-"""What `summarize` reads from a run's series; pass it to `simulate(record=...)`."""
+"""The series that `summarize` reads; pass them to `simulate(record=...)`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Row:
 
 
 def peak_acceleration(run: Trajectory) -> Float64[np.ndarray, " B"]:
-    """The largest |a_i| of any agent at any step; the last moment leads to none."""
+    """The largest |a_i| of any agent at any step, for every flock; no step follows the last moment."""
     return np.asarray(run.series["peak_acceleration_norm"][:-1].max(axis=0, initial=0.0))
 
 
@@ -68,15 +68,17 @@ def summarize(run: Trajectory) -> list[Row]:
         Row("diameter, end", metrics.diameter(run.flock())),
         Row("components, end", series["component_count"][-1]),
     ]
+    # The distance to the leaders' velocity needs a leader in every flock.
     if (run.roles == Role.LEADER).any(axis=1).all():
         rows.append(Row("leader velocity distance (MLVD), end", metrics.mean_leader_velocity_distance(run.flock())))
+    # Measures that a scenario recorded besides.
     known = {metrics.mean_leader_velocity_distance.__name__, *(measure.__name__ for measure in RECORDED)}
     more = (name for name in series if name not in known)
     return [*rows, *(Row(f"{name.replace('_', ' ')}, end", series[name][-1]) for name in more)]
 
 
 def summarize_endings(run: Trajectory, scenario: Scenario) -> list[list[str]]:
-    """How many flights failed, and how many ended in which way, as name and number; nothing if none can end."""
+    """The number of failed flights, and of each outcome, as name and text; nothing for a scenario without ending."""
     if scenario.ending() is None:
         return []
     outcomes = run.outcome

@@ -1,4 +1,4 @@
-"""A grid of controllers, flock sizes, radii and hops: every point is a job that flies, or trains and flies."""
+"""A sweep over a grid of controllers, flock sizes, radii and hops: each point is a job that may train first."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ AXES = {"agents": "agents", "comm_radius": "communication radius", "hops": "hops
 
 @dataclass(frozen=True)
 class SweepJob:
-    """One combination: test flocks of so many agents under one controller, which may be trained for them first."""
+    """One point of the grid: test flocks of a size under one controller, which may be trained for that point first."""
 
     controller: str
     seed: int
     agents: int
     comm_radius: float
     hops: int | None
-    """K, of a network that is trained here; None for controllers as they are."""
+    """K of a network that is trained for this point; None for controllers as they are."""
     epochs: int = 0
-    """Of a training with as many agents, this radius and these hops; 0 for none."""
+    """The epochs of a training with these agents, radius and hops; 0 for no training."""
     flocks: int = 20
     time_step: float = 0.01
     duration: float = 2.0
     checksum: str = ""
-    """Of the file of weights that is to be flown; whatever there is if left out."""
+    """The checksum of the file of weights that is to be flown; not checked if left out."""
     plugin: str = ""
     """The checksum of the plugin that the controller comes from; empty if it comes with the package."""
 
@@ -66,12 +66,13 @@ class SweepJob:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Of its rows."""
+        """The columns that mark its rows in the experiment's table."""
         names = "controller", "seed", "agents", "comm_radius", "hops"
         return {name: getattr(self, name) for name in names}
 
     def run(self) -> pd.DataFrame:
-        """A row for every flock; one without numbers if there are no such flocks, since too few hear each other."""
+        """A row for every flock; a single one without numbers if no initial conditions were found for this point."""
+        # In a small radius no connected flock may exist: a result of the sweep, not a failure of the job.
         try:
             start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.comm_radius).draw()
         except InputError as error:
@@ -97,13 +98,14 @@ class SweepJob:
         )
 
     def flown(self) -> Controller:
-        """The controller, trained first if it is to be."""
+        """The controller, trained first if the job has epochs."""
         if self.epochs == 0:
             if self.checksum and weights_checksum(self.controller, self.seed) != self.checksum:
                 raise InputError(f"{self.controller} is missing, or not the file that the sweep was asked for")
             return controller_of(self.controller, self.seed)
         from equiflock.learning.dagger import train
 
+        # Only the weights at the end are used, so the training is validated as little as possible.
         recipe = DAgger(
             controller=self.controller,
             epochs=self.epochs,
@@ -128,10 +130,11 @@ def sweep_jobs(
 ) -> list[SweepJob]:
     """Every combination, the largest flocks first, so that no worker is left alone with one at the end.
 
-    `plugin` is the checksum of the plugin that was imported, if any: of another one, results are others.
+    `plugin` is the checksum of the plugin that was imported, if any; jobs that depend on it have it in their names.
     """
     grid = product(sorted(agents, reverse=True), controllers, radii, hops)
 
+    # Each file of weights is read once; networks that are trained have no file.
     @cache
     def flown(name: str, seed: int) -> str:
         return "" if options.get("epochs") else weights_checksum(name, seed)
@@ -148,13 +151,13 @@ def sweep_jobs(
             **options,
         )
         for n, name, comm_radius, K in grid
-        # Seeds are those of trained weights, or of a training; others have none.
+        # Seeds belong to trained weights or to trainings; all other controllers are flown once.
         for seed in (seeds if name in TRAINED or options.get("epochs") else seeds[:1])
     ]
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """The median over flocks and seeds of every metric (the mean, of a share), one row for each combination."""
+    """The median of every metric over flocks and seeds, for a share the mean; one row for each point of the grid."""
     by = ["controller", *AXES]
     groups = table.groupby(by, dropna=False, sort=True)
     found = groups[list(METRICS)].median()

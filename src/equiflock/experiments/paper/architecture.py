@@ -1,4 +1,4 @@
-"""What the networks are: their sizes and their symmetries (sections 3 and 5 of the paper)."""
+"""The networks' numbers of weights and their symmetries (sections 3 and 5 of the paper)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from equiflock.simulation.assembly import flight
 
 WEIGHTS = {"tdagnn": 1730, "tdagnn-tf": 1730, "tdagnn-tf-mean": 1730, "etdagnn": 416}
 SAME = 1e-3
-"""Of the largest acceleration: what float32 observations may differ by under a change that should not matter."""
+"""The largest relative difference of accelerations that counts as rounding of float32 observations."""
 
 
 def architecture_statements(seeds: tuple[int, ...]) -> list[Statement]:
-    """A1 and A2."""
+    """A1, the numbers of weights, and A2, the symmetries."""
     controllers: dict[tuple[str, int], Any] = {
         (name, seed): load(name, seed=seed) for name, seed in product(TRAINED, seeds)
     }
+    # One number for every training seed: weights, and the errors of the two symmetries.
     counts = {
         name: np.array([float(sum(w.numel() for w in controllers[name, seed].parameters())) for seed in seeds])
         for name in TRAINED
@@ -59,14 +60,18 @@ def architecture_statements(seeds: tuple[int, ...]) -> list[Statement]:
 
 
 def _change(controller: torch.nn.Module, turn: bool) -> float:
-    """By how much the accelerations of a few flocks are not those of the changed flocks, relatively."""
+    """The relative error of a symmetry: rotation with reflection, or translation of positions and velocities.
+
+    It is the largest |a(changed flock) - changed a(flock)| of some flocks, by the largest |a|.
+    """
     start = RandomDisk(5, 100, split="symmetry").draw()
+    # Either a rotation by 1 rad with a reflection, or a shift and a common velocity.
     angle = 1.0
     mirror = np.diag([1.0, -1.0]) @ [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
     matrix = mirror if turn else np.eye(2)
     shift, drift = (np.zeros(2), np.zeros(2)) if turn else (np.array([30.3, -20.7]), np.array([4.1, 7.9]))
     changed = Flock(start.positions @ matrix.T + shift, start.velocities @ matrix.T + drift)
-    # After as many steps as there are hops, all of them have something to say.
+    # After four steps, more than there are hops, observations of all hops are filled.
     before, after = (
         next(islice(flight(flock, controller), 4, None)).accelerations.copy()  # type: ignore[arg-type]
         for flock in (start, changed)

@@ -1,4 +1,4 @@
-"""Who keeps in touch: Tanner's dynamic-topology law beside TDAGNN on the same flocks (Fig. 1 of the paper)."""
+"""Connectivity under Tanner's dynamic-topology law and under TDAGNN on the same flocks (Fig. 1 of the paper)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ConnectivityJob(FlightJob):
 
     @property
     def labels(self) -> dict[str, Any]:
-        """What its rows are marked with."""
+        """The columns that mark its rows in the experiment's table."""
         return {"controller": self.controller, "seed": self.seed}
 
     @property
@@ -43,9 +43,10 @@ class ConnectivityJob(FlightJob):
         return make_scenario("flocking", flocks=self.flocks, agents=self.agents)
 
     def run(self) -> pd.DataFrame:
-        """For every flock: pieces at the end, whether it was always connected, and when not for the first time."""
+        """For every flock: components at the end, whether it was always connected, and when it was lost first."""
         run = self.fly(self.start(), keep_every=None, record=(metrics.component_count,))
         pieces = run.series["component_count"]
+        # argmax finds the first step at which a flock is in pieces.
         lost = pieces > 1
         return pd.DataFrame(
             {
@@ -63,7 +64,7 @@ def connectivity_jobs(seeds: tuple[int, ...], flocks: int) -> list[ConnectivityJ
 
 
 def telling_flocks(table: pd.DataFrame, seed: int) -> list[int]:
-    """The flocks that the law ends in pieces and the network with this seed keeps connected all the time."""
+    """The flocks that are disconnected at the end under the law, and never under the network with this seed."""
     law = table[table.controller == LAW].set_index("flock")
     network = table[(table.controller == NETWORK) & (table.seed == seed)].set_index("flock")
     telling = (law.pieces_at_end > 1) & network.always_connected
@@ -71,7 +72,7 @@ def telling_flocks(table: pd.DataFrame, seed: int) -> list[int]:
 
 
 def connectivity_statements(table: pd.DataFrame) -> list[Statement]:
-    """A3."""
+    """A3: a flock that the law loses and the network keeps connected."""
     seeds = sorted(int(seed) for seed in table.seed.dropna().unique())
     counts = np.array([float(len(telling_flocks(table, seed))) for seed in seeds])
     flocks = table.flock.nunique()

@@ -21,7 +21,7 @@ from equiflock.simulation import metrics
 
 VARIANCE, EFFORT = "velocity_variance", "mean_acceleration_norm"
 CALM = 0.2
-"""The velocity variance that the paper takes for the end of the first, fast phase."""
+"""The velocity variance at which the paper compares how fast controllers are."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FlockingJob(FlightJob):
 
     @property
     def labels(self) -> dict[str, Any]:
-        """What its rows are marked with."""
+        """The columns that mark its rows in the experiment's table."""
         return {"controller": self.controller, "seed": self.seed, "agents": self.agents}
 
     @property
@@ -64,7 +64,7 @@ def flocking_jobs(sizes: tuple[int, ...], seeds: tuple[int, ...], flocks: int) -
 
 
 def flocking_statements(table: pd.DataFrame) -> list[Statement]:
-    """F1 to F5, as far as the sizes are in the table."""
+    """F1 to F5; those about sizes that are not in the table are left out."""
     curves = Curves(table)
     sizes = sorted(int(agents) for agents in table.agents.unique())
     small, large = [n for n in sizes if n <= 100], [n for n in sizes if n >= 200]
@@ -74,9 +74,12 @@ def flocking_statements(table: pd.DataFrame) -> list[Statement]:
     return [*found, _f5(curves, sizes)]
 
 
+# Each rule is fixed in words before measuring; a check compares medians over flocks, one for every training seed.
+
+
 def _f1(curves: Curves, sizes: list[int]) -> Statement:
     def calm_at(name: str, agents: int) -> Float64[np.ndarray, " S"]:
-        """When the median velocity variance is below 0.2 for the first time, for every seed; infinite if never."""
+        """The first time at which the median velocity variance is below 0.2, for every seed; infinite if never."""
         below = curves.of("median", name, metric=VARIANCE, agents=agents) < CALM
         return np.where(below.any(axis=1), curves.x[below.argmax(axis=1)], np.inf)
 
@@ -116,9 +119,11 @@ def _f2(curves: Curves, small: list[int], large: list[int]) -> Statement:
 
 
 def _f3(curves: Curves) -> Statement:
+    # The expert has no training seeds: its one curve is compared with those of all seeds.
     expert = curves.of("median", EXPERT, metric=VARIANCE, agents=50)
 
     def share_below(name: str, first: float = 0.0, last: float = np.inf) -> Float64[np.ndarray, " S"]:
+        # The share of the times in an interval, one number for every seed.
         during = (curves.x >= first) & (curves.x <= last)
         return np.asarray((curves.of("median", name, metric=VARIANCE, agents=50) < expert)[:, during].mean(axis=1))
 

@@ -33,12 +33,12 @@ LARGEST_DIMENSIONS = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etda
 
 @dataclass(frozen=True)
 class CloningJob:
-    """One controller that clones the expert from the data of a folder."""
+    """The cloning of the expert by one controller, from the data in a folder."""
 
     recipe: Cloning
     data: FastForward
     folder: Path = field(default=Path(), repr=False, compare=False)
-    """Where the data lies, or is made first, which has no say in the result."""
+    """The folder of the data, where it is made if it is missing; the result does not depend on it."""
 
     @property
     def key(self) -> str:
@@ -47,7 +47,7 @@ class CloningJob:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """What its rows are marked with."""
+        """The columns that mark its rows in the experiment's table."""
         return {"controller": self.recipe.controller, "seed": self.recipe.seed}
 
     def run(self) -> pd.DataFrame:
@@ -55,11 +55,12 @@ class CloningJob:
         from equiflock.learning.cloning import clone
         from equiflock.theory import generalization_bound
 
-        # A worker on another machine may not have the folder.
+        # A worker on another machine may not have the folder; it makes the data in its own temporary folder, once.
         elsewhere = Path(tempfile.gettempdir()) / f"equiflock-{zlib.crc32(repr(self.data).encode()):08x}"
         data = self.data.make(self.folder if self.folder.parent.is_dir() else elsewhere)
         rows: list[dict[str, Any]] = []
 
+        # One row for every epoch, with the bound of the weights at that time.
         def note(cloner: Cloner, report: CloningReport) -> None:
             pupil = cast(LocalController, cloner.network)
             bound = generalization_bound(pupil, data, loss_scale=self.recipe.loss_scale)
@@ -91,13 +92,13 @@ def cloning_jobs(seeds: tuple[int, ...], epochs: int, data: FastForward, folder:
 
 
 def correlation(curves: Curves, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
-    """Of bound and gap over the epochs from `first`, for every seed; 0 where one of them never changes."""
+    """Pearson's correlation of bound and gap over the epochs from `first`, for every seed; 0 if one is constant."""
     bound, gap = (standardized(curves.of(name, controller)[:, first:]) for name in ("bound", "gap"))
     return np.asarray((bound * gap).mean(axis=1))
 
 
 def standardized(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"]:
-    """Less their mean over epochs, by their standard deviation; zeros where they never change."""
+    """Values less their mean over epochs, divided by their standard deviation; zeros where they are constant."""
     centred = values - values.mean(axis=1, keepdims=True)
     deviation = centred.std(axis=1, keepdims=True)
     return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
@@ -107,6 +108,7 @@ def generalization_statements(table: pd.DataFrame) -> list[Statement]:
     """G1 to G6; G1 only for data of the paper's size."""
     curves = Curves(table, over="epoch")
     paper = FastForward()
+    # A smaller profile has fewer tuples by choice, so counting them would say nothing.
     whole = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
     return [*([_g1(curves)] if whole else []), *(rule(curves) for rule in (_g2, _g3, _g4, _g5, _g6))]
 
@@ -126,6 +128,7 @@ def _g1(curves: Curves) -> Statement:
 
 
 def _g2(curves: Curves) -> Statement:
+    # The largest |test loss - training loss| over all epochs.
     def largest(name: str) -> Float64[np.ndarray, " S"]:
         return np.asarray(np.abs(curves.of("gap", name)).max(axis=1))
 
@@ -165,6 +168,7 @@ def _g4(curves: Curves) -> Statement:
 
 
 def _g5(curves: Curves) -> Statement:
+    # TF and TF-mean differ in nothing but the aggregation, so they show what it does to the bound.
     data = curves.last("data_bound", "tdagnn-tf") / curves.last("data_bound", "tdagnn-tf-mean")
     points = curves.last("bound", "tdagnn-tf") - curves.last("bound", "tdagnn-tf-mean")
     sums = {name: curves.last("norm_sum", name) for name in TRAINED}

@@ -38,12 +38,12 @@ class LeaderJob(FlightJob):
 
     @property
     def labels(self) -> dict[str, Any]:
-        """What its rows are marked with."""
+        """The columns that mark its rows in the experiment's table."""
         return {"controller": self.controller, "seed": self.seed, "leader_velocity": self.leader_velocity}
 
     @property
     def scenario(self) -> Scenario:
-        """The flocks and their leaders."""
+        """Flocks of which two agents lead."""
         options: dict[str, Any] = {
             "flocks": self.flocks,
             "agents": self.agents,
@@ -54,6 +54,7 @@ class LeaderJob(FlightJob):
     def run(self) -> pd.DataFrame:
         """Distance to the leaders' velocity, mean acceleration norm and components, every hundredth of a second."""
         run = self.fly(self.start(), keep_every=None, record=measures_of(self.scenario))
+        # As 0 or 1 per flock, whose mean over flocks is the share that is disconnected.
         series = {**run.series, "disconnected": (run.series[PIECES] > 1).astype(float)}
         return curve_table({name: series[name] for name in (DISTANCE, EFFORT, "disconnected")}, self.time_step)
 
@@ -64,7 +65,7 @@ def leader_jobs(seeds: tuple[int, ...], flocks: int) -> list[LeaderJob]:
 
 
 def leader_statements(table: pd.DataFrame) -> list[Statement]:
-    """L1 and L2."""
+    """L1, the distance to the leaders' velocity, and L2, the effort, both at the last step."""
     curves = Curves(table)
     last = {name: curves.last("median", name, metric=DISTANCE) for name in TRAINED}
     effort = {name: curves.last("median", name, metric=EFFORT) for name in TRAINED}

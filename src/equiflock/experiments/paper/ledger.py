@@ -1,4 +1,4 @@
-"""The ledger: what the paper states, by what rule we judge it, what we measured, and what comes of it."""
+"""The ledger: each statement of the paper, the rule by which it is judged, the measured numbers, and the verdict."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Check:
     """One comparison that a statement makes, judged by the medians over training seeds."""
 
     words: str
-    """What is compared."""
+    """What is compared, in words."""
     measured: str
-    """The numbers."""
+    """The measured numbers, as text: median and range over seeds."""
     holds: bool
     """Whether it holds for the medians over seeds."""
     seeds: tuple[bool, ...]
@@ -36,6 +36,7 @@ class Check:
     ) -> Check:
         """`smaller` < `factor` x `larger`, both given for every seed."""
         seeds: Bool[np.ndarray, " S"] = smaller < factor * larger
+        # The verdict goes by the medians; single seeds are counted beside it.
         holds = bool(np.median(smaller) < factor * np.median(larger))
         measured = f"{_spread(smaller)} against {_spread(larger)}"
         return cls(words, measured, holds, tuple(seeds.tolist()))
@@ -62,7 +63,7 @@ class Statement:
     rule: str
     checks: tuple[Check, ...]
     remark: str = ""
-    """Why it does not hold in full."""
+    """Why it does not hold in full, if it does not."""
 
     def __post_init__(self) -> None:
         if not self.checks:
@@ -70,13 +71,14 @@ class Statement:
 
     @property
     def verdict(self) -> Verdict:
-        """What comes of it."""
+        """Whether all checks hold, some, or none."""
         held = [check.holds for check in self.checks]
         return "holds" if all(held) else "partly" if any(held) else "does not"
 
     @property
     def count(self) -> str:
         """How many checks hold, and in how many seeds all of them do."""
+        # Of every seed: whether all checks hold for that seed alone.
         whole = np.all([check.seeds for check in self.checks], axis=0)
         held = sum(check.holds for check in self.checks)
         return f"{held} of {len(self.checks)} checks; all of them in {whole.sum()} of {len(whole)} seeds"
@@ -98,7 +100,7 @@ def write_ledger(statements: Sequence[Statement], path: str | os.PathLike[str]) 
 
 
 def read_ledger(path: str | os.PathLike[str]) -> list[Statement]:
-    """What `write_ledger` wrote."""
+    """Read the ledger that `write_ledger` wrote; verdicts are computed again."""
     found = []
     for entry in json.loads(Path(path).read_text(encoding="utf-8")):
         checks = tuple(Check(**{**check, "seeds": tuple(check["seeds"])}) for check in entry["checks"])

@@ -25,7 +25,7 @@ SIDES = (3, 6, 12, 24, 48, 96)
 
 @dataclass(frozen=True)
 class ObstacleJob(FlightJob):
-    """One controller on courses with an obstacle of so many sides."""
+    """The flights of one controller past an obstacle of `sides` sides, with the orbit technique or without."""
 
     controller: str
     seed: int | None
@@ -43,6 +43,7 @@ class ObstacleJob(FlightJob):
     @property
     def key(self) -> str:
         """The job's name."""
+        # Readings of the paper other than the default ones are named, so that their results have names of their own.
         usual = ObstacleJob("", None, 3, True)
         readings = ("time_step", "duration", "obstacles", "obstacle_node", "clear_time")
         other = [f"-{name}={getattr(self, name)}" for name in readings if getattr(self, name) != getattr(usual, name)]
@@ -51,7 +52,7 @@ class ObstacleJob(FlightJob):
 
     @property
     def labels(self) -> dict[str, Any]:
-        """What its rows are marked with."""
+        """The columns that mark its rows in the experiment's table."""
         marks = {"sides": self.sides, "technique": self.technique}
         return {"controller": self.controller, "seed": self.seed, **marks}
 
@@ -82,7 +83,7 @@ def obstacle_jobs(sides: tuple[int, ...], seeds: tuple[int, ...], flocks: int) -
 
 
 class Endings:
-    """Fractions of flights by how they ended."""
+    """Fractions of flights by their outcomes, from the table of the experiment."""
 
     def __init__(self, table: pd.DataFrame) -> None:
         self.table = table.assign(failed=~table.outcome.isin([outcome.name for outcome in ObstacleCourse.succeeded]))
@@ -94,20 +95,20 @@ class Endings:
         return np.asarray(rows.groupby("seed").failed.mean().sort_index())
 
     def share(self, outcomes: Iterable[Outcome], names: Iterable[str], sides: int, technique: bool) -> Any:
-        """The share of failures that ended so, for every seed; NaN where nothing failed."""
+        """The share of failures with one of these outcomes, for every seed; NaN where nothing failed."""
         rows = self.rows(names, sides, technique)
         wanted = rows.outcome.isin([outcome.name for outcome in outcomes])
         counts = rows.assign(wanted=wanted).groupby("seed")[["wanted", "failed"]].sum().sort_index()
         return (counts.wanted / counts.failed).to_numpy(float)
 
     def rows(self, names: Iterable[str], sides: int, technique: bool) -> pd.DataFrame:
-        """The flights of these controllers."""
+        """The flights of these controllers past obstacles of one size."""
         table = self.table
         return table[table.controller.isin(list(names)) & (table.sides == sides) & (table.technique == technique)]
 
 
 def obstacle_statements(table: pd.DataFrame) -> list[Statement]:
-    """O1 to O5, as far as the obstacles are in the table."""
+    """O1 to O5; those about obstacles that are not in the table are left out."""
     ends = Endings(table)
     found = [_o1(ends), _o2(ends)]
     found += [_o3(ends)] if min(ends.sides) <= 6 else []
@@ -119,6 +120,7 @@ def _o1(ends: Endings) -> Statement:
     checks = []
     for s, name in product(ends.sides, TRAINED):
         checks.append(Check.within(f"s = {s}, {name}: failed", ends.failed(name, s, False), 0.95, 1.0))
+        # Without any failure there is no share of disconnections: the statement does not hold there.
         share = np.nan_to_num(ends.share([Outcome.DISCONNECTED], [name], s, False))
         checks.append(Check.within(f"s = {s}, {name}: disconnected among failures", share, 0.95, 1.0))
     return Statement(
@@ -131,6 +133,7 @@ def _o1(ends: Endings) -> Statement:
 
 
 def _o2(ends: Endings) -> Statement:
+    # The paper's margins by perimeter; 1e-9 below them, as differences of fractions are rounded.
     least = {s: 0.8 if s <= 24 else 0.55 if s <= 48 else 0.1 for s in ends.sides}
     return Statement(
         "O2",
@@ -165,6 +168,7 @@ def _o3(ends: Endings) -> Statement:
 def _o4(ends: Endings) -> Statement:
     checks = []
     others = [name for name in TRAINED if name != "etdagnn"]
+    # ETDAGNN's lead over each other controller, and how far the others are apart.
     for s, margin in ((48, 0.1), (96, 0.2)):
         if s not in ends.sides:
             continue
@@ -186,6 +190,7 @@ def _o4(ends: Endings) -> Statement:
 def _o5(ends: Endings) -> Statement:
     checks = []
     for s in ends.sides:
+        # Hits are rare, so they are counted over all controllers and seeds: one number, repeated for each seed.
         rows = ends.rows(TRAINED, s, True)
         hits = rows[rows.outcome == Outcome.HIT_OBSTACLE.name].groupby("seed").size()
         share = hits.reindex(sorted(rows.seed.unique()), fill_value=0) / max(rows.failed.sum(), 1)

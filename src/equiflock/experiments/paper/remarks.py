@@ -1,4 +1,4 @@
-"""Why a statement does not hold in full, as far as the paper profile shows it: one line each, for the ledger."""
+"""Why statements do not hold in full, by what the paper profile shows: a remark on each, for the ledger."""
 
 REMARKS = {
     "T1": "ETDAGNN is still learning at epoch 80: its IVV is below the final one of TDAGNN by epoch 120, of TDAGNN-TF "

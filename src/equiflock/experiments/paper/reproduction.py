@@ -1,4 +1,4 @@
-"""The paper's experiments, all of them: what is run, at which size, and what is stated about it."""
+"""The reproduction: all experiments of the paper, their sizes by profile, and the statements about them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ RUN_IN_JOBS = ("connectivity", "flocking", "leaders", "obstacles", "generalizati
 EXPERIMENTS = ("training", *RUN_IN_JOBS)
 KIND = "reproduction"
 OURS = ("jobs", "cells", "flights", "fast-forward", "*.csv", "*.png", "*.mp4", "*.html", "*.json", "*.md")
-"""What a reproduction writes beside its config; version 0.1 wrote cells in place of jobs."""
+"""Patterns of the files that a reproduction writes beside its config; version 0.1 called jobs cells."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How much of the paper's experiments is run."""
+    """The size of a reproduction: training seeds, flocks, flock sizes, obstacles and data."""
 
     name: str
     seeds: tuple[int, ...] = tuple(SEEDS)
@@ -88,7 +88,7 @@ def jobs_of(experiment: str, profile: Profile, data: Path = Path()) -> Sequence[
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was found: a table for every experiment, and the ledger."""
+    """The results: a table for every experiment, and the ledger."""
 
     profile: Profile
     tables: dict[str, pd.DataFrame]
@@ -108,17 +108,17 @@ def reproduce(
     films: bool = True,
     on_flight: Callable[[str], object] = lambda name: None,
 ) -> Reproduction:
-    """Run what is not in `folder/jobs` yet, or is damaged, and judge the paper's statements.
+    """Run the jobs whose results are not in `folder/jobs`, or are damaged, and judge the paper's statements.
 
-    What the report shows besides tables is kept as flights in `folder/flights`.
+    The flights that the report shows are kept in `folder/flights`.
 
-    Experiments that were not asked for take part if all their jobs are in the folder already. The data that
-    controllers clone from is made in `folder/fast-forward`, and not needed once all those jobs are done.
+    Experiments that were not asked for are included if all their jobs are in the folder already. The data of behaviour
+    cloning is made in `folder/fast-forward`, and is not needed once all of its jobs are done.
 
     Args:
-        profile: how much of the paper.
-        folder: of jobs and data.
-        workers: how many processes.
+        profile: the size of the reproduction.
+        folder: the folder of jobs, data and flights.
+        workers: the number of processes.
         experiments: those to run.
         on_done: called with an experiment and a job of it that is done, or was before.
         on_data: called with every time index of the data that is made, or was before.
@@ -133,16 +133,18 @@ def reproduce(
     tables: dict[str, pd.DataFrame] = {}
     with claimed(folder, KIND, settings(profile), OURS, force):
         for experiment in EXPERIMENTS:
-
+            # The name is bound as a default, as the loop goes on before the function is called.
             def leave_out(text: str, name: str = experiment) -> None:
                 on_notice(f"{text}; {name} takes no part until it is run again")
 
             if experiment not in experiments and not _is_done(experiment, profile, folder, leave_out):
                 continue
+            # Trainings come with the package; everything else is run in jobs.
             if experiment == "training":
                 tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
             else:
                 jobs = jobs_of(experiment, profile, (folder / "fast-forward").resolve())
+                # Processes here share one copy of the data; workers elsewhere make their own.
                 if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
                     profile.fast_forward.make(folder / "fast-forward", workers, on_data, on_notice)
 
@@ -152,9 +154,11 @@ def reproduce(
                 run_jobs(jobs, folder / "jobs", workers, note, scheduler=scheduler, on_notice=on_notice)
                 tables[experiment] = collect(jobs, folder / "jobs")
         fly_shown(folder, tables, films, on_flight)
+    # Statements of all experiments that have a table, in the order of the paper's sections.
     statements = architecture_statements(profile.seeds)
     for experiment, table in tables.items():
         statements += STATEMENTS[experiment](table)
+    # Remarks were written about the paper profile, and would be wrong about another one.
     if profile == PROFILES["paper"]:
         statements = [replace(s, remark=REMARKS.get(s.id, "")) if s.verdict != "holds" else s for s in statements]
     order = {name: number for number, name in enumerate("ATFLOG")}
@@ -162,7 +166,7 @@ def reproduce(
 
 
 def settings(profile: Profile) -> dict[str, Any]:
-    """Everything that has a say in the results."""
+    """Everything that the results depend on; a folder with other settings is not continued."""
     weights = {
         f"{name}:{seed}": file_checksum(trained_weights(name, seed)) for name in TRAINED for seed in profile.seeds
     }

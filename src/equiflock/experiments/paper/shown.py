@@ -1,4 +1,4 @@
-"""The flights that the report shows, kept beside the tables: who keeps in touch, where flocks begin, and the films."""
+"""The flights that the report shows, which are saved beside the tables: Fig. 1, initial conditions, and the films."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from equiflock.scenarios import Scenario, make_scenario
 from equiflock.simulation.trajectory import Trajectory
 
 FLIGHTS = "flights"
-"""The folder in that of the reproduction."""
+"""The folder of these flights, inside that of the reproduction."""
 COURSES = (12, 48, 96)
-"""The sides of the obstacles of which there is a picture."""
+"""The numbers of sides of the obstacles that are drawn."""
 SECONDS_IN_TOUCH = 0.6
+"""The duration of the flights of Fig. 1."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Film:
     title: str
     scenario: str
     duration: float
-    """In seconds; if the flight has not ended before."""
+    """Seconds to fly, unless the flight ends before."""
     keep_every: int = 1
     speed: float = 0.5
     """Simulated seconds per second of film."""
@@ -55,12 +56,12 @@ def shown_flight(folder: Path, *names: str) -> Trajectory:
 def fly_shown(
     folder: Path, tables: Mapping[str, pd.DataFrame], films: bool, on_part: Callable[[str], object] = lambda name: None
 ) -> None:
-    """Fly and keep what the report shows, as far as it is not in the folder yet, or is damaged.
+    """Fly and save the flights that the report shows, unless they are in the folder already and intact.
 
     Args:
-        folder: of the reproduction.
-        tables: of its experiments.
-        films: whether there shall be films.
+        folder: the folder of the reproduction.
+        tables: the tables of its experiments.
+        films: whether the flights of films are flown, too.
         on_part: called with the name of each flight that is flown.
     """
     for name, make in _flights(tables, films).items():
@@ -78,10 +79,11 @@ def _path(folder: Path, *names: str) -> Path:
 
 
 def _flights(tables: Mapping[str, pd.DataFrame], films: bool) -> dict[str, Callable[[], Trajectory]]:
-    """What makes each flight, by its name."""
+    """A function that makes each flight, by the flight's name."""
     found: dict[str, Callable[[], Trajectory]] = {}
     if "connectivity" in tables:
         found |= _in_touch(tables["connectivity"])
+    # Pictures of initial conditions are flights of no duration, whatever the controller.
     found["flocks"] = partial(_fly, make_scenario("flocking", flocks=3), load(LAW), 0.0)
     for sides in COURSES:
         found[f"course-{sides}"] = partial(_fly, make_scenario("obstacles", sides=sides), load(LAW), 0.0)
@@ -95,9 +97,10 @@ def _flights(tables: Mapping[str, pd.DataFrame], films: bool) -> dict[str, Calla
 
 
 def _in_touch(table: pd.DataFrame) -> dict[str, Callable[[], Trajectory]]:
-    """The same flock under the law, which loses agents, and under the network with the first seed, which does not."""
+    """The same flock under the law, which loses agents, and under the network of the first seed, which does not."""
     seed = int(table.seed.dropna().min())
     flock = next(iter(telling_flocks(table, seed)), 0)
+    # Flock b of a set is the same however many there are, so the set may end with the one that is shown.
     scenario = make_scenario("flocking", flocks=flock + 1)
     controllers = {LAW: load(LAW), NETWORK: load(NETWORK, seed=seed)}
     return {

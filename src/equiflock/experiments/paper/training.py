@@ -1,4 +1,4 @@
-"""The paper's training statements, judged by the validation tables of trainings (section 5, "Training" and its figure).
+"""The paper's statements on training, judged by the validation tables of trainings (section 5, "Training").
 
 A number of a controller at an epoch is the median over validation flocks, one for every training seed.
 """
@@ -36,7 +36,7 @@ def read_validation(path: Path, seed: int) -> pd.DataFrame:
 
 
 def trained_tables() -> pd.DataFrame:
-    """The validation tables of all weights that come with the package; the expert's rows once."""
+    """The validation tables of all bundled trainings in one; the expert's rows, the same in all, only once."""
     tables = [read_validation(trained_validation(name, seed), seed) for name in TRAINED for seed in SEEDS]
     expert = tables[0][tables[0].controller == EXPERT]
     return pd.concat([expert, *(table[table.controller != EXPERT] for table in tables)], ignore_index=True)
@@ -81,6 +81,7 @@ def _t1(curves: Curves) -> Statement:
 
 
 def _t2(curves: Curves) -> Statement:
+    # Which controller is best or worst is decided by medians over seeds, for each metric by itself.
     checks = []
     for metric in ("ivv", "iman"):
         best = min(SUM, key=lambda name: median_at(curves, 400, metric, name))
@@ -161,6 +162,7 @@ def _t7(curves: Curves) -> Statement:
 
 
 def _below(curves: Curves, metric: str, a: str, b: str, epoch: int, factor: float = 1.0) -> Check:
+    """At an epoch, the median over flocks of a is below `factor` times that of b."""
     share = "" if factor == 1.0 else f"{factor:g} x "
     words = f"{metric.upper()} at {epoch}: {a} below {share}{b}"
     return Check.less(
@@ -169,6 +171,7 @@ def _below(curves: Curves, metric: str, a: str, b: str, epoch: int, factor: floa
 
 
 def _comparable(curves: Curves, epoch: int, other: str, other_epoch: int) -> Check:
+    """ETDAGNN at an epoch is comparable with another controller at another: the IQRs overlap, or it is better."""
     words = f"IVV: lower quartile of etdagnn at {epoch} below upper quartile of {other} at {other_epoch}"
     return Check.less(
         words, curves.at(epoch, "lower", "etdagnn", metric="ivv"), curves.at(other_epoch, "upper", other, metric="ivv")

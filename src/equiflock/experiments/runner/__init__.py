@@ -1,1 +1,1 @@
-"""Jobs that know nothing of each other, run in processes here or by Dask elsewhere."""
+"""Runs independent jobs in processes on this machine, or on the workers of a Dask scheduler."""

@@ -23,16 +23,16 @@ PATIENCE = 15
 """Seconds to wait for a scheduler, and for its first worker."""
 
 _one_at_a_time = threading.Lock()
-"""In a worker of several threads: a job sets the number of torch's threads, and its seed, for the whole process."""
+"""Held by a worker's thread during a job, which sets torch's threads and seed for the whole process."""
 
 
 def on_dask(
     jobs: Sequence[Job], folder: Path, scheduler: str, prepare: Callable[[], object] | None
 ) -> Generator[Job, None, None]:
-    """Run jobs on workers elsewhere, and write their results here; yields those that are done.
+    """Run jobs on the workers of a scheduler, and write their results here; yields the jobs that are done.
 
-    A worker that dies has its jobs run by others. A job that fails does not stop the others; what it said is raised
-    at the end.
+    The jobs of a worker that dies are run by others. A job that fails does not stop the others; its error is raised at
+    the end.
     """
     try:
         distributed = importlib.import_module("distributed")
@@ -42,6 +42,7 @@ def on_dask(
         client = distributed.Client(scheduler, timeout=PATIENCE)
     except (OSError, ValueError, TimeoutError) as error:
         raise InputError(f"no Dask scheduler answers at {scheduler}: {error}") from None
+    # Without a worker the jobs would wait for ever, and in silence.
     failures: list[Exception] = []
     with client:
         try:
@@ -49,8 +50,8 @@ def on_dask(
         except TimeoutError:
             raise InputError(f"the Dask scheduler at {scheduler} has no workers") from None
         mine = origin()
-        # Whoever asks for the same job of the same program shares its result.
-        # What is prepared first tells itself apart by its address, so nobody shares what a plugin has a say in.
+        # Dask computes a name once: two commands share the result of the same job of the same program.
+        # The repr of `prepare` has its address in memory, so jobs with a plugin are not shared.
         stamp = hashlib.sha256(f"{json.dumps(mine)} {prepare!r}".encode()).hexdigest()[:8]
         names = {f"{path_of(job, folder).stem}-{stamp}": job for job in jobs}
         futures = [client.submit(_run, job, prepare, mine, key=name, pure=False) for name, job in names.items()]
@@ -66,10 +67,12 @@ def on_dask(
                 except Exception as error:
                     failures.append(error)
                     continue
+                # Results are written here, by the command; the worker's copy is freed.
                 keep(table, names[future.key], folder)
                 future.release()
                 yield names[future.key]
         finally:
+            # After Ctrl-C or an error, jobs that wait are not run.
             with suppress(Exception):  # the scheduler may be gone
                 client.cancel(futures)
     if failures:
@@ -78,7 +81,7 @@ def on_dask(
 
 @cache
 def origin() -> dict[str, str]:
-    """What must be the same for the same results: versions, and the package's source and weights."""
+    """Versions, and a checksum of the package's source and weights: where these agree, results do."""
     source = hashlib.sha256()
     package = Path(__file__).parents[2]
     for path in sorted([*package.rglob("*.py"), *package.rglob("*.safetensors")]):
@@ -87,13 +90,13 @@ def origin() -> dict[str, str]:
 
 
 def _run(job: Job, prepare: Callable[[], object] | None, asked: Mapping[str, str]) -> pd.DataFrame:
-    """In a worker."""
+    """Run a job in a worker, if its program is the same as that of the command."""
     if origin() != asked:
         other = ", ".join(f"{name} {value}, not {asked.get(name)}" for name, value in origin().items())
         raise InputError(f"the worker on {socket.gethostname()} is not like the command: it has {other}")
     with _one_at_a_time:
         try:
-            note_plugin({})  # of a command before
+            note_plugin({})  # forget the plugin of an earlier command
             if prepare is not None:
                 prepare()
             return compute(job)

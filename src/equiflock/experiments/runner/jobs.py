@@ -1,4 +1,4 @@
-"""A job, one piece of an experiment that knows nothing of the others, and its result, a table in a file."""
+"""Jobs, the independent units of an experiment, and their results, tables in files."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from equiflock.runtime.threads import one_thread
 
 @runtime_checkable
 class Job(Protocol):
-    """One piece of an experiment: frozen, with everything that has a say in its result."""
+    """One unit of an experiment: a frozen dataclass of everything that its result depends on."""
 
     @property
     def key(self) -> str:
-        """Its name among all jobs, fit for a file's."""
+        """Its name among all jobs, fit for the name of a file."""
         ...
 
     @property
     def labels(self) -> dict[str, Any]:
-        """What its rows are marked with in the experiment's table."""
+        """The columns that mark its rows in the experiment's table."""
         ...
 
     def run(self) -> pd.DataFrame:
@@ -34,7 +34,7 @@ class Job(Protocol):
 
 
 def is_done(job: Job, folder: Path, on_damage: Callable[[str], object] = lambda text: None) -> bool:
-    """Whether the job's result is in the folder as it was written; a damaged one is told, and counts as missing."""
+    """Whether the job's result is in the folder and intact; a damaged one is reported, and counts as missing."""
     try:
         read_text(path_of(job, folder))
     except FileNotFoundError:
@@ -51,18 +51,18 @@ def collect(jobs: Sequence[Job], folder: Path) -> pd.DataFrame:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A job's result; an error if it is not what was written."""
-    # Without the last line, rather than with comment="#": a text in the table may have that sign in it.
+    """The result of a job; an error if it is damaged."""
+    # `read_text` drops the line of the checksum; comment="#" would also cut texts in the table that have that sign.
     return pd.read_csv(io.StringIO(read_text(path)))
 
 
 def path_of(job: Job, folder: Path) -> Path:
-    """Named by what the job is, so that the result of other settings is another file."""
+    """The file of a job's result; a hash of all its settings in the name keeps those of other settings apart."""
     return folder / f"{job.key}-{hashlib.sha256(repr(job).encode()).hexdigest()[:12]}.csv"
 
 
 def compute(job: Job) -> pd.DataFrame:
-    """The job's table, by one thread."""
+    """Run the job on one thread: jobs run side by side, and results do not depend on the machine's cores."""
     with one_thread():
         return job.run()
 

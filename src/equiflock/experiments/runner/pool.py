@@ -1,4 +1,4 @@
-"""Processes that work through jobs, and leave nothing behind however they end."""
+"""A pool of processes that works through jobs, and leaves no process or semaphore behind however it ends."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from equiflock.runtime.files import deaf_children, uninterrupted
 
 
 def in_a_pool(work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
-    """Call `work(*job)` for every job in so many processes; yields the number of every job that is done.
+    """Call `work(*job)` for every job in `workers` processes; yields the number of every job that is done.
 
     Whatever ends it early, such as Ctrl-C, a job that fails or a process that dies, ends all processes at once.
 
     Args:
-        work: importable, as are the jobs' arguments.
+        work: a function that can be imported; arguments of jobs must be fit for pickle.
         jobs: the arguments of each call.
         workers: how many processes, at most one for each job.
     """
     if not jobs:
         return
+    # Processes that were there before belong to somebody else.
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(min(workers, len(jobs)), multiprocessing.get_context("spawn"), _begin)
     try:
+        # Ctrl-C in the middle of starting a process would leave it without a parent to end it.
         with uninterrupted(), deaf_children():
             numbers = {pool.submit(work, *job): number for number, job in enumerate(jobs)}
         for future in as_completed(numbers):
@@ -49,10 +51,11 @@ def in_a_pool(work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], work
 
 
 def _begin() -> None:
-    """In every process: no life after the parent's."""
+    """In every process: ignore Ctrl-C, which the parent handles, and end with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
+    # A killed parent cannot end its children, so each waits for the parent's end in a thread.
     def follow() -> None:
         if parent is not None:
             parent.join()

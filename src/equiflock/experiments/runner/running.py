@@ -1,4 +1,4 @@
-"""An experiment is a bag of jobs: run in parallel, each result kept as soon as it is there."""
+"""Runs the jobs of an experiment in parallel; each result is written as soon as it is computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from equiflock.experiments.runner.pool import in_a_pool
 from equiflock.runtime.checks import InputError, check_count
 
 MOST_POOLS = 3
-"""How often a pool whose processes die is made again."""
+"""How many pools of processes are tried, if processes die."""
 
 
 def run_jobs(
@@ -28,16 +28,16 @@ def run_jobs(
     """Run the jobs whose results are not in `folder` yet, or are damaged.
 
     Args:
-        jobs: of one or several experiments.
-        folder: of their results.
+        jobs: the jobs of one or several experiments.
+        folder: the folder of their results.
         workers: how many processes here, if there is no scheduler.
         on_done: called with every job that is done, or was before.
         prepare: called before every job, where it runs, such as to register one's own controllers; importable.
         scheduler: the address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run the jobs.
         on_notice: called with a line of text about every damaged result.
 
-    A result is written under its final name only when it is whole, as soon as it is there; so whatever happens, no
-    finished job is lost or run again. Results do not depend on who runs the jobs.
+    Results are written atomically and at once, so no finished job is lost or run again, whatever happens. They do not
+    depend on where the jobs run.
     """
     check_count("workers", workers)
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,9 +61,9 @@ def run_jobs(
 def _on_processes(
     jobs: Sequence[Job], folder: Path, workers: int, prepare: Callable[[], object] | None
 ) -> Generator[Job, None, None]:
-    """Run jobs in so many processes, each of which writes its results itself; yields those that are done.
+    """Run jobs in `workers` processes, each of which writes its results itself; yields the jobs that are done.
 
-    If a process dies, such as for want of memory, the jobs that are not done are run again in new ones.
+    If a process dies, such as for want of memory, the jobs that are not done are run in a new pool.
     """
     for _ in range(MOST_POOLS):
         missing = [job for job in jobs if not is_done(job, folder)]
@@ -71,6 +71,7 @@ def _on_processes(
             with closing(in_a_pool(_run, [(job, folder, prepare) for job in missing], workers)) as done:
                 for number in done:
                     yield missing[number]
+        # The death of one process breaks the whole pool; what others have written is kept.
         except BrokenProcessPool:
             continue
         return

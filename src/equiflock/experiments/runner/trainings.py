@@ -1,4 +1,4 @@
-"""A training in a folder as a job, for workers elsewhere that share the folder."""
+"""A training in a folder as a job, for workers on other machines that share the folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from equiflock.learning.run import TrainingRun
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What `TrainingRun.create` began, taken to its end; whoever takes it over goes on from its last checkpoint."""
+    """Trains to the end what `TrainingRun.create` began, from its last checkpoint if a worker was interrupted."""
 
     folder: Path
 
@@ -24,11 +24,12 @@ class TrainingJob:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Of its row."""
+        """The column that marks its row."""
         return {"training": self.folder.name}
 
     def run(self) -> pd.DataFrame:
-        """Train; the table says only what was done, as everything is in the folder."""
+        """Train; the table only says that it was done, as all results are in the folder."""
+        # Should two workers have the same job, the second waits and then finds it done.
         run = TrainingRun(self.folder)
         run.train(wait=True)
         return pd.DataFrame({"epochs": [run.recipe.epochs]})
