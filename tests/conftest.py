@@ -43,9 +43,10 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Registries of the test's own: what it registers is forgotten."""
     from equiflock import features
-    from equiflock.controllers import registry
+    from equiflock.controllers import networks, registry
     from equiflock.scenarios import registry as scenarios
 
+    networks.register_networks()  # those of the package are no test's own
     monkeypatch.setattr(registry, "_factories", dict(registry._factories))
     monkeypatch.setattr(scenarios, "_scenarios", dict(scenarios._scenarios))
     monkeypatch.setattr(features, "_features", dict(features._features))
