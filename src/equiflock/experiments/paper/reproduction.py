@@ -27,8 +27,6 @@ from equiflock.runtime.checks import check_choice
 from equiflock.runtime.checksums import checksum, file_checksum
 from equiflock.runtime.provenance import claimed, versions
 
-RUN_IN_JOBS = ("connectivity", "flocking", "leaders", "obstacles", "generalization")
-EXPERIMENTS = ("training", *RUN_IN_JOBS)
 KIND = "reproduction"
 OURS = ("jobs", "cells", "flights", "fast-forward", "*.csv", "*.png", "*.mp4", "*.html", "*.json", "*.md")
 """What a reproduction writes beside its config; version 0.1 wrote cells in place of jobs."""
@@ -71,19 +69,23 @@ STATEMENTS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
 }
 
 
+JOBS: dict[str, Callable[[Profile, Path], Sequence[Job]]] = {
+    "connectivity": lambda profile, data: connectivity_jobs(profile.seeds, profile.flocks),
+    "flocking": lambda profile, data: flocking_jobs(profile.sizes, profile.seeds, profile.flocks),
+    "leaders": lambda profile, data: leader_jobs(profile.seeds, profile.flocks),
+    "obstacles": lambda profile, data: obstacle_jobs(profile.sides, profile.seeds, profile.flocks),
+    "generalization": lambda profile, data: cloning_jobs(
+        profile.cloning_seeds, profile.cloning_epochs, profile.fast_forward, data
+    ),
+}
+"""The jobs of each experiment that has any, from the profile and the folder of its data."""
+RUN_IN_JOBS = tuple(JOBS)
+EXPERIMENTS = ("training", *RUN_IN_JOBS)
+
+
 def jobs_of(experiment: str, profile: Profile, data: Path = Path()) -> Sequence[Job]:
     """The jobs of an experiment; `data` is the folder of its data, if it has any."""
-    check_choice("experiment", experiment, RUN_IN_JOBS)
-    seeds, flocks = profile.seeds, profile.flocks
-    if experiment == "connectivity":
-        return connectivity_jobs(seeds, flocks)
-    if experiment == "flocking":
-        return flocking_jobs(profile.sizes, seeds, flocks)
-    if experiment == "leaders":
-        return leader_jobs(seeds, flocks)
-    if experiment == "obstacles":
-        return obstacle_jobs(profile.sides, seeds, flocks)
-    return cloning_jobs(profile.cloning_seeds, profile.cloning_epochs, profile.fast_forward, data)
+    return JOBS[check_choice("experiment", experiment, RUN_IN_JOBS)](profile, data)
 
 
 @dataclass(frozen=True)
