@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,24 +144,27 @@ def reproduce(
                 continue
             if experiment == "training":
                 tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
-            else:
-                jobs = jobs_of(experiment, profile, (folder / "fast-forward").resolve())
-                if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
-                    profile.fast_forward.make(folder / "fast-forward", workers, on_data, on_notice)
-
-                def note(job: Job, name: str = experiment) -> None:
-                    on_done(name, job)
-
-                run_jobs(jobs, folder / "jobs", workers, note, scheduler=scheduler, on_notice=on_notice)
-                tables[experiment] = collect(jobs, folder / "jobs")
+                continue
+            jobs = jobs_of(experiment, profile, (folder / "fast-forward").resolve())
+            if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
+                profile.fast_forward.make(folder / "fast-forward", workers, on_data, on_notice)
+            run_jobs(
+                jobs, folder / "jobs", workers, partial(on_done, experiment), scheduler=scheduler, on_notice=on_notice
+            )
+            tables[experiment] = collect(jobs, folder / "jobs")
         fly_shown(folder, tables, films, on_flight)
+    return Reproduction(profile, tables, _judged(profile, tables))
+
+
+def _judged(profile: Profile, tables: Mapping[str, pd.DataFrame]) -> list[Statement]:
+    """The ledger: all statements that these tables can judge, in the paper's order."""
     statements = architecture_statements(profile.seeds)
     for experiment, table in tables.items():
         statements += STATEMENTS[experiment](table)
     if profile == PROFILES["paper"]:
         statements = [replace(s, remark=REMARKS.get(s.id, "")) if s.verdict != "holds" else s for s in statements]
     order = {name: number for number, name in enumerate("ATFLOG")}
-    return Reproduction(profile, tables, sorted(statements, key=lambda s: (order[s.id[0]], s.id)))
+    return sorted(statements, key=lambda s: (order[s.id[0]], s.id))
 
 
 def settings(profile: Profile) -> dict[str, Any]:
