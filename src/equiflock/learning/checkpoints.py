@@ -42,6 +42,7 @@ class Checkpoints:
 
     def restore(self, trainer: Trainer, tables: Tables, notice: Callable[[str], object]) -> list[Path]:
         """Bring a fresh trainer and its tables to the newest one that is whole; returns the tables that differ."""
+        from equiflock.controllers.networks.weights import OtherVersionError
         from equiflock.learning.checkpoint import OtherRecipeError, read_checkpoint
 
         paths = self.paths
@@ -50,6 +51,8 @@ class Checkpoints:
                 return tables.restore(read_checkpoint(path, trainer, self.made_by))
             except OtherRecipeError:
                 raise
+            except OtherVersionError as error:
+                raise InputError(f"{error}: remove {self.folder} to train again from the start") from None
             except InputError as error:
                 self._damaged.append(path)
                 if path == paths[-1]:

@@ -12,6 +12,7 @@ from equiflock.flock import FOLLOWER, NO_OBSTACLE, OBSTACLE, Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import check_choice, check_positive
 from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.cells import into_cell_order, runs_around, select_heard, sort_into_cells
 from equiflock.senses.graph import over_flocks, root_of, survey_memory
 
@@ -22,6 +23,7 @@ NEVER = -math.inf
 """When an obstacle was near that never was."""
 
 
+@renamed_arguments(radius="comm_radius")
 class UntilPassed:
     """Ends a flight when the flock has lost its connectivity, has collided, or has passed the obstacles.
 
