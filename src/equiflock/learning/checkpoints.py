@@ -52,7 +52,7 @@ class Checkpoints:
             except OtherRecipeError:
                 raise
             except OtherVersionError as error:
-                raise InputError(f"{error}: remove {self.folder} to train again from the start") from None
+                raise InputError(f"{error}; remove {self.folder} to train again from the start") from None
             except InputError as error:
                 self._damaged.append(path)
                 if path == paths[-1]:

@@ -83,7 +83,7 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Ten
     found = metadata.get("format")
     if found != kind:
         if isinstance(found, str) and found.rpartition(" ")[0] == kind.rpartition(" ")[0]:
-            raise OtherVersionError(f"{path} is of another version, {found!r}, and this one reads {kind!r}")
+            raise OtherVersionError(f"{path} is of another version: expected format {kind!r}; got {found!r}")
         raise InputError(f"{path} is of another kind: expected format {kind!r}; got {found!r}")
     if metadata.pop("checksum", None) != _checksum(tensors, metadata):
         raise InputError(f"{path} is damaged: its checksum does not fit")
