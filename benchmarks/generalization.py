@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.paper.generalization import CloningCurves, CloningJob
+from equiflock.experiments.curves import Curves
+from equiflock.experiments.paper.generalization import CloningJob, correlation
 from equiflock.experiments.runner.jobs import collect, run_jobs
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
@@ -42,12 +43,12 @@ def report(reading: Reading) -> None:
     reading.data.make(data)
     jobs = [CloningJob(replace(reading.recipe, controller=name), reading.data, data) for name in TRAINED]
     run_jobs(jobs, FOLDER / reading.folder, WORKERS)
-    curves = CloningCurves(collect(jobs, FOLDER / reading.folder))
+    curves = Curves(collect(jobs, FOLDER / reading.folder), over="epoch")
     print(f"\n{reading.words}")
     for name in TRAINED:
         found = {
-            "correlation": curves.correlation(name),
-            "from epoch 20": curves.correlation(name, first=20),
+            "correlation": correlation(curves, name),
+            "from epoch 20": correlation(curves, name, first=20),
             "gap": curves.last("gap", name),
             "loss": curves.last("train_loss", name),
             "bound": curves.last("bound", name),

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from equiflock.controllers.trained import SEEDS, TRAINED
-from equiflock.experiments.curves import TimeCurves
+from equiflock.experiments.curves import Curves
 from equiflock.experiments.paper.leader_following import DISTANCE, LeaderJob
 from equiflock.experiments.paper.obstacle_avoidance import Endings, ObstacleJob
 from equiflock.experiments.runner.jobs import collect, run_jobs
@@ -39,8 +39,9 @@ def leaders() -> None:
     for reading in get_args(LeaderVelocity):
         jobs = [LeaderJob(name, seed, leader_velocity=reading) for name in TRAINED for seed in SEEDS]
         run_jobs(jobs, FOLDER / "jobs", WORKERS)
-        curves = TimeCurves(collect(jobs, FOLDER / "jobs"))
-        ratios = [curves.last(DISTANCE, name) / curves.last(DISTANCE, "tdagnn-tf-mean") for name in others]
+        curves = Curves(collect(jobs, FOLDER / "jobs"))
+        last = {name: curves.last("median", name, metric=DISTANCE) for name in TRAINED}
+        ratios = [last[name] / last["tdagnn-tf-mean"] for name in others]
         texts = (f"{np.median(r):.2f} [{r.min():.2f}, {r.max():.2f}]" for r in ratios)
         print(f"{reading:10}" + "".join(f"{text:>22}" for text in texts), flush=True)
 

@@ -75,7 +75,7 @@ def test_bench_prints_a_table_and_writes_its_figures(capsys: pytest.CaptureFixtu
 def test_a_plugin_brings_its_controllers(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    law = "import equiflock as ef\n\n@ef.register('coast')\ndef coast(observations):\n    return 0 * observations[:, :, 0, 0]\n"
+    law = "import equiflock as ef\n\n@ef.controller('coast')\ndef coast(z):\n    return 0 * z[:, :, 0, 0]\n"
     (tmp_path / "my_laws.py").write_text(law)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -129,7 +129,7 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
 ) -> None:
     (tmp_path / "my_network.py").write_text(
         "import torch, equiflock as ef\n\n"
-        "@ef.register('mixer')\nclass Mixer(torch.nn.Module):\n    hops, aggregation = 1, 'mean'\n\n"
+        "@ef.controller('mixer')\nclass Mixer(torch.nn.Module):\n    senses = ef.paper_senses('mean', hops=1)\n\n"
         "    def __init__(self):\n        super().__init__()\n"
         "        self.mix = torch.nn.Linear(3, 1, bias=False)\n\n"
         "    def forward(self, observations):\n"

@@ -14,17 +14,17 @@ import equiflock as ef
 from equiflock import cli
 from equiflock.cli import terminal
 from equiflock.controllers.trained import trained_weights
-from equiflock.experiments.evaluation import Evaluated, evaluation_jobs, folder_name, label_of
+from equiflock.experiments.evaluation import EvaluationJob, evaluation_jobs, folder_name, label_of
 from equiflock.experiments.paper.flocking import FlockingJob
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import file_checksum, read_json
+from equiflock.runtime.checksums import file_checksum, read_json, write_json
 from equiflock.simulation import metrics
 
-SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--workers", "1", "--sides", "6")
+SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--workers", "1")
 LAW = """
 import equiflock as ef
 
-@ef.register("{name}")
+@ef.controller("{name}")
 def law(observations):
     if {fails}:
         raise ValueError("no idea")
@@ -52,7 +52,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return errors
 
 
-@pytest.mark.parametrize("scenario", ["flocking", "leaders", "obstacles"])
+@pytest.mark.parametrize("scenario", ef.scenario_names())
 def test_a_controller_stands_beside_those_of_the_package_under_its_own_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
@@ -84,7 +84,7 @@ def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
         "iman": metrics.iman(run),
         "peak_acceleration": metrics.peak_acceleration_norm(run).max(axis=0),
         "smallest_separation": metrics.minimum_separation(run).min(axis=0),
-        "components": metrics.component_count(run)[-1],
+        "component_count": metrics.component_count(run)[-1],
         "velocity_variance": metrics.velocity_variance(run)[-1],
     }
     for name, values in expected.items():
@@ -100,7 +100,9 @@ def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
 
 def test_curves_are_those_of_the_reproduction() -> None:
     job = FlockingJob("etdagnn", 0, 20, flocks=2, time_step=0.02)
-    pd.testing.assert_frame_equal(Evaluated(job, "etdagnn", "").run()[: 2 * 101], job.run(), check_exact=True)
+    options = (("agents", 20), ("flocks", 2))
+    evaluated = EvaluationJob("etdagnn", 0, "flocking", options, 0.02, 2.0, "etdagnn", "")
+    pd.testing.assert_frame_equal(evaluated.run()[: 2 * 101], job.run(), check_exact=True)
 
 
 def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None:
@@ -123,10 +125,10 @@ def test_the_config_tells_settings_and_weights(capsys: pytest.CaptureFixture[str
     Path("config_law.py").write_text(LAW.format(name="config-law", fails=False))
     evaluate("config-law", "--plugin", "config_law.py", *SMALL)
     config = read_json(Path("runs/evaluation/config-law-flocking/config.json"))
-    assert config["settings"]["agents"] == 30
+    assert config["settings"]["options"]["agents"] == 30
     assert config["weights"]["etdagnn"] == file_checksum(trained_weights("etdagnn", 0))
     other = failure(capsys, "config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4")
-    assert "holds results of other settings: settings flocks = 3, not 4;" in other
+    assert "holds results of other settings: settings options flocks = 3, not 4;" in other
     evaluate("config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4", "--force")
 
 
@@ -139,7 +141,7 @@ def test_weights_of_the_package_that_changed_are_refused(
     def changed(name: str, seed: int = 0) -> Path:
         return other.get(f"{name}-{seed}") or trained_weights(name, seed)
 
-    monkeypatch.setattr("equiflock.controllers.registry.trained_weights", changed)
+    monkeypatch.setattr("equiflock.controllers.loading.trained_weights", changed)
     assert "settings: weights etdagnn = " in failure(capsys, "tanner", *SMALL)
 
 
@@ -170,10 +172,119 @@ def test_bad_settings_leave_no_folder(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_cell_refuses_weights_that_are_not_those_that_were_asked_for(tmp_path: Path) -> None:
+def test_a_job_refuses_weights_that_are_not_those_that_were_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
     shutil.copy(trained_weights("etdagnn", 1), path)
-    own = evaluation_jobs(str(path), "flocking", 20, 2, 6, 0.02)[0]
+    (own,) = evaluation_jobs(str(path), "flocking", {"agents": 20, "flocks": 2}, 0.02, 2.0, rivals=())
     shutil.copy(trained_weights("etdagnn", 2), path)
     with pytest.raises(InputError, match="is missing, or not the file that was to be evaluated"):
         own.run()
+
+
+OWN_SCENARIO = """
+from dataclasses import dataclass, field
+import numpy as np
+import equiflock as ef
+
+AWAY = ef.Outcome.add("AWAY", "the flock has left its place")
+
+
+def spread(moment):
+    return moment.flock.positions.std(axis=1).max(axis=1)
+
+
+@ef.scenario("{name}")
+@dataclass(frozen=True)
+class Leaving:
+    disk: ef.RandomDisk = field(default_factory=lambda: ef.RandomDisk(agents=20, max_speed=1.0))
+    distance: float = 0.5
+    \"\"\"How far the flock must come.\"\"\"
+    duration = 1.0
+    measures = ("velocity_variance", spread)
+    {more}
+
+    def draw(self, stop=None):
+        return self.disk.draw(stop)
+
+    def {ending}(self):
+        def away(time, flock, flying):
+            far = np.linalg.norm(flock.positions.mean(axis=1), axis=-1) > self.distance
+            return np.where(far, AWAY, ef.Outcome.FLYING)
+
+        return away
+"""
+FAILS = "figure, succeeded = 'endings', (AWAY,)"
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_scenario_of_ones_own_is_evaluated_by_its_endings_and_measures(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, workers: str
+) -> None:
+    monkeypatch.setattr(terminal.out, "width", 200)
+    module = f"leaving_{workers}"
+    Path(f"{module}.py").write_text(OWN_SCENARIO.format(name=module, more=FAILS, ending="ending"))
+    own = ("--scenario", module, "--plugin", f"{module}.py", "--distance", "0.2", "--flocks", "4", "--workers", workers)
+    evaluate("etdagnn", *own, "--out", "mine")
+    table = pd.read_csv(f"mine/{module}.csv")
+    assert set(table.columns) == {"flock", "outcome", "seconds", "velocity_variance", "spread", "controller", "seed"}
+    assert set(table.outcome) <= {"AWAY", "TIME_UP"}
+    assert "AWAY" in set(table.outcome)
+    assert set(table.controller) >= {"tanner", "etdagnn"}  # all are followers, so the expert can fly
+    printed = capsys.readouterr().out
+    assert all(word in printed.split() for word in ("failed", "away", "spread"))
+    assert read_json(Path("mine/config.json"))["settings"]["options"]["distance"] == 0.2
+
+
+def test_measures_of_a_scenario_of_ones_own_get_a_column_and_a_panel(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal.out, "width", 200)
+    Path("staying.py").write_text(OWN_SCENARIO.format(name="staying", more="", ending="unused"))
+    evaluate("etdagnn", "--scenario", "staying:agents=15", "--plugin", "staying.py", "--flocks", "2", "--workers", "1")
+    table = pd.read_csv("runs/evaluation/etdagnn-staying/staying.csv")
+    assert {"spread", "velocity_variance", "ivv"} <= set(table.metric)
+    assert len(table[(table.metric == "spread") & (table.controller == "etdagnn")]) == 101
+    assert "spread" in capsys.readouterr().out.split()
+
+
+def test_a_scenario_without_an_ending_cannot_be_asked_for_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("endless.py").write_text(OWN_SCENARIO.format(name="endless", more="figure = 'endings'", ending="unused"))
+    told = failure(capsys, "etdagnn", "--scenario", "endless", "--plugin", "endless.py", *SMALL)
+    assert "scenario 'endless' cannot tell failures: it needs an ending()" in told
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--scenario", "floking"), "scenario must be one of 'corridor', 'flocking', "),
+        (("--scenario", "flocking", "--sides", "6"), "scenario 'flocking' has no option 'sides'; it has agents, "),
+        (("--scenario", "leaders:sides=6"), "scenario 'leaders' has no option 'sides'; it has agents, "),
+        (("--scenario", "obstacles:sides"), "options after a name must be such as key=value:key=value, each once"),
+        (("--scenario", "obstacles:sides=two"), "sides must be a whole number of at least 3; got 'two'"),
+        (("--scenario", "obstacles:orbit=true"), "orbit must be an equiflock.Orbit, or None; got True"),
+        (("--scenario", "merging", "--gap", "0.5"), "gap must be above 1, so that the groups do not hear each other"),
+        (("--scenario", "corridor", "--disks", "0"), "disks must be a whole number of at least 1; got 0"),
+        (("--time-step", "0"), "time_step must be a finite number above 0; got 0.0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
+) -> None:
+    assert text in failure(capsys, "etdagnn", *arguments)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_of_version_0_1_is_refused_in_one_line_and_force_removes_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = Path("runs/evaluation/tanner-flocking")
+    (before / "cells").mkdir(parents=True)
+    (before / "cells" / "tanner-0123456789ab.csv").write_text("time\n")
+    settings = {"controller": "tanner", "scenario": "flocking", "agents": 30, "flocks": 3, "sides": 6}
+    write_json({"kind": "evaluation", "settings": settings, "versions": {"equiflock": "0.1.0"}}, before / "config.json")
+    told = failure(capsys, "tanner", *SMALL)
+    assert "holds results of other settings" in told
+    assert "versions equiflock = 0.1.0, not " in told
+    evaluate("tanner", *SMALL, "--force")
+    assert not (before / "cells").exists()

@@ -18,7 +18,7 @@ import equiflock as ef
 
 {top}
 
-@ef.register("{name}")
+@ef.controller("{name}")
 def law(observations):
     {inside}
     return -{gain} * observations[:, :, 0, 0]

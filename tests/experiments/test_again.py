@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from equiflock.experiments import replay
+from equiflock.experiments import again
 from equiflock.experiments.again import find_job, fly_again
 from equiflock.experiments.evaluation import evaluation_jobs
 from equiflock.experiments.paper.flocking import FlockingJob
@@ -22,10 +22,10 @@ from equiflock.simulation.metrics import velocity_variance
 SETTINGS: dict[str, Any] = {
     "controller": "tanner",
     "scenario": "flocking",
-    "agents": 20,
-    "flocks": 3,
-    "sides": 24,
+    "options": {"agents": 20, "flocks": 3},
     "time_step": 0.01,
+    "duration": 2.0,
+    "rivals": ["etdagnn"],
 }
 
 
@@ -48,11 +48,11 @@ def test_the_flight_is_the_one_that_the_numbers_were_taken_from(evaluated: Path)
 def test_frames_are_kept_as_far_as_memory_goes(evaluated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = len(fly_again(evaluated).times)
     assert frames == 201
-    monkeypatch.setattr(replay, "MOST_BYTES", 48 * 60 * 20)
+    monkeypatch.setattr(again, "MOST_BYTES", 48 * 60 * 20)
     assert len(fly_again(evaluated).times) == 21
 
 
-def test_every_flying_cell_of_the_reproduction_is_found_by_its_file(tmp_path: Path) -> None:
+def test_every_flying_job_of_the_reproduction_is_found_by_its_file(tmp_path: Path) -> None:
     write_json({"profile": {"name": "quick"}}, tmp_path / "config.json")
     (tmp_path / "jobs").mkdir()
     for experiment in RUN_IN_JOBS:
@@ -73,7 +73,7 @@ def test_a_course_is_flown_until_it_ends() -> None:
     assert [outcome.name for outcome in run.outcome] == table.outcome.tolist()
 
 
-def test_what_is_no_cell_is_refused(evaluated: Path, tmp_path: Path) -> None:
+def test_what_is_no_job_is_refused(evaluated: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         find_job(evaluated.with_name("other.csv"))
     elsewhere = tmp_path / "elsewhere" / "jobs"

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from equiflock.experiments import executor
+from equiflock.experiments.runner import jobs as runner
 from equiflock.experiments.runner.jobs import Job, collect, keep, path_of, run_jobs
 from equiflock.learning.fast_forward import FastForward, FastForwardData
 from equiflock.runtime.checks import InputError
@@ -43,7 +43,7 @@ class Powers:
         return pd.DataFrame({"power": [self.number**0.1**k for k in range(40)], "remark": "none"})
 
 
-CELLS = [Powers(2), Powers(3)]
+JOBS = [Powers(2), Powers(3)]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "experiment"
     claim_folder(folder, "experiment", CONFIG)
     (folder / "jobs").mkdir()
-    for job in CELLS:
+    for job in JOBS:
         keep(job.run(), job, folder / "jobs")
     DATA.make(folder / "data")
     return folder
@@ -67,7 +67,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
             keep(job.run(), job, folder)
             yield job
 
-    monkeypatch.setattr(executor, "_on_processes", work)
+    monkeypatch.setattr(runner, "_on_processes", work)
 
 
 def same(one: Path, other: Path) -> bool:
@@ -75,15 +75,15 @@ def same(one: Path, other: Path) -> bool:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_no_damage_to_a_cell_changes_a_table(damage: Any, whole: Path, tmp_path: Path) -> None:
-    rng, before = random.Random(1), collect(CELLS, whole / "jobs")
+def test_no_damage_to_a_job_changes_a_table(damage: Any, whole: Path, tmp_path: Path) -> None:
+    rng, before = random.Random(1), collect(JOBS, whole / "jobs")
     for number in range(TRIES):
         folder = tmp_path / f"{number}"
         shutil.copytree(whole / "jobs", folder)
-        damage(path_of(rng.choice(CELLS), folder), rng)
+        damage(path_of(rng.choice(JOBS), folder), rng)
         said: list[str] = []
-        run_jobs(CELLS, folder, 1, on_notice=said.append)
-        pd.testing.assert_frame_equal(collect(CELLS, folder), before, check_exact=True)
+        run_jobs(JOBS, folder, 1, on_notice=said.append)
+        pd.testing.assert_frame_equal(collect(JOBS, folder), before, check_exact=True)
         assert len(said) == 1
 
 

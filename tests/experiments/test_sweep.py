@@ -39,7 +39,7 @@ def test_a_point_without_such_flocks_says_why() -> None:
 
 def test_a_network_may_be_trained_for_its_point(tmp_path: Path) -> None:
     job = SweepJob("etdagnn", 0, agents=15, comm_radius=1.0, hops=2, epochs=1, flocks=2, duration=0.1)
-    assert job.controller().hops == 2
+    assert job.flown().senses.hops == 2
     assert job.run().ivv.notna().all()
 
 
@@ -55,7 +55,7 @@ def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> Non
             "controller": "a",
             "seed": [0, 0, 1, 1],
             "agents": 10,
-            "radius": 1.0,
+            "comm_radius": 1.0,
             "hops": None,
             "ivv": [1.0, 2.0, 3.0, 9.0],
             "iman": 1.0,
@@ -71,7 +71,7 @@ def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> Non
 @pytest.mark.parametrize("metric", METRICS)
 def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) -> None:
     rows = [
-        {"controller": name, "seed": 0, "agents": n, "radius": r, "hops": K, **dict.fromkeys(METRICS, n * r)}
+        {"controller": name, "seed": 0, "agents": n, "comm_radius": r, "hops": K, **dict.fromkeys(METRICS, n * r)}
         for name in ("a", "b")
         for n in (10, 20, 40)
         for r in (1.0, 2.0)
@@ -89,9 +89,9 @@ def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) ->
     [
         (["--hops", "1-4"], "--hops goes with --epochs"),
         (["--agents", "ten"], "agents must be such as 0-4 or 0,3,7; got 'ten'"),
-        (["--radius", "1,x"], "radius must be such as 0.8,1,1.5; got '1,x'"),
+        (["--comm-radius", "1,x"], "comm_radius must be such as 0.8,1,1.5; got '1,x'"),
         (["--controller", "etdagn"], "did you mean"),
-        (["--radius", "-1"], "radius must be"),
+        (["--comm-radius", "-1"], "comm_radius must be"),
         (["--controller", "tanner,tanner"], "controller must name each one once"),
         (["--epochs", "1", "--controller", "tanner"], "network must be one of"),
     ],
@@ -123,10 +123,10 @@ def test_weights_in_a_file_are_known_by_their_content(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
     write_weights(new_network("etdagnn", seed=0), path)
     (job,) = sweep_jobs([str(path)], [0, 1], [10], [1.0], [None])  # a file has no seeds
-    assert job.controller().hops == 3
+    assert job.flown().senses.hops == 3
     write_weights(new_network("etdagnn", seed=1), path)
     with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
-        job.controller()
+        job.flown()
     assert sweep_jobs([str(path)], [0], [10], [1.0], [None]) != [job]
 
 
@@ -140,7 +140,7 @@ def test_a_sweep_without_any_flocks_fails_and_says_why(tmp_path: Path, capsys: p
     )
 
 
-def test_a_damaged_cell_of_a_sweep_is_told_and_computed_again(
+def test_a_damaged_job_of_a_sweep_is_told_and_computed_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = ["sweep", "--controller", "tanner", "--agents", "10,20", "--flocks", "2", "--out", str(tmp_path)]
@@ -159,11 +159,11 @@ def test_a_damaged_cell_of_a_sweep_is_told_and_computed_again(
 
 def test_weights_of_the_package_are_known_by_their_content(monkeypatch: pytest.MonkeyPatch) -> None:
     (job,) = sweep_jobs(["etdagnn"], [0], [10], [1.0], [None])
-    assert job.controller().hops == 3
-    monkeypatch.setattr("equiflock.controllers.registry.trained_weights", lambda name, seed: trained_weights(name, 1))
+    assert job.flown().senses.hops == 3
+    monkeypatch.setattr("equiflock.controllers.loading.trained_weights", lambda name, seed: trained_weights(name, 1))
     assert sweep_jobs(["etdagnn"], [0], [10], [1.0], [None]) != [job]
     with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
-        job.controller()
+        job.flown()
     (trained,) = sweep_jobs(["etdagnn"], [0], [10], [1.0], [2], epochs=1)
     assert trained.checksum == ""  # it flies none of them
 
@@ -172,7 +172,7 @@ def test_a_controller_that_fails_in_its_first_flight_leaves_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_registry: None
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    law = "import equiflock as ef\n\n@ef.register('hopeless')\ndef hopeless(z):\n    return z['no']\n"
+    law = "import equiflock as ef\n\n@ef.controller('hopeless')\ndef hopeless(z):\n    return z['no']\n"
     (tmp_path / "hopeless_law.py").write_text(law)
     plugin = ["--controller", "tanner,hopeless", "--plugin", str(tmp_path / "hopeless_law.py")]
     with pytest.raises(SystemExit):
@@ -189,7 +189,7 @@ def test_force_begins_anew(tmp_path: Path) -> None:
 
 
 def test_results_of_another_plugin_are_others_but_not_of_the_package_s_own(tmp_path: Path, own_registry: None) -> None:
-    ef.register("mine")(lambda observations: observations[:, :, 0, 0])
+    ef.controller("mine")(lambda observations: observations[:, :, 0, 0])
     one, two = (
         [path_of(job, tmp_path) for job in sweep_jobs(["tanner", "mine"], [0], [10], [1.0], [None], plugin=plugin)]
         for plugin in ("one", "two")

@@ -32,7 +32,7 @@ def test_the_demo_writes_films_runs_and_one_self_contained_page(tmp_path: Path) 
     assert html.count("<video") == 4
     assert html.count("<img") == 2
     controller = ef.load(str(files[1]))
-    assert controller.hops == 3
+    assert controller.senses.hops == 3
     assert re.findall(r'(?:src|href)="(?!data:)', html) == []
     assert len(list(folder.glob("*.zarr"))) == 4
 

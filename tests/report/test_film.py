@@ -128,3 +128,11 @@ def test_a_film_ends_with_the_last_flight_and_says_how_that_ended(
     assert len(titles) == 21
     assert "the ending's condition was met" in titles[-1]
     assert "the ending's condition was met" not in titles[0]
+
+
+def test_followers_of_several_groups_have_their_own_colours(tmp_path: Path) -> None:
+    scenario = ef.make_scenario("merging", agents=30)
+    run = ef.simulate(scenario.draw(), ef.load("tanner"), duration=0.0)
+    image = pixels(film([run], tmp_path / "film.mp4", frames_per_second=1))
+    for colour in ((238, 127, 14), (0, 114, 178)):
+        assert near(image, colour) > 20, colour

@@ -13,9 +13,11 @@ import pytest
 
 from equiflock import cli
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments import reproduction
+from equiflock.experiments.paper import reproduction, shown
 from equiflock.experiments.paper.reproduction import Profile
 from equiflock.learning.fast_forward import FastForward
+from equiflock.report.reproduction import draw_figures, draw_film
+from equiflock.simulation import assembly
 
 TINY = Profile(
     "quick",
@@ -80,6 +82,35 @@ def test_its_page_is_whole_and_needs_nothing_else(folder: Path) -> None:
     assert "This is not the whole of the paper's experiments" in html.replace("&#x27;", "'")
 
 
+def test_what_the_report_shows_was_kept_as_flights_and_the_report_flies_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flights = {path.stem for path in (folder / "flights").iterdir()}
+    films = {f"{name}-{trained}" for name in shown.FILMS for trained in TRAINED}
+    courses = {f"course-{sides}" for sides in shown.COURSES}
+    assert flights == {"connectivity-tanner-dynamic", "connectivity-tdagnn", "flocks", *courses, *films}
+    run = shown.shown_flight(folder, "obstacles", "etdagnn")
+    assert (run.config["scenario"], run.config["start"]["sides"]) == ("obstacles", 24)
+    for part in (folder / "flights", folder / "jobs"):
+        shutil.copytree(part, tmp_path / part.name)
+    monkeypatch.setattr(assembly, "Flight", None)
+    assert draw_film("leaders", tmp_path, frames_per_second=2).exists()
+    tables = {
+        name: pd.read_csv(folder / f"{name}.csv") for name in ("connectivity", "flocking", "leaders", "obstacles")
+    }
+    made = draw_figures(reproduction.Reproduction(TINY, tables, []), tmp_path, lambda name: None)
+    assert len(made) == 8
+
+
+def test_a_damaged_flight_is_flown_again(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "flights", tmp_path / "flights")
+    shutil.rmtree(tmp_path / "flights" / "flocks.zarr" / "positions")
+    flown: list[str] = []
+    for _ in range(2):
+        shown.fly_shown(tmp_path, {}, films=False, on_part=flown.append)
+    assert flown == ["flocks"]
+
+
 def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +126,7 @@ def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     assert "did you mean 'flocking'" in capsys.readouterr().err
 
 
-def test_damaged_cells_are_computed_again_and_those_not_asked_for_are_told(
+def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(reproduction.PROFILES, "quick", TINY)

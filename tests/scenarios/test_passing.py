@@ -15,6 +15,7 @@ from equiflock.flock import Flock, Role
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios.passing import obstacle_disks
+from equiflock.scenarios.shapes import ring, wall, with_obstacle
 from tests import twins
 from tests.flocks import flocks
 
@@ -25,7 +26,7 @@ TRIANGLE = [[0.1, 0.0], [-0.05, 0.0866], [-0.05, -0.0866]]
 class Coast:
     """Everybody flies straight on."""
 
-    hops, aggregation = 1, "mean"
+    senses = ef.paper_senses("mean", hops=1)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
         return np.zeros_like(observations[:, :, 0, 0])
@@ -129,6 +130,15 @@ def test_the_disk_of_an_obstacle_is_the_circle_around_its_agents() -> None:
     assert obstacle_disks(ef.random_disk()).shape == (0, 3)
 
 
+def test_a_wall_has_no_inside_and_is_hit_where_its_agents_are() -> None:
+    along = Flock([[[-2.0, 0.5], [-2.0, 0.8]]], [[RIGHT, RIGHT]], [[F, L]])
+    beside = with_obstacle(along, wall((-1.0, 0.0), (4.0, 0.0), 0.1))
+    assert ef.simulate(beside, Coast(), duration=9.0, ending=ef.UntilPassed()).outcome == (Outcome.PASSED,)
+    across = with_obstacle(along, wall((1.0, -3.0), (1.0, 3.0), 0.15))
+    assert ef.simulate(across, Coast(), duration=9.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
+    assert obstacle_disks(with_obstacle(beside, ring((3.0, 4.0), 0.5, sides=6)))[:, 2] == pytest.approx([0.5])
+
+
 def test_the_radius_is_that_of_the_flight_unless_another_is_said() -> None:
     places, still = [[[0.0, 0.0], [1.5, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]
     far, near = Flock(places, still), Flock(places, still, comm_radius=2.0)
@@ -179,7 +189,11 @@ def seen_by_loops(flock: Flock, b: int, one_node: bool) -> tuple[int, float, flo
     depth = np.inf
     for number in set(numbers[~member].tolist()):
         rim = numbers == number
-        distance = np.sqrt(np.square(positions[:, :2] - positions[rim].mean(axis=0)[:2]).sum(axis=-1))
+        offsets = positions[:, :2] - positions[rim].mean(axis=0)[:2]
+        distance = np.sqrt(np.square(offsets).sum(axis=-1))
+        (x, y), radius = offsets[rim][distance[rim].argmax()], distance[rim].max()
+        if np.abs(x * offsets[rim, 1] - y * offsets[rim, 0]).max() <= 1e-6 * radius**2:
+            continue  # a wall
         depth = min(depth, distance[member].min() - distance[rim].max())
     return pieces, float(np.sqrt(separation)), float(np.sqrt(gap)), depth
 
@@ -203,7 +217,7 @@ def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool) -> N
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"radius": 0.0}, "radius must be a finite number above 0"),
+        ({"comm_radius": 0.0}, "comm_radius must be a finite number above 0"),
         ({"clear_time": -1.0}, "clear_time must be a finite number above 0"),
         ({"obstacle_node": "ones"}, "did you mean 'one'"),
     ],

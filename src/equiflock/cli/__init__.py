@@ -19,6 +19,7 @@ from equiflock.cli.evaluate import Evaluate
 from equiflock.cli.plugins import in_one_line
 from equiflock.cli.renamed import check_renamed
 from equiflock.cli.reproduce import Reproduce
+from equiflock.cli.scenarios import fitted
 from equiflock.cli.simulate import Simulate
 from equiflock.cli.sweep import Sweep
 from equiflock.cli.terminal import err
@@ -53,8 +54,9 @@ def main(arguments: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         check_renamed(arguments)
+        chosen = arguments[0] if arguments else ""
         command = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
+            {name: fitted(each, arguments[1:]) if name == chosen else each for name, each in COMMANDS.items()},
             prog="equiflock",
             description="Swarms that fly together with no central computer: train, simulate, watch and measure them.",
             args=arguments,

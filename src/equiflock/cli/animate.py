@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.terminal import PREPARING, Disk, out, progress
+from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
+from equiflock.cli.terminal import PREPARING, out, progress
 from equiflock.controllers import load
+from equiflock.experiments.flights import fly, told
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import interruptible
-from equiflock.scenarios import RandomDisk
-from equiflock.simulation.simulate import simulate
-from equiflock.simulation.trajectory import load_flights
+from equiflock.simulation.trajectory import Trajectory, load_flights
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,14 @@ class Animate:
     """Each panel of the film is 4.8 inches wide."""
     controller: str = "tanner"
     """For a new flight: a controller, as for `equiflock simulate`."""
-    disk: Disk = field(default_factory=RandomDisk)
+    scenario: ScenarioName = "flocking"
+    options: Options = field(default_factory=ScenarioOptions)
     time_step: float = 0.01
     """For a new flight: seconds per step."""
-    duration: float = 2.0
-    """For a new flight: seconds to fly."""
+    duration: float | None = None
+    """For a new flight: seconds to fly; as long as the scenario's test if left out."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller."""
+    """A Python module or file to import first, such as one that registers your own controller or scenario."""
 
     def run(self) -> None:
         """Write the film and say where it is."""
@@ -51,23 +52,15 @@ class Animate:
 
         import_plugin(self.plugin)
         check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
-        fresh = Animate()
-        options = ("controller", "disk", "time_step", "duration")
+        fresh = type(self)()
+        options = ("controller", "scenario", "options", "time_step", "duration")
         if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in options):
             raise InputError("options of a new flight do not go with saved flights")
         with progress() as bar:
             runs = [run for path in self.flights for run in load_flights(path)]
             if not runs:
-                controller = load(self.controller)
                 task = bar.add_task(PREPARING, total=None)
-                run = simulate(
-                    interruptible(self.disk.draw),
-                    controller,
-                    time_step=self.time_step,
-                    duration=self.duration,
-                    config={"controller": self.controller, "start": asdict(self.disk)},
-                )
-                runs = [run]
+                runs = [self._fly()]
                 bar.remove_task(task)
             task = bar.add_task("drawing frames", total=None)
             path = film(
@@ -80,3 +73,10 @@ class Animate:
                 on_frame=lambda done, total: bar.update(task, completed=done, total=total),
             )
         out.print(f"film: {path}", highlight=False)
+
+    def _fly(self) -> Trajectory:
+        scenario = chosen(self.scenario, self.options)
+        duration = scenario.duration if self.duration is None else self.duration
+        config = {"controller": self.controller, **told(scenario)}
+        start = interruptible(scenario.draw)
+        return fly(scenario, start, load(self.controller), self.time_step, duration, config=config)

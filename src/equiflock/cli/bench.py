@@ -6,10 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
-from equiflock.cli.terminal import out, progress
+from equiflock.cli.terminal import out, print_table, progress
 from equiflock.runtime.checks import check_count
 from equiflock.runtime.files import atomic_write, check_writable
 
@@ -42,21 +39,14 @@ class Bench:
             timings = [measure_loop(*size, self.repeats) for size in bar.track(sizes, description="measuring")]
             limits = measure_limits(self.repeats)
         title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
-        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-        columns = "B x N", "sort", "observations", "policy", "integration", "step", "10⁶/s", "of limit", "by"
-        for column in columns:
-            table.add_column(column, justify="right", no_wrap=True)
+        header = "B x N", "sort", "observations", "policy", "integration", "step", "10⁶/s", "of limit", "by"
+        rows = []
         for timing in timings:
             least, what = limits.least(timing)
             parts = timing.sort, timing.observations, timing.policy, timing.integration, timing.step
-            table.add_row(
-                f"{timing.flocks} x {timing.agents:,}",
-                *(f"{part:.0f}" for part in parts),
-                f"{timing.speed / 1e6:.2f}",
-                f"{least / timing.step:.0%}",
-                what,
-            )
-        out.print(table)
+            speed = f"{timing.speed / 1e6:.2f}", f"{least / timing.step:.0%}", what
+            rows.append([f"{timing.flocks} x {timing.agents:,}", *(f"{part:.0f}" for part in parts), *speed])
+        print_table(title, (header, rows))
         out.print(
             f"copying: {limits.copy_bandwidth / 1e9:.1f} GB/s; float32 multiply-adds: "
             f"{limits.multiply_add_peak / 1e9:.0f} billion/s; for an agent a step moves at least "

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
+from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
 from equiflock.cli.terminal import fly_a_little, notice, out, print_table, progress
 from equiflock.controllers import load
+from equiflock.flock import Flock, Role
 from equiflock.runtime.checks import check_count, check_positive
+from equiflock.scenarios.registry import Scenario, rules_of
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from equiflock.experiments.evaluation import EvaluationJob
 
-    from equiflock.experiments.evaluation import Evaluated
-
-OURS = ("jobs", "*.csv", "*.png")
-"""What an evaluation writes beside its config."""
+OURS = ("jobs", "cells", "*.csv", "*.png")
+"""What an evaluation writes beside its config; version 0.1 wrote cells in place of jobs."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +32,12 @@ class Evaluate:
 
     controller: Annotated[str, tyro.conf.Positional]
     """A file of weights (.safetensors), a name, or one of your own (see --plugin)."""
-    scenario: Literal["flocking", "leaders", "obstacles"] = "flocking"
-    """Flocking for 2 s, leader following for 3 s, or past an obstacle with the orbit technique."""
-    agents: int = 100
-    """How many agents in each flock."""
-    flocks: int = 50
-    """How many flocks."""
-    sides: int = 24
-    """Of the obstacle."""
+    scenario: ScenarioName = "flocking"
+    options: Options = field(default_factory=ScenarioOptions)
     time_step: float | None = None
-    """Seconds per step; if left out 0.001, and 0.01 past an obstacle."""
+    """Seconds per step; that of the scenario's test if left out: 0.001 for flocking and leaders, else 0.01."""
+    duration: float | None = None
+    """Seconds to fly at most; as long as the scenario's test if left out."""
     out: Path | None = None
     """The folder to write to; runs/evaluation/CONTROLLER-SCENARIO if left out, with the checksum of a file of weights.
     Results of the same settings in it are not computed again."""
@@ -49,60 +46,75 @@ class Evaluate:
     scheduler: str | None = None
     """The address of a Dask scheduler whose workers run the jobs instead, such as tcp://10.0.0.1:8786."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller."""
+    """A Python module or file to import first, such as one that registers your own controller or scenario."""
     force: bool = False
     """Remove what is in the folder, if it is an evaluation, and begin anew."""
 
+    @staticmethod
+    def usual_options(kind: type[Any]) -> Mapping[str, Any]:
+        """Of a scenario's test."""
+        return {"flocks": 50, **kind.test_options}
+
     def run(self) -> None:
         """Print the comparison and say where table and figure are."""
-        from equiflock.experiments.evaluation import evaluation_jobs, evaluation_rows, folder_name
+        from equiflock.experiments.evaluation import check_shown, evaluation_jobs, evaluation_rows, folder_name
+        from equiflock.experiments.flights import measures_of
         from equiflock.experiments.runner.jobs import collect
+        from equiflock.report.endings import draw_endings
+        from equiflock.report.measures import draw_measures
         from equiflock.runtime.files import atomic_write
         from equiflock.runtime.provenance import claimed, versions
 
-        for name in ("agents", "flocks", "sides", "workers"):
-            check_count(name, getattr(self, name))
+        check_count("workers", self.workers)
         import_plugin(self.plugin)
         load(self.controller)  # a clear error before anything is flown
-        settings = self._settings()
+        scenario = chosen(self.scenario, self.options)
+        check_shown(scenario)
+        start = scenario.draw()
+        fly_a_little(start, self.controller, **rules_of(scenario))
+        settings = self._settings(scenario, start)
         jobs = evaluation_jobs(**settings, plugin=plugin_checksum(self.plugin))
-        fly_a_little(jobs[0].job.start(), self.controller)
-        folder = self.out or Path("runs/evaluation") / folder_name(self.controller, self.scenario)
+        folder = self.out or Path("runs/evaluation") / folder_name(self.controller, scenario.name)
         weights = {job.name: job.checksum for job in jobs if job.checksum}
         config = {"settings": settings, "weights": weights, "versions": versions()}
+        agents = int((start.roles[0] != Role.OBSTACLE).sum())
+        title = f"{scenario.name}: {len(start)} flocks of {agents} agents"
+        csv, png = (folder / f"{scenario.name}{kind}" for kind in (".csv", ".png"))
         with claimed(folder, "evaluation", config, OURS, self.force):
-            self._fly(jobs, folder / "jobs")
+            self._fly(jobs, folder / "jobs", title)
             table = collect(jobs, folder / "jobs")
-            with atomic_write(folder / f"{self.scenario}.csv") as scratch:
+            with atomic_write(csv) as scratch:
                 table.to_csv(scratch, index=False)
-            drawn = self._draw(table, folder / f"{self.scenario}.png")
-        title = f"{self.scenario}: {self.flocks} flocks of {self.agents} agents"
-        print_table(title, *(evaluation_rows(table, self.scenario, quartiles) for quartiles in (True, False)))
-        for path in (folder / f"{self.scenario}.csv", drawn):
+            if scenario.figure == "endings":
+                draw_endings(table, png, scenario.succeeded)
+            else:
+                draw_measures(table, png, tuple(measures_of(scenario)))
+        print_table(title, *(evaluation_rows(table, scenario, quartiles) for quartiles in (True, False)))
+        for path in (csv, png):
             out.print(f"  {path}", highlight=False, soft_wrap=True)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, scenario: Scenario, start: Flock) -> dict[str, Any]:
         """What `evaluation_jobs` is called with, and the folder's config keeps."""
-        usual = 0.01 if self.scenario == "obstacles" else 0.001
-        time_step = usual if self.time_step is None else check_positive("time_step", self.time_step)
-        names = "controller", "scenario", "agents", "flocks", "sides"
-        return {**{name: getattr(self, name) for name in names}, "time_step": time_step}
+        from equiflock.experiments.evaluation import json_options, rivals_of
 
-    def _fly(self, jobs: Sequence[Evaluated], kept: Path) -> None:
+        times = {name: getattr(self, name) for name in ("time_step", "duration")}
+        return {
+            "controller": self.controller,
+            "scenario": scenario.name,
+            "options": json_options(scenario),
+            **{
+                name: getattr(scenario, name) if given is None else check_positive(name, given)
+                for name, given in times.items()
+            },
+            "rivals": rivals_of(self.controller, start),
+        }
+
+    def _fly(self, jobs: Sequence[EvaluationJob], kept: Path, title: str) -> None:
         """Run the jobs whose results are not kept yet."""
         from equiflock.experiments.runner.jobs import run_jobs
 
         with progress() as bar:
-            task = bar.add_task(f"{self.scenario}, {self.flocks} x {self.agents} agents", total=len(jobs))
+            task = bar.add_task(title, total=len(jobs))
             prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
             advance, say = lambda job: bar.advance(task), partial(notice, bar)
             run_jobs(jobs, kept, self.workers, advance, prepare, self.scheduler, say)
-
-    def _draw(self, table: pd.DataFrame, path: Path) -> Path:
-        from equiflock.experiments.paper.flocking import VARIANCE
-        from equiflock.report.endings import draw_endings
-        from equiflock.report.reproduction import draw_flocking, draw_leaders
-
-        if self.scenario == "flocking":
-            return draw_flocking(table, VARIANCE, path)
-        return draw_leaders(table, path) if self.scenario == "leaders" else draw_endings(table, path)

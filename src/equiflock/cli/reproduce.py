@@ -9,9 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rich.table import Table
-
-from equiflock.cli.terminal import notice, out, progress
+from equiflock.cli.terminal import notice, out, print_words, progress
 from equiflock.runtime.checks import check_count
 
 if TYPE_CHECKING:
@@ -69,9 +67,21 @@ class Reproduce:
             def on_data(step: int) -> None:
                 bar.update(data, advance=1, visible=True)
 
-            say = partial(notice, bar)
+            def on_flight(name: str) -> None:
+                bar.update(drawing, description=f"flying {name}", visible=True)
+
             found = reproduce(
-                profile, folder, self.workers, chosen, on_done, on_data, self.scheduler, on_notice=say, force=self.force
+                profile,
+                folder,
+                self.workers,
+                chosen,
+                on_done,
+                on_data,
+                self.scheduler,
+                on_notice=partial(notice, bar),
+                force=self.force,
+                films=self.films,
+                on_flight=on_flight,
             )
             files = write_reproduction(
                 found,
@@ -83,14 +93,13 @@ class Reproduce:
         if "training" in found.tables:
             table = found.tables["training"]
             files.append(write_tables(table, training_statements(table), folder / "training-tables.md"))
-        grid = Table(show_lines=self.checks, title=f"profile: {profile.name}", title_justify="left")
-        for column in ("", "the paper's statement", "verdict", "measured"):
-            grid.add_column(column)
+        rows = []
         for statement in found.statements:
             lines = [f"{'+' if check.holds else '-'} {check.words}: {check.measured}" for check in statement.checks]
             remark = [statement.remark] if statement.remark else []
             measured = "\n".join([statement.count, *remark, *(lines if self.checks else [])])
-            grid.add_row(statement.id, statement.words, statement.verdict, measured)
-        out.print(grid)
+            rows.append([statement.id, statement.words, statement.verdict, measured])
+        header = "", "the paper's statement", "verdict", "measured"
+        print_words(f"profile: {profile.name}", header, rows, lines=self.checks)
         for path in files:
             out.print(f"  {path}", highlight=False)

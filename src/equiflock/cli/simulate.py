@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.table import Table
-
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.terminal import PREPARING, Disk, out, progress
+from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
+from equiflock.cli.terminal import PREPARING, out, print_table, progress
 from equiflock.controllers import load
-from equiflock.experiments.summary import RECORDED, summarize
+from equiflock.experiments.flights import fly, measures_of, told
+from equiflock.experiments.summary import RECORDED, summarize, summarize_endings
+from equiflock.flock import Role
 from equiflock.runtime.checks import check_count
 from equiflock.runtime.files import check_new, interruptible
-from equiflock.scenarios import RandomDisk
-from equiflock.simulation.simulate import count_steps, simulate
+from equiflock.simulation.simulate import count_steps
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,18 @@ class Simulate:
     """A law (tanner, tanner-dynamic, tanner-fixed), a trained network (tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn;
     etdagnn:3 for training seed 3), a file of weights (.safetensors), or one of your own (see --plugin). Options follow
     the name: tanner:clamp=5, or name:key=value:key=value."""
-    disk: Disk = field(default_factory=RandomDisk)
+    scenario: ScenarioName = "flocking"
+    options: Options = field(default_factory=ScenarioOptions)
     time_step: float = 0.01
     """Seconds per step."""
-    duration: float = 2.0
-    """Seconds to fly."""
+    duration: float | None = None
+    """Seconds to fly; as long as the scenario's test if left out: 2 s for flocking."""
     save: Path | None = None
     """Keep the flight here, as a zarr store that `equiflock animate` and `equiflock.Trajectory.load` open."""
     keep_every: int = 1
     """With --save: keep every so many-th frame."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller."""
+    """A Python module or file to import first, such as one that registers your own controller or scenario."""
 
     def run(self) -> None:
         """Print a table of metrics, median and quartiles over flocks."""
@@ -43,32 +44,33 @@ class Simulate:
         if self.save is not None:
             check_new(self.save)
         check_count("keep_every", self.keep_every)
-        steps = count_steps(self.duration, self.time_step)
+        scenario = chosen(self.scenario, self.options)
+        duration = scenario.duration if self.duration is None else self.duration
+        steps = count_steps(duration, self.time_step)
         controller = load(self.controller)
         with progress() as bar:
             task = bar.add_task(PREPARING, total=steps)
-            start = interruptible(self.disk.draw)
-            run = simulate(
+            start = interruptible(scenario.draw)
+            run = fly(
+                scenario,
                 start,
                 controller,
-                time_step=self.time_step,
-                duration=self.duration,
+                self.time_step,
+                duration,
                 keep_every=self.keep_every if self.save is not None else None,
-                record=RECORDED,
+                record=measures_of(scenario) | {measure.__name__: measure for measure in RECORDED},
                 on_step=lambda moment: bar.update(
                     task, completed=moment.step, description=f"flying under {self.controller}"
                 ),
-                config={"controller": self.controller, "start": asdict(self.disk)},
+                config={"controller": self.controller, **told(scenario)},
             )
             if self.save is not None:
                 bar.update(task, description=f"saving {self.save}", total=None)
                 run.save(self.save)
-        what = f"{self.disk.flocks:,} x {self.disk.agents:,} agents under {self.controller} for {self.duration:g} s"
-        table = Table(title=what, title_justify="left")
-        table.add_column("metric")
-        table.add_column("median (quartiles) over flocks" if len(start) > 1 else "value", justify="right")
-        for row in summarize(run):
-            table.add_row(row.name, row.text)
-        out.print(table)
+        agents = int((start.roles[0] != Role.OBSTACLE).sum())
+        what = f"{len(start):,} x {agents:,} agents under {self.controller} for {duration:g} s"
+        header = "metric", "median (quartiles) over flocks" if len(start) > 1 else "value"
+        rows = [[row.name, row.text] for row in summarize(run)] + summarize_endings(run, scenario)
+        print_table(what, (header, rows))
         if self.save is not None:
             out.print(f"saved: {self.save}", highlight=False)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from equiflock.experiments.sweep import SweepJob
 
-OURS = ("jobs", "*.csv", "*.png", "grid.json")
-"""What a sweep writes beside its config."""
+OURS = ("jobs", "cells", "*.csv", "*.png", "grid.json")
+"""What a sweep writes beside its config; version 0.1 wrote cells in place of jobs."""
 HEADINGS = {"ivv": "IVV", "iman": "IMAN", "last_variance": "variance\nat end", "disconnected": "flocks\nin pieces"}
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
@@ -27,14 +26,10 @@ from equiflock.controllers import load
 from equiflock.flock import Flock
 from equiflock.learning.recipe import DAgger
 from equiflock.runtime.checks import InputError
-from equiflock.scenarios import RandomDisk
 from equiflock.simulation.assembly import flight
 
 if TYPE_CHECKING:
     from equiflock.learning.dagger import EpochReport
-
-Disk = Annotated[RandomDisk, tyro.conf.arg(name="")]
-"""The options of RandomDisk, without a prefix of their own."""
 
 ONCE_MORE = "Ctrl-C again stops at once"
 PREPARING = "preparing (the first run compiles the kernels)"
@@ -73,9 +68,9 @@ def numbers(name: str, text: str) -> list[float]:
     return found
 
 
-def fly_a_little(start: Flock, controller: str) -> None:
+def fly_a_little(start: Flock, controller: str, **rules: Any) -> None:
     """Make a few steps: a controller that fails in its first ones shall do so before anything is kept of others."""
-    list(islice(flight(start, load(controller)), TRIED_STEPS))
+    list(islice(flight(start, load(controller), **rules), TRIED_STEPS))
 
 
 class _Value(ProgressColumn):
@@ -116,13 +111,25 @@ def print_table(title: str, *forms: tuple[Sequence[str], Sequence[Sequence[str]]
     out.print(_table(title, header, [[_broken(row[0], left), *row[1:]] for row in rows], 0))
 
 
+def print_words(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], lines: bool = False) -> None:
+    """Print a table of words, which are wrapped, with lines between its rows or without."""
+    table = Table(title=title, title_justify="left", show_lines=lines)
+    _fill(table, header, rows)
+    out.print(table)
+
+
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, room))
-    for number, column in enumerate(header):
-        table.add_column(column, justify="right" if number else "left", vertical="bottom", no_wrap=True)
+    _fill(table, header, rows, justify="right", vertical="bottom", no_wrap=True)
+    table.columns[0].justify = "left"
+    return table
+
+
+def _fill(table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], **style: Any) -> None:
+    for column in header:
+        table.add_column(column, **style)
     for row in rows:
         table.add_row(*row)
-    return table
 
 
 def _width(table: Table) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from equiflock.experiments.evaluation import Evaluated, evaluation_jobs
-from equiflock.experiments.paper.obstacle_avoidance import ObstacleJob
+from equiflock.experiments.evaluation import evaluation_jobs
+from equiflock.experiments.flights import FlightJob
 from equiflock.experiments.paper.reproduction import PROFILES, RUN_IN_JOBS, jobs_of
 from equiflock.experiments.runner.jobs import Job, path_of
 from equiflock.runtime.checks import InputError
@@ -20,7 +19,7 @@ MOST_BYTES = 256 * 2**20
 FRAME_SECONDS = 0.01
 
 
-def find_job(path: Path, plugin: str = "") -> Any:
+def find_job(path: Path, plugin: str = "") -> FlightJob:
     """The job whose result a file is: FOLDER/jobs/NAME.csv in a folder of `equiflock reproduce` or `evaluate`.
 
     `plugin` is the checksum of the plugin that was imported, if any.
@@ -32,10 +31,9 @@ def find_job(path: Path, plugin: str = "") -> Any:
         raise InputError(f"{path} is not a job of an experiment: those are in its folder, as jobs/*.csv")
     for job in _jobs_of_folder(path.parent.parent, plugin):
         if path_of(job, path.parent) == path:
-            found = job.job if isinstance(job, Evaluated) else job
-            if not hasattr(found, "fly"):
+            if not isinstance(job, FlightJob):
                 raise InputError(f"{path} is the result of a training, which has no flight to watch")
-            return found
+            return job
     raise InputError(
         f"{path} is not a job of the experiment in {path.parent.parent}, or one of another version, other weights or "
         "another plugin (name it with --plugin)"
@@ -46,11 +44,9 @@ def fly_again(path: Path, plugin: str = "") -> Trajectory:
     """The flight that a job's result was taken from, with as many frames as fit into some memory."""
     job = find_job(path, plugin)
     start = job.start()
-    duration = job.longest if isinstance(job, ObstacleJob) else job.duration
     wanted = max(round(FRAME_SECONDS / job.time_step), 1)
-    bytes_in_all = 3 * start.positions.nbytes * duration / job.time_step
-    run: Trajectory = job.fly(start, keep_every=max(wanted, math.ceil(bytes_in_all / MOST_BYTES)))
-    return run
+    bytes_in_all = 3 * start.positions.nbytes * job.duration / job.time_step
+    return job.fly(start, keep_every=max(wanted, math.ceil(bytes_in_all / MOST_BYTES)))
 
 
 def _jobs_of_folder(folder: Path, plugin: str) -> Sequence[Job]:

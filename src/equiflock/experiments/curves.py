@@ -1,9 +1,9 @@
-"""Quantities over the time of a flight, as quartiles over its flocks: made in jobs, read by statements and figures."""
+"""Quantities over time or epochs, as quartiles over flocks: made in jobs, read by statements and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ from equiflock.controllers.loading import weights_file
 from equiflock.controllers.trained import TRAINED
 from equiflock.protocols import Controller
 from equiflock.runtime.checksums import file_checksum
-from equiflock.simulation.trajectory import Trajectory
 
 QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 
@@ -30,40 +29,51 @@ def weights_checksum(controller: str, seed: int | None = None) -> str:
     return file_checksum(path) if path is not None and path.is_file() else ""
 
 
-def curve_table(run: Trajectory, names: Sequence[str], every: int) -> pd.DataFrame:
-    """Every so many-th moment of recorded series: time, metric, lower, median, upper and mean over flocks."""
+def curve_table(series: Mapping[str, Float64[np.ndarray, "steps B"]], time_step: float) -> pd.DataFrame:
+    """Recorded series every hundredth of a second: time, metric, lower, median, upper and mean over flocks."""
+    every = max(round(0.01 / time_step), 1)
     tables = []
-    for name in names:
-        values = run.series[name][::every]
-        columns: dict[str, Any] = {"time": np.arange(len(values)) * every * run.time_step, "metric": name}
+    for name, recorded in series.items():
+        values = recorded[::every]
+        columns: dict[str, Any] = {"time": np.arange(len(values)) * every * time_step, "metric": name}
         columns |= {label: np.quantile(values, q, axis=1) for label, q in QUARTILES.items()}
         tables.append(pd.DataFrame(columns | {"mean": values.mean(axis=1)}))
     return pd.concat(tables, ignore_index=True).round({"time": 9})
 
 
-class TimeCurves:
-    """The curves of an experiment by metric, controller and whatever else marks its jobs.
+class Curves:
+    """What the table of an experiment says of each controller and seed, over time or epochs.
 
     Args:
-        table: of `curve_table`s, with columns controller and seed, and others such as agents.
+        table: with the columns controller, seed, `over`, and others that mark its rows, such as metric or agents.
+        over: the column along which curves run.
     """
 
-    def __init__(self, table: pd.DataFrame) -> None:
-        self.table = table
-        self.times: Float64[np.ndarray, " X"] = np.sort(table.time.unique())
+    def __init__(self, table: pd.DataFrame, over: Literal["time", "epoch"] = "time") -> None:
+        self.table, self.over = table, over
+        self.x: Any = np.sort(table[over].unique())
+        """Times or epochs, (X,)."""
 
-    def of(self, metric: str, controller: str, quantity: str = "median", **marks: Any) -> Float64[np.ndarray, "S X"]:
-        """A quantity over flocks at every time, for every seed."""
-        rows = self.table[(self.table.metric == metric) & (self.table.controller == controller)]
+    def of(self, quantity: str, controller: str, **marks: Any) -> Float64[np.ndarray, "S X"]:
+        """A column of the table along the curve, for every seed; `marks` says of which rows, such as metric="ivv"."""
+        return np.asarray(self._wide(quantity, controller, marks), dtype=np.float64)
+
+    def at(self, x: float, quantity: str, controller: str, **marks: Any) -> Float64[np.ndarray, " S"]:
+        """The quantity at one time or epoch, for every seed."""
+        return np.asarray(self._wide(quantity, controller, marks)[x], dtype=np.float64)
+
+    def last(self, quantity: str, controller: str, **marks: Any) -> Float64[np.ndarray, " S"]:
+        """The quantity at the end, for every seed."""
+        return self.of(quantity, controller, **marks)[:, -1]
+
+    def quartiles(self, controller: str, **marks: Any) -> Float64[np.ndarray, "3 X"]:
+        """Lower quartile, median and upper quartile over flocks, each as its median over seeds."""
+        return np.stack([np.median(self.of(label, controller, **marks), axis=0) for label in QUARTILES])
+
+    def _wide(self, quantity: str, controller: str, marks: Mapping[str, Any]) -> pd.DataFrame:
+        """A row for every seed and a column for every time or epoch that this controller has."""
+        rows = self.table[self.table.controller == controller]
         for name, value in marks.items():
             rows = rows[rows[name] == value]
-        wide = rows.assign(seed=rows.seed.fillna(-1)).pivot(index="seed", columns="time", values=quantity)
-        return np.asarray(wide.sort_index())
-
-    def last(self, metric: str, controller: str, quantity: str = "median", **marks: Any) -> Float64[np.ndarray, " S"]:
-        """The quantity at the last step, for every seed."""
-        return self.of(metric, controller, quantity, **marks)[:, -1]
-
-    def quartiles(self, metric: str, controller: str, **marks: Any) -> Float64[np.ndarray, "3 X"]:
-        """Lower quartile, median and upper quartile over flocks, each as its median over seeds."""
-        return np.stack([np.median(self.of(metric, controller, label, **marks), axis=0) for label in QUARTILES])
+        wide = rows.assign(seed=rows.seed.fillna(-1)).pivot(index="seed", columns=self.over, values=quantity)
+        return wide.sort_index()

@@ -1,36 +1,37 @@
-"""A controller of one's own beside those of the package, by the same jobs as the reproduction."""
+"""A controller of one's own beside those of the package, in any scenario."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from types import NoneType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from equiflock.controllers.registry import is_bundled
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.curves import QUARTILES, weights_checksum
-from equiflock.experiments.paper.flocking import FlockingJob
-from equiflock.experiments.paper.leader_following import LeaderJob
-from equiflock.experiments.paper.obstacle_avoidance import ObstacleJob
+from equiflock.experiments.curves import QUARTILES, curve_table, weights_checksum
+from equiflock.experiments.flights import FlightJob, ending_table, measures_of
 from equiflock.experiments.summary import peak_acceleration
+from equiflock.flock import Flock
 from equiflock.learning.recipe import EXPERT
 from equiflock.outcomes import Outcome
-from equiflock.runtime.checks import InputError
+from equiflock.runtime.checks import InputError, short
+from equiflock.scenarios import registry
+from equiflock.scenarios.registry import Scenario, failures, make_scenario, options_of
 from equiflock.simulation import metrics
 from equiflock.simulation.trajectory import Trajectory
 
-Scenario = Literal["flocking", "leaders", "obstacles"]
 IN_PIECES = "disconnected"
 WHOLE_FLIGHT: dict[str, Callable[[Trajectory], Any]] = {
     "ivv": metrics.ivv,
     "iman": metrics.iman,
     "peak_acceleration": peak_acceleration,
     "smallest_separation": lambda run: run.series["minimum_separation"].min(axis=0),
-    "components": lambda run: metrics.component_count(run.flock(), run.comm_radius),
+    "component_count": lambda run: metrics.component_count(run.flock(), run.comm_radius),
     IN_PIECES: lambda run: (metrics.component_count(run.flock(), run.comm_radius) > 1).astype(float),
 }
 """Numbers of a whole flight, one for each flock; a table has them in rows of its last moment."""
@@ -49,22 +50,29 @@ HEADINGS = {
     "mean_acceleration_norm": "mean\n|a|\nat end",
     "peak_acceleration": "peak\n|a|",
     "smallest_separation": "smallest\nseparation",
-    "components": "components\nat end",
+    "component_count": "components\nat end",
     IN_PIECES: "in\npieces",
 }
-"""What a reader wants first, in this order."""
+"""What a reader wants first, in this order; measures that a scenario has besides come after these."""
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """A job under a name of its own."""
+class EvaluationJob(FlightJob):
+    """One controller in a scenario, whatever that is."""
 
-    job: Any
+    controller: str
+    seed: int | None
+    scenario_name: str
+    options: tuple[tuple[str, Any], ...]
+    """Of the scenario, as `make_scenario` takes them."""
+    time_step: float
+    duration: float
     name: str
+    """Of the controller, in tables and figures."""
     checksum: str
     """Of the file of weights that is to be flown; empty if there is none."""
     plugin: str = ""
-    """The checksum of the plugin that the controller comes from; empty if it comes with the package."""
+    """The checksum of the plugin that controller or scenario come from; empty if both come with the package."""
 
     @property
     def key(self) -> str:
@@ -73,21 +81,29 @@ class Evaluated:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Of its rows."""
-        return {**self.job.labels, "controller": self.name}
+        """What its rows are marked with."""
+        return {"controller": self.name, "seed": self.seed}
+
+    @property
+    def scenario(self) -> Scenario:
+        """What is flown."""
+        return make_scenario(self.scenario_name, **dict(self.options))
 
     def run(self) -> pd.DataFrame:
-        """The job's table and, of flights of a fixed duration, the numbers of `WHOLE_FLIGHT`."""
-        if self.checksum and weights_checksum(self.job.controller, self.job.seed) != self.checksum:
-            raise InputError(f"{self.job.controller} is missing, or not the file that was to be evaluated")
-        if isinstance(self.job, ObstacleJob):
-            return self.job.run()
-        recorded = dict.fromkeys((*self.job.recorded, *RECORDED))  # each once
-        run = self.job.fly(self.job.start(), keep_every=None, record=tuple(recorded))
-        table: pd.DataFrame = self.job.table(run)
-        there = {name for name in table.metric if name in WHOLE_FLIGHT}
-        numbers = {name: of(run) for name, of in WHOLE_FLIGHT.items() if name not in there}
-        return pd.concat([table, _at_the_end(numbers, table.time.max())], ignore_index=True)
+        """What the scenario's figure shows: how each flight ended, or its measures over time and whole flights."""
+        if self.checksum and weights_checksum(self.controller, self.seed) != self.checksum:
+            raise InputError(f"{self.controller} is missing, or not the file that was to be evaluated")
+        measures = measures_of(self.scenario)
+        if self.scenario.figure == "endings":
+            run = self.fly(self.start(), keep_every=None, record=measures)
+            # An ended flock accelerates no more, so its last step tells more than its last moment.
+            last = np.maximum(run.steps - 1, 0), np.arange(len(run.steps))
+            return ending_table(run).assign(**{name: run.series[name][last] for name in measures})
+        recorded = measures | {measure.__name__: measure for measure in RECORDED}
+        run = self.fly(self.start(), keep_every=None, record=recorded)
+        curves = curve_table({name: run.series[name] for name in measures}, self.time_step)
+        numbers = {name: of(run) for name, of in WHOLE_FLIGHT.items() if name not in measures}
+        return pd.concat([curves, _at_the_end(numbers, curves.time.max())], ignore_index=True)
 
 
 def _at_the_end(numbers: dict[str, Any], time: float) -> pd.DataFrame:
@@ -99,24 +115,53 @@ def _at_the_end(numbers: dict[str, Any], time: float) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def check_shown(scenario: Scenario) -> None:
+    """Raise a clear error, before anything is flown, if an evaluation could not show what came of the scenario."""
+    measures_of(scenario)
+    if scenario.figure == "endings":
+        failures(scenario, ())
+
+
+def json_options(scenario: Scenario) -> dict[str, Any]:
+    """The scenario's options as a job keeps them, such as JSON can hold; what else it has is as it is by default."""
+    usual = options_of(make_scenario(scenario.name))
+    options = options_of(scenario)
+    found = {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str, NoneType))}
+    for name in set(options) - set(found):
+        if options[name] != usual[name]:
+            raise InputError(f"an evaluation cannot keep the option {name} = {short(options[name])}")
+    return found
+
+
+def rivals_of(controller: str, start: Flock) -> tuple[str, ...]:
+    """Those beside whom a controller is shown: the networks of the package and, for followers only, the expert.
+
+    The expert is for flocks as the paper has it fly them; nothing in its law is about leaders or obstacles.
+    """
+    experts = () if start.roles.any() else (EXPERT,)
+    return tuple(name for name in (*experts, *TRAINED) if name != controller)
+
+
 def evaluation_jobs(
-    controller: str, scenario: Scenario, agents: int, flocks: int, sides: int, time_step: float, plugin: str = ""
-) -> Sequence[Evaluated]:
-    """One job for the controller, and one for each of the package (seed 0) and, where it can fly, the expert.
+    controller: str,
+    scenario: str,
+    options: Mapping[str, Any],
+    time_step: float,
+    duration: float,
+    rivals: Sequence[str],
+    plugin: str = "",
+) -> Sequence[EvaluationJob]:
+    """One job for the controller, and one for each of its rivals, networks of the package with training seed 0.
 
     `plugin` is the checksum of the plugin that was imported, if any: of another one, results are others.
     """
-    some: Any = {
-        "flocking": FlockingJob("", None, agents, flocks, time_step),
-        "leaders": LeaderJob("", None, flocks, agents, time_step=time_step),
-        "obstacles": ObstacleJob("", None, sides, True, flocks, agents, time_step),
-    }[scenario]
-    rivals = [*([EXPERT] if scenario == "flocking" else []), *TRAINED]
     jobs = []
-    for name in dict.fromkeys([controller, *rivals]):
+    for name in (controller, *rivals):
         seed = 0 if name in TRAINED else None
-        job = replace(some, controller=name, seed=seed)
-        jobs.append(Evaluated(job, label_of(name), weights_checksum(name, seed), "" if is_bundled(name) else plugin))
+        flown = weights_checksum(name, seed)
+        bundled = is_bundled(name) and registry.is_bundled(scenario)
+        ours = scenario, tuple(sorted(options.items())), time_step, duration
+        jobs.append(EvaluationJob(name, seed, *ours, label_of(name), flown, "" if bundled else plugin))
     return jobs
 
 
@@ -128,7 +173,7 @@ def label_of(controller: str) -> str:
     return f"{path.absolute().parent.name}/{path.name}" if path.stem == "weights" else path.name
 
 
-def folder_name(controller: str, scenario: Scenario) -> str:
+def folder_name(controller: str, scenario: str) -> str:
     """Of an evaluation: that of another file of weights is another, whatever the files are called."""
     path = Path(controller)
     if path.suffix != ".safetensors":
@@ -140,23 +185,37 @@ def evaluation_rows(
     table: pd.DataFrame, scenario: Scenario, quartiles: bool = True
 ) -> tuple[list[str], list[list[str]]]:
     """What a reader wants first: header, and a row for every controller; with quartiles over flocks, or without."""
-    names = list(dict.fromkeys(table.controller))
-    if scenario == "obstacles":
-        endings = [outcome.name for outcome in Outcome.all() if outcome.name in set(table.outcome)]
-        rows = []
-        for name in names:
-            mine = table[table.controller == name]
-            shares = [f"{(mine.outcome == ending).mean():.0%}" for ending in endings]
-            rows.append([name, *shares, f"{mine.seconds.median():.2f} s"])
-        return ["", *(ending.replace("_", "\n").lower() for ending in endings), "median\ntime"], rows
+    if scenario.figure == "endings":
+        return _ending_rows(table, scenario)
     last = table[table.time == table.time.max()]
-    shown = [metric for metric in HEADINGS if metric in set(last.metric)]
+    shown = [metric for metric in dict.fromkeys((*HEADINGS, *last.metric)) if metric in set(last.metric)]
     rows = []
-    for name in names:
+    for name in dict.fromkeys(table.controller):
         mine = last[last.controller == name].set_index("metric")
         rows.append([name, *(_text(metric, mine.loc[metric], quartiles) for metric in shown)])
     told = "median (quartiles)" if quartiles else "median"
-    return [f"{told}\nover flocks", *(HEADINGS[metric] for metric in shown)], rows
+    return [f"{told}\nover flocks", *map(_heading, shown)], rows
+
+
+def _ending_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str], list[list[str]]]:
+    """The shares of flights by how they ended, the median time, and medians of what the scenario itself measures."""
+    endings = [outcome for outcome in Outcome.all() if outcome.name in set(table.outcome)]
+    failed = [outcome.name for outcome in endings if outcome not in scenario.succeeded]
+    own = [name for name in measures_of(scenario) if name not in registry.DEFAULTS["measures"]]
+    rows = []
+    for name in dict.fromkeys(table.controller):
+        mine = table[table.controller == name]
+        shares = [f"{(mine.outcome == ending.name).mean():.0%}" for ending in endings]
+        medians = [f"{mine[measure].median():.3g}" for measure in own]
+        rows.append(
+            [name, f"{mine.outcome.isin(failed).mean():.0%}", *shares, f"{mine.seconds.median():.2f} s", *medians]
+        )
+    names = (ending.name.replace("_", "\n").lower() for ending in endings)
+    return ["", "failed", *names, "median\ntime", *map(_heading, own)], rows
+
+
+def _heading(metric: str) -> str:
+    return HEADINGS.get(metric, metric.replace("_", "\n") + "\nat end")
 
 
 def _text(metric: str, found: Any, quartiles: bool) -> str:

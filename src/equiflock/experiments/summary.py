@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from equiflock.flock import Role
+from equiflock.scenarios.registry import Scenario, failures
 from equiflock.simulation import metrics
 from equiflock.simulation.simulate import Measure
 from equiflock.simulation.trajectory import Trajectory
@@ -69,4 +70,16 @@ def summarize(run: Trajectory) -> list[Row]:
     ]
     if (run.roles == Role.LEADER).any(axis=1).all():
         rows.append(Row("leader velocity distance (MLVD), end", metrics.mean_leader_velocity_distance(run.flock())))
-    return rows
+    known = {metrics.mean_leader_velocity_distance.__name__, *(measure.__name__ for measure in RECORDED)}
+    more = (name for name in series if name not in known)
+    return [*rows, *(Row(f"{name.replace('_', ' ')}, end", series[name][-1]) for name in more)]
+
+
+def summarize_endings(run: Trajectory, scenario: Scenario) -> list[list[str]]:
+    """How many flights failed, and how many ended in which way, as name and number; nothing if none can end."""
+    if scenario.ending() is None:
+        return []
+    outcomes = run.outcome
+    counts = {"failed": int(failures(scenario, outcomes).sum())} if scenario.succeeded else {}
+    counts |= {f"ended: {outcome.message}": outcomes.count(outcome) for outcome in sorted(set(outcomes))}
+    return [[name, f"{count} of {len(outcomes)}"] for name, count in counts.items()]

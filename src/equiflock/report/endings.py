@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,33 +13,35 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from equiflock.outcomes import Outcome
-from equiflock.report.style import GRID, INK, OUTCOME_COLOURS
+from equiflock.report.style import GRID, INK, ink_on, outcome_colours
 from equiflock.runtime.files import atomic_write
 
 NARROW = 0.06
 """A piece of a bar that has no room for its number."""
 
 
-def draw_endings(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
+def draw_endings(table: pd.DataFrame, path: str | os.PathLike[str], succeeded: Sequence[Outcome]) -> Path:
     """A bar for each controller, divided by how its flights ended.
 
     Args:
         table: a row for every flight, with columns controller and outcome.
         path: of the PNG file.
+        succeeded: the outcomes that are successes; they come first.
     """
     names = list(dict.fromkeys(table.controller))
-    endings = [outcome for outcome in OUTCOME_COLOURS if outcome.name in set(table.outcome)]
+    found = set(table.outcome)
+    colours = outcome_colours([outcome for outcome in Outcome.all() if outcome.name in found], succeeded)
     figure = Figure(figsize=(7.2, 1.1 + 0.42 * len(names)), dpi=130, layout="constrained")
     axes = figure.subplots()
     ends = np.zeros(len(names))
-    for ending in endings:
+    for ending, colour in colours.items():
         shares = np.array([(table[table.controller == name].outcome == ending.name).mean() for name in names])
         label = ending.name.replace("_", " ").lower()
-        axes.barh(names, shares, left=ends, color=OUTCOME_COLOURS[ending], height=0.7, label=label)
+        axes.barh(names, shares, left=ends, color=colour, height=0.7, label=label)
         for place, (share, first) in enumerate(zip(shares, ends, strict=True)):
             if share >= NARROW:
-                ink = "white" if ending in (Outcome.PASSED, Outcome.COLLIDED) else INK
-                axes.text(first + share / 2, place, f"{share:.0%}", ha="center", va="center", color=ink, fontsize=8)
+                told: dict[str, Any] = {"ha": "center", "va": "center", "color": ink_on(colour), "fontsize": 8}
+                axes.text(first + share / 2, place, f"{share:.0%}", **told)
         ends += shares
     axes.invert_yaxis()
     axes.set(xlim=(0.0, 1.0), xlabel="share of flights")
@@ -47,7 +51,7 @@ def draw_endings(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(colors=INK)
     axes.tick_params(axis="y", length=0)
-    figure.legend(loc="outside upper center", ncols=len(endings), frameon=False)
+    figure.legend(loc="outside upper center", ncols=len(colours), frameon=False)
     with atomic_write(path) as scratch:
         FigureCanvasAgg(figure).print_png(str(scratch))
     return Path(path)

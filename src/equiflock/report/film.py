@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from equiflock.flock import Flock, Role
 from equiflock.outcomes import Outcome
-from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, FAINT, GRID, INK, ROLE_COLOURS
+from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, FAINT, GRID, INK, ROLE_COLOURS, group_colour
 from equiflock.runtime.checks import InputError, check_count, check_positive
 from equiflock.runtime.files import atomic_write, check_writable
 from equiflock.scenarios.passing import obstacle_disks
@@ -58,8 +58,9 @@ def film(
     """Draw one flock of each run, side by side on the same scale, and write the film.
 
     Agents are orange dots with blue velocity arrows, light lines join those who hear each other; leaders are green,
-    obstacle agents purple around the disk of their obstacle. The camera follows the middle of the flock; a note tells
-    the grid's spacing in communication radii R. Flocks in space are seen from above.
+    obstacle agents purple around the disk of their obstacle. Where there are several groups, each has its colour.
+    The camera follows the middle of the flock; a note tells the grid's spacing in communication radii R. Flocks in
+    space are seen from above.
 
     Args:
         runs: trajectories of the same duration.
@@ -154,7 +155,7 @@ class FlockPanel:
     def __init__(self, axes: Axes, run: Trajectory, title: str, window: float) -> None:
         self.axes, self.run, self.window = axes, run, window
         self.variance = velocity_variance(run)[:, 0]
-        self.groups = component_count(run)[:, 0].astype(int)
+        self.components = component_count(run)[:, 0].astype(int)
         self.title = title
         axes.set_aspect("equal")
         spacing = max(1, round(window / run.comm_radius / 12))
@@ -173,7 +174,8 @@ class FlockPanel:
         self.edges = LineCollection([], colors=EDGE_COLOUR, linewidths=0.8 * crowding, zorder=1)
         axes.add_collection(self.edges)
         size = max(26.0 * crowding**1.5, 1.5)
-        colours = [ROLE_COLOURS[Role(role)] for role in run.roles[0].tolist()]
+        kinds = _kinds(run)
+        colours = [kinds[kind] for kind in _kind_of_each(run)]
         x, y = _plane(run, 0).T
         self.arrows = axes.quiver(
             x,
@@ -196,9 +198,8 @@ class FlockPanel:
         speeds = np.sqrt(np.square(run.velocities[0, 0]).sum(axis=-1))[run.roles[0] != Role.OBSTACLE]
         typical = max(float(speeds.max()), 2.0 * float(speeds.mean()), 1e-9)
         self.arrow_length = 0.16 * crowding**1.2 * window / typical
-        present = [role for role in Role if (run.roles[0] == role).any()]
-        if len(present) > 1:
-            marks = [axes.scatter([], [], s=26, c=ROLE_COLOURS[r], linewidths=0, label=r.name.lower()) for r in present]
+        if len(kinds) > 1:
+            marks = [axes.scatter([], [], s=26, c=colour, linewidths=0, label=kind) for kind, colour in kinds.items()]
             axes.legend(handles=marks, loc="lower left", fontsize=8, frameon=False, handletextpad=0.1)
 
     def draw(self, time: float) -> None:
@@ -222,10 +223,31 @@ class FlockPanel:
         told = f": {outcome}" if ended and outcome != Outcome.TIME_UP else ""
         self.axes.set_title(
             f"{self.title}{told}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
-            f"     {self.groups[frame]} group{'s' if self.groups[frame] > 1 else ''}",
+            f"     {self.components[frame]} component{'s' if self.components[frame] > 1 else ''}",
             fontsize=11,
             color=INK,
         )
+
+
+def _kind_of_each(run: Trajectory) -> list[str]:
+    """What a reader is told that each agent of a single flock is: its role, or its group where there are several."""
+    roles, groups = run.roles[0], run.groups[0]
+    several = len(np.unique(groups[roles == Role.FOLLOWER])) > 1
+    return [
+        f"group {group}" if several and role == Role.FOLLOWER else Role(role).name.lower()
+        for role, group in zip(roles.tolist(), groups.tolist(), strict=True)
+    ]
+
+
+def _kinds(run: Trajectory) -> dict[str, str]:
+    """The kinds of agents that there are, groups first, with their colours."""
+    present = set(_kind_of_each(run))
+    groups = [group for group in np.unique(run.groups[0]).tolist() if f"group {group}" in present]
+    roles = [role for role in Role if role.name.lower() in present]
+    return {
+        **{f"group {group}": group_colour(group) for group in groups},
+        **{role.name.lower(): ROLE_COLOURS[role] for role in roles},
+    }
 
 
 def _plane(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 2"]:

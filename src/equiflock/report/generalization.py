@@ -11,8 +11,10 @@ import pandas as pd
 from jaxtyping import Float64
 
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.paper.generalization import CloningCurves, standardized
+from equiflock.experiments.curves import Curves
+from equiflock.experiments.paper.generalization import correlation, standardized
 from equiflock.report.figures import Panel, draw_panels
+from equiflock.report.page import markdown_table
 
 LOSSES = {"train_loss": "training loss", "test_loss": "test loss"}
 TERMS = {
@@ -25,47 +27,47 @@ TERMS = {
 
 def draw_losses(table: pd.DataFrame, path: Path) -> Path:
     """Training and test loss by epoch, a panel for each controller."""
-    curves = CloningCurves(table)
+    curves = Curves(table, over="epoch")
     panels = []
     for name in TRAINED:
         lines = {label: _range(curves.of(quantity, name)) for quantity, label in LOSSES.items()}
         limits = 0.0, 1.05 * max(line.max() for line in lines.values())
-        panels.append(Panel(curves.epochs, "epoch", "loss", lines, "linear", limits, title=name, nested=True))
+        panels.append(Panel(curves.x, "epoch", "loss", lines, "linear", limits, title=name, nested=True))
     return draw_panels(panels, path)
 
 
 def draw_bounds(table: pd.DataFrame, path: Path) -> Path:
     """The bound and, far smaller, the empirical gap by epoch, for every controller."""
-    curves = CloningCurves(table)
+    curves = Curves(table, over="epoch")
     labels = {"bound": "generalization bound", "gap": "empirical gap"}
     return draw_panels([_by_controller(curves, name, label) for name, label in labels.items()], path)
 
 
 def draw_terms(table: pd.DataFrame, path: Path) -> Path:
     """The terms in which the bounds of the controllers differ, by epoch."""
-    curves = CloningCurves(table)
+    curves = Curves(table, over="epoch")
     return draw_panels([_by_controller(curves, name, label) for name, label in TERMS.items()], path)
 
 
 def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
     """Bound and gap by epoch, each less its mean and by its standard deviation, a panel for each controller."""
-    curves = CloningCurves(table)
+    curves = Curves(table, over="epoch")
     panels = []
     for name in TRAINED:
         lines = {
             label: _range(standardized(curves.of(quantity, name)[:, 1:]))
             for quantity, label in {"bound": "bound", "gap": "empirical gap"}.items()
         }
-        correlation = curves.correlation(name)
-        title = f"{name}: ρ = {np.median(correlation):.2f} [{correlation.min():.2f}, {correlation.max():.2f}]"
-        panels.append(Panel(curves.epochs[1:], "epoch", "standard deviations", lines, "linear", title=title))
+        found = correlation(curves, name)
+        title = f"{name}: ρ = {np.median(found):.2f} [{found.min():.2f}, {found.max():.2f}]"
+        panels.append(Panel(curves.x[1:], "epoch", "standard deviations", lines, "linear", title=title))
     return draw_panels(panels, path)
 
 
-def _by_controller(curves: CloningCurves, quantity: str, label: str) -> Panel:
+def _by_controller(curves: Curves, quantity: str, label: str) -> Panel:
     lines = {name: _range(curves.of(quantity, name)) for name in TRAINED}
     scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
-    return Panel(curves.epochs, "epoch", label, lines, scale, nested=quantity in ("bound", "data_bound", "coefficient"))
+    return Panel(curves.x, "epoch", label, lines, scale, nested=quantity in ("bound", "data_bound", "coefficient"))
 
 
 def _range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3 X"]:
@@ -75,7 +77,7 @@ def _range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3 X"]:
 
 def bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the bound and its terms at the last epoch, medians over training seeds."""
-    curves = CloningCurves(table)
+    curves = Curves(table, over="epoch")
     columns: dict[str, tuple[str, str]] = {
         "bound": ("bound, as proven", ".1f"),
         "bound_as_printed": ("as printed", ".1f"),
@@ -98,9 +100,7 @@ def bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 def bound_table(table: pd.DataFrame) -> str:
     """The same in Markdown."""
     header, rows = bound_rows(table)
-    lines = [f"| {' | '.join(line)} |" for line in (header, *([f"`{row[0]}`", *row[1:]] for row in rows))]
-    lines.insert(1, "|---|" + "--:|" * (len(header) - 1))
-    return "\n".join(lines)
+    return markdown_table(header, [[f"`{row[0]}`", *row[1:]] for row in rows])
 
 
 FIGURES: dict[str, Callable[[pd.DataFrame, Path], Path]] = {

@@ -80,6 +80,13 @@ class Page:
         return Path(path)
 
 
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
+    """The same kind of table in Markdown."""
+    rule = "|---|" + ("---|" if words else "--:|") * (len(header) - 1)
+    first, *others = ("|" + "|".join(f" {cell} " if cell else " " for cell in row) + "|" for row in (header, *rows))
+    return "\n".join([first, rule, *others])
+
+
 def _embedded(path: Path, caption: str) -> str:
     kind = MEDIA_TYPES[path.suffix]
     source = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

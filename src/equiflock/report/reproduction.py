@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +12,26 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
-from equiflock.controllers import load
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.curves import TimeCurves
-from equiflock.experiments.paper.connectivity import LAW, NETWORK, telling_flocks
+from equiflock.experiments.curves import Curves
+from equiflock.experiments.paper.connectivity import LAW, NETWORK
 from equiflock.experiments.paper.flocking import EFFORT, VARIANCE
 from equiflock.experiments.paper.leader_following import DISTANCE
 from equiflock.experiments.paper.ledger import write_ledger
 from equiflock.experiments.paper.obstacle_avoidance import Endings
 from equiflock.experiments.paper.reproduction import Reproduction
+from equiflock.experiments.paper.shown import COURSES, FILMS, shown_flight
 from equiflock.outcomes import Outcome
+from equiflock.report import generalization
 from equiflock.report.figures import Panel, draw_panels
 from equiflock.report.film import film
-from equiflock.report.generalization import FIGURES, bound_rows
+from equiflock.report.generalization import bound_rows
+from equiflock.report.measures import draw_measures
 from equiflock.report.page import Page
 from equiflock.report.snapshots import draw_snapshots
 from equiflock.report.training import draw_training
 from equiflock.runtime.files import atomic_write
 from equiflock.runtime.provenance import versions
-from equiflock.scenarios import LeaderFollowing, ObstacleCourse, RandomDisk
-from equiflock.scenarios.passing import UntilPassed
-from equiflock.senses.orbit import Orbit
-from equiflock.simulation.simulate import simulate
-from equiflock.simulation.trajectory import Trajectory
 
 HEADINGS = {
     "training.png": "Training",
@@ -67,102 +65,63 @@ CAPTIONS = {
     "flocks.png": "Initial conditions: three flocks of the RandomDisk set.",
     "courses.png": "Initial conditions: three obstacle courses of 12, 48 and 96 sides.",
 }
-FILMS = {"flocking.mp4": "Flocking", "leaders.mp4": "Leader following", "obstacles.mp4": "Obstacle avoidance"}
 
 
 def write_reproduction(
     found: Reproduction, folder: Path, seconds: float, films: bool, on_part: Callable[[str], object] = lambda name: None
 ) -> list[Path]:
-    """Write tables, ledger, figures, films and the report; returns the files to look at."""
+    """Write tables, ledger, figures, films and the report; returns the files to look at.
+
+    Flights are read from the folder: `reproduce` has kept there what is shown.
+    """
     for name, table in found.tables.items():
         with atomic_write(folder / f"{name}.csv") as scratch:
             table.to_csv(scratch, index=False, float_format="%.6g")
     write_ledger(found.statements, folder / "ledger.json")
     figures = draw_figures(found, folder, on_part)
     made = []
-    if films:
-        for name in FILMS:
-            on_part(name)
-            made.append(draw_film(name, folder))
+    for name in FILMS if films else ():
+        on_part(f"{name}.mp4")
+        made.append(draw_film(name, folder))
     page = _page(found, figures, made, seconds)
     return [page.write(folder / "report.html"), folder / "ledger.json"]
 
 
 def draw_figures(found: Reproduction, folder: Path, on_part: Callable[[str], object]) -> list[Path]:
-    """Every figure for which there is a table, from the tables alone (but for pictures of single flocks)."""
-    tables = found.tables
-    figures = []
-
-    def draw(name: str, make: Callable[[Path], object]) -> None:
+    """Every figure for which there is a table, and pictures of initial conditions."""
+    wanted: dict[str, Callable[[Path], object]] = {}
+    for experiment, table in found.tables.items():
+        wanted |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
+    wanted |= {"flocks.png": _draw_flocks, "courses.png": _draw_courses}
+    for name, draw in wanted.items():
         on_part(name)
-        make(folder / name)
-        figures.append(folder / name)
-
-    if "training" in tables:
-        draw("training.png", lambda path: draw_training(tables["training"], path))
-    if "connectivity" in tables:
-        draw("connectivity.png", lambda path: _draw_connectivity(tables["connectivity"], path))
-    if "flocking" in tables:
-        for name, metric in (("variance", VARIANCE), ("acceleration", EFFORT)):
-            draw(f"flocking-{name}.png", lambda path, metric=metric: draw_flocking(tables["flocking"], metric, path))  # type: ignore[misc]
-    if "leaders" in tables:
-        draw("leaders.png", lambda path: draw_leaders(tables["leaders"], path))
-    if "obstacles" in tables:
-        for name, technique in (("without", False), ("with", True)):
-            draw(f"obstacles-{name}.png", lambda path, on=technique: _draw_obstacles(tables["obstacles"], on, path))  # type: ignore[misc]
-    if "generalization" in tables:
-        for name, make in FIGURES.items():
-            draw(name, lambda path, make=make: make(tables["generalization"], path))  # type: ignore[misc]
-    draw("flocks.png", _draw_flocks)
-    draw("courses.png", _draw_courses)
-    return figures
+        draw(folder / name)
+    return [folder / name for name in wanted]
 
 
 def draw_film(name: str, folder: Path, **options: float) -> Path:
-    """One flock of a scenario under each trained controller, side by side."""
-    disk = RandomDisk(1, 100, split="film")
-    runs = []
-    for trained in TRAINED:
-        controller = load(trained)
-        if name.startswith("flocking"):
-            run = simulate(disk.draw(), controller, duration=2.0)
-        elif name.startswith("leaders"):
-            run = simulate(LeaderFollowing(disk).draw(), controller, duration=3.0)
-        else:
-            start = ObstacleCourse(disk, sides=24).draw()
-            run = simulate(start, controller, duration=10.0, keep_every=2, orbit=Orbit(), ending=UntilPassed())
-        runs.append(run)
-    speed = 2.0 if name.startswith("obstacles") else 0.5
-    settings: dict[str, float] = {"dots_per_inch": 70, "speed": speed, "frames_per_second": 20, **options}
-    return film(runs, folder / name, titles=TRAINED, **settings)  # type: ignore[arg-type]
+    """One flock of a scenario under each trained controller, side by side, from the flights in the folder."""
+    runs = [shown_flight(folder, name, trained) for trained in TRAINED]
+    settings: Any = {"dots_per_inch": 70, "speed": FILMS[name].speed, "frames_per_second": 20, **options}
+    return film(runs, folder / f"{name}.mp4", titles=TRAINED, **settings)
 
 
-def draw_flocking(table: pd.DataFrame, metric: str, path: Path) -> Path:
+def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
     """A panel for each size of flock: quartiles over flocks of one metric over time, for every controller."""
-    curves = TimeCurves(table)
-    label = {VARIANCE: "velocity variance", EFFORT: "mean acceleration norm"}[metric]
+    curves = Curves(table)
     panels = []
     for agents in sorted(int(n) for n in table.agents.unique()):
-        lines = {name: curves.quartiles(metric, name, agents=agents) for name in table.controller.unique()}
-        panels.append(Panel(curves.times, "time (s)", f"{label}, N = {agents}", lines))
+        lines = {name: curves.quartiles(name, metric=metric, agents=agents) for name in table.controller.unique()}
+        panels.append(Panel(curves.x, "time (s)", f"{metric.replace('_', ' ')}, N = {agents}", lines))
     return draw_panels(panels, path)
 
 
-def draw_leaders(table: pd.DataFrame, path: Path) -> Path:
+def _draw_leaders(table: pd.DataFrame, path: Path) -> Path:
     """Distance to the leaders' velocity and mean acceleration norm over time, for every controller."""
-    curves = TimeCurves(table)
-    labels = {DISTANCE: "mean leader velocity distance", EFFORT: "mean acceleration norm"}
-    names = table.controller.unique()
-    return draw_panels(
-        [
-            Panel(curves.times, "time (s)", label, {name: curves.quartiles(metric, name) for name in names})
-            for metric, label in labels.items()
-        ],
-        path,
-    )
+    return draw_measures(table, path, (DISTANCE, EFFORT))
 
 
-def _draw_obstacles(table: pd.DataFrame, technique: bool, path: Path) -> Path:
+def _draw_obstacles(technique: bool, table: pd.DataFrame, path: Path) -> Path:
     ends = Endings(table)
     sides = np.array(ends.sides)
     collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
@@ -188,29 +147,36 @@ def _range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:
 
 
 def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
-    seed = int(table.seed.dropna().min())
-    telling = telling_flocks(table, seed)
-    flock = RandomDisk(telling[0] + 1 if telling else 1, 100, split="test").draw()[telling[0] if telling else 0]
-    rows = []
-    for name, controller in ((LAW, load(LAW)), (NETWORK, load(NETWORK, seed=seed))):
-        run = simulate(flock, controller, duration=0.6)[0]
-        rows.append([(run, name, step * run.time_step) for step in (0, 27, 53)])
+    runs = {name: shown_flight(path.parent, "connectivity", name)[0] for name in (LAW, NETWORK)}
+    rows = [[(run, name, step * run.time_step) for step in (0, 27, 53)] for name, run in runs.items()]
     return draw_snapshots(rows, path)
 
 
 def _draw_flocks(path: Path) -> Path:
-    start = RandomDisk(3, 100, split="test").draw()
-    return draw_snapshots([[(_standing(start[b]), f"flock {b}", 0.0) for b in range(3)]], path)
+    start = shown_flight(path.parent, "flocks")
+    return draw_snapshots([[(start[b], f"flock {b}", 0.0) for b in range(len(start.steps))]], path)
 
 
 def _draw_courses(path: Path) -> Path:
-    courses = [(s, ObstacleCourse(RandomDisk(1, 100, split="obstacles"), s).draw()) for s in (12, 48, 96)]
-    return draw_snapshots([[(_standing(start), f"{s} sides", 0.0) for s, start in courses]], path)
+    courses = {sides: shown_flight(path.parent, "course", str(sides))[0] for sides in COURSES}
+    return draw_snapshots([[(start, f"{sides} sides", 0.0) for sides, start in courses.items()]], path)
 
 
-def _standing(flock: object) -> Trajectory:
-    """A flock at t = 0 as a run."""
-    return simulate(flock, load(LAW), duration=0.0)[0]  # type: ignore[arg-type]
+FIGURES: Mapping[str, Mapping[str, Callable[[pd.DataFrame, Path], object]]] = {
+    "training": {"training.png": draw_training},
+    "connectivity": {"connectivity.png": _draw_connectivity},
+    "flocking": {
+        "flocking-variance.png": partial(_draw_flocking, VARIANCE),
+        "flocking-acceleration.png": partial(_draw_flocking, EFFORT),
+    },
+    "leaders": {"leaders.png": _draw_leaders},
+    "obstacles": {
+        "obstacles-without.png": partial(_draw_obstacles, False),
+        "obstacles-with.png": partial(_draw_obstacles, True),
+    },
+    "generalization": generalization.FIGURES,
+}
+"""Of each experiment, by the names of their files."""
 
 
 def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: float) -> Page:
@@ -237,7 +203,7 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
         page.table(*bound_rows(found.tables["generalization"]))
         page.text("Medians over training seeds. The paper prints 3 L + 1 where its proof arrives at 3 (L + 1).")
     for path in films:
-        page.heading(f"Film: {FILMS[path.name]}")
+        page.heading(f"Film: {FILMS[path.stem].title}")
         page.pictures([path], "The same flock under each trained controller (seed 0).")
     page.heading("Every check")
     checks = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from equiflock.flock import Role
 from equiflock.outcomes import Outcome
 
@@ -25,7 +27,6 @@ CONTROLLER_COLOURS = {
 }
 OWN_COLOUR = "#d55e00"
 OTHER_COLOURS = {"training loss": "#0072b2", "test loss": "#d55e00", "bound": "#0072b2", "empirical gap": "#d55e00"}
-# Good endings first; the same palette.
 OUTCOME_COLOURS = {
     Outcome.PASSED: "#009e73",
     Outcome.TIME_UP: "#d9d9d9",
@@ -33,6 +34,10 @@ OUTCOME_COLOURS = {
     Outcome.COLLIDED: "#d55e00",
     Outcome.HIT_OBSTACLE: "#cc79a7",
 }
+"""The same palette; outcomes that it does not have take the colours that are left."""
+SUCCESSES, FAILURES = ("#009e73", "#56b4e9", "#0072b2"), ("#f0e442", "#999999", "#000000")
+# Followers of several groups, group by group; the first is the usual follower.
+GROUP_COLOURS = (ROLE_COLOURS[Role.FOLLOWER], "#0072b2", "#cc79a7", "#56b4e9", "#000000", "#f0e442")
 LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":", "test loss": "--"}
 
 
@@ -44,3 +49,24 @@ def colour(name: str) -> str:
 def line_style(name: str) -> str:
     """Dashes for the classical laws, a full line for everything that learned."""
     return LINE_STYLES.get(name, "-")
+
+
+def outcome_colours(outcomes: Iterable[Outcome], succeeded: Sequence[Outcome]) -> dict[Outcome, str]:
+    """A colour for each of these outcomes, successes first and in green and blue."""
+    found: dict[Outcome, str] = {}
+    order = [*OUTCOME_COLOURS, *Outcome.all()]
+    for outcome in sorted(outcomes, key=lambda each: (each not in succeeded, order.index(each))):
+        spare = [colour for colour in (SUCCESSES if outcome in succeeded else FAILURES) if colour not in found.values()]
+        found[outcome] = OUTCOME_COLOURS.get(outcome) or (spare[0] if spare else FAINT)
+    return found
+
+
+def group_colour(group: int) -> str:
+    """The colour of the followers of a social group; beyond the last they begin anew."""
+    return GROUP_COLOURS[group % len(GROUP_COLOURS)]
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whatever can be read on that colour."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 130 else INK

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from equiflock.experiments.paper.ledger import Statement
-from equiflock.experiments.paper.training import Curves
+from equiflock.experiments.paper.training import median_at, validation_curves
 from equiflock.learning.recipe import EXPERT
 from equiflock.report.figures import Panel, draw_panels
+from equiflock.report.page import markdown_table
 from equiflock.runtime.files import atomic_write
 
 
@@ -26,14 +27,12 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     pupils = table[table.controller != EXPERT]
     epochs = np.sort(pupils.epoch.unique())
     expert = table[table.controller == EXPERT]
-    found = Curves(pupils)
+    found = validation_curves(pupils)
     panels = []
     for metric in ("ivv", "iman"):
         curves = {EXPERT: np.full((3, len(epochs)), expert[metric].median())}
         for name in pupils.controller.unique():
-            curves[name] = np.array(
-                [[found.median(metric, name, e, q) for e in epochs.tolist()] for q in (0.25, 0.5, 0.75)]
-            )
+            curves[name] = found.quartiles(name, metric=metric)
         panels.append(Panel(epochs, "epoch", f"{metric.upper()} (validation)", curves))
     return draw_panels(panels, path)
 
@@ -41,32 +40,27 @@ def draw_training(table: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
 def metrics_table(table: pd.DataFrame, epochs: Sequence[int] = (40, 80, 120, 200, 400)) -> str:
     """IVV / IMAN by epoch in Markdown: the median over seeds of the median over flocks; at the end with the range."""
     expert, pupils = table[table.controller == EXPERT], table[table.controller != EXPERT]
-    curves = Curves(pupils)
-    lines = [
-        "| IVV / IMAN at epoch | " + " | ".join(map(str, epochs)) + f" | range of IVV at {epochs[-1]} |",
-        "|---|" + "--:|" * (len(epochs) + 1),
-    ]
+    curves = validation_curves(pupils)
+    header = ["IVV / IMAN at epoch", *map(str, epochs), f"range of IVV at {epochs[-1]}"]
+    rows = []
     for name in pupils.controller.unique():
-        jobs = [
-            f"{curves.median('ivv', name, epoch):.3f} / {curves.median('iman', name, epoch):.2f}" for epoch in epochs
-        ]
-        last = curves.at("ivv", name, epochs[-1])
-        lines.append(f"| `{name}` | " + " | ".join(jobs) + f" | {last.min():.3f} to {last.max():.3f} |")
-    lines.append(
-        f"| the expert, `{EXPERT}` |"
-        + " |" * (len(epochs) - 1)
-        + f" {expert.ivv.median():.3f} / {expert.iman.median():.2f} | |"
-    )
-    return "\n".join(lines)
+        medians = [[median_at(curves, epoch, metric, name) for metric in ("ivv", "iman")] for epoch in epochs]
+        last = curves.at(epochs[-1], "median", name, metric="ivv")
+        texts = (f"{ivv:.3f} / {iman:.2f}" for ivv, iman in medians)
+        rows.append([f"`{name}`", *texts, f"{last.min():.3f} to {last.max():.3f}"])
+    told = f"{expert.ivv.median():.3f} / {expert.iman.median():.2f}"
+    rows.append([f"the expert, `{EXPERT}`", *[""] * (len(epochs) - 1), told, ""])
+    return markdown_table(header, rows)
 
 
 def ledger_table(statements: Sequence[Statement]) -> str:
     """The statements and what came of them, in Markdown."""
-    lines = ["| | the paper's statement | our rule | verdict | checks that hold |", "|---|---|---|---|---|"]
+    header = ["", "the paper's statement", "our rule", "verdict", "checks that hold"]
+    rows = []
     for s in statements:
         remark = f". {s.remark}" if s.remark else ""
-        lines.append(f"| {s.id} | {s.words} | {s.rule} | **{s.verdict}** | {s.count}{remark} |")
-    return "\n".join(lines)
+        rows.append([s.id, s.words, s.rule, f"**{s.verdict}**", f"{s.count}{remark}"])
+    return markdown_table(header, rows, words=True)
 
 
 def write_tables(table: pd.DataFrame, statements: Sequence[Statement], path: str | os.PathLike[str]) -> Path:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float64, Int64
 
 from equiflock.flock import Flock, Role
-from equiflock.runtime.checks import InputError, check_count
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError
 from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.runtime.randomness import stream
+from equiflock.scenarios.courses import REDRAWS, Point, able_to_lead, check_course, cross, drawn_again
 from equiflock.scenarios.passing import ObstacleNode, UntilPassed
-from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.random_disk import RandomDisk
 from equiflock.scenarios.registry import Figure, scenario
 from equiflock.scenarios.search import Stop
+from equiflock.scenarios.shapes import polygon_radius, ring, with_obstacle
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
-
-REDRAWS = 100
-"""How many flocks are tried for one in which enough agents can lead."""
-
-Point = Float64[np.ndarray, "2"]
 
 
 @scenario("obstacles")
@@ -43,6 +41,8 @@ class ObstacleCourse:
     """
 
     duration: ClassVar[float] = 20.0
+    test_options: ClassVar[Mapping[str, Any]] = {"sides": 24}
+    succeeded: ClassVar[tuple[Outcome, ...]] = (Outcome.PASSED,)
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
@@ -61,18 +61,12 @@ class ObstacleCourse:
     """How long everybody must have been out of the obstacle's reach for the flock to have passed, in seconds."""
 
     def __post_init__(self) -> None:
-        check_disk(self.disk)
-        check_count("sides", self.sides, least=3)
-        check_count("leaders", self.leaders)
-        if self.disk.dimensions != 2:
-            raise InputError(f"an obstacle course is in the plane; got dimensions = {self.disk.dimensions}")
-        if self.disk.min_separation == 0 or self.disk.agents < 3:
-            raise InputError("an obstacle course needs min_separation above 0, its sides' length, and 3 agents")
+        check_course(self.disk, self.sides, self.leaders, self.orbit)
 
     @property
     def radius(self) -> float:
         """The obstacle's: R_min / (2 sin(pi / s))."""
-        return self.disk.min_separation / (2.0 * math.sin(math.pi / self.sides))
+        return polygon_radius(self.sides, self.disk.min_separation)
 
     def ending(self) -> UntilPassed:
         """Over once the flock has lost its connectivity, has collided, or has passed the obstacle."""
@@ -84,31 +78,28 @@ class ObstacleCourse:
         stop = stop or Stop()
         flock = self.disk.draw(stop)
         built = [self._build(flock.positions[b], b, stop) for b in range(len(flock))]
-        positions, velocities, roles = (np.stack(part) for part in zip(*built, strict=True))
-        return Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius)
+        positions, velocities, roles, rims = (np.stack(part) for part in zip(*built, strict=True))
+        return with_obstacle(Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius), rims)
 
-    def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array]:
-        """Positions, velocities and roles of flock b and its obstacle."""
+    def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Array]:
+        """Positions, velocities and roles of flock b, and where its obstacle's agents stand."""
         rng = stream(self.disk.seed, "course", self.disk.split, b)
         for attempt in range(REDRAWS):
             stop.check()
             heading, centre = self._place(positions, 1.0 if rng.random() < 0.5 else -1.0)
-            able = self._able_to_lead(positions, heading, centre)
+            able = able_to_lead(positions, heading, centre[None], self.radius + self.disk.min_separation)
             if len(able) >= self.leaders:
                 break
-            positions = self._again(b, attempt, stop)
+            positions = drawn_again(self.disk, b, attempt, stop)
         else:
             raise InputError(
                 f"in none of {REDRAWS} flocks {self.leaders} agents could lead past an obstacle of {self.sides} sides: "
                 "take fewer sides or leaders, or more agents"
             )
-        angles = math.atan2(-heading[1], -heading[0]) + 2.0 * math.pi * np.arange(self.sides) / self.sides
-        rim = centre + self.radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        roles = np.full(len(positions) + self.sides, Role.OBSTACLE, np.int8)
-        roles[: len(positions)] = Role.FOLLOWER
+        rim = ring(centre, self.radius, sides=self.sides, first=math.atan2(-heading[1], -heading[0]))
+        roles = np.full(len(positions), Role.FOLLOWER, np.int8)
         roles[rng.choice(able, self.leaders, replace=False)] = Role.LEADER
-        velocities = np.where((roles != Role.OBSTACLE)[:, None], heading, 0.0)
-        return np.concatenate([positions, rim]), velocities, roles
+        return positions, np.broadcast_to(heading, positions.shape), roles, rim
 
     def _place(self, positions: Array, side: float) -> tuple[Point, Point]:
         """The flock's heading and the obstacle's centre."""
@@ -118,24 +109,9 @@ class ObstacleCourse:
         # An agent at (along, across) of the middle is at distance L from the point t on the line for
         # t = along +- sqrt(L^2 - across^2); beyond the largest of these all are farther.
         clear = (self.radius + self.disk.comm_radius) * (1.0 + 1e-9)
-        along, across = (positions - middle) @ heading, _cross(heading, positions - middle)
+        along, across = (positions - middle) @ heading, cross(heading, positions - middle)
         near = np.abs(across) < clear
         return heading, middle + heading * (along[near] + np.sqrt(clear**2 - across[near] ** 2)).max()
-
-    def _able_to_lead(self, positions: Array, heading: Point, centre: Point) -> Int64[np.ndarray, " able"]:
-        able: Int64[np.ndarray, " able"] = np.flatnonzero(
-            np.abs(_cross(heading, positions - centre)) >= self.radius + self.disk.min_separation
-        )
-        return able
-
-    def _again(self, b: int, attempt: int, stop: Stop) -> Array:
-        """Another flock in place of flock b."""
-        disk = replace(self.disk, flocks=1, split=f"{self.disk.split}, flock {b} again {attempt}")
-        return np.asarray(disk.draw(stop).positions[0])
-
-
-def _cross(heading: Point, vectors: Array) -> Any:
-    return heading[0] * vectors[:, 1] - heading[1] * vectors[:, 0]
 
 
 @kernel

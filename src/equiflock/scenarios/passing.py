@@ -19,6 +19,8 @@ from equiflock.senses.graph import over_flocks, root_of, survey_memory
 ObstacleNode = Literal["one", "each"]
 DONE = 1e-9
 """Seconds by which a sum of time steps may miss the time it stands for."""
+STRAIGHT = 1e-6
+"""How far from a straight line the agents of a wall may be, by its half length: as much as rounding takes."""
 NEVER = -math.inf
 """When an obstacle was near that never was."""
 
@@ -32,7 +34,7 @@ class UntilPassed:
     - DISCONNECTED: the graph of leaders and followers, directions ignored, is not connected. While a follower is within
       R of an agent of an obstacle, that obstacle is a node of the graph, joined to every follower within R of it.
     - COLLIDED: two flock agents are nearer than R_min. HIT_OBSTACLE: a flock agent is nearer than that to an obstacle
-      agent, or inside an obstacle, the circle around its agents.
+      agent, or inside an obstacle, the circle around its agents. A wall, agents in one straight row, has no inside.
     - PASSED: somebody was within R of an obstacle agent, nobody has been for `clear_time`, and every obstacle that
       nobody has been near to lies behind: away from where the flock flies on the whole.
 
@@ -90,13 +92,20 @@ class UntilPassed:
 
 
 def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
-    """Centre x, y and radius of the circle around the agents of each obstacle of a single flock, by their numbers."""
+    """Centre x, y and radius of the circle around the agents of each obstacle of a single flock, by their numbers.
+
+    Walls, whose agents stand in one straight row, are left out.
+    """
     (positions,), (numbers,) = flock.positions, flock.obstacles
     disks = []
     for number in np.unique(numbers[numbers != NO_OBSTACLE]):
         points = positions[numbers == number]
         centre = points.mean(axis=0)
-        disks.append([*centre, np.hypot(*(points - centre).T).max()])
+        offsets = points - centre
+        distances = np.hypot(*offsets.T)
+        x, y = offsets[distances.argmax()]
+        if np.abs(x * offsets[:, 1] - y * offsets[:, 0]).max() > STRAIGHT * distances.max() ** 2:
+            disks.append([*centre, distances.max()])
     return np.array(disks).reshape(-1, 3)
 
 
@@ -213,7 +222,10 @@ def _count_pieces(obstacles: Array, touched: Array, parent: Array) -> Index:
 
 @kernel
 def _depth(positions: Array, obstacles: Array, count: Index) -> float:
-    """The least distance of a flock agent from the circle around the agents of an obstacle, negative inside it."""
+    """The least distance of a flock agent from the circle around the agents of an obstacle, negative inside it.
+
+    Walls, whose agents stand in one straight row, count for nothing here.
+    """
     least = math.inf
     for m in range(count):
         # The obstacle's middle.
@@ -223,14 +235,20 @@ def _depth(positions: Array, obstacles: Array, count: Index) -> float:
         for i in range(obstacles.size):
             if obstacles[i] == m:
                 x, y = x + positions[i, 0] / rim, y + positions[i, 1] / rim
-        # Its radius, and who of the flock is nearest to the middle.
-        radius, nearest = 0.0, math.inf
+        # Its radius, in which direction its farthest agent lies, and who of the flock is nearest to the middle.
+        radius, nearest, along, across = 0.0, math.inf, 0.0, 0.0
         for i in range(obstacles.size):
             distance = math.sqrt((positions[i, 0] - x) ** 2 + (positions[i, 1] - y) ** 2)
             if obstacles[i] == m:
-                radius = max(radius, distance)
+                if distance > radius:
+                    radius, along, across = distance, positions[i, 0] - x, positions[i, 1] - y
             elif obstacles[i] == NO_OBSTACLE:
                 nearest = min(nearest, distance)
-        if rim > 0:
+        # How far its agents are from the line through the middle in that direction: not at all, for a wall.
+        width = 0.0
+        for i in range(obstacles.size):
+            if obstacles[i] == m:
+                width = max(width, abs(along * (positions[i, 1] - y) - across * (positions[i, 0] - x)))
+        if rim > 0 and width > STRAIGHT * radius * radius:
             least = min(least, nearest - radius)
     return least

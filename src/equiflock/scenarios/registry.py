@@ -6,14 +6,15 @@ it is over, and what is measured. `simulate`, `evaluate`, `view`, trainings, fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from equiflock.flock import Flock
+from equiflock.outcomes import Outcome
 from equiflock.protocols import Ending, Moment
 from equiflock.runtime.checks import InputError, short, wrong_choice
 from equiflock.runtime.options import read_options
@@ -36,8 +37,10 @@ class Scenario(Protocol):
         split: names the set of initial conditions of its test, as for `RandomDisk`; the scenario's name by default.
         duration: of its test, in seconds.
         time_step: of its test, in seconds.
+        test_options: options of its test that are not the defaults.
         orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
+        succeeded: the outcomes that are successes; all others are failures. None of them if it cannot fail.
         measures: what is recorded at every step and shown.
         figure: which figure shows it: the measures over time, "curves", or how flights ended, "endings".
     """
@@ -46,8 +49,10 @@ class Scenario(Protocol):
     split: str
     duration: float
     time_step: float
+    test_options: Mapping[str, Any]
     orbit: Orbit | None
     obstacles: Obstacles
+    succeeded: tuple[Outcome, ...]
     measures: tuple[Measure, ...]
     figure: Figure
 
@@ -63,8 +68,10 @@ class Scenario(Protocol):
 DEFAULTS: Mapping[str, Any] = {
     "duration": 2.0,
     "time_step": 0.01,
+    "test_options": {},
     "orbit": None,
     "obstacles": "nearest",
+    "succeeded": (),
     "measures": ("velocity_variance", "mean_acceleration_norm"),
     "figure": "curves",
 }
@@ -122,6 +129,33 @@ def scenario_class(name: str) -> type[Any]:
     if name not in _scenarios:
         wrong_choice("scenario", name, scenario_names())
     return _scenarios[name]
+
+
+def is_bundled(name: str) -> bool:
+    """Whether a scenario of that name, options or not, comes with the package."""
+    return scenario_class(name.partition(":")[0]).__module__.startswith("equiflock.")
+
+
+def rules_of(scenario: Scenario) -> dict[str, Any]:
+    """What `flight` and `simulate` must know of a scenario: a new ending, and the rules about obstacles."""
+    return {"ending": scenario.ending(), "orbit": scenario.orbit, "obstacles": scenario.obstacles}
+
+
+def failures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Bool[np.ndarray, " B"]:
+    """Which flights failed: those whose outcome is none of the scenario's successes."""
+    if not scenario.succeeded or scenario.ending() is None:
+        raise InputError(
+            f"scenario {scenario.name!r} cannot tell failures: it needs an ending(), and in `succeeded` the outcomes "
+            "that are successes"
+        )
+    return np.array([outcome not in scenario.succeeded for outcome in outcomes], bool)
+
+
+def options_of(scenario: Scenario) -> dict[str, Any]:
+    """The options that a scenario was made with, those of its disk among them, as `make_scenario` takes them."""
+    values = {field.name: getattr(scenario, field.name) for field in fields(scenario) if field.init}  # type: ignore[arg-type]
+    disk = values.pop("disk", None)
+    return ({} if disk is None else {field.name: getattr(disk, field.name) for field in fields(disk)}) | values
 
 
 def make_scenario(name: str, usual: Mapping[str, Any] | None = None, **options: Any) -> Scenario:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from equiflock import cli
-from equiflock.experiments import cluster as executor_cluster
+from equiflock.experiments.runner import cluster as on_a_cluster
 from equiflock.experiments.runner.jobs import collect, run_jobs
 from equiflock.runtime.checks import InputError
 from tests.experiments.runner.cluster import Cluster, cluster
@@ -83,7 +83,7 @@ def test_what_a_cell_says_when_it_fails_is_said_here_when_the_others_are_done(sm
 def test_a_worker_with_another_program_is_refused(
     small: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_cluster, "origin", lambda: {"equiflock": "0.0.1"})
+    monkeypatch.setattr(on_a_cluster, "origin", lambda: {"equiflock": "0.0.1"})
     with pytest.raises(InputError, match=r"is not like the command: it has .*, not 0\.0\.1"):
         run_jobs([Square(1, tmp_path)], tmp_path / "jobs", 1, scheduler=small.address)
 
@@ -99,7 +99,7 @@ def test_a_worker_that_imported_a_plugin_before_its_change_refuses(
     (tmp_path / "elsewhere_gains.py").write_text("G = 2.0\n")
     (tmp_path / "elsewhere_law.py").write_text(
         "import equiflock as ef\nfrom elsewhere_gains import G\n\n"
-        "@ef.register('elsewhere')\ndef elsewhere(z):\n    return -G * z[:, :, 0, 0]\n"
+        "@ef.controller('elsewhere')\ndef elsewhere(z):\n    return -G * z[:, :, 0, 0]\n"
     )
     sweep = ["sweep", "--controller", "elsewhere", "--plugin", str(tmp_path / "elsewhere_law.py"), "--agents", "20"]
     options = ["--flocks", "2", "--duration", "0.1", "--scheduler", small.address]
@@ -126,7 +126,7 @@ def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path) 
 def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_cluster, "PATIENCE", 2)
+    monkeypatch.setattr(on_a_cluster, "PATIENCE", 2)
     with pytest.raises(InputError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         run_jobs([Square(1, tmp_path)], tmp_path / "jobs", 1, scheduler="tcp://127.0.0.1:9")
     with cluster(tmp_path / "cluster") as found, pytest.raises(InputError, match="has no workers"):

@@ -44,7 +44,7 @@ class Square:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_cells_run_in_parallel_and_are_collected_in_order(tmp_path: Path, workers: int) -> None:
+def test_jobs_run_in_parallel_and_are_collected_in_order(tmp_path: Path, workers: int) -> None:
     jobs = [Square(n, tmp_path) for n in (3, 1, 2)]
     done: list[str] = []
     run_jobs(jobs, tmp_path / "jobs", workers, lambda job: done.append(job.key))
@@ -75,7 +75,7 @@ class Fragile(Square):
         return table
 
 
-def test_a_process_that_dies_has_its_cells_run_again(tmp_path: Path) -> None:
+def test_a_process_that_dies_has_its_jobs_run_again(tmp_path: Path) -> None:
     jobs = [Fragile(1, tmp_path), Square(2, tmp_path)]
     run_jobs(jobs, tmp_path / "jobs", 2)
     assert collect(jobs, tmp_path / "jobs").square.tolist() == [1, 4]

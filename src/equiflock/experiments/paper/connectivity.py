@@ -8,19 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from equiflock.experiments.curves import controller_of
+from equiflock.experiments.flights import FlightJob
 from equiflock.experiments.paper.ledger import Check, Statement
-from equiflock.flock import Flock
-from equiflock.scenarios import RandomDisk
+from equiflock.scenarios import Scenario, make_scenario
 from equiflock.simulation import metrics
-from equiflock.simulation.simulate import simulate
-from equiflock.simulation.trajectory import Trajectory
 
 LAW, NETWORK = "tanner-dynamic", "tdagnn"
 
 
 @dataclass(frozen=True)
-class ConnectivityJob:
+class ConnectivityJob(FlightJob):
     """One controller on the test flocks."""
 
     controller: str
@@ -37,17 +34,13 @@ class ConnectivityJob:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Of its rows."""
+        """What its rows are marked with."""
         return {"controller": self.controller, "seed": self.seed}
 
-    def start(self) -> Flock:
-        """The flocks."""
-        return RandomDisk(self.flocks, self.agents, split="test").draw()
-
-    def fly(self, start: Flock, **kept: Any) -> Trajectory:
-        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
-        controller = controller_of(self.controller, self.seed)
-        return simulate(start, controller, time_step=self.time_step, duration=self.duration, **kept)
+    @property
+    def scenario(self) -> Scenario:
+        """The test flocks."""
+        return make_scenario("flocking", flocks=self.flocks, agents=self.agents)
 
     def run(self) -> pd.DataFrame:
         """For every flock: pieces at the end, whether it was always connected, and when not for the first time."""

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.curves import TimeCurves, controller_of, curve_table
+from equiflock.experiments.curves import Curves, curve_table
+from equiflock.experiments.flights import FlightJob
 from equiflock.experiments.paper.ledger import Check, Statement
 from equiflock.experiments.paper.training import MEAN, SUM
-from equiflock.flock import Flock
 from equiflock.learning.recipe import EXPERT
-from equiflock.scenarios import RandomDisk
+from equiflock.scenarios import Scenario, make_scenario
 from equiflock.simulation import metrics
-from equiflock.simulation.simulate import simulate
-from equiflock.simulation.trajectory import Trajectory
 
 VARIANCE, EFFORT = "velocity_variance", "mean_acceleration_norm"
 CALM = 0.2
@@ -27,10 +25,9 @@ CALM = 0.2
 
 
 @dataclass(frozen=True)
-class FlockingJob:
+class FlockingJob(FlightJob):
     """One controller on the test flocks of one size."""
 
-    recorded: ClassVar = (metrics.velocity_variance, metrics.mean_acceleration_norm)
     controller: str
     seed: int | None
     agents: int
@@ -45,25 +42,19 @@ class FlockingJob:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Of its rows."""
+        """What its rows are marked with."""
         return {"controller": self.controller, "seed": self.seed, "agents": self.agents}
 
-    def start(self) -> Flock:
-        """The flocks."""
-        return RandomDisk(self.flocks, self.agents, split="test").draw()
-
-    def fly(self, start: Flock, **kept: Any) -> Trajectory:
-        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
-        controller = controller_of(self.controller, self.seed)
-        return simulate(start, controller, time_step=self.time_step, duration=self.duration, **kept)
+    @property
+    def scenario(self) -> Scenario:
+        """The test flocks."""
+        return make_scenario("flocking", flocks=self.flocks, agents=self.agents)
 
     def run(self) -> pd.DataFrame:
         """Velocity variance and mean acceleration norm, every hundredth of a second."""
-        return self.table(self.fly(self.start(), keep_every=None, record=self.recorded))
-
-    def table(self, run: Trajectory) -> pd.DataFrame:
-        """The result, from a flight with what is `recorded`."""
-        return curve_table(run, (VARIANCE, EFFORT), every=max(round(0.01 / self.time_step), 1))
+        recorded = metrics.velocity_variance, metrics.mean_acceleration_norm
+        run = self.fly(self.start(), keep_every=None, record=recorded)
+        return curve_table(run.series, self.time_step)
 
 
 def flocking_jobs(sizes: tuple[int, ...], seeds: tuple[int, ...], flocks: int) -> list[FlockingJob]:
@@ -74,7 +65,7 @@ def flocking_jobs(sizes: tuple[int, ...], seeds: tuple[int, ...], flocks: int) -
 
 def flocking_statements(table: pd.DataFrame) -> list[Statement]:
     """F1 to F5, as far as the sizes are in the table."""
-    curves = TimeCurves(table)
+    curves = Curves(table)
     sizes = sorted(int(agents) for agents in table.agents.unique())
     small, large = [n for n in sizes if n <= 100], [n for n in sizes if n >= 200]
     found = [_f1(curves, sizes), _f2(curves, small, large)]
@@ -83,11 +74,11 @@ def flocking_statements(table: pd.DataFrame) -> list[Statement]:
     return [*found, _f5(curves, sizes)]
 
 
-def _f1(curves: TimeCurves, sizes: list[int]) -> Statement:
+def _f1(curves: Curves, sizes: list[int]) -> Statement:
     def calm_at(name: str, agents: int) -> Float64[np.ndarray, " S"]:
         """When the median velocity variance is below 0.2 for the first time, for every seed; infinite if never."""
-        below = curves.of(VARIANCE, name, agents=agents) < CALM
-        return np.where(below.any(axis=1), curves.times[below.argmax(axis=1)], np.inf)
+        below = curves.of("median", name, metric=VARIANCE, agents=agents) < CALM
+        return np.where(below.any(axis=1), curves.x[below.argmax(axis=1)], np.inf)
 
     return Statement(
         "F1",
@@ -101,10 +92,14 @@ def _f1(curves: TimeCurves, sizes: list[int]) -> Statement:
     )
 
 
-def _f2(curves: TimeCurves, small: list[int], large: list[int]) -> Statement:
+def _f2(curves: Curves, small: list[int], large: list[int]) -> Statement:
     def below(a: str, b: str, n: int) -> Check:
         words = f"N = {n}, last variance: {a} below {b}"
-        return Check.less(words, curves.last(VARIANCE, a, agents=n), curves.last(VARIANCE, b, agents=n))
+        return Check.less(
+            words,
+            curves.last("median", a, metric=VARIANCE, agents=n),
+            curves.last("median", b, metric=VARIANCE, agents=n),
+        )
 
     return Statement(
         "F2",
@@ -120,12 +115,12 @@ def _f2(curves: TimeCurves, small: list[int], large: list[int]) -> Statement:
     )
 
 
-def _f3(curves: TimeCurves) -> Statement:
-    expert = curves.of(VARIANCE, EXPERT, agents=50)
+def _f3(curves: Curves) -> Statement:
+    expert = curves.of("median", EXPERT, metric=VARIANCE, agents=50)
 
     def share_below(name: str, first: float = 0.0, last: float = np.inf) -> Float64[np.ndarray, " S"]:
-        during = (curves.times >= first) & (curves.times <= last)
-        return np.asarray((curves.of(VARIANCE, name, agents=50) < expert)[:, during].mean(axis=1))
+        during = (curves.x >= first) & (curves.x <= last)
+        return np.asarray((curves.of("median", name, metric=VARIANCE, agents=50) < expert)[:, during].mean(axis=1))
 
     return Statement(
         "F3",
@@ -140,9 +135,9 @@ def _f3(curves: TimeCurves) -> Statement:
     )
 
 
-def _f4(curves: TimeCurves) -> Statement:
-    last = curves.last(VARIANCE, "etdagnn", agents=100)
-    expert = np.broadcast_to(curves.last(VARIANCE, EXPERT, agents=100), last.shape)
+def _f4(curves: Curves) -> Statement:
+    last = curves.last("median", "etdagnn", metric=VARIANCE, agents=100)
+    expert = np.broadcast_to(curves.last("median", EXPERT, metric=VARIANCE, agents=100), last.shape)
     return Statement(
         "F4",
         "N = 100: ETDAGNN ends with a lower velocity variance than the expert.",
@@ -151,9 +146,11 @@ def _f4(curves: TimeCurves) -> Statement:
     )
 
 
-def _f5(curves: TimeCurves, sizes: list[int]) -> Statement:
+def _f5(curves: Curves, sizes: list[int]) -> Statement:
     def excess(mean: str, sum_: str, n: int) -> Float64[np.ndarray, " S"]:
-        return np.asarray(curves.last(EFFORT, mean, agents=n) - curves.last(EFFORT, sum_, agents=n))
+        return np.asarray(
+            curves.last("median", mean, metric=EFFORT, agents=n) - curves.last("median", sum_, metric=EFFORT, agents=n)
+        )
 
     return Statement(
         "F5",

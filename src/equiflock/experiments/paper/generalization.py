@@ -18,6 +18,7 @@ import pandas as pd
 from jaxtyping import Float64
 
 from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.curves import Curves
 from equiflock.experiments.paper.ledger import Check, Statement
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
@@ -46,7 +47,7 @@ class CloningJob:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Of its rows."""
+        """What its rows are marked with."""
         return {"controller": self.recipe.controller, "seed": self.recipe.seed}
 
     def run(self) -> pd.DataFrame:
@@ -89,26 +90,10 @@ def cloning_jobs(seeds: tuple[int, ...], epochs: int, data: FastForward, folder:
     return [CloningJob(Cloning(name, seed, epochs), data, folder) for seed in seeds for name in TRAINED]
 
 
-class CloningCurves:
-    """The quantities of the experiment's table over epochs."""
-
-    def __init__(self, table: pd.DataFrame) -> None:
-        self.table = table
-        self.epochs = np.sort(table.epoch.unique())
-
-    def of(self, quantity: str, controller: str) -> Float64[np.ndarray, "S X"]:
-        """At every epoch from 0, for every seed."""
-        rows = self.table[self.table.controller == controller]
-        return np.asarray(rows.pivot(index="seed", columns="epoch", values=quantity).sort_index(), dtype=np.float64)
-
-    def last(self, quantity: str, controller: str) -> Float64[np.ndarray, " S"]:
-        """At the last epoch, for every seed."""
-        return self.of(quantity, controller)[:, -1]
-
-    def correlation(self, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
-        """Of bound and gap over the epochs from `first`, for every seed; 0 where one of them never changes."""
-        bound, gap = (standardized(self.of(name, controller)[:, first:]) for name in ("bound", "gap"))
-        return np.asarray((bound * gap).mean(axis=1))
+def correlation(curves: Curves, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
+    """Of bound and gap over the epochs from `first`, for every seed; 0 where one of them never changes."""
+    bound, gap = (standardized(curves.of(name, controller)[:, first:]) for name in ("bound", "gap"))
+    return np.asarray((bound * gap).mean(axis=1))
 
 
 def standardized(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"]:
@@ -120,13 +105,13 @@ def standardized(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X
 
 def generalization_statements(table: pd.DataFrame) -> list[Statement]:
     """G1 to G6; G1 only for data of the paper's size."""
-    curves = CloningCurves(table)
+    curves = Curves(table, over="epoch")
     paper = FastForward()
     whole = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
     return [*([_g1(curves)] if whole else []), *(rule(curves) for rule in (_g2, _g3, _g4, _g5, _g6))]
 
 
-def _g1(curves: CloningCurves) -> Statement:
+def _g1(curves: Curves) -> Statement:
     train, test = (curves.last(f"{split}_tuples", "etdagnn") for split in ("train", "test"))
     return Statement(
         "G1",
@@ -140,7 +125,7 @@ def _g1(curves: CloningCurves) -> Statement:
     )
 
 
-def _g2(curves: CloningCurves) -> Statement:
+def _g2(curves: Curves) -> Statement:
     def largest(name: str) -> Float64[np.ndarray, " S"]:
         return np.asarray(np.abs(curves.of("gap", name)).max(axis=1))
 
@@ -152,7 +137,7 @@ def _g2(curves: CloningCurves) -> Statement:
     )
 
 
-def _g3(curves: CloningCurves) -> Statement:
+def _g3(curves: Curves) -> Statement:
     bounds = {name: curves.last("bound", name) for name in TRAINED}
     ratio = bounds["etdagnn"] / bounds["tdagnn-tf-mean"]
     return Statement(
@@ -167,7 +152,7 @@ def _g3(curves: CloningCurves) -> Statement:
     )
 
 
-def _g4(curves: CloningCurves) -> Statement:
+def _g4(curves: Curves) -> Statement:
     return Statement(
         "G4",
         "The largest dimension of a weight matrix is 33 for each TDAGNN and 16 for ETDAGNN.",
@@ -179,7 +164,7 @@ def _g4(curves: CloningCurves) -> Statement:
     )
 
 
-def _g5(curves: CloningCurves) -> Statement:
+def _g5(curves: Curves) -> Statement:
     data = curves.last("data_bound", "tdagnn-tf") / curves.last("data_bound", "tdagnn-tf-mean")
     points = curves.last("bound", "tdagnn-tf") - curves.last("bound", "tdagnn-tf-mean")
     sums = {name: curves.last("norm_sum", name) for name in TRAINED}
@@ -200,10 +185,10 @@ def _g5(curves: CloningCurves) -> Statement:
     )
 
 
-def _g6(curves: CloningCurves) -> Statement:
+def _g6(curves: Curves) -> Statement:
     return Statement(
         "G6",
         "Over epochs, bound and empirical gap have a correlation of at least 0.95.",
         "Pearson's, over all epochs from 1, for every controller.",
-        tuple(Check.within(f"correlation: {name}", curves.correlation(name), 0.95, 1.001) for name in TRAINED),
+        tuple(Check.within(f"correlation: {name}", correlation(curves, name), 0.95, 1.001) for name in TRAINED),
     )

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.curves import TimeCurves, controller_of, curve_table
+from equiflock.experiments.curves import Curves, curve_table
+from equiflock.experiments.flights import FlightJob, measures_of
 from equiflock.experiments.paper.ledger import Check, Statement
-from equiflock.flock import Flock
-from equiflock.scenarios import LeaderFollowing, RandomDisk
+from equiflock.scenarios import Scenario, make_scenario
 from equiflock.scenarios.leaders import LeaderVelocity
-from equiflock.simulation import metrics
-from equiflock.simulation.simulate import simulate
-from equiflock.simulation.trajectory import Trajectory
 
 DISTANCE, EFFORT, PIECES = "mean_leader_velocity_distance", "mean_acceleration_norm", "component_count"
 
 
 @dataclass(frozen=True)
-class LeaderJob:
+class LeaderJob(FlightJob):
     """One controller on the test flocks, two agents of each being leaders."""
 
-    recorded: ClassVar = (
-        metrics.mean_leader_velocity_distance,
-        metrics.mean_acceleration_norm,
-        metrics.component_count,
-    )
     controller: str
     seed: int | None
     flocks: int = 50
@@ -46,28 +38,24 @@ class LeaderJob:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Of its rows."""
+        """What its rows are marked with."""
         return {"controller": self.controller, "seed": self.seed, "leader_velocity": self.leader_velocity}
 
-    def start(self) -> Flock:
+    @property
+    def scenario(self) -> Scenario:
         """The flocks and their leaders."""
-        disk = RandomDisk(self.flocks, self.agents, split="leader following")
-        return LeaderFollowing(disk, leader_velocity=self.leader_velocity).draw()
-
-    def fly(self, start: Flock, **kept: Any) -> Trajectory:
-        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
-        controller = controller_of(self.controller, self.seed)
-        return simulate(start, controller, time_step=self.time_step, duration=self.duration, **kept)
+        options: dict[str, Any] = {
+            "flocks": self.flocks,
+            "agents": self.agents,
+            "leader_velocity": self.leader_velocity,
+        }
+        return make_scenario("leaders", **options)
 
     def run(self) -> pd.DataFrame:
         """Distance to the leaders' velocity, mean acceleration norm and components, every hundredth of a second."""
-        return self.table(self.fly(self.start(), keep_every=None, record=self.recorded))
-
-    def table(self, run: Trajectory) -> pd.DataFrame:
-        """The result, from a flight with what is `recorded`."""
+        run = self.fly(self.start(), keep_every=None, record=measures_of(self.scenario))
         series = {**run.series, "disconnected": (run.series[PIECES] > 1).astype(float)}
-        names = DISTANCE, EFFORT, "disconnected"
-        return curve_table(replace(run, series=series), names, every=max(round(0.01 / self.time_step), 1))
+        return curve_table({name: series[name] for name in (DISTANCE, EFFORT, "disconnected")}, self.time_step)
 
 
 def leader_jobs(seeds: tuple[int, ...], flocks: int) -> list[LeaderJob]:
@@ -77,9 +65,9 @@ def leader_jobs(seeds: tuple[int, ...], flocks: int) -> list[LeaderJob]:
 
 def leader_statements(table: pd.DataFrame) -> list[Statement]:
     """L1 and L2."""
-    curves = TimeCurves(table)
-    last = {name: curves.last(DISTANCE, name) for name in TRAINED}
-    effort = {name: curves.last(EFFORT, name) for name in TRAINED}
+    curves = Curves(table)
+    last = {name: curves.last("median", name, metric=DISTANCE) for name in TRAINED}
+    effort = {name: curves.last("median", name, metric=EFFORT) for name in TRAINED}
     best = "tdagnn-tf-mean"
     others = [name for name in TRAINED if name != best]
     return [

@@ -12,22 +12,19 @@ import pandas as pd
 from jaxtyping import Float64
 
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.curves import controller_of
+from equiflock.experiments.flights import FlightJob, ending_table
 from equiflock.experiments.paper.ledger import Check, Statement
-from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
-from equiflock.scenarios import ObstacleCourse, RandomDisk
-from equiflock.scenarios.passing import ObstacleNode, UntilPassed
+from equiflock.scenarios import ObstacleCourse, Scenario, make_scenario
+from equiflock.scenarios.passing import ObstacleNode
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
-from equiflock.simulation.simulate import simulate
-from equiflock.simulation.trajectory import Trajectory
 
 SIDES = (3, 6, 12, 24, 48, 96)
 
 
 @dataclass(frozen=True)
-class ObstacleJob:
+class ObstacleJob(FlightJob):
     """One controller on courses with an obstacle of so many sides."""
 
     controller: str
@@ -37,7 +34,7 @@ class ObstacleJob:
     flocks: int = 50
     agents: int = 100
     time_step: float = 0.01
-    longest: float = 20.0
+    duration: float = 20.0
     """Seconds after which a flight counts as failed."""
     obstacles: Obstacles = "nearest"
     obstacle_node: ObstacleNode = "one"
@@ -47,39 +44,35 @@ class ObstacleJob:
     def key(self) -> str:
         """The job's name."""
         usual = ObstacleJob("", None, 3, True)
-        readings = ("time_step", "longest", "obstacles", "obstacle_node", "clear_time")
+        readings = ("time_step", "duration", "obstacles", "obstacle_node", "clear_time")
         other = [f"-{name}={getattr(self, name)}" for name in readings if getattr(self, name) != getattr(usual, name)]
         how = "with" if self.technique else "without"
         return f"obstacles-{self.controller}-{self.seed}-{self.sides}-{how}" + "".join(other)
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Of its rows."""
+        """What its rows are marked with."""
         marks = {"sides": self.sides, "technique": self.technique}
         return {"controller": self.controller, "seed": self.seed, **marks}
 
-    def start(self) -> Flock:
+    @property
+    def scenario(self) -> Scenario:
         """The flocks and their obstacles."""
-        return ObstacleCourse(RandomDisk(self.flocks, self.agents, split="obstacles"), self.sides).draw()
-
-    def fly(self, start: Flock, **kept: Any) -> Trajectory:
-        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
-        return simulate(
-            start,
-            controller_of(self.controller, self.seed),
-            time_step=self.time_step,
-            duration=self.longest,
-            ending=UntilPassed(clear_time=self.clear_time, obstacle_node=self.obstacle_node),
+        return make_scenario(
+            "obstacles",
+            flocks=self.flocks,
+            agents=self.agents,
+            sides=self.sides,
             orbit=Orbit() if self.technique else None,
             obstacles=self.obstacles,
-            **kept,
+            obstacle_node=self.obstacle_node,
+            clear_time=self.clear_time,
         )
 
     def run(self) -> pd.DataFrame:
         """How the flight of each flock ended, and when."""
         run = self.fly(self.start(), keep_every=None)
-        names = [outcome.name for outcome in run.outcome]
-        return pd.DataFrame({"flock": range(len(names)), "outcome": names, "seconds": run.steps * self.time_step})
+        return ending_table(run)
 
 
 def obstacle_jobs(sides: tuple[int, ...], seeds: tuple[int, ...], flocks: int) -> list[ObstacleJob]:
@@ -92,7 +85,7 @@ class Endings:
     """Fractions of flights by how they ended."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        self.table = table.assign(failed=table.outcome != Outcome.PASSED.name)
+        self.table = table.assign(failed=~table.outcome.isin([outcome.name for outcome in ObstacleCourse.succeeded]))
         self.sides = sorted(int(s) for s in table.sides.unique())
 
     def failed(self, controller: str, sides: int, technique: bool) -> Float64[np.ndarray, " S"]:

@@ -18,6 +18,7 @@ from equiflock.experiments.paper.leader_following import leader_jobs, leader_sta
 from equiflock.experiments.paper.ledger import Statement
 from equiflock.experiments.paper.obstacle_avoidance import SIDES, obstacle_jobs, obstacle_statements
 from equiflock.experiments.paper.remarks import REMARKS
+from equiflock.experiments.paper.shown import fly_shown
 from equiflock.experiments.paper.training import trained_tables, training_statements
 from equiflock.experiments.runner.jobs import Job, collect, is_done, run_jobs
 from equiflock.learning.fast_forward import FastForward
@@ -28,8 +29,8 @@ from equiflock.runtime.provenance import claimed, versions
 RUN_IN_JOBS = ("connectivity", "flocking", "leaders", "obstacles", "generalization")
 EXPERIMENTS = ("training", *RUN_IN_JOBS)
 KIND = "reproduction"
-OURS = ("jobs", "fast-forward", "*.csv", "*.png", "*.mp4", "*.html", "*.json", "*.md")
-"""What a reproduction writes beside its config."""
+OURS = ("jobs", "cells", "flights", "fast-forward", "*.csv", "*.png", "*.mp4", "*.html", "*.json", "*.md")
+"""What a reproduction writes beside its config; version 0.1 wrote cells in place of jobs."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,12 @@ def reproduce(
     scheduler: str | None = None,
     on_notice: Callable[[str], object] = lambda text: None,
     force: bool = False,
+    films: bool = True,
+    on_flight: Callable[[str], object] = lambda name: None,
 ) -> Reproduction:
     """Run what is not in `folder/jobs` yet, or is damaged, and judge the paper's statements.
+
+    What the report shows besides tables is kept as flights in `folder/flights`.
 
     Experiments that were not asked for take part if all their jobs are in the folder already. The data that
     controllers clone from is made in `folder/fast-forward`, and not needed once all those jobs are done.
@@ -119,6 +124,8 @@ def reproduce(
         scheduler: the address of a Dask scheduler whose workers run the jobs, in place of processes here.
         on_notice: called with a line of text about whatever is damaged.
         force: remove what is in the folder and begin anew.
+        films: whether the flights of the films are flown, too.
+        on_flight: called with the name of each flight that is flown for the report.
     """
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
@@ -143,6 +150,7 @@ def reproduce(
 
                 run_jobs(jobs, folder / "jobs", workers, note, scheduler=scheduler, on_notice=on_notice)
                 tables[experiment] = collect(jobs, folder / "jobs")
+        fly_shown(folder, tables, films, on_flight)
     statements = architecture_statements(profile.seeds)
     for experiment, table in tables.items():
         statements += STATEMENTS[experiment](table)

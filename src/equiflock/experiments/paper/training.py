@@ -5,14 +5,14 @@ A number of a controller at an epoch is the median over validation flocks, one f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float64
 
 from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation
+from equiflock.experiments.curves import QUARTILES, Curves
 from equiflock.experiments.paper.ledger import Check, Statement
 from equiflock.learning.recipe import EXPERT
 from equiflock.learning.tables import COLUMNS, VALIDATION
@@ -42,26 +42,22 @@ def trained_tables() -> pd.DataFrame:
     return pd.concat([expert, *(table[table.controller != EXPERT] for table in tables)], ignore_index=True)
 
 
-class Curves:
-    """Quantiles over flocks of the validation metrics, by controller, epoch and seed."""
+def validation_curves(table: pd.DataFrame) -> Curves:
+    """Quartiles over flocks of the validation metrics, "ivv" and "iman", over epochs."""
+    groups = table.groupby(["controller", "epoch", "seed"])[["ivv", "iman"]]
+    columns = {label: groups.quantile(q).stack() for label, q in QUARTILES.items()}
+    tidy = pd.DataFrame(columns).rename_axis(["controller", "epoch", "seed", "metric"]).reset_index()
+    return Curves(tidy, over="epoch")
 
-    def __init__(self, table: pd.DataFrame) -> None:
-        self.seeds = sorted(table.seed.unique())
-        groups = table.groupby(["controller", "epoch", "seed"])[["ivv", "iman"]]
-        self.quantiles: Mapping[float, pd.DataFrame] = {q: groups.quantile(q) for q in (0.25, 0.5, 0.75)}
 
-    def at(self, metric: str, controller: str, epoch: int, quantile: float = 0.5) -> Float64[np.ndarray, " S"]:
-        """A quantile over flocks, for every seed."""
-        return np.asarray(self.quantiles[quantile][metric].loc[controller, epoch].loc[self.seeds])
-
-    def median(self, metric: str, controller: str, epoch: int, quantile: float = 0.5) -> float:
-        """The median over seeds of a quantile over flocks."""
-        return float(np.median(self.at(metric, controller, epoch, quantile)))
+def median_at(curves: Curves, epoch: int, metric: str, controller: str) -> float:
+    """The median over seeds of the median over flocks."""
+    return float(np.median(curves.at(epoch, "median", controller, metric=metric)))
 
 
 def training_statements(table: pd.DataFrame) -> list[Statement]:
     """T1 to T7, each by its rule."""
-    curves = Curves(table)
+    curves = validation_curves(table)
     return [rule(curves) for rule in (_t1, _t2, _t3, _t4, _t5, _t6, _t7)]
 
 
@@ -73,7 +69,9 @@ def _t1(curves: Curves) -> Statement:
         "Each of the two below each of the two, in IVV and in IMAN.",
         tuple(
             Check.less(
-                f"{metric.upper()}: {a} at 80 below {b} at 400", curves.at(metric, a, 80), curves.at(metric, b, 400)
+                f"{metric.upper()}: {a} at 80 below {b} at 400",
+                curves.at(80, "median", a, metric=metric),
+                curves.at(400, "median", b, metric=metric),
             )
             for metric in ("ivv", "iman")
             for a in MEAN
@@ -85,10 +83,14 @@ def _t1(curves: Curves) -> Statement:
 def _t2(curves: Curves) -> Statement:
     checks = []
     for metric in ("ivv", "iman"):
-        best = min(SUM, key=lambda name: curves.median(metric, name, 400))
-        worst = max(MEAN, key=lambda name: curves.median(metric, name, 400))
+        best = min(SUM, key=lambda name: median_at(curves, 400, metric, name))
+        worst = max(MEAN, key=lambda name: median_at(curves, 400, metric, name))
         words = f"{metric.upper()}: upper quartile of {worst} below lower quartile of {best}"
-        checks.append(Check.less(words, curves.at(metric, worst, 400, 0.75), curves.at(metric, best, 400, 0.25)))
+        checks.append(
+            Check.less(
+                words, curves.at(400, "upper", worst, metric=metric), curves.at(400, "lower", best, metric=metric)
+            )
+        )
     return Statement(
         "T2",
         "At epoch 400 the IQRs of the best sum-aggregation and the worst mean-aggregation controller do not overlap.",
@@ -137,7 +139,7 @@ def _t5(curves: Curves) -> Statement:
 
 
 def _t6(curves: Curves) -> Statement:
-    a, b = curves.at("ivv", "etdagnn", 400), curves.at("ivv", "tdagnn-tf-mean", 400)
+    a, b = curves.at(400, "median", "etdagnn", metric="ivv"), curves.at(400, "median", "tdagnn-tf-mean", metric="ivv")
     return Statement(
         "T6",
         "At epoch 400 TDAGNN-TF-mean's IVV is larger than ETDAGNN's only by a few hundredths.",
@@ -161,9 +163,13 @@ def _t7(curves: Curves) -> Statement:
 def _below(curves: Curves, metric: str, a: str, b: str, epoch: int, factor: float = 1.0) -> Check:
     share = "" if factor == 1.0 else f"{factor:g} x "
     words = f"{metric.upper()} at {epoch}: {a} below {share}{b}"
-    return Check.less(words, curves.at(metric, a, epoch), curves.at(metric, b, epoch), factor)
+    return Check.less(
+        words, curves.at(epoch, "median", a, metric=metric), curves.at(epoch, "median", b, metric=metric), factor
+    )
 
 
 def _comparable(curves: Curves, epoch: int, other: str, other_epoch: int) -> Check:
     words = f"IVV: lower quartile of etdagnn at {epoch} below upper quartile of {other} at {other_epoch}"
-    return Check.less(words, curves.at("ivv", "etdagnn", epoch, 0.25), curves.at("ivv", other, other_epoch, 0.75))
+    return Check.less(
+        words, curves.at(epoch, "lower", "etdagnn", metric="ivv"), curves.at(other_epoch, "upper", other, metric="ivv")
+    )

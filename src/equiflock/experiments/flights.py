@@ -1,0 +1,87 @@
+"""Flights of a scenario under a controller, as jobs, commands and reports make them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any
+
+import pandas as pd
+
+from equiflock.experiments.curves import controller_of
+from equiflock.flock import Flock
+from equiflock.protocols import Controller
+from equiflock.runtime.checks import InputError, short, wrong_choice
+from equiflock.scenarios.registry import Scenario, options_of, rules_of
+from equiflock.simulation import metrics
+from equiflock.simulation.simulate import Measure, description, simulate
+from equiflock.simulation.trajectory import Trajectory
+
+METRICS: Mapping[str, Measure] = {
+    name: found
+    for name, found in vars(metrics).items()
+    if inspect.isfunction(found) and not name.startswith("_") and "subject" in inspect.signature(found).parameters
+}
+"""The functions of `equiflock.metrics` that take a moment, by their names."""
+
+
+def fly(
+    scenario: Scenario, start: Flock, controller: Controller, time_step: float, duration: float, **kept: Any
+) -> Trajectory:
+    """Fly flocks of a scenario by its rules; `kept` tells `simulate` what to keep of it."""
+    return simulate(start, controller, time_step=time_step, duration=duration, **rules_of(scenario), **kept)
+
+
+def measures_of(scenario: Scenario) -> dict[str, Measure]:
+    """What a scenario measures, as functions of a moment by their names."""
+    found: dict[str, Measure] = {}
+    for measure in scenario.measures:
+        if isinstance(measure, str):
+            if measure not in METRICS:
+                wrong_choice(f"a measure of scenario {scenario.name!r}", measure, tuple(METRICS))
+            found[measure] = METRICS[measure]
+        elif getattr(measure, "__name__", "").isidentifier():
+            found[measure.__name__] = measure
+        else:
+            raise InputError(f"a measure must be a name, or a function that has one; got {short(measure)}")
+    return found
+
+
+def told(scenario: Scenario) -> dict[str, Any]:
+    """What the config of a saved flight says of its scenario: the name, and under "start" the options."""
+    return {"scenario": scenario.name, "start": {name: _plain(value) for name, value in options_of(scenario).items()}}
+
+
+def _plain(value: Any) -> Any:
+    """Such as JSON can hold."""
+    return value if isinstance(value, (bool, int, float, str, NoneType)) else description(value)
+
+
+def ending_table(run: Trajectory) -> pd.DataFrame:
+    """How the flight of each flock ended, and when, a row for each."""
+    names = [outcome.name for outcome in run.outcome]
+    return pd.DataFrame({"flock": range(len(names)), "outcome": names, "seconds": run.steps * run.time_step})
+
+
+class FlightJob:
+    """What jobs share that fly one controller through a scenario; they add `scenario`, and a table of the flight."""
+
+    controller: str
+    seed: int | None
+    time_step: float
+    duration: float
+
+    @property
+    def scenario(self) -> Scenario:
+        """What is flown."""
+        raise NotImplementedError
+
+    def start(self) -> Flock:
+        """The flocks at t = 0."""
+        return self.scenario.draw()
+
+    def fly(self, start: Flock, **kept: Any) -> Trajectory:
+        """The flight of these flocks; `kept` tells `simulate` what to keep of it."""
+        controller = controller_of(self.controller, self.seed)
+        return fly(self.scenario, start, controller, self.time_step, self.duration, **kept)

@@ -1,0 +1,115 @@
+"""The flights that the report shows, kept beside the tables: who keeps in touch, where flocks begin, and the films."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from equiflock.controllers import load
+from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.flights import fly, told
+from equiflock.experiments.paper.connectivity import LAW, NETWORK, telling_flocks
+from equiflock.protocols import Controller
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.files import remove
+from equiflock.scenarios import Scenario, make_scenario
+from equiflock.simulation.trajectory import Trajectory
+
+FLIGHTS = "flights"
+"""The folder in that of the reproduction."""
+COURSES = (12, 48, 96)
+"""The sides of the obstacles of which there is a picture."""
+SECONDS_IN_TOUCH = 0.6
+
+
+@dataclass(frozen=True)
+class Film:
+    """One flock of a scenario under each trained controller, side by side."""
+
+    title: str
+    scenario: str
+    duration: float
+    """In seconds; if the flight has not ended before."""
+    keep_every: int = 1
+    speed: float = 0.5
+    """Simulated seconds per second of film."""
+
+
+FILMS = {
+    "flocking": Film("Flocking", "flocking", 2.0),
+    "leaders": Film("Leader following", "leaders", 3.0),
+    "obstacles": Film("Obstacle avoidance", "obstacles:sides=24", 10.0, keep_every=2, speed=2.0),
+}
+
+
+def shown_flight(folder: Path, *names: str) -> Trajectory:
+    """A flight that `fly_shown` kept in the folder of a reproduction."""
+    return Trajectory.load(_path(folder, *names))
+
+
+def fly_shown(
+    folder: Path, tables: Mapping[str, pd.DataFrame], films: bool, on_part: Callable[[str], object] = lambda name: None
+) -> None:
+    """Fly and keep what the report shows, as far as it is not in the folder yet, or is damaged.
+
+    Args:
+        folder: of the reproduction.
+        tables: of its experiments.
+        films: whether there shall be films.
+        on_part: called with the name of each flight that is flown.
+    """
+    for name, make in _flights(tables, films).items():
+        path = _path(folder, name)
+        try:
+            Trajectory.load(path)
+        except InputError:  # it is not there, or damaged
+            on_part(name)
+            remove(path)
+            make().save(path)
+
+
+def _path(folder: Path, *names: str) -> Path:
+    return folder / FLIGHTS / f"{'-'.join(names)}.zarr"
+
+
+def _flights(tables: Mapping[str, pd.DataFrame], films: bool) -> dict[str, Callable[[], Trajectory]]:
+    """What makes each flight, by its name."""
+    found: dict[str, Callable[[], Trajectory]] = {}
+    if "connectivity" in tables:
+        found |= _in_touch(tables["connectivity"])
+    found["flocks"] = partial(_fly, make_scenario("flocking", flocks=3), load(LAW), 0.0)
+    for sides in COURSES:
+        found[f"course-{sides}"] = partial(_fly, make_scenario("obstacles", sides=sides), load(LAW), 0.0)
+    for name, film in FILMS.items() if films else ():
+        scenario = make_scenario(film.scenario, split="film")
+        for trained in TRAINED:
+            found[f"{name}-{trained}"] = partial(
+                _fly, scenario, load(trained), film.duration, keep_every=film.keep_every
+            )
+    return found
+
+
+def _in_touch(table: pd.DataFrame) -> dict[str, Callable[[], Trajectory]]:
+    """The same flock under the law, which loses agents, and under the network with the first seed, which does not."""
+    seed = int(table.seed.dropna().min())
+    flock = next(iter(telling_flocks(table, seed)), 0)
+    scenario = make_scenario("flocking", flocks=flock + 1)
+    controllers = {LAW: load(LAW), NETWORK: load(NETWORK, seed=seed)}
+    return {
+        f"connectivity-{name}": partial(_fly, scenario, controller, SECONDS_IN_TOUCH, flock=flock)
+        for name, controller in controllers.items()
+    }
+
+
+def _fly(
+    scenario: Scenario, controller: Controller, duration: float, flock: int | None = None, **kept: Any
+) -> Trajectory:
+    start = scenario.draw()
+    return fly(
+        scenario, start if flock is None else start[flock], controller, 0.01, duration, config=told(scenario), **kept
+    )

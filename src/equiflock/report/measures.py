@@ -1,0 +1,30 @@
+"""What a scenario measures, over time: a panel for each measure, a curve for each controller."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from equiflock.experiments.curves import Curves
+from equiflock.report.figures import Panel, draw_panels
+
+
+def draw_measures(table: pd.DataFrame, path: str | os.PathLike[str], measures: Sequence[str]) -> Path:
+    """Draw quartiles over flocks, over time.
+
+    Args:
+        table: of `curve_table`s, with columns controller and seed.
+        path: of the PNG file.
+        measures: their names.
+    """
+    curves = Curves(table)
+    panels = []
+    for measure in measures:
+        lines = {name: curves.quartiles(name, metric=measure) for name in table.controller.unique()}
+        # Numbers of which there are only a few, such as components, are not worth a logarithm.
+        narrow = min(line.min() for line in lines.values()) >= 0.1 * max(line.max() for line in lines.values())
+        panels.append(Panel(curves.x, "time (s)", measure.replace("_", " "), lines, "linear" if narrow else "log"))
+    return draw_panels(panels, path)

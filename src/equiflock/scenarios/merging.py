@@ -1,0 +1,120 @@
+"""Two flocks that meet and shall become one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int8
+
+from equiflock.flock import OBSTACLE, Flock
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError, check_positive
+from equiflock.runtime.randomness import stream
+from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.registry import Figure, Measure, scenario
+from equiflock.scenarios.search import Stop
+from equiflock.senses.graph import components
+
+MERGED = Outcome.add("MERGED", "the flocks have become one")
+
+
+@dataclass(frozen=True)
+class UntilMerged:
+    """Ends a flight once the communication graph of all is connected and they fly as one.
+
+    Args:
+        variance: the velocity variance (1/N) sum_i |v_i - mean(v)|^2 below which they do.
+    """
+
+    variance: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_positive("variance", self.variance)
+
+    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+        """MERGED where a flying flock is connected and calm."""
+        outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
+        calm = np.flatnonzero(flying & (_variance(flock) < self.variance))
+        if len(calm):
+            connected = components(flock[calm]).max(axis=1) == 0
+            outcomes[calm[connected]] = MERGED
+        return outcomes
+
+
+def _variance(flock: Flock) -> Float64[np.ndarray, " B"]:
+    """The velocity variance of leaders and followers."""
+    member = np.broadcast_to((flock.roles != OBSTACLE)[..., None], flock.shape)
+    deviations = flock.velocities - flock.velocities.mean(axis=1, keepdims=True, where=member)
+    return np.asarray(np.square(deviations).sum(axis=2).mean(axis=1, where=member[..., 0]))
+
+
+@scenario("merging")
+@dataclass(frozen=True)
+class Merging:
+    """Two flocks out of each other's reach that fly towards each other, groups 0 and 1, for at most 10 s.
+
+    The agents are shared out between them, group 0 having one more if their number is odd. Each lies in a disk of its
+    own, as `disk` draws it for so many agents, and all its agents begin with the same velocity, towards the other
+    flock. They have merged once the communication graph of all is connected and the velocity variance is small.
+    """
+
+    duration: ClassVar[float] = 10.0
+    succeeded: ClassVar[tuple[Outcome, ...]] = (MERGED,)
+    measures: ClassVar[tuple[Measure, ...]] = ("velocity_variance", "mean_acceleration_norm", "component_count")
+    figure: ClassVar[Figure] = "endings"
+
+    disk: RandomDisk = field(default_factory=RandomDisk)
+    """The flocks; `agents` counts both groups, and radius and density are those of each."""
+    gap: float = 1.5
+    """How far apart the nearest agents of the two groups are along the line of flight, in communication radii."""
+    speed: float = 1.0
+    """Of each group, towards the other."""
+    variance: float = 0.1
+    """The velocity variance below which all fly as one."""
+
+    def __post_init__(self) -> None:
+        check_disk(self.disk)
+        if check_positive("gap", self.gap) <= 1.0:
+            raise InputError(f"gap must be above 1, so that the groups do not hear each other yet; got {self.gap:g}")
+        check_positive("speed", self.speed)
+        check_positive("variance", self.variance)
+        if self.disk.agents < 2:
+            raise InputError(f"merging needs 2 agents or more; got {self.disk.agents}")
+        self._disks()
+
+    def ending(self) -> UntilMerged:
+        """Over once the two have become one."""
+        return UntilMerged(self.variance)
+
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        halves = [disk.draw(stop) for disk in self._disks()]
+        positions = [half.positions.copy() for half in halves]
+        velocities = [np.empty_like(half.velocities) for half in halves]
+        for b in range(self.disk.flocks):
+            direction = stream(self.disk.seed, "merging", self.disk.split, b).normal(size=self.disk.dimensions)
+            direction /= np.linalg.norm(direction)
+            # Each is moved back along its own way until its foremost agent is half of the gap from the origin.
+            for group, way in enumerate((direction, -direction)):
+                front = (positions[group][b] @ way).max()
+                positions[group][b] -= (front + self.gap * self.disk.comm_radius / 2.0) * way
+                velocities[group][b] = self.speed * way
+        groups = np.repeat((0, 1), [half.shape[1] for half in halves])
+        return Flock(
+            np.concatenate(positions, axis=1),
+            np.concatenate(velocities, axis=1),
+            groups=np.broadcast_to(groups, (self.disk.flocks, self.disk.agents)),
+            comm_radius=self.disk.comm_radius,
+        )
+
+    def _disks(self) -> tuple[RandomDisk, RandomDisk]:
+        """What each group is drawn from."""
+        first = (self.disk.agents + 1) // 2
+        sizes = first, self.disk.agents - first
+        one, other = (
+            replace(self.disk, agents=size, split=f"{self.disk.split}, group {group}")
+            for group, size in enumerate(sizes)
+        )
+        return one, other

@@ -1,0 +1,69 @@
+"""Disks stand one after the other in the flock's way, and leaders fly straight past all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios.corridor import Corridor
+from equiflock.scenarios.passing import obstacle_disks
+from equiflock.scenarios.registry import failures, rules_of
+
+SCENARIO = Corridor(ef.RandomDisk(flocks=5, agents=60, seed=1), disks=4, sides=8, gap=1.5)
+
+
+@pytest.fixture(scope="module")
+def start() -> ef.Flock:
+    return SCENARIO.draw()
+
+
+def test_each_disk_is_an_obstacle_of_its_own_and_nobody_hears_one(start: ef.Flock) -> None:
+    assert start.shape == (5, 60 + 4 * 8, 2)
+    assert (start.obstacles[:, 60:] == np.repeat(range(4), 8)).all()
+    gaps = np.linalg.norm(start.positions[:, :60, None] - start.positions[:, None, 60:], axis=-1)
+    assert gaps.min() > 1.0
+
+
+def test_they_stand_one_after_the_other_left_and_right_of_the_way(start: ef.Flock) -> None:
+    lefts = []
+    for b in range(5):
+        heading = start.velocities[b, 0]
+        assert (start.velocities[b, :60] == heading).all()
+        disks = obstacle_disks(start[b])
+        assert disks[:, 2] == pytest.approx(SCENARIO.radius)
+        offsets = disks[:, :2] - start.positions[b, :60].mean(axis=0)
+        assert np.diff(offsets @ heading) == pytest.approx(2 * SCENARIO.radius + 1.5)
+        lefts += (offsets @ (-heading[1], heading[0])).tolist()
+    assert min(lefts) < -0.5
+    assert max(lefts) > 0.5
+    assert min(map(abs, lefts)) < 0.3
+
+
+def test_leaders_stay_clear_of_all_of_them_all_the_way(start: ef.Flock) -> None:
+    assert ((start.roles == ef.Role.LEADER).sum(axis=1) == 2).all()
+    for b, i in np.argwhere(start.roles == ef.Role.LEADER):
+        way = start.positions[b, i] + np.linspace(0, 30, 3001)[:, None] * start.velocities[b, i]
+        for x, y, radius in obstacle_disks(start[int(b)]):
+            assert np.linalg.norm(way - (x, y), axis=1).min() >= radius + 0.1 - 1e-9
+
+
+def test_more_flocks_begin_with_the_same_ones(start: ef.Flock) -> None:
+    few = Corridor(ef.RandomDisk(flocks=2, agents=60, seed=1), disks=4, sides=8, gap=1.5).draw()
+    assert (few.positions == start.positions[:2]).all()
+
+
+def test_some_flocks_pass_and_some_fail() -> None:
+    scenario = ef.make_scenario("corridor:flocks=12:disks=2:sides=6")
+    run = ef.simulate(
+        scenario.draw(), ef.load("etdagnn"), duration=scenario.duration, keep_every=None, **rules_of(scenario)
+    )
+    assert 0 < failures(scenario, run.outcome).sum() < 12
+
+
+def test_a_corridor_that_nobody_can_lead_through_is_given_up() -> None:
+    with pytest.raises(InputError, match="in none of 100 flocks 2 agents could lead past 3 disks of 90 sides"):
+        ef.make_scenario("corridor", agents=10, sides=90).draw()
+    with pytest.raises(InputError, match="gap must be a finite number above 0"):
+        ef.make_scenario("corridor:gap=0")

@@ -1,0 +1,82 @@
+"""Two flocks begin out of each other's reach, fly towards each other, and have merged when they fly as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios.merging import MERGED, Merging, UntilMerged
+from equiflock.scenarios.registry import failures, rules_of
+
+SCENARIO = Merging(ef.RandomDisk(flocks=4, agents=41, seed=2), gap=1.4, speed=0.7)
+
+
+@pytest.fixture(scope="module")
+def start() -> ef.Flock:
+    return SCENARIO.draw()
+
+
+def test_there_are_two_groups_that_cannot_hear_each_other(start: ef.Flock) -> None:
+    assert start.shape == (4, 41, 2)
+    assert (start.groups == [0] * 21 + [1] * 20).all()
+    assert (ef.components(start) == start.groups).all()
+    nearest = np.linalg.norm(start.positions[:, :21, None] - start.positions[:, None, 21:], axis=-1).min(axis=(1, 2))
+    assert (nearest >= 1.4).all()
+
+
+def test_each_flies_towards_the_other(start: ef.Flock) -> None:
+    for b in range(4):
+        way = start.velocities[b, 0]
+        assert np.linalg.norm(way) == pytest.approx(0.7)
+        np.testing.assert_allclose(start.velocities[b], np.where(start.groups[b, :, None] == 0, way, -way))
+        ahead = start.positions[b] @ way / 0.7
+        assert ahead[21:].min() - ahead[:21].max() == pytest.approx(1.4)
+
+
+def test_more_flocks_begin_with_the_same_ones_and_seeds_differ(start: ef.Flock) -> None:
+    few = Merging(ef.RandomDisk(flocks=2, agents=41, seed=2), gap=1.4, speed=0.7).draw()
+    assert (few.positions == start.positions[:2]).all()
+    assert (Merging(ef.RandomDisk(flocks=2, agents=41, seed=3)).draw().positions != few.positions).any()
+
+
+def test_it_works_in_space() -> None:
+    start = ef.make_scenario("merging", agents=30, dimensions=3).draw()
+    assert (ef.components(start) == start.groups).all()
+
+
+def test_they_have_merged_when_all_are_connected_and_calm() -> None:
+    still, moving = [[0.0, 0.0]] * 2, [[0.0, 0.0], [1.0, 0.0]]
+    near, far = [[0.0, 0.0], [0.9, 0.0]], [[0.0, 0.0], [1.1, 0.0]]
+    flock = ef.Flock([near, near, far, near], [still, moving, still, still])
+    ended = UntilMerged(0.1)(1.0, flock, np.array([True, True, True, False]))
+    assert ended.tolist() == [MERGED, Outcome.FLYING, Outcome.FLYING, Outcome.FLYING]
+
+
+def test_a_trained_controller_merges_them_and_the_decentralized_law_does_not() -> None:
+    scenario = ef.make_scenario("merging:flocks=3")
+    failed = {}
+    for name in ("etdagnn", "tanner-dynamic"):
+        run = ef.simulate(scenario.draw(), ef.load(name), duration=4.0, keep_every=None, **rules_of(scenario))
+        failed[name] = failures(scenario, run.outcome).sum()
+    assert failed == {"etdagnn": 0, "tanner-dynamic": 3}
+    assert run.outcome == (Outcome.TIME_UP,) * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"gap": 1.0}, "gap must be above 1"),
+        ({"speed": 0.0}, "speed must be a finite number above 0"),
+        ({"variance": -1.0}, "variance must be a finite number above 0"),
+        ({"agents": 5}, "agents must be more than min_degree = 2"),
+        ({"agents": 1, "min_degree": 0}, "merging needs 2 agents or more; got 1"),
+    ],
+)
+def test_merging_that_makes_no_sense_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        ef.make_scenario("merging", **options)

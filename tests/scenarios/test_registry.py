@@ -1,0 +1,74 @@
+"""Scenarios are made by name, completed with defaults, and say what they lack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+import equiflock as ef
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios.registry import Scenario, failures, is_bundled, options_of, rules_of
+
+
+@pytest.fixture
+def plain(own_registry: None) -> type:
+    @ef.scenario("plain")
+    @dataclass(frozen=True)
+    class Plain:
+        disk: ef.RandomDisk = field(default_factory=lambda: ef.RandomDisk(max_speed=0.5))
+        extra: float = 1.0
+
+        def draw(self, stop: object = None) -> ef.Flock:
+            return self.disk.draw()
+
+    return Plain
+
+
+@pytest.mark.parametrize("name", ef.scenario_names())
+def test_every_scenario_of_the_package_is_whole_and_flies(name: str) -> None:
+    made = ef.make_scenario(name, flocks=2, agents=20)
+    assert isinstance(made, Scenario)
+    assert is_bundled(f"{name}:flocks=2")
+    start = made.draw()
+    assert len(start) == 2
+    assert (start.roles != ef.Role.OBSTACLE).sum() == 40
+    run = ef.simulate(start, ef.load("etdagnn"), duration=0.05, **rules_of(made))
+    assert len(run.times) == 6
+    assert ef.make_scenario(name, **options_of(made)) == made
+
+
+def test_options_go_to_the_scenario_or_its_disk_and_usual_ones_only_where_they_fit() -> None:
+    made = ef.make_scenario("obstacles:sides=48", {"sides": 6, "leaders": 3, "flocks": 4, "wings": 2}, agents=30)
+    assert options_of(made)["sides"] == 48
+    assert (made.leaders, made.disk.flocks, made.disk.agents, made.disk.split) == (3, 4, 30, "obstacles")
+
+
+def test_what_a_scenario_lacks_is_filled_in(plain: type) -> None:
+    made = ef.make_scenario("plain", extra=2.0)
+    assert "plain" in ef.scenario_names()
+    assert (made.name, made.split, made.duration, made.figure, made.succeeded) == ("plain", "plain", 2.0, "curves", ())
+    assert (made.disk.max_speed, made.disk.split, made.extra) == (0.5, "plain", 2.0)
+    assert rules_of(made) == {"ending": None, "orbit": None, "obstacles": "nearest"}
+    assert not is_bundled("plain")
+
+
+def test_failures_are_outcomes_other_than_successes(plain: type) -> None:
+    course = ef.make_scenario("obstacles")
+    assert failures(course, (Outcome.PASSED, Outcome.TIME_UP, Outcome.COLLIDED)).tolist() == [False, True, True]
+    with pytest.raises(InputError, match=r"scenario 'plain' cannot tell failures: it needs an ending\(\)"):
+        failures(ef.make_scenario("plain"), (Outcome.TIME_UP,))
+
+
+def test_what_is_no_scenario_is_refused(own_registry: None) -> None:
+    with pytest.raises(InputError, match="did you mean 'merging'"):
+        ef.make_scenario("merge")
+    with pytest.raises(InputError, match="scenario 'merging' has no option 'wings'; it has agents, "):
+        ef.make_scenario("merging", wings=2)
+    with pytest.raises(InputError, match="must be a frozen dataclass with draw"):
+        ef.scenario("nothing")(object)
+    with pytest.raises(InputError, match="a scenario named 'merging' is registered already"):
+        ef.scenario("merging")(type(ef.make_scenario("merging")))
+    with pytest.raises(InputError, match="must be a word without a colon"):
+        ef.scenario("a:b")
