@@ -63,7 +63,7 @@ def test_some_flocks_pass_and_some_fail() -> None:
 
 
 def test_a_corridor_that_nobody_can_lead_through_is_given_up() -> None:
-    with pytest.raises(InputError, match="in none of 100 flocks 2 agents could lead past 3 disks of 90 sides"):
-        ef.make_scenario("corridor", agents=10, sides=90).draw()
+    with pytest.raises(InputError, match="in none of 100 flocks 2 agents could lead past 3 disks of 300 sides"):
+        ef.make_scenario("corridor", agents=10, sides=300).draw()
     with pytest.raises(InputError, match="gap must be a finite number above 0"):
         ef.make_scenario("corridor:gap=0")

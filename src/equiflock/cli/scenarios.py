@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from itertools import pairwise
@@ -15,6 +12,7 @@ import tyro
 
 from equiflock.cli.plugins import import_plugin
 from equiflock.runtime.checks import InputError
+from equiflock.runtime.docstrings import field_helps
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import options_of, scenario_class
 
@@ -94,7 +92,7 @@ def _options_class(usual: Scenario, taken: set[str]) -> type[ScenarioOptions]:
     # The scenario's own options first, then those of its disk.
     kinds: tuple[Any, ...] = type(usual), RandomDisk
     for kind in kinds:
-        hints, helps = get_type_hints(kind), _helps(kind)
+        hints, helps = get_type_hints(kind), field_helps(kind)
         for each in fields(kind):
             name = each.name
             if name not in values or name in taken or name in (before for before, *_ in made):
@@ -124,20 +122,6 @@ def _switched_on(hint: Any, default: Any) -> Any:
     if NoneType not in get_args(hint) or len(kinds) != 1:
         return None
     return kinds[0]() if default is None else default  # type: ignore[operator]
-
-
-def _helps(kind: type[Any]) -> dict[str, str]:
-    """The text below each field of a class; nothing where its source is not at hand."""
-    try:
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    except (OSError, TypeError, SyntaxError):
-        return {}
-    helps = {}
-    for node, following in pairwise(getattr(tree, "body", [])):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(following, ast.Expr):
-            text = getattr(following.value, "value", None)
-            helps[node.target.id] = " ".join(text.split()) if isinstance(text, str) else ""
-    return helps
 
 
 def _check_known(usual: Scenario, arguments: Sequence[str], taken: set[str]) -> None:
