@@ -19,6 +19,7 @@ MODULES = {
     "equiflock.controllers.tanner": "equiflock.controllers.classical.tanner",
     "equiflock.controllers.tolstaya": "equiflock.controllers.networks.tolstaya",
     "equiflock.course": "equiflock.scenarios.passing",
+    "equiflock.flight": "equiflock.simulation.flight and equiflock.simulation.assembly",
     "equiflock.graph": "equiflock.senses.graph",
     "equiflock.imitation": "equiflock.learning",
     "equiflock.initial": "equiflock.scenarios",
