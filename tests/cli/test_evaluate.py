@@ -226,7 +226,7 @@ def test_a_scenario_of_ones_own_is_evaluated_by_its_endings_and_measures(
     own = ("--scenario", module, "--plugin", f"{module}.py", "--distance", "0.2", "--flocks", "4", "--workers", workers)
     evaluate("etdagnn", *own, "--out", "mine")
     table = pd.read_csv(f"mine/{module}.csv")
-    assert set(table.columns) == {"flock", "outcome", "seconds", "velocity_variance", "spread", "controller", "seed"}
+    assert set(table.columns) == {"flock", "outcome", "seconds", "spread", "controller", "seed"}
     assert set(table.outcome) <= {"AWAY", "TIME_UP"}
     assert "AWAY" in set(table.outcome)
     assert set(table.controller) >= {"tanner", "etdagnn"}  # all are followers, so the expert can fly

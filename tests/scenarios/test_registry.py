@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -40,13 +41,13 @@ def test_every_scenario_of_the_package_is_whole_and_flies(name: str) -> None:
 
 
 def test_options_go_to_the_scenario_or_its_disk_and_usual_ones_only_where_they_fit() -> None:
-    made = ef.make_scenario("obstacles:sides=48", {"sides": 6, "leaders": 3, "flocks": 4, "wings": 2}, agents=30)
+    made: Any = ef.make_scenario("obstacles:sides=48", {"sides": 6, "leaders": 3, "flocks": 4, "wings": 2}, agents=30)
     assert options_of(made)["sides"] == 48
     assert (made.leaders, made.disk.flocks, made.disk.agents, made.disk.split) == (3, 4, 30, "obstacles")
 
 
 def test_what_a_scenario_lacks_is_filled_in(plain: type) -> None:
-    made = ef.make_scenario("plain", extra=2.0)
+    made: Any = ef.make_scenario("plain", extra=2.0)
     assert "plain" in ef.scenario_names()
     assert (made.name, made.split, made.duration, made.figure, made.succeeded) == ("plain", "plain", 2.0, "curves", ())
     assert (made.disk.max_speed, made.disk.split, made.extra) == (0.5, "plain", 2.0)

@@ -23,6 +23,7 @@ from equiflock.runtime.checks import InputError, short
 from equiflock.scenarios import registry
 from equiflock.scenarios.registry import Scenario, failures, make_scenario, options_of
 from equiflock.simulation import metrics
+from equiflock.simulation.simulate import Measure
 from equiflock.simulation.trajectory import Trajectory
 
 IN_PIECES = "disconnected"
@@ -93,12 +94,10 @@ class EvaluationJob(FlightJob):
         """What the scenario's figure shows: how each flight ended, or its measures over time and whole flights."""
         if self.checksum and weights_checksum(self.controller, self.seed) != self.checksum:
             raise InputError(f"{self.controller} is missing, or not the file that was to be evaluated")
-        measures = measures_of(self.scenario)
         if self.scenario.figure == "endings":
-            run = self.fly(self.start(), keep_every=None, record=measures)
-            # An ended flock accelerates no more, so its last step tells more than its last moment.
-            last = np.maximum(run.steps - 1, 0), np.arange(len(run.steps))
-            return ending_table(run).assign(**{name: run.series[name][last] for name in measures})
+            run = self.fly(self.start(), keep_every=None, record=_own_measures(self.scenario))
+            return ending_table(run).assign(**{name: values[-1] for name, values in run.series.items()})
+        measures = measures_of(self.scenario)
         recorded = measures | {measure.__name__: measure for measure in RECORDED}
         run = self.fly(self.start(), keep_every=None, record=recorded)
         curves = curve_table({name: run.series[name] for name in measures}, self.time_step)
@@ -201,7 +200,7 @@ def _ending_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str], li
     """The shares of flights by how they ended, the median time, and medians of what the scenario itself measures."""
     endings = [outcome for outcome in Outcome.all() if outcome.name in set(table.outcome)]
     failed = [outcome.name for outcome in endings if outcome not in scenario.succeeded]
-    own = [name for name in measures_of(scenario) if name not in registry.DEFAULTS["measures"]]
+    own = _own_measures(scenario)
     rows = []
     for name in dict.fromkeys(table.controller):
         mine = table[table.controller == name]
@@ -212,6 +211,11 @@ def _ending_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str], li
         )
     names = (ending.name.replace("_", "\n").lower() for ending in endings)
     return ["", "failed", *names, "median\ntime", *map(_heading, own)], rows
+
+
+def _own_measures(scenario: Scenario) -> dict[str, Measure]:
+    """What a scenario measures besides what all do: of flights that end, variance and effort tell little."""
+    return {name: found for name, found in measures_of(scenario).items() if name not in registry.DEFAULTS["measures"]}
 
 
 def _heading(metric: str) -> str:

@@ -92,7 +92,7 @@ def film(
     # Once every flight has ended, frames only repeat the last.
     ended = max(int(run.steps[0]) * run.time_step for run in runs)
     seconds = min(float(runs[0].times[-1]), ended)
-    count = max(round(seconds / speed * frames_per_second), 1) + 1
+    count = max(math.ceil(seconds / speed * frames_per_second - 1e-6), 1) + 1  # the last one shows the end
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
     with atomic_write(path) as scratch, _encoder(scratch, width, height, frames_per_second) as send:
         for n in range(count):
@@ -155,7 +155,7 @@ class FlockPanel:
     def __init__(self, axes: Axes, run: Trajectory, title: str, window: float) -> None:
         self.axes, self.run, self.window = axes, run, window
         self.variance = velocity_variance(run)[:, 0]
-        self.components = component_count(run)[:, 0].astype(int)
+        self.pieces = component_count(run)[:, 0].astype(int)
         self.title = title
         axes.set_aspect("equal")
         spacing = max(1, round(window / run.comm_radius / 12))
@@ -223,7 +223,7 @@ class FlockPanel:
         told = f": {outcome}" if ended and outcome != Outcome.TIME_UP else ""
         self.axes.set_title(
             f"{self.title}{told}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
-            f"     {self.components[frame]} component{'s' if self.components[frame] > 1 else ''}",
+            f"     {self.pieces[frame]} piece{'s' if self.pieces[frame] > 1 else ''}",
             fontsize=11,
             color=INK,
         )

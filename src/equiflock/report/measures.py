@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -26,5 +27,6 @@ def draw_measures(table: pd.DataFrame, path: str | os.PathLike[str], measures: S
         lines = {name: curves.quartiles(name, metric=measure) for name in table.controller.unique()}
         # Numbers of which there are only a few, such as components, are not worth a logarithm.
         narrow = min(line.min() for line in lines.values()) >= 0.1 * max(line.max() for line in lines.values())
-        panels.append(Panel(curves.x, "time (s)", measure.replace("_", " "), lines, "linear" if narrow else "log"))
+        scale: Literal["linear", "log"] = "linear" if narrow else "log"
+        panels.append(Panel(curves.x, "time (s)", measure.replace("_", " "), lines, scale, nested=narrow))
     return draw_panels(panels, path)

@@ -12,7 +12,7 @@ from equiflock.flock import Flock
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, short
 from equiflock.runtime.randomness import stream
 from equiflock.scenarios.placing import CROWDED, FINE, SPARSE, SPLIT, attempts, draw_positions, drawing_memory
-from equiflock.scenarios.search import Stop
+from equiflock.scenarios.search import NoStartError, Stop
 from equiflock.senses.cells import FASTEST
 
 RadiusRule = Literal["quarter-power", "constant-density"]
@@ -141,7 +141,7 @@ class RandomDisk:
         tried = f"after {attempts(self.agents):,} attempts"
         large = "" if self.places_anew else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"
-        raise InputError(
+        raise NoStartError(
             {
                 CROWDED: f"no room {where} for agent {number} at least min_separation = {self.min_separation:g} from "
                 f"the others: lower min_separation, raise disk_radius{large}",

@@ -11,6 +11,10 @@ class SearchCancelledError(InputError):
     """The search for a start was stopped before it ended."""
 
 
+class NoStartError(InputError):
+    """After bounded effort there was no start that meets the conditions on distances, degrees and connectivity."""
+
+
 class Stop:
     """A request to stop a search, which any thread may make at any time; it cannot be withdrawn.
 

@@ -13,12 +13,13 @@ import pytest
 
 from equiflock import cli
 from equiflock.experiments.runner import cluster as on_a_cluster
-from equiflock.experiments.runner.jobs import collect, run_jobs
+from equiflock.experiments.runner.jobs import collect
+from equiflock.experiments.runner.running import run_jobs
 from equiflock.runtime.checks import InputError
 from tests.experiments.runner.cluster import Cluster, cluster
 from tests.experiments.runner.test_jobs import Square
 
-GRID = ["sweep", "--controller", "etdagnn,tanner", "--agents", "20,40", "--radius", "1,1.5", "--flocks", "3"]
+GRID = ["sweep", "--controller", "etdagnn,tanner", "--agents", "20,40", "--comm-radius", "1,1.5", "--flocks", "3"]
 
 
 def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(tmp_path: Path) -> None:

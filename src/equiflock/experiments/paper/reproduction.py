@@ -20,7 +20,8 @@ from equiflock.experiments.paper.obstacle_avoidance import SIDES, obstacle_jobs,
 from equiflock.experiments.paper.remarks import REMARKS
 from equiflock.experiments.paper.shown import fly_shown
 from equiflock.experiments.paper.training import trained_tables, training_statements
-from equiflock.experiments.runner.jobs import Job, collect, is_done, run_jobs
+from equiflock.experiments.runner.jobs import Job, collect, is_done
+from equiflock.experiments.runner.running import run_jobs
 from equiflock.learning.fast_forward import FastForward
 from equiflock.runtime.checks import check_choice
 from equiflock.runtime.checksums import checksum, file_checksum
