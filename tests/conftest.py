@@ -46,9 +46,10 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Registries of the test's own: what it registers is forgotten."""
     import equiflock.controllers.networks.paper  # noqa: F401  (registers its networks when it is first imported)
     from equiflock import features
-    from equiflock.controllers import registry
+    from equiflock.controllers import networks, registry
     from equiflock.scenarios import registry as scenarios
 
+    networks.register_networks()  # those of the package are no test's own
     monkeypatch.setattr(registry, "_factories", dict(registry._factories))
     monkeypatch.setattr(scenarios, "_scenarios", dict(scenarios._scenarios))
     monkeypatch.setattr(features, "_features", dict(features._features))
