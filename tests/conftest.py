@@ -44,7 +44,6 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Registries of the test's own: what it registers is forgotten."""
-    import equiflock.controllers.networks.paper  # noqa: F401  (registers its networks when it is first imported)
     from equiflock import features
     from equiflock.controllers import networks, registry
     from equiflock.scenarios import registry as scenarios
