@@ -4,6 +4,8 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
+import tests.annotations
+
 # Left out: modules with kernels, as Numba must see functions as they are, and types, flight and the registry, which
 # check their input themselves and are tested for it.
 jaxtyping.install_import_hook(
@@ -23,7 +25,7 @@ jaxtyping.install_import_hook(
         "equiflock.report",
         *(f"equiflock.viewer.{name}" for name in ("frames", "recording", "playback", "setting", "stage")),
     ],
-    "beartype.beartype",
+    f"{tests.annotations.__name__}.checked",
 )
 
 # Kernels compile at their first call, so a single example may take seconds.
