@@ -56,7 +56,7 @@ def test_every_flying_job_of_the_reproduction_is_found_by_its_file(tmp_path: Pat
     write_json({"profile": {"name": "quick"}}, tmp_path / "config.json")
     (tmp_path / "jobs").mkdir()
     for experiment in RUN_IN_JOBS:
-        job = jobs_of(experiment, PROFILES["quick"], (tmp_path / "fast-forward").resolve())[-1]
+        job: Any = jobs_of(experiment, PROFILES["quick"], (tmp_path / "fast-forward").resolve())[-1]
         path = path_of(job, tmp_path / "jobs")
         path.touch()
         if experiment == "generalization":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,9 @@ from equiflock.cli.terminal import notice, out, print_words, progress
 from equiflock.runtime.checks import check_count
 
 if TYPE_CHECKING:
-    from equiflock.experiments.runner.jobs import Job
+    from rich.progress import Progress
+
+    from equiflock.experiments.paper.reproduction import Profile, Reproduction
 
 
 @dataclass(frozen=True)
@@ -44,58 +47,59 @@ class Reproduce:
 
     def run(self) -> None:
         """Print the verdicts and say where the report is."""
-        from equiflock.experiments.paper.reproduction import EXPERIMENTS, PROFILES, RUN_IN_JOBS, jobs_of, reproduce
+        from equiflock.experiments.paper.reproduction import EXPERIMENTS, PROFILES
         from equiflock.experiments.paper.training import training_statements
         from equiflock.report.reproduction import write_reproduction
         from equiflock.report.training import write_tables
 
         check_count("workers", self.workers)
         start = time.perf_counter()
-        profile, chosen = PROFILES[self.profile], self.only or EXPERIMENTS
+        profile = PROFILES[self.profile]
         folder = self.out or Path("runs") / profile.name
         with progress() as bar:
-            # One bar for each experiment; those of data and drawing appear when they begin.
-            tasks = {
-                name: bar.add_task(name, total=len(jobs_of(name, profile)), visible=name in chosen)
-                for name in RUN_IN_JOBS
-            }
-            data = bar.add_task("generalization data", total=profile.fast_forward.indices, visible=False)
-            drawing = bar.add_task("drawing", total=None, visible=False)
-
-            def on_done(experiment: str, job: Job) -> None:
-                bar.advance(tasks[experiment])
-
-            def on_data(step: int) -> None:
-                bar.update(data, advance=1, visible=True)
-
-            def on_flight(name: str) -> None:
-                bar.update(drawing, description=f"flying {name}", visible=True)
-
-            found = reproduce(
-                profile,
-                folder,
-                self.workers,
-                chosen,
-                on_done,
-                on_data,
-                self.scheduler,
-                on_notice=partial(notice, bar),
-                force=self.force,
-                films=self.films,
-                on_flight=on_flight,
-            )
+            found = self._reproduce(bar, profile, folder, self.only or EXPERIMENTS)
+            drawing = bar.add_task("drawing", total=None)
             files = write_reproduction(
                 found,
                 folder,
                 time.perf_counter() - start,
                 self.films,
-                lambda part: bar.update(drawing, description=f"drawing {part}", visible=True),
+                lambda part: bar.update(drawing, description=f"drawing {part}"),
             )
         # The training tables are Markdown, for documentation.
         if "training" in found.tables:
             table = found.tables["training"]
             files.append(write_tables(table, training_statements(table), folder / "training-tables.md"))
-        # The verdicts; with --checks also every comparison, marked by + or -.
+        self._print(found)
+        for path in files:
+            out.print(f"  {path}", highlight=False)
+
+    def _reproduce(self, bar: Progress, profile: Profile, folder: Path, chosen: Sequence[str]) -> Reproduction:
+        """Run the experiments, with a bar for each."""
+        from equiflock.experiments.paper.reproduction import RUN_IN_JOBS, jobs_of, reproduce
+
+        tasks = {
+            name: bar.add_task(name, total=len(jobs_of(name, profile)), visible=name in chosen) for name in RUN_IN_JOBS
+        }
+        data = bar.add_task("generalization data", total=profile.fast_forward.indices, visible=False)
+        flying = bar.add_task("flying", total=None, visible=False)
+        found = reproduce(
+            profile,
+            folder,
+            self.workers,
+            chosen,
+            on_done=lambda experiment, job: bar.advance(tasks[experiment]),
+            on_data=lambda step: bar.update(data, advance=1, visible=True),
+            scheduler=self.scheduler,
+            on_notice=partial(notice, bar),
+            force=self.force,
+            films=self.films,
+            on_flight=lambda name: bar.update(flying, description=f"flying {name}", visible=True),
+        )
+        bar.remove_task(flying)
+        return found
+
+    def _print(self, found: Reproduction) -> None:
         rows = []
         for statement in found.statements:
             lines = [f"{'+' if check.holds else '-'} {check.words}: {check.measured}" for check in statement.checks]
@@ -103,6 +107,4 @@ class Reproduce:
             measured = "\n".join([statement.count, *remark, *(lines if self.checks else [])])
             rows.append([statement.id, statement.words, statement.verdict, measured])
         header = "", "the paper's statement", "verdict", "measured"
-        print_words(f"profile: {profile.name}", header, rows, lines=self.checks)
-        for path in files:
-            out.print(f"  {path}", highlight=False)
+        print_words(f"profile: {found.profile.name}", header, rows, lines=self.checks)

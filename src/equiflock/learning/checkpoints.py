@@ -48,6 +48,7 @@ class Checkpoints:
 
     def restore(self, trainer: Trainer, tables: Tables, notice: Callable[[str], object]) -> list[Path]:
         """Restore the newest intact checkpoint in a fresh trainer and its tables; returns the tables that differ."""
+        from equiflock.controllers.networks.weights import OtherVersionError
         from equiflock.learning.checkpoint import OtherRecipeError, read_checkpoint
 
         paths = self.paths
@@ -57,6 +58,8 @@ class Checkpoints:
             # A checkpoint of another training is no damage: an older one would not help.
             except OtherRecipeError:
                 raise
+            except OtherVersionError as error:
+                raise InputError(f"{error}; remove {self.folder} to train again from the start") from None
             except InputError as error:
                 self._damaged.append(path)
                 if path == paths[-1]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from equiflock.runtime.checks import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario
 from equiflock.scenarios.random_disk import RadiusRule
 from equiflock.simulation.simulate import count_steps
@@ -22,6 +23,7 @@ USUAL_CLAMP = 100.0
 """The expert's clamp C in trainings of version 0.1, and the default of `Tanner` since then."""
 
 
+@renamed_arguments(clamp='expert="tanner:clamp=.."')
 @dataclass(frozen=True)
 class DAgger:
     """The settings of DAgger. The defaults are the paper's (section 5, "Training")."""

@@ -101,7 +101,7 @@ def draw_figures(found: Reproduction, folder: Path, on_part: Callable[[str], obj
     return [folder / name for name in wanted]
 
 
-def draw_film(name: str, folder: Path, **options: float) -> Path:
+def draw_film(name: str, folder: Path, **options: Any) -> Path:
     """One flock of a scenario under each trained controller, side by side, from the flights in the folder."""
     runs = [shown_flight(folder, name, trained) for trained in TRAINED]
     settings: Any = {"dots_per_inch": 70, "speed": FILMS[name].speed, "frames_per_second": 20, **options}

@@ -77,9 +77,12 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_bytes())
-        fits = isinstance(content, dict) and content.pop(KEY, None) == _checksum_of_json(content)
+        has_one = isinstance(content, dict) and KEY in content
+        fits = has_one and content.pop(KEY) == _checksum_of_json(content)
     except (ValueError, RecursionError):
-        fits = False
+        has_one, fits = True, False
+    if not has_one:
+        raise DamagedError(f"{path} is damaged, or of version 0.1: it has no checksum")
     if not fits:
         raise DamagedError(f"{path} is damaged: its checksum does not fit")
     return dict(content)

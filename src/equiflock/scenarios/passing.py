@@ -12,6 +12,7 @@ from equiflock.flock import FOLLOWER, NO_OBSTACLE, OBSTACLE, Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import check_choice, check_positive
 from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.cells import runs_around, select_heard, sort_flock
 from equiflock.senses.graph import join, over_flocks, root_of, survey_memory
 
@@ -24,6 +25,7 @@ NEVER = -math.inf
 """The time at which an obstacle was near, for one that never was."""
 
 
+@renamed_arguments(radius="comm_radius")
 class UntilPassed:
     """Ends a flight when the flock has lost its connectivity, has collided, or has passed the obstacles.
 

@@ -24,6 +24,7 @@ from equiflock.flock import Flock, Observations, check_flock
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError, check_choice, check_positive, short
 from equiflock.runtime.jit import Array, Index
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.runtime.threads import AGENTS_PER_THREAD, SMALL_FLOCK, split_flocks
 from equiflock.senses.cells import cell_list, order_by_rank, out_of_range, sort_into_cells
 from equiflock.senses.graph import Graph, radius_graph
@@ -48,6 +49,7 @@ def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -
     return DelayedAggregation(senses, comm_radius=comm_radius).hear(check_flock(flock))
 
 
+@renamed_arguments(radius="comm_radius", hops="senses", one_hop="senses", neighbourhood="senses")
 class DelayedAggregation:
     """Delayed aggregation of a flock in flight: call `hear` once per time step to get the observations of all agents.
 

@@ -16,6 +16,7 @@ from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors, check_flo
 from equiflock.runtime import threads
 from equiflock.runtime.checks import check_positive
 from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.runtime.threads import split_flocks
 from equiflock.senses.cells import flock_memory, out_of_range, runs_around, select_heard, sort_flock
 
@@ -68,6 +69,7 @@ class Graph:
         return Graph(starts, position[self.senders[stays]], (B, agents))
 
 
+@renamed_arguments(radius="comm_radius")
 def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     """The exact communication graph, with no cap on neighbours, for communication radius R, the flock's if left out.
 
@@ -83,6 +85,7 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     return Graph(starts, senders, flock.shape[:2])
 
 
+@renamed_arguments(radius="comm_radius")
 def components(flock: Flock, comm_radius: float | None = None) -> Int64[np.ndarray, "B N"]:
     """Which connected component each agent belongs to, (B, N), numbered 0, 1, .. by their first agents.
 

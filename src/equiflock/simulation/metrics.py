@@ -17,6 +17,7 @@ from equiflock.flock import Flock, Role
 from equiflock.protocols import Moment
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.graph import components, over_flocks
 from equiflock.simulation.trajectory import CREW, Trajectory
 
@@ -78,6 +79,7 @@ def largest_velocity_difference(subject: Subject) -> Numbers:
     return _over_frames(_diameters, subject, "velocities")
 
 
+@renamed_arguments(radius="comm_radius")
 def component_count(subject: Subject, comm_radius: float | None = None) -> Numbers:
     """The number of connected components of the communication graph, taken without directions.
 

@@ -64,7 +64,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Cluster:  # type: ignore[
         yield found
 
 
-def test_a_finished_cell_is_not_run_again_by_whomever(small: Cluster, tmp_path: Path) -> None:
+def test_a_finished_job_is_not_run_again_by_whomever(small: Cluster, tmp_path: Path) -> None:
     jobs = [Square(n, tmp_path) for n in (3, 1, 2)]
     run_jobs(jobs[:1], tmp_path / "jobs", 1)
     done: list[str] = []
@@ -74,7 +74,7 @@ def test_a_finished_cell_is_not_run_again_by_whomever(small: Cluster, tmp_path: 
     assert {(tmp_path / str(n)).read_text() for n in (1, 2, 3)} == {"x"}
 
 
-def test_what_a_cell_says_when_it_fails_is_said_here_when_the_others_are_done(small: Cluster, tmp_path: Path) -> None:
+def test_what_a_job_says_when_it_fails_is_said_here_when_the_others_are_done(small: Cluster, tmp_path: Path) -> None:
     jobs = [Square(1, tmp_path, fails=True), Square(2, tmp_path), Square(3, tmp_path)]
     with pytest.raises(InputError, match="no square today"):
         run_jobs(jobs, tmp_path / "jobs", 1, scheduler=small.address)

@@ -53,7 +53,7 @@ def test_jobs_run_in_parallel_and_are_collected_in_order(tmp_path: Path, workers
     assert collect(jobs, tmp_path / "jobs").to_dict("list") == {"square": [9, 1, 4], "number": [3, 1, 2]}
 
 
-def test_a_finished_cell_is_never_run_again_and_one_that_failed_is(tmp_path: Path) -> None:
+def test_a_finished_job_is_never_run_again_and_one_that_failed_is(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no square today"):
         run_jobs([Square(1, tmp_path), Square(2, tmp_path, fails=True)], tmp_path / "jobs", 1)
     assert [path.name.rsplit("-", 1)[0] for path in (tmp_path / "jobs").iterdir()] == ["square-1"]

@@ -24,6 +24,10 @@ KEY = "equiflock"
 """The only entry of a file's metadata; its value is a JSON object."""
 
 
+class OtherVersionError(InputError):
+    """A file is of the right kind, but in the format of another version."""
+
+
 def write_weights(network: nn.Module, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
     """Write a network's weights, its name, and the `options` that build it; `extra` goes into the metadata.
 
@@ -77,8 +81,11 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Ten
         raise InputError(f"{path} is not a safetensors file that can be read: {error}") from None
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
-    if metadata.get("format") != kind:
-        raise InputError(f"{path} is of another kind: expected format {kind!r}; got {metadata.get('format')!r}")
+    found = metadata.get("format")
+    if found != kind:
+        if isinstance(found, str) and found.rpartition(" ")[0] == kind.rpartition(" ")[0]:
+            raise OtherVersionError(f"{path} is of another version: expected format {kind!r}; got {found!r}")
+        raise InputError(f"{path} is of another kind: expected format {kind!r}; got {found!r}")
     if metadata.pop("checksum", None) != _checksum(tensors, metadata):
         raise InputError(f"{path} is damaged: its checksum does not fit")
     return tensors, metadata

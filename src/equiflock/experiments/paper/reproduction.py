@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,6 @@ from equiflock.runtime.checks import check_choice
 from equiflock.runtime.checksums import checksum, file_checksum
 from equiflock.runtime.provenance import claimed, versions
 
-RUN_IN_JOBS = ("connectivity", "flocking", "leaders", "obstacles", "generalization")
-EXPERIMENTS = ("training", *RUN_IN_JOBS)
 KIND = "reproduction"
 OURS = ("jobs", "cells", "flights", "fast-forward", "*.csv", "*.png", "*.mp4", "*.html", "*.json", "*.md")
 """Patterns of the files that a reproduction writes beside its config; version 0.1 called jobs cells."""
@@ -71,19 +70,23 @@ STATEMENTS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
 }
 
 
+JOBS: dict[str, Callable[[Profile, Path], Sequence[Job]]] = {
+    "connectivity": lambda profile, data: connectivity_jobs(profile.seeds, profile.flocks),
+    "flocking": lambda profile, data: flocking_jobs(profile.sizes, profile.seeds, profile.flocks),
+    "leaders": lambda profile, data: leader_jobs(profile.seeds, profile.flocks),
+    "obstacles": lambda profile, data: obstacle_jobs(profile.sides, profile.seeds, profile.flocks),
+    "generalization": lambda profile, data: cloning_jobs(
+        profile.cloning_seeds, profile.cloning_epochs, profile.fast_forward, data
+    ),
+}
+"""The jobs of each experiment that has any, from the profile and the folder of its data."""
+RUN_IN_JOBS = tuple(JOBS)
+EXPERIMENTS = ("training", *RUN_IN_JOBS)
+
+
 def jobs_of(experiment: str, profile: Profile, data: Path = Path()) -> Sequence[Job]:
     """The jobs of an experiment; `data` is the folder of its data, if it has any."""
-    check_choice("experiment", experiment, RUN_IN_JOBS)
-    seeds, flocks = profile.seeds, profile.flocks
-    if experiment == "connectivity":
-        return connectivity_jobs(seeds, flocks)
-    if experiment == "flocking":
-        return flocking_jobs(profile.sizes, seeds, flocks)
-    if experiment == "leaders":
-        return leader_jobs(seeds, flocks)
-    if experiment == "obstacles":
-        return obstacle_jobs(profile.sides, seeds, flocks)
-    return cloning_jobs(profile.cloning_seeds, profile.cloning_epochs, profile.fast_forward, data)
+    return JOBS[check_choice("experiment", experiment, RUN_IN_JOBS)](profile, data)
 
 
 @dataclass(frozen=True)
@@ -142,19 +145,20 @@ def reproduce(
             # Trainings come with the package; everything else is run in jobs.
             if experiment == "training":
                 tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
-            else:
-                jobs = jobs_of(experiment, profile, (folder / "fast-forward").resolve())
-                # Processes here share one copy of the data; workers elsewhere make their own.
-                if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
-                    profile.fast_forward.make(folder / "fast-forward", workers, on_data, on_notice)
-
-                def note(job: Job, name: str = experiment) -> None:
-                    on_done(name, job)
-
-                run_jobs(jobs, folder / "jobs", workers, note, scheduler=scheduler, on_notice=on_notice)
-                tables[experiment] = collect(jobs, folder / "jobs")
+                continue
+            jobs = jobs_of(experiment, profile, (folder / "fast-forward").resolve())
+            if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
+                profile.fast_forward.make(folder / "fast-forward", workers, on_data, on_notice)
+            run_jobs(
+                jobs, folder / "jobs", workers, partial(on_done, experiment), scheduler=scheduler, on_notice=on_notice
+            )
+            tables[experiment] = collect(jobs, folder / "jobs")
         fly_shown(folder, tables, films, on_flight)
-    # Statements of all experiments that have a table, in the order of the paper's sections.
+    return Reproduction(profile, tables, _judged(profile, tables))
+
+
+def _judged(profile: Profile, tables: Mapping[str, pd.DataFrame]) -> list[Statement]:
+    """The ledger: all statements that these tables can judge, in the paper's order."""
     statements = architecture_statements(profile.seeds)
     for experiment, table in tables.items():
         statements += STATEMENTS[experiment](table)
@@ -162,7 +166,7 @@ def reproduce(
     if profile == PROFILES["paper"]:
         statements = [replace(s, remark=REMARKS.get(s.id, "")) if s.verdict != "holds" else s for s in statements]
     order = {name: number for number, name in enumerate("ATFLOG")}
-    return Reproduction(profile, tables, sorted(statements, key=lambda s: (order[s.id[0]], s.id)))
+    return sorted(statements, key=lambda s: (order[s.id[0]], s.id))
 
 
 def settings(profile: Profile) -> dict[str, Any]:
