@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         check_renamed(arguments)
+        # The chosen command gets the options of its scenario, which depend on the arguments, before these are parsed.
         chosen = arguments[0] if arguments else ""
         command = tyro.extras.subcommand_cli_from_dict(
             {name: fitted(each, arguments[1:]) if name == chosen else each for name, each in COMMANDS.items()},

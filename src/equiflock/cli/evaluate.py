@@ -82,6 +82,7 @@ class Evaluate:
         agents = int((start.roles[0] != Role.OBSTACLE).sum())
         title = f"{scenario.name}: {len(start)} flocks of {agents} agents"
         csv, png = (folder / f"{scenario.name}{kind}" for kind in (".csv", ".png"))
+        # The table and the figure show all jobs, those of earlier calls included.
         with claimed(folder, "evaluation", config, OURS, self.force):
             self._fly(jobs, folder / "jobs", title)
             table = collect(jobs, folder / "jobs")

@@ -1,4 +1,4 @@
-"""Options of version 0.1: whoever still gives one is told the new one, in one line."""
+"""Options of version 0.1, each of which is refused with an error that names the new one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OPTIONS = {
     "sweep": {"--radius": "--comm-radius"},
     "train": {"--clamp": "--expert tanner:clamp=NUMBER"},
 }
-"""Command -> option -> what is given in its place."""
+"""For each command, its options of version 0.1 and what is given in their place."""
 
 
 def check_renamed(arguments: Sequence[str]) -> None:

@@ -78,6 +78,7 @@ class Reproduce:
         """Run the experiments, with a bar for each."""
         from equiflock.experiments.paper.reproduction import RUN_IN_JOBS, jobs_of, reproduce
 
+        # The bars of data and flights appear when these begin, as both may be done already.
         tasks = {
             name: bar.add_task(name, total=len(jobs_of(name, profile)), visible=name in chosen) for name in RUN_IN_JOBS
         }
@@ -100,6 +101,7 @@ class Reproduce:
         return found
 
     def _print(self, found: Reproduction) -> None:
+        """Print the verdicts; with --checks also every comparison, marked by + or -."""
         rows = []
         for statement in found.statements:
             lines = [f"{'+' if check.holds else '-'} {check.words}: {check.measured}" for check in statement.checks]

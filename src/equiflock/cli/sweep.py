@@ -154,6 +154,7 @@ class Sweep:
             return
         from equiflock.learning.dagger import prepare
 
+        # A network is built and called once, so that a wrong shape is found before the first training.
         prepare(DAgger(controller=controller))
 
 

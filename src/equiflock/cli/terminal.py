@@ -43,6 +43,7 @@ err = Console(stderr=True)
 
 def whole_numbers(name: str, text: str) -> list[int]:
     """Whole numbers written such as 0-4 or 0,3,7."""
+    # Ranges are counted before they are expanded: 0-999999999 shall not fill the memory.
     found: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
@@ -92,6 +93,7 @@ def progress(*values: str) -> Progress:
     Args:
         values: names of numbers to show beside it, given by `update(task, name=text)`.
     """
+    # On stderr and only on a terminal: output that is sent to a file or another program stays clean.
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, *map(_Value, values), console=err, transient=True, disable=not err.is_terminal)
 
@@ -101,6 +103,7 @@ def print_table(title: str, *forms: tuple[Sequence[str], Sequence[Sequence[str]]
 
     The first column is text, the others are numbers. If there is room for none, long names are broken.
     """
+    # Each form first with a space beside its columns, then without.
     for table in (_table(title, *form, room) for form in forms for room in (1, 0)):
         if _width(table) <= out.width:
             out.print(table)
@@ -166,6 +169,7 @@ class Training:
     def epoch(self, report: EpochReport) -> None:
         """Show the results of an epoch."""
         self.done = report.epoch
+        # Loss after every epoch; medians of the validation when there is one, which then also gets a line of its own.
         shown: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
         if report.validation is not None:
             for name, values in (("IVV", report.validation.ivv), ("IMAN", report.validation.iman)):

@@ -43,7 +43,7 @@ class Train:
     """Train a network by DAgger; the defaults are the paper's recipe.
 
     All of it is kept in a folder: recipe, losses, validation, TensorBoard events, checkpoints, weights. A training that
-    was interrupted, however rudely, goes on with --resume and ends with the same bits.
+    was interrupted, even by a kill, goes on with --resume and ends with the same bits.
     """
 
     recipe: Annotated[DAgger, tyro.conf.arg(name="")] = field(default_factory=_default_recipe)

@@ -65,7 +65,7 @@ class View:
             ) from None
         import_plugin(self.plugin)
         check_writable(self.out / "flight")
-        # The port is taken before kernels are compiled: whoever opens the address early just waits.
+        # Mistakes in options and a port in use are known before kernels are compiled.
         exhibit = self._exhibit()
         listening = listen(self.host, self.port, lambda port: err.print(f"port {port} is in use", highlight=False))
         with progress() as bar:
@@ -76,6 +76,7 @@ class View:
         sys.stdout.flush()
         if self.browser and _has_screen():
             webbrowser.open(page)
+        # Ctrl-C is the usual end of a server, and no error.
         with listening, suppress(KeyboardInterrupt):
             serve(exhibit, self.host).run([listening])
 
@@ -134,6 +135,7 @@ def _load(path: Path, plugin: str) -> list[Trajectory]:
         raise InputError(f"{path} is the folder of an experiment: name one of its jobs, such as {jobs[0]}")
     if path.suffix != ".csv":
         return load_flights(path)
+    # The result of a job is a table; its flight is computed again.
     from equiflock.experiments.again import fly_again
 
     return [fly_again(path, plugin)]

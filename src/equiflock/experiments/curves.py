@@ -20,6 +20,7 @@ QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 
 def controller_of(controller: str, seed: int | None) -> Controller:
     """The controller of a job: trained with a seed, or one that has none."""
+    # Bundled networks are trained with several seeds; a file or a law is one controller.
     return load(controller, seed=seed) if controller in TRAINED else load(controller)
 
 
@@ -36,6 +37,7 @@ def curve_table(series: Mapping[str, Float64[np.ndarray, "steps B"]], time_step:
     tables = []
     for name, recorded in series.items():
         values = recorded[::every]
+        # Times are rounded below, so that those of all jobs of an experiment are equal as numbers.
         columns: dict[str, Any] = {"time": np.arange(len(values)) * every * time_step, "metric": name}
         columns |= {label: np.quantile(values, q, axis=1) for label, q in QUARTILES.items()}
         tables.append(pd.DataFrame(columns | {"mean": values.mean(axis=1)}))

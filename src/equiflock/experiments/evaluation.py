@@ -127,6 +127,7 @@ def json_options(scenario: Scenario) -> dict[str, Any]:
     """The scenario's options as a job keeps them, fit for JSON; an error if any other has not its default."""
     usual = options_of(make_scenario(scenario.name))
     options = options_of(scenario)
+    # Options such as an Orbit object cannot be kept; they are allowed if making the scenario by name gives the same.
     found = {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str, NoneType))}
     for name in set(options) - set(found):
         if options[name] != usual[name]:
@@ -139,6 +140,7 @@ def rivals_of(controller: str, start: Flock) -> tuple[str, ...]:
 
     In the paper the expert flies flocks without leaders and obstacles; nothing in its law is about these.
     """
+    # Followers have role 0, so any other role makes this true.
     experts = () if start.roles.any() else (EXPERT,)
     return tuple(name for name in (*experts, *TRAINED) if name != controller)
 
@@ -158,6 +160,7 @@ def evaluation_jobs(
     """
     jobs = []
     for name in (controller, *rivals):
+        # A job of the package's own parts does not depend on a plugin, so it is shared by all evaluations.
         seed = 0 if name in TRAINED else None
         flown = weights_checksum(name, seed)
         bundled = is_bundled(name) and registry.is_bundled(scenario)

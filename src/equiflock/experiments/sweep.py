@@ -52,6 +52,7 @@ class SweepJob:
     """The checksum of the plugin that the controller comes from; empty if it comes with the package."""
 
     def __post_init__(self) -> None:
+        # Checked when jobs are made, before any of them runs.
         for name in ("agents", "flocks"):
             check_count(name, getattr(self, name))
         for name in ("comm_radius", "time_step", "duration"):
@@ -159,6 +160,7 @@ def sweep_jobs(
 def summary(table: pd.DataFrame) -> pd.DataFrame:
     """The median of every metric over flocks and seeds, for a share the mean; one row for each point of the grid."""
     by = ["controller", *AXES]
+    # Controllers that were not trained here have no hops: NaN is a group, too.
     groups = table.groupby(by, dropna=False, sort=True)
     found = groups[list(METRICS)].median()
     found["disconnected"] = groups["disconnected"].mean()

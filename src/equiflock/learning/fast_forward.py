@@ -136,7 +136,6 @@ class FastForward:
             on_part: called with every time index that is done, or was before.
             on_notice: called with a line of text about damaged parts, which are made again.
         """
-        # In memory, all parts are made at once and nothing is kept.
         workers = check_count("workers", threads.count() if workers is None else workers)
         if folder is None:
             arrays = {name: np.empty(shape, np.float32) for name, shape in self.shapes.items()}

@@ -44,7 +44,7 @@ class Results:
         """
         if not self.weights.exists():
             return 0
-        # The recipe of the file, with today's defaults for fields of a later version, and with our number of epochs.
+        # The recipe in the file, with defaults for fields that its version did not have, and with our number of epochs.
         made_by = dict(self._metadata())
         ours = self.config.made_by
         try:

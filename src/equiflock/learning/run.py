@@ -151,7 +151,7 @@ class TrainingRun:
                 notice(f"{table} is not as it was written: it is written again from the checkpoint")
             with self._log(trainer, tables) as log:
                 while trainer.epoch < self.recipe.epochs:
-                    # A stop, and every some epochs: the checkpoint from which `train` continues.
+                    # Between two epochs the state is whole: `train` continues from this checkpoint later.
                     if should_stop():
                         checkpoints.write(trainer, tables)
                         raise KeyboardInterrupt

@@ -25,7 +25,7 @@ def draw_measures(table: pd.DataFrame, path: str | os.PathLike[str], measures: S
     panels = []
     for measure in measures:
         lines = {name: curves.quartiles(name, metric=measure) for name in table.controller.unique()}
-        # Numbers of which there are only a few, such as components, are not worth a logarithm.
+        # Values within a factor of ten, such as numbers of components, are drawn on a linear axis.
         narrow = bool(min(line.min() for line in lines.values()) >= 0.1 * max(line.max() for line in lines.values()))
         scale: Literal["linear", "log"] = "linear" if narrow else "log"
         panels.append(Panel(curves.x, "time (s)", measure.replace("_", " "), lines, scale, nested=bool(narrow)))

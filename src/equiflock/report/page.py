@@ -58,6 +58,7 @@ class Page:
 
     def settings(self, settings: Mapping[str, object]) -> None:
         """Add a list of names and values; a value that is a mapping becomes an indented list."""
+        # One level of nesting is enough for recipes and profiles.
         lines = []
         for name, value in settings.items():
             if isinstance(value, Mapping):

@@ -90,7 +90,7 @@ def write_reproduction(
 
 def draw_figures(found: Reproduction, folder: Path, on_part: Callable[[str], object]) -> list[Path]:
     """Every figure for which there is a table, and pictures of initial conditions."""
-    # Each experiment that was run has its figures; a profile may leave experiments out.
+    # Only experiments that have a table have figures; a user may run some of them.
     wanted: dict[str, Callable[[Path], object]] = {}
     for experiment, table in found.tables.items():
         wanted |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
@@ -104,12 +104,14 @@ def draw_figures(found: Reproduction, folder: Path, on_part: Callable[[str], obj
 def draw_film(name: str, folder: Path, **options: Any) -> Path:
     """One flock of a scenario under each trained controller, side by side, from the flights in the folder."""
     runs = [shown_flight(folder, name, trained) for trained in TRAINED]
+    # Four panels side by side, so with fewer dots and frames than a film of one.
     settings: Any = {"dots_per_inch": 70, "speed": FILMS[name].speed, "frames_per_second": 20, **options}
     return film(runs, folder / f"{name}.mp4", titles=TRAINED, **settings)
 
 
 def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
     """A panel for each size of flock: quartiles over flocks of one metric over time, for every controller."""
+    # A panel for each size of flock.
     curves = Curves(table)
     panels = []
     for agents in sorted(int(n) for n in table.agents.unique()):
@@ -128,6 +130,7 @@ def _draw_obstacles(technique: bool, table: pd.DataFrame, path: Path) -> Path:
     ends = Endings(table)
     sides = np.array(ends.sides)
     collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
+    # Three panels: failures, and how many of them were disconnections or collisions.
     quantities: dict[str, Callable[[str, int], Any]] = {
         "fraction that failed": lambda name, s: ends.failed(name, s, technique),
         "disconnected, of failures": lambda name, s: ends.share([Outcome.DISCONNECTED], [name], s, technique),

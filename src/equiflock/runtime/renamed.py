@@ -1,4 +1,4 @@
-"""Names of version 0.1: whoever still uses one is told the new one, in one line. The changelog has the whole table."""
+"""Names of version 0.1, each of which raises an error that names the new one. The changelog has the whole table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MODULES = {
 
 
 class _Moved(MetaPathFinder):
-    """Asked after all others, so only for modules that are not there."""
+    """The last finder of Python's import, which is asked only for modules that no other finder knows."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
         if fullname in MODULES:
@@ -43,13 +43,13 @@ class _Moved(MetaPathFinder):
 
 
 def tell_of_moved_modules() -> None:
-    """From now on, the import of a module that has moved says where it is."""
+    """Let the import of a module that has moved raise an error that says where its content is now."""
     if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
         sys.meta_path.append(_Moved())
 
 
 def renamed_arguments(**names: str) -> Callable[[Definition], Definition]:
-    """On a function, or a class: arguments of version 0.1, and what is given in their place."""
+    """Decorate a function or class so that arguments of version 0.1 raise an error that names those in their place."""
 
     def wrap(function: Any, called: str) -> Any:
         @functools.wraps(function)
@@ -64,6 +64,7 @@ def renamed_arguments(**names: str) -> Callable[[Definition], Definition]:
         if not isinstance(definition, type):
             wrapped: Definition = wrap(definition, definition.__name__)
             return wrapped
+        # A class stays the same class, for isinstance; only the making of objects is wrapped.
         made: Any = definition
         made.__init__ = wrap(made.__init__, made.__name__)
         return definition
@@ -77,11 +78,12 @@ def _refuse(called: str, names: Mapping[str, str], options: Mapping[str, object]
 
 
 def renamed_attributes(**names: str) -> Callable[[Kind], Kind]:
-    """On a class: attributes of version 0.1, and their new names."""
+    """Decorate a class so that attributes of version 0.1 raise an error that names the new ones."""
 
     def decorate(definition: Kind) -> Kind:
         for old, new in names.items():
             refuse = _refusal(definition.__name__, old, new)
+            # Setting the old name is refused as well: it would otherwise have no effect, silently.
             setattr(definition, old, property(refuse, refuse))
         return definition
 

@@ -113,6 +113,7 @@ class Merging:
 
     def _disks(self) -> tuple[RandomDisk, RandomDisk]:
         """The initial conditions of each group, which are independent of each other."""
+        # Each group is drawn from a split of its own, so the two are independent.
         first = (self.disk.agents + 1) // 2
         sizes = first, self.disk.agents - first
         one, other = (

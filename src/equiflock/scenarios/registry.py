@@ -154,6 +154,7 @@ def failures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Bool[np.ndarray
 
 def options_of(scenario: Scenario) -> dict[str, Any]:
     """The options that a scenario was made with, those of its disk among them, as `make_scenario` takes them."""
+    # Fields of the disk and of the scenario side by side; the scenario's own win where names are the same.
     values = {field.name: getattr(scenario, field.name) for field in fields(scenario) if field.init}  # type: ignore[arg-type]
     disk = values.pop("disk", None)
     return ({} if disk is None else {field.name: getattr(disk, field.name) for field in fields(disk)}) | values

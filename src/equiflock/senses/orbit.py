@@ -72,7 +72,7 @@ def taken_velocity(x: float, y: float, u: float, v: float, numbers: Any) -> tupl
         ahead, left = (x * u + y * v) / speed, (y * u - x * v) / speed
     # alpha_1(|r|, |w|).
     size = near * math.exp(-distance) + slow * math.exp(-speed)
-    # The first case: pulled towards the obstacle agent, so v_ij points away from it.
+    # The first case: v_ij = -alpha_1 r / |r|.
     if -gravity_break <= ahead <= 0.0:
         return -size * x, -size * y
     # The second case: sgn(gamma(r, w, pi/2)) alpha_1, times r / |r| turned by alpha_theta.

@@ -95,6 +95,7 @@ class _MomentInCellOrder(Moment):
         ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
         ranks: Int64[np.ndarray, " N"],
     ) -> _MomentInCellOrder:
+        """A moment over arrays in cell order; place s in memory holds the caller's agent ranks[s]."""
         # The three large arrays are left unset on purpose: reading one calls __getattr__, which makes it.
         moment = cls.__new__(cls)
         known = dict(zip(("flying", "outcomes", "comm_radius"), ends, strict=True))

@@ -17,6 +17,7 @@ LONGEST_REQUEST = 16 * 1024
 FASTEST = 10.0
 """The largest component of a velocity that leaders can be given."""
 
+# Every number from a page has limits, so that no request can fill memory or leave the range of the kernels.
 Speed = Annotated[float, Field(ge=-FASTEST, le=FASTEST)]
 Reach = Annotated[float, Field(gt=0, le=FARTHEST)]
 Number = Annotated[int, Field(ge=0, le=10**9)]
@@ -207,6 +208,7 @@ _requests: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discrimin
 def read_request(text: str) -> Request:
     """The request in a message, or one line that says what is wrong with it."""
     try:
+        # Types and ranges are checked by pydantic; its report is shortened to one line for the page.
         return _requests.validate_json(text)
     except ValidationError as error:
         raise InputError(one_line(error)) from None

@@ -60,6 +60,7 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
 
     @app.middleware("http")
     async def only_from_here(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
+        """Refuse requests that call the server by a foreign name, and add headers to all answers."""
         if _name_of(request.headers) not in names:
             return Response("this server is known by another name", status_code=400)
         response = await call(request)
@@ -68,6 +69,7 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
 
     @app.websocket("/flight")
     async def flight(websocket: WebSocket) -> None:
+        """The connection of a page, as long as it is open."""
         headers = websocket.headers
         if _name_of(headers) not in names or headers.get("origin") != f"http://{headers['host']}":
             await websocket.close()  # before it was accepted: refused as forbidden
@@ -87,6 +89,7 @@ def create_app(exhibit: Exhibit, host: str) -> FastAPI:
 
     @app.get("/saved/{name}/film.mp4")
     async def film(name: str) -> FileResponse:
+        """A film that was saved since the server started; the name is looked up, never used as a path."""
         if name not in archive.saved:
             raise HTTPException(404, "no such flight was saved since the server started")
         return FileResponse(archive.saved[name] / FILM, filename=f"{name}.mp4")
@@ -145,6 +148,7 @@ class Server(uvicorn.Server):
 
     @override
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the server after the flight that is being saved; a second Ctrl-C cancels saving."""
         await super().shutdown(sockets)
         if self._archive.busy:
             log.warning("a flight is being saved: waiting for it (Ctrl-C once more gives it up)")

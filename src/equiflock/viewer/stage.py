@@ -111,6 +111,7 @@ class Stage:
 
     def advance(self, steps: int) -> None:
         """Make this many steps, or as many as there is time for, but at least one unless `steps` is 0."""
+        # Both flights make the same number of steps, so that they stay in lockstep.
         end = time.perf_counter() + SECONDS_PER_ADVANCE
         for _ in range(steps):
             for live in self.flights:
@@ -159,6 +160,7 @@ class Stage:
     def lead(self, at: tuple[float, float], reach: float, panel: int) -> None:
         """Make the agent nearest to a place a leader or, if it is one, a follower; it must be within reach."""
         live = self._flight(panel)
+        # Obstacle agents cannot lead, however near they are.
         distances = np.where(_is(live, Role.OBSTACLE), np.inf, self._distances(live, at))
         chosen = int(np.argmin(distances))
         if distances[chosen] > reach:
@@ -178,6 +180,7 @@ class Stage:
     def remove(self, places: Sequence[tuple[float, float]], reach: float, panel: int) -> None:
         """Take away the agents of a flight within reach of some places, and the same ones of the other flight."""
         live = self._flight(panel)
+        # All places of a request at once; agents are chosen by where they are in the panel that was clicked.
         near = np.zeros(live.flock.shape[1], bool)
         for place in places:
             near |= self._distances(live, place) <= reach
@@ -193,6 +196,7 @@ class Stage:
         """Put an obstacle into the way."""
         if len(self.disks) >= MOST_DISKS:
             raise InputError(f"there may be {MOST_DISKS} obstacles; remove one first")
+        # The same obstacle goes into all flights.
         rim = disk.rim(self.setting.spacing)
         for live in self.flights:
             live.change(with_obstacle(live.flock, rim))

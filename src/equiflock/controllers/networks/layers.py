@@ -34,6 +34,7 @@ def composed(first: Conv | EqConv, second: Conv | EqConv) -> tuple[Tensor, Tenso
 
     W = W_2 W_1 and b = W_2 b_1 + b_2: the same function, without the largest matrix product of such a network.
     """
+    # Equivariant layers have no bias.
     outer = second.weight.squeeze(2)
     bias = torch.addmv(second.bias, outer, first.bias) if isinstance(first, Conv) and isinstance(second, Conv) else None
     return outer @ first.weight.squeeze(2), bias

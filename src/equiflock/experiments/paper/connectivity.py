@@ -65,6 +65,7 @@ def connectivity_jobs(seeds: tuple[int, ...], flocks: int) -> list[ConnectivityJ
 
 def telling_flocks(table: pd.DataFrame, seed: int) -> list[int]:
     """The flocks that are disconnected at the end under the law, and never under the network with this seed."""
+    # Both tables are indexed by flock, so that the conditions are combined flock by flock.
     law = table[table.controller == LAW].set_index("flock")
     network = table[(table.controller == NETWORK) & (table.seed == seed)].set_index("flock")
     telling = (law.pieces_at_end > 1) & network.always_connected

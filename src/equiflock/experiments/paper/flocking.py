@@ -123,7 +123,7 @@ def _f3(curves: Curves) -> Statement:
     expert = curves.of("median", EXPERT, metric=VARIANCE, agents=50)
 
     def share_below(name: str, first: float = 0.0, last: float = np.inf) -> Float64[np.ndarray, " S"]:
-        # The share of the times in an interval, one number for every seed.
+        """The share of times from `first` to `last` at which the variance is below the expert's, for every seed."""
         during = (curves.x >= first) & (curves.x <= last)
         return np.asarray((curves.of("median", name, metric=VARIANCE, agents=50) < expert)[:, during].mean(axis=1))
 
@@ -153,6 +153,7 @@ def _f4(curves: Curves) -> Statement:
 
 def _f5(curves: Curves, sizes: list[int]) -> Statement:
     def excess(mean: str, sum_: str, n: int) -> Float64[np.ndarray, " S"]:
+        """By how much the acceleration norm of a mean-aggregation controller exceeds a sum-aggregation one's."""
         return np.asarray(
             curves.last("median", mean, metric=EFFORT, agents=n) - curves.last("median", sum_, metric=EFFORT, agents=n)
         )

@@ -67,6 +67,7 @@ def leader_jobs(seeds: tuple[int, ...], flocks: int) -> list[LeaderJob]:
 def leader_statements(table: pd.DataFrame) -> list[Statement]:
     """L1, the distance to the leaders' velocity, and L2, the effort, both at the last step."""
     curves = Curves(table)
+    # One number for every training seed: the median over flocks at the last step.
     last = {name: curves.last("median", name, metric=DISTANCE) for name in TRAINED}
     effort = {name: curves.last("median", name, metric=EFFORT) for name in TRAINED}
     best = "tdagnn-tf-mean"

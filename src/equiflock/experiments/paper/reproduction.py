@@ -131,6 +131,7 @@ def reproduce(
         films: whether the flights of the films are flown, too.
         on_flight: called with the name of each flight that is flown for the report.
     """
+    # A wrong name is an error before the first of the others is run.
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
     tables: dict[str, pd.DataFrame] = {}
@@ -147,6 +148,7 @@ def reproduce(
                 tables[experiment] = trained_tables().query("seed in @profile.seeds or controller == 'tanner'")
                 continue
             jobs = jobs_of(experiment, profile, (folder / "fast-forward").resolve())
+            # Processes here share one copy of the data; workers elsewhere make their own.
             if experiment == "generalization" and scheduler is None and not _is_done(experiment, profile, folder):
                 profile.fast_forward.make(folder / "fast-forward", workers, on_data, on_notice)
             run_jobs(
@@ -165,6 +167,7 @@ def _judged(profile: Profile, tables: Mapping[str, pd.DataFrame]) -> list[Statem
     # Remarks were written about the paper profile, and would be wrong about another one.
     if profile == PROFILES["paper"]:
         statements = [replace(s, remark=REMARKS.get(s.id, "")) if s.verdict != "holds" else s for s in statements]
+    # Architecture, training, flocking, leaders, obstacles, generalization: the first letters of their statements.
     order = {name: number for number, name in enumerate("ATFLOG")}
     return sorted(statements, key=lambda s: (order[s.id[0]], s.id))
 
@@ -177,6 +180,7 @@ def settings(profile: Profile) -> dict[str, Any]:
     tables = {
         f"{name}:{seed}": file_checksum(trained_validation(name, seed)) for name in TRAINED for seed in profile.seeds
     }
+    # The repr of a job has all its settings, so a change of any default is noticed.
     jobs = {name: checksum(repr(jobs_of(name, profile)).encode()) for name in RUN_IN_JOBS}
     return {"profile": asdict(profile), "jobs": jobs, "weights": weights, "tables": tables, "versions": versions()}
 
@@ -184,6 +188,7 @@ def settings(profile: Profile) -> dict[str, Any]:
 def _is_done(
     experiment: str, profile: Profile, folder: Path, on_damage: Callable[[str], object] = lambda text: None
 ) -> bool:
+    """Whether all results of an experiment are in the folder; trainings come with the package."""
     if experiment == "training":
         return True
     return all(is_done(job, folder / "jobs", on_damage) for job in jobs_of(experiment, profile))

@@ -18,7 +18,9 @@ from equiflock.learning.recipe import EXPERT
 from equiflock.learning.tables import COLUMNS, VALIDATION
 from equiflock.runtime.checks import InputError
 
+# The trained controllers by the aggregation of hop 1.
 SUM, MEAN = ("tdagnn", "tdagnn-tf"), ("tdagnn-tf-mean", "etdagnn")
+# The epochs of the paper's figure.
 EPOCHS = range(40, 401, 40)
 
 
@@ -44,6 +46,7 @@ def trained_tables() -> pd.DataFrame:
 
 def validation_curves(table: pd.DataFrame) -> Curves:
     """Quartiles over flocks of the validation metrics, "ivv" and "iman", over epochs."""
+    # Quartiles over flocks, in one row per metric, as `Curves` reads them.
     groups = table.groupby(["controller", "epoch", "seed"])[["ivv", "iman"]]
     columns = {label: groups.quantile(q).stack() for label, q in QUARTILES.items()}
     tidy = pd.DataFrame(columns).rename_axis(["controller", "epoch", "seed", "metric"]).reset_index()
@@ -59,6 +62,9 @@ def training_statements(table: pd.DataFrame) -> list[Statement]:
     """T1 to T7, each by its rule."""
     curves = validation_curves(table)
     return [rule(curves) for rule in (_t1, _t2, _t3, _t4, _t5, _t6, _t7)]
+
+
+# What the paper leaves open ("comparable", "matches", "about 320") is made precise in each statement's rule.
 
 
 def _t1(curves: Curves) -> Statement:

@@ -30,7 +30,7 @@ def in_a_pool(work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], work
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(min(workers, len(jobs)), multiprocessing.get_context("spawn"), _begin)
     try:
-        # Ctrl-C in the middle of starting a process would leave it without a parent to end it.
+        # The library does not clean up after an interrupted start, so Ctrl-C waits until all processes are started.
         with uninterrupted(), deaf_children():
             numbers = {pool.submit(work, *job): number for number, job in enumerate(jobs)}
         for future in as_completed(numbers):

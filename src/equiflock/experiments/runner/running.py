@@ -41,6 +41,7 @@ def run_jobs(
     """
     check_count("workers", workers)
     folder.mkdir(parents=True, exist_ok=True)
+    # Results that are there and intact count as done at once.
     missing = []
     for job in jobs:
         if is_done(job, folder, lambda text: on_notice(f"{text}; this job is computed again")):
