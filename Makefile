@@ -39,9 +39,9 @@ types: $(READY)  ## mypy: types
 
 check: lint types test  ## everything that CI runs
 
-bench: $(READY)  ## speed: a step in closed loop, messages beside rivals, an epoch of training, the same done densely
+bench: $(READY)  ## speed: a step in closed loop, observations beside rivals, an epoch of training, the same done densely
 	$(BIN)/equiflock bench
-	$(BIN)/python benchmarks/messages.py
+	$(BIN)/python benchmarks/observations.py
 	$(BIN)/python benchmarks/policy.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/dense_training.py

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import equiflock as ef
+from equiflock.controllers.classical.tanner import DEFAULT_CLAMP as CLAMP
 from equiflock.controllers.networks.paper import TDAGNN
 from equiflock.experiments.bench import best_time
 from equiflock.learning.dagger import Trainer, imitation_loss
@@ -162,7 +163,7 @@ class DenseTrainer:
         for _ in range(recipe.steps):
             features, adjacency = pairwise(positions, velocities, recipe.comm_radius)
             state = delayed(features, adjacency, recipe.hops, state)
-            accelerations = target = expert(velocities, features, recipe.clamp)
+            accelerations = target = expert(velocities, features, CLAMP)
             if self.rng.random() >= recipe.beta(0):
                 with torch.no_grad():
                     accelerations = self.network(state.values, state.operators)[0].numpy().astype(np.float64)
@@ -201,7 +202,7 @@ def check(recipe: DAgger, steps: int = 5) -> None:
     for weights, layer in zip((theirs.first, theirs.second, theirs.third), ours.layers, strict=True):
         weights.weight.data = cast(Tensor, layer.weight).data.unsqueeze(-1)
         weights.bias.data = cast(Tensor, layer.bias).data  # type: ignore[union-attr]
-    teacher = cast(PrivilegedController, ef.load("tanner", clamp=recipe.clamp))
+    teacher = cast(PrivilegedController, ef.load("tanner", clamp=CLAMP))
     state = None
     loop = ef.flight(ef.random_disk(1, recipe.agents), cast(LocalController, ours), time_step=recipe.time_step)
     for moment in islice(loop, steps):
@@ -212,7 +213,7 @@ def check(recipe: DAgger, steps: int = 5) -> None:
         same(features.sum(axis=1), aggregation.reshape(recipe.agents, 6))
         heard = torch.matmul(state.values, state.operators.transpose(2, 3))[0].permute(2, 0, 1)
         same(heard.numpy(), moment.observations[0].reshape(recipe.agents, recipe.hops, 6))
-        same(expert(flock.velocities[0], features, recipe.clamp), teacher(flock, aggregation)[0])
+        same(expert(flock.velocities[0], features, CLAMP), teacher(flock, aggregation)[0])
         with torch.no_grad():
             same(theirs(state.values, state.operators)[0].numpy(), moment.accelerations[0])
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import Curves
 from equiflock.experiments.paper.generalization import CloningJob, correlation
-from equiflock.experiments.runner.jobs import collect, run_jobs
+from equiflock.experiments.runner.jobs import collect
+from equiflock.experiments.runner.running import run_jobs
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
 from equiflock.runtime.provenance import claim_folder, versions

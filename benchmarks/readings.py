@@ -16,7 +16,8 @@ from equiflock.controllers.trained import SEEDS, TRAINED
 from equiflock.experiments.curves import Curves
 from equiflock.experiments.paper.leader_following import DISTANCE, LeaderJob
 from equiflock.experiments.paper.obstacle_avoidance import Endings, ObstacleJob
-from equiflock.experiments.runner.jobs import collect, run_jobs
+from equiflock.experiments.runner.jobs import collect
+from equiflock.experiments.runner.running import run_jobs
 from equiflock.runtime.provenance import claim_folder, versions
 from equiflock.scenarios.leaders import LeaderVelocity
 

@@ -84,7 +84,7 @@ def main() -> None:
         record(film.page, film)
         write(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")
         single = Film(open_page(browser, address, "light"), Path(folder))
-        open_at(single.page, "scenario=obstacles&agents=120&seed=4&edges=1&sides=40")
+        open_at(single.page, "scenario=obstacles:sides=40&agents=120&seed=4&edges=1")
         single.shoot(65, 5)
         write(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "view.png")
 

@@ -4,6 +4,8 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
+import tests.annotations
+
 # Left out: modules with kernels, as Numba must see functions as they are, and types, flight and the registry, which
 # check their input themselves and are tested for it.
 jaxtyping.install_import_hook(
@@ -23,7 +25,7 @@ jaxtyping.install_import_hook(
         "equiflock.report",
         *(f"equiflock.viewer.{name}" for name in ("frames", "recording", "playback", "setting", "stage")),
     ],
-    "beartype.beartype",
+    f"{tests.annotations.__name__}.checked",
 )
 
 # Kernels compile at their first call, so a single example may take seconds.
@@ -43,9 +45,10 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Registries of the test's own: what it registers is forgotten."""
     from equiflock import features
-    from equiflock.controllers import registry
+    from equiflock.controllers import networks, registry
     from equiflock.scenarios import registry as scenarios
 
+    networks.register_networks()  # those of the package are no test's own
     monkeypatch.setattr(registry, "_factories", dict(registry._factories))
     monkeypatch.setattr(scenarios, "_scenarios", dict(scenarios._scenarios))
     monkeypatch.setattr(features, "_features", dict(features._features))

@@ -1,4 +1,4 @@
-"""Flocks for property tests, the nasty ones included."""
+"""Flocks for property tests, the hard cases included: coincident agents, borders of cells, far groups."""
 
 from __future__ import annotations
 

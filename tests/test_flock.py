@@ -10,7 +10,6 @@ import pytest
 
 import equiflock as ef
 from equiflock.flock import Flock, Role
-from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
 
 ZEROS = np.zeros((1, 2, 2))
@@ -80,11 +79,6 @@ def test_what_does_not_fit_is_refused_in_one_clear_line(positions: Any, velociti
     assert "\n" not in str(caught.value)
 
 
-def test_an_outcome_says_its_message() -> None:
-    assert str(Outcome.DISCONNECTED) == "the communication graph lost its connectivity"
-    assert int(Outcome.FLYING) == 0
-
-
 def test_a_flock_remembers_the_radius_it_was_drawn_for() -> None:
     assert ef.random_disk(comm_radius=2.0, disk_radius=4.0).comm_radius == 2.0
     course = ef.ObstacleCourse(ef.RandomDisk(comm_radius=1.5)).draw()
@@ -118,6 +112,30 @@ def test_obstacle_numbers_that_make_no_sense_are_refused(numbers: list[list[floa
     places, roles = [[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]], [[Role.FOLLOWER, Role.OBSTACLE, Role.OBSTACLE]]
     with pytest.raises(InputError, match=text):
         Flock(places, np.zeros((1, 3, 2)), roles, numbers)
+
+
+def test_agents_are_in_group_0_unless_another_is_said_and_obstacle_agents_in_none() -> None:
+    places, roles = [[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]], [[Role.FOLLOWER, Role.LEADER, Role.OBSTACLE]]
+    still = np.zeros((1, 3, 2))
+    assert Flock(places, still, roles).groups.tolist() == [[0, 0, -1]]
+    assert Flock(places, still, roles, groups=[[4, 2, 7]]).groups.tolist() == [[4, 2, -1]]
+    assert Flock(places, still, groups=[[4, 2, 7]])[0].groups.tolist() == [[4, 2, 7]]
+
+
+@pytest.mark.parametrize(
+    ("groups", "text"),
+    [
+        ([[0, -1]], r"groups must be from 0 to 2\^31 - 1; agent 1 of flock 0 has -1"),
+        ([[0, 2**31]], "agent 1 of flock 0 has 2147483648"),
+        ([0, 1], r"groups must be whole numbers of shape \(B, N\) = \(1, 2\); got int64 of shape \(2,\)"),
+        ([[0, 0.5]], "groups must be whole numbers"),
+        ([[0], [0, 1]], "groups must be whole numbers"),
+    ],
+)
+def test_groups_that_make_no_sense_are_refused_in_one_line(groups: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text) as caught:
+        Flock(ZEROS, ZEROS, groups=groups)
+    assert "\n" not in str(caught.value)
 
 
 def test_positions_that_no_float_can_hold_are_refused() -> None:

@@ -1,65 +1,97 @@
-"""Imports go down the ladder, never up, and never sideways between the world and the controllers."""
+"""Imports go down the ladder that CONTRIBUTING.md draws, never up or sideways, and never in a circle."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "src" / "equiflock"
+from equiflock.runtime.jit import PARTS_WITH_KERNELS
 
-LADDER: list[set[str]] = [
-    {"version", "checks", "kernels"},
-    {"types"},
-    {"threads", "randomness", "files"},
-    {"checksums", "stores"},
-    {"provenance"},
-    {"trajectory"},
-    {"cells"},
-    {"graph", "orbit"},
-    {"hearing"},
-    {"observations", "world", "course", "initial"},
-    {"controllers"},
-    {"flight", "metrics"},
-    {"simulation"},
-    {"imitation", "theory"},
-    {"experiments"},
-    {"report"},
-    {"viewer"},
-    {"cli"},
-    {"__main__"},
-]
-LEVEL = {name: level for level, names in enumerate(LADDER) for name in names}
-
-
-def imported_parts(path: Path) -> set[str]:
-    """The parts of equiflock that a file imports, anywhere in it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "equiflock":
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("equiflock."):
-            found.add((node.module or "").split(".")[1])
-        elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("equiflock.")}
-    return found
-
-
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "equiflock"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
-def part_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def ladder() -> list[list[str]]:
+    """The parts of each rung, from the top, as CONTRIBUTING.md names them in front of what each of them is."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().split("## The ladder")[1].split("\n## ")[0]
+    rungs = re.findall(r"^ {4}([\w/]+(?:, [\w/]+)*)", text, re.MULTILINE)
+    return [[part.strip("/") for part in rung.split(", ")] for rung in rungs]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_file_imports_only_from_its_own_part_or_below(path: Path) -> None:
-    part = part_of(path)
-    for other in imported_parts(path):
-        assert other in LEVEL, f"{other} is not on the ladder"
-        assert other == part or LEVEL[other] < LEVEL[part], f"{part} must not import {other}"
+HEIGHT = {part: -rung for rung, parts in enumerate(ladder()) for part in parts}
+
+
+def module_name(path: Path) -> str:
+    """Such as "senses.graph", and "senses" for the file senses/__init__.py."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The modules of equiflock that a file imports, anywhere in it: in functions, too, and for type checkers only."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import, which hides where it goes"
+            # What is imported from a package may be a module of it, or a name in the package itself.
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = {name for name in inside if name.removeprefix("equiflock.") in MODULES}
+            found |= modules | ({str(node.module)} if modules != inside else set())
+    return {name.removeprefix("equiflock.") for name in found if name.split(".")[0] == "equiflock"}
+
+
+IMPORTS = {name: imported_modules(path) for name, path in MODULES.items()}
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[0]
 
 
 def test_every_part_is_on_the_ladder() -> None:
-    assert {part_of(path) for path in FILES} == set(LEVEL)
+    assert set(map(part_of, MODULES)) == set(HEIGHT)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_from_its_own_part_or_from_below(module: str) -> None:
+    part = part_of(module)
+    for other in sorted(IMPORTS[module]):
+        assert other in MODULES, f"{module} imports {other}: name the module that has it"
+        below = part_of(other) == part or HEIGHT[part_of(other)] < HEIGHT[part]
+        assert below, f"{module} must not import {other}"
+
+
+def circle_from(start: str) -> list[str]:
+    """A way along imports from a module back to itself; empty if there is none."""
+    ways, seen = [[start]], set()
+    while ways:
+        way = ways.pop()
+        for other in IMPORTS.get(way[-1], ()):
+            if other == start:
+                return [*way, start]
+            if other not in seen:
+                seen.add(other)
+                ways.append([*way, other])
+    return []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_imports_itself_by_way_of_others(module: str) -> None:
+    assert " -> ".join(circle_from(module)) == ""
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_kernels_are_only_where_a_change_compiles_them_anew(module: str) -> None:
+    source = MODULES[module]
+    if source.parent == PACKAGE or part_of(module) in PARTS_WITH_KERNELS:
+        return
+    functions = [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.FunctionDef)]
+    decorators = {ast.unparse(decorator) for function in functions for decorator in function.decorator_list}
+    assert not decorators & {"kernel", "inlined"}

@@ -13,6 +13,7 @@ from equiflock.outcomes import Outcome
 from equiflock.protocols import Body, Ending, LocalController, Moment, PrivilegedController
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
+from equiflock.runtime.renamed import MODULES, tell_of_moved_modules
 from equiflock.scenarios import (
     Flocking,
     LeaderFollowing,
@@ -91,9 +92,10 @@ RENAMED = {
     "messages": "observe(flock, senses)",
     "names": "controller_names",
     "register": "controller",
-    "types": "flock, equiflock.outcomes and equiflock.protocols",
 }
 """Names of version 0.1, and what is there in their place."""
+
+tell_of_moved_modules()
 
 
 def __getattr__(name: str) -> Any:
@@ -106,4 +108,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("equiflock.theory")
     if name in RENAMED:
         raise AttributeError(f"equiflock.{name} of version 0.1 is now equiflock.{RENAMED[name]}")
+    if (module := f"equiflock.{name}") in MODULES:
+        raise AttributeError(f"{module} of version 0.1 is now {MODULES[module]}")
     raise AttributeError(f"module 'equiflock' has no attribute {name!r}")

@@ -10,8 +10,10 @@ from jaxtyping import Bool, Float, Int8, Int64
 
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, Roles, Vectors
+from equiflock.runtime.renamed import renamed_attributes
 
 
+@renamed_attributes(messages="observations", radius="comm_radius")
 @dataclass(frozen=True, eq=False, slots=True)
 class Moment:
     """One instant of a flight, before the step that its accelerations make.

@@ -1,4 +1,4 @@
-"""The world integrates exactly what it says, for whom it says."""
+"""A double integrator moves each role by its own equation, exactly for an acceleration held during the step."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equiflock.bodies import DoubleIntegrator
 from equiflock.flock import Flock, Role
-from equiflock.outcomes import Outcome
+from equiflock.protocols import Body
 from equiflock.runtime import threads
-from equiflock.scenarios.disconnection import UntilDisconnected
 from tests.flocks import flocks
+
+advance = DoubleIntegrator().advance
+
+
+def test_it_is_a_body() -> None:
+    assert isinstance(DoubleIntegrator(), Body)
 
 
 @given(flocks(), st.floats(1e-4, 0.5))
@@ -66,10 +72,3 @@ def test_threads_do_not_change_the_motion() -> None:
             advance(positions, velocities, np.zeros((1, 50_000), np.int8), push, 0.1, np.array([0]))
         results.append((positions.tobytes(), velocities.tobytes()))
     assert results[0] == results[1]
-
-
-def test_a_flight_ends_when_its_flock_falls_apart() -> None:
-    together, apart = [[0.0, 0.0], [0.5, 0.0]], [[0.0, 0.0], [5.0, 0.0]]
-    flock = Flock(np.array([together, apart, apart]), np.zeros((3, 2, 2)))
-    outcomes = UntilDisconnected(comm_radius=1.0)(0.0, flock, np.array([True, True, False]))
-    assert outcomes.tolist() == [Outcome.FLYING, Outcome.DISCONNECTED, Outcome.FLYING]

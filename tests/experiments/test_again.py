@@ -63,7 +63,8 @@ def test_every_flying_job_of_the_reproduction_is_found_by_its_file(tmp_path: Pat
             with pytest.raises(InputError, match="a training"):
                 find_job(path)
         else:
-            assert find_job(path) == job
+            found: object = find_job(path)
+            assert found == job
 
 
 def test_a_course_is_flown_until_it_ends() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from equiflock.experiments.runner import jobs as runner
-from equiflock.experiments.runner.jobs import Job, collect, keep, path_of, run_jobs
+from equiflock.experiments.runner import running as runner
+from equiflock.experiments.runner.jobs import Job, collect, keep, path_of
+from equiflock.experiments.runner.running import run_jobs
 from equiflock.learning.fast_forward import FastForward, FastForwardData
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import read_json

@@ -10,7 +10,9 @@ import torch
 
 from equiflock.controllers.networks.weights import read_tensors, write_tensors
 from equiflock.learning.checkpoint import FORMAT, read_checkpoint, write_checkpoint
+from equiflock.learning.checkpoints import Checkpoints
 from equiflock.learning.dagger import Trainer
+from equiflock.learning.tables import Tables
 from equiflock.runtime.checks import InputError
 from tests.learning.small import small
 
@@ -77,3 +79,15 @@ def test_weights_are_no_checkpoint_and_half_a_file_is_none_either(trainer: Train
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(InputError, match="is not a safetensors file that can be read"):
         read_checkpoint(path, trainer)
+
+
+def test_checkpoints_of_an_older_version_are_refused_in_one_line(trainer: Trainer, tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, {"recipe": {}})
+    checkpoints.folder.mkdir()
+    for epoch in (1, 2):
+        write_tensors({}, checkpoints.folder / f"epoch-{epoch:06d}.safetensors", "equiflock checkpoint 2", {})
+    notices: list[str] = []
+    text = "epoch-000002.* is of another version: .* got 'equiflock checkpoint 2'; remove .*checkpoints to train again"
+    with pytest.raises(InputError, match=text):
+        checkpoints.restore(trainer, Tables(tmp_path, small()), notices.append)
+    assert notices == []

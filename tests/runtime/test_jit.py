@@ -1,8 +1,8 @@
-"""Compiled kernels on disk are dropped when any source file of the package changes."""
+"""Compiled kernels on disk are dropped when any source file that they may depend on changes."""
 
-from equiflock.runtime import jit as kernels
+from equiflock.runtime import jit
 from equiflock.senses.hearing import hear_flocks
 
 
-def test_the_cache_is_stamped_with_the_whole_package() -> None:
-    assert hear_flocks._cache._cache_file._source_stamp == kernels._package_stamp()  # type: ignore[attr-defined]
+def test_the_cache_of_a_kernel_is_stamped_with_all_parts_that_have_kernels() -> None:
+    assert hear_flocks._cache._cache_file._source_stamp == jit._stamp()  # type: ignore[attr-defined]

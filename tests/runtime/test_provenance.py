@@ -14,15 +14,15 @@ from equiflock.runtime.provenance import claim_folder, claimed, versions
 def finished(folder: Path) -> Path:
     """A folder with a result in it."""
     claim_folder(folder, "sweep", {"flocks": 5, "versions": versions()})
-    (folder / "cells").mkdir()
-    (folder / "cells" / "one.csv").write_text("1")
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "one.csv").write_text("1")
     return folder
 
 
 def test_results_of_the_same_settings_are_gone_on_with(tmp_path: Path) -> None:
     folder = finished(tmp_path / "results")
     claim_folder(folder, "sweep", {"flocks": 5, "versions": versions()})
-    assert (folder / "cells" / "one.csv").exists()
+    assert (folder / "jobs" / "one.csv").exists()
 
 
 def test_a_refusal_says_which_setting_differs(tmp_path: Path) -> None:
@@ -35,13 +35,13 @@ def test_a_refusal_says_which_setting_differs(tmp_path: Path) -> None:
 
 def test_what_failed_before_its_first_result_blocks_nobody(tmp_path: Path) -> None:
     claim_folder(tmp_path / "results", "sweep", {"flocks": 5})
-    (tmp_path / "results" / "cells").mkdir()
+    (tmp_path / "results" / "jobs").mkdir()
     claim_folder(tmp_path / "results", "sweep", {"flocks": 6})
     assert read_json(tmp_path / "results" / "config.json")["flocks"] == 6
 
 
 def force(folder: Path, kind: str = "sweep") -> None:
-    with claimed(folder, kind, {"flocks": 6}, ("cells", "*.csv"), force=True):
+    with claimed(folder, kind, {"flocks": 6}, ("jobs", "*.csv"), force=True):
         pass
 
 
@@ -83,7 +83,7 @@ def test_force_stops_at_what_is_no_result(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("what I learned")
     with pytest.raises(InputError, match=r"notes\.txt is no result of a sweep: move it elsewhere"):
         force(folder)
-    assert visible(folder) == ["cells", "config.json", "notes.txt"]
+    assert visible(folder) == ["config.json", "jobs", "notes.txt"]
 
 
 def test_a_folder_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_folder_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:
         (folder / "config.json").write_text(text)
         with pytest.raises(InputError, match="holds something else: --force removes an evaluation only"):
             force(folder, "evaluation")
-    assert (folder / "cells" / "one.csv").exists()
+    assert (folder / "jobs" / "one.csv").exists()
 
 
 def test_a_damaged_config_is_refused_beside_results(tmp_path: Path) -> None:

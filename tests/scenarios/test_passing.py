@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import equiflock as ef
 from equiflock.flock import Flock, Role
@@ -18,18 +17,11 @@ from equiflock.scenarios.passing import obstacle_disks
 from equiflock.scenarios.shapes import ring, wall, with_obstacle
 from tests import twins
 from tests.flocks import flocks
+from tests.simple import Push
 
 F, L, O = Role.FOLLOWER, Role.LEADER, Role.OBSTACLE  # noqa: E741
+COAST = Push(0.0)
 TRIANGLE = [[0.1, 0.0], [-0.05, 0.0866], [-0.05, -0.0866]]
-
-
-class Coast:
-    """Everybody flies straight on."""
-
-    senses = ef.paper_senses("mean", hops=1)
-
-    def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
-        return np.zeros_like(observations[:, :, 0, 0])
 
 
 def outcome(agents: list[tuple[list[float], list[float], Role]], duration: float = 8.0, **options: Any) -> Outcome:
@@ -38,7 +30,7 @@ def outcome(agents: list[tuple[list[float], list[float], Role]], duration: float
     velocities = [velocity for _, velocity, _ in agents] + [[0.0, 0.0]] * 3
     roles = [role for _, _, role in agents] + [O] * 3
     flock = Flock([positions], [velocities], [roles])
-    return ef.simulate(flock, Coast(), duration=duration, ending=ef.UntilPassed(**options)).outcome[0]
+    return ef.simulate(flock, COAST, duration=duration, ending=ef.UntilPassed(**options)).outcome[0]
 
 
 RIGHT = [1.0, 0.0]
@@ -50,7 +42,7 @@ def test_a_flock_that_flies_past_has_passed() -> None:
 
 def test_it_has_passed_a_second_after_the_last_was_near() -> None:
     start = Flock([[[-2.0, 0.5], [-2.0, 0.8], *TRIANGLE]], [[RIGHT, RIGHT, *[[0.0, 0.0]] * 3]], [[F, L, O, O, O]])
-    run = ef.simulate(start, Coast(), duration=8.0, ending=ef.UntilPassed())
+    run = ef.simulate(start, COAST, duration=8.0, ending=ef.UntilPassed())
     distance = np.linalg.norm(run.positions[:, 0, :2, None] - run.positions[:, 0, None, 2:], axis=-1).min(axis=(1, 2))
     assert run.steps[0] == np.flatnonzero(distance <= 1.0).max() + 100
 
@@ -97,11 +89,11 @@ def course(*centres: tuple[float, float], numbers: bool = True) -> Flock:
 
 def test_between_two_obstacles_there_is_room() -> None:
     corridor = course((0.0, 5.0), (0.0, -5.0), (0.0, 1.4))
-    run = ef.simulate(corridor, Coast(), duration=6.0, ending=ef.UntilPassed())
+    run = ef.simulate(corridor, COAST, duration=6.0, ending=ef.UntilPassed())
     assert run.outcome == (Outcome.PASSED,)
     # As one obstacle they would fill the corridor from wall to wall.
     as_one = course((0.0, 5.0), (0.0, -5.0), (0.0, 1.4), numbers=False)
-    assert ef.simulate(as_one, Coast(), duration=6.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
+    assert ef.simulate(as_one, COAST, duration=6.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
 
 
 def test_each_obstacle_joins_only_the_followers_that_hear_it() -> None:
@@ -113,7 +105,7 @@ def test_each_obstacle_joins_only_the_followers_that_hear_it() -> None:
 
 def test_one_obstacle_after_the_other_must_be_passed_but_not_what_lies_behind_or_aside() -> None:
     def seconds(*centres: tuple[float, float]) -> float:
-        run = ef.simulate(course(*centres), Coast(), duration=20.0, ending=ef.UntilPassed())
+        run = ef.simulate(course(*centres), COAST, duration=20.0, ending=ef.UntilPassed())
         assert run.outcome == (Outcome.PASSED,)
         return int(run.steps[0]) * run.time_step
 
@@ -133,9 +125,9 @@ def test_the_disk_of_an_obstacle_is_the_circle_around_its_agents() -> None:
 def test_a_wall_has_no_inside_and_is_hit_where_its_agents_are() -> None:
     along = Flock([[[-2.0, 0.5], [-2.0, 0.8]]], [[RIGHT, RIGHT]], [[F, L]])
     beside = with_obstacle(along, wall((-1.0, 0.0), (4.0, 0.0), 0.1))
-    assert ef.simulate(beside, Coast(), duration=9.0, ending=ef.UntilPassed()).outcome == (Outcome.PASSED,)
+    assert ef.simulate(beside, COAST, duration=9.0, ending=ef.UntilPassed()).outcome == (Outcome.PASSED,)
     across = with_obstacle(along, wall((1.0, -3.0), (1.0, 3.0), 0.15))
-    assert ef.simulate(across, Coast(), duration=9.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
+    assert ef.simulate(across, COAST, duration=9.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
     assert obstacle_disks(with_obstacle(beside, ring((3.0, 4.0), 0.5, sides=6)))[:, 2] == pytest.approx([0.5])
 
 
@@ -157,7 +149,7 @@ def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None
     )
     ending = ef.UntilPassed()
     for _ in range(2):
-        run = ef.simulate(start, Coast(), duration=8.0, ending=ending)
+        run = ef.simulate(start, COAST, duration=8.0, ending=ending)
         assert run.outcome == (Outcome.PASSED, Outcome.COLLIDED)
 
 

@@ -14,9 +14,9 @@ from equiflock.flock import Flock
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import LeaderFollowing, ObstacleCourse, RandomDisk, SearchCancelledError, Stop
 
-# In vain, for seconds: nobody hears anybody so near.
+# Takes seconds and finds nothing: R is as small as the least distance.
 DEAF = RandomDisk(flocks=100, agents=400, comm_radius=0.1)
-# Found one after the other, each after a while: nobody is so far aside that he could lead.
+# Draws flock after flock in vain: no agent is far enough to the side to lead past so large an obstacle.
 UNLED = ObstacleCourse(RandomDisk(agents=110, comm_radius=0.7), sides=200, leaders=3)
 # One attempt with many agents.
 LARGE = RandomDisk(agents=3_000_000, radius_rule="constant-density")
@@ -25,25 +25,25 @@ LARGE = RandomDisk(agents=3_000_000, radius_rule="constant-density")
 @pytest.mark.parametrize(
     "draw", [DEAF.draw, LeaderFollowing(DEAF).draw, ObstacleCourse(DEAF).draw, UNLED.draw, LARGE.draw]
 )
-def test_a_search_ends_soon_after_another_thread_wished_so(draw: Callable[[Stop], Flock]) -> None:
+def test_a_search_ends_soon_after_another_thread_requests_it(draw: Callable[[Stop], Flock]) -> None:
     ef.random_disk(agents=5)  # compiles
     stop = Stop()
-    wished: list[float] = []
+    requested: list[float] = []
 
-    def wish() -> None:
-        wished.append(time.monotonic())
+    def request() -> None:
+        requested.append(time.monotonic())
         stop.set()
 
-    timer = threading.Timer(0.2, wish)
+    timer = threading.Timer(0.2, request)
     timer.start()
     with pytest.raises(SearchCancelledError, match="cancelled"):
         draw(stop)
     ended = time.monotonic()
     timer.join()
-    assert ended - wished[0] < 1.0  # each takes longer than that if it is not stopped
+    assert ended - requested[0] < 1.0  # each takes longer than that if it is not stopped
 
 
-def test_a_search_that_nobody_wants_any_more_does_not_begin() -> None:
+def test_a_search_that_is_stopped_before_it_begins_finds_nothing() -> None:
     stop = Stop()
     stop.set()
     with pytest.raises(SearchCancelledError):
@@ -52,7 +52,7 @@ def test_a_search_that_nobody_wants_any_more_does_not_begin() -> None:
 
 
 @pytest.mark.parametrize("rule", ["quarter-power", "constant-density"])
-def test_who_could_stop_it_does_not_change_what_is_found(rule: str) -> None:
+def test_that_a_search_can_be_stopped_does_not_change_what_it_finds(rule: str) -> None:
     disk = RandomDisk(flocks=3, agents=60, radius_rule=rule)
     for start in (disk, LeaderFollowing(disk), ObstacleCourse(disk, sides=24)):
         alone, watched = start.draw(), start.draw(Stop())

@@ -65,7 +65,7 @@ def test_leaders_and_obstacle_agents_are_heard_but_hear_nobody() -> None:
     assert graph.degrees[0].tolist() == [2, 0, 0]
 
 
-def test_two_leaders_out_of_followers_earshot_are_two_components() -> None:
+def test_two_leaders_that_no_follower_hears_are_two_components() -> None:
     positions = np.array([[[0.0, 0.0], [0.5, 0.0], [9.0, 0.0]]])
     flock = Flock(positions, np.zeros_like(positions), [[Role.LEADER, Role.LEADER, Role.FOLLOWER]])
     assert components(flock, 1.0).tolist() == [[0, 1, 2]]
@@ -99,7 +99,7 @@ def test_the_number_of_threads_changes_nothing() -> None:
 @pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_radius_must_be_a_positive_number(radius: float) -> None:
     flock = Flock(np.zeros((1, 1, 2)), np.zeros((1, 1, 2)))
-    with pytest.raises(InputError, match="radius must be a finite number above 0"):
+    with pytest.raises(InputError, match="comm_radius must be a finite number above 0"):
         radius_graph(flock, radius)
 
 
@@ -111,7 +111,7 @@ def test_positions_too_far_for_float64_are_refused() -> None:
 
 @pytest.mark.parametrize("wrong", [None, "flock", np.zeros((1, 3, 2))])
 def test_what_is_no_flock_is_refused_in_one_line(wrong: Any) -> None:
-    for function in (ef.radius_graph, ef.components, ef.observations):
+    for function in (ef.radius_graph, ef.components, lambda flock: ef.observe(flock, ef.paper_senses())):
         with pytest.raises(InputError, match=r"flock must be an equiflock\.Flock; got"):
             function(wrong)
     for metric in (ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.diameter):

@@ -96,7 +96,8 @@ def test_an_ending_may_name_an_outcome_of_its_own(tmp_path: Any) -> None:
 
 
 def test_groups_fly_along_and_are_kept(tmp_path: Any) -> None:
-    start = Flock(*ef.random_disk(1, 30).arrays[:2], groups=np.arange(30)[None] % 3)
+    drawn = ef.random_disk(1, 30)
+    start = Flock(drawn.positions, drawn.velocities, groups=np.arange(30)[None] % 3)
     run = ef.simulate(start, ef.load("tanner"), duration=0.05)
     assert np.array_equal(ef.Trajectory.load(run.save(tmp_path / "run.zarr")).groups, start.groups)
     assert np.array_equal(

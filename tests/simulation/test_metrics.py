@@ -131,24 +131,6 @@ def test_extremes_of_a_large_flock_are_found_without_comparing_all_pairs() -> No
     assert metrics.minimum_separation(flock)[0] == pytest.approx(5e-4)
 
 
-@pytest.mark.parametrize("D", [2, 3])
-@pytest.mark.parametrize("shape", ["ball", "three groups", "ring", "line", "two coincident crowds"])
-def test_the_diameter_of_many_points_is_the_dense_one(shape: str, D: int) -> None:
-    rng = np.random.default_rng(4)
-    points = rng.normal(size=(400, D))
-    match shape:
-        case "three groups":
-            points = 0.1 * points + np.eye(3)[rng.integers(0, 3, 400), :D] * 50
-        case "ring":
-            points /= np.linalg.norm(points, axis=1, keepdims=True)
-        case "line":
-            points[:, 1:] = 0.0
-        case "two coincident crowds":
-            points = np.where(np.arange(400)[:, None] < 200, 1.0, -2.0) * np.ones(D)
-    flock = Flock(points[None], np.zeros((1, 400, D)))
-    assert metrics.diameter(flock)[0] == pytest.approx(twins.distances(points).max(), rel=1e-12)
-
-
 def test_integrals_are_of_trajectories() -> None:
     with pytest.raises(InputError, match="an integral is of a Trajectory; got a Flock"):
         metrics.ivv(ef.random_disk(1, 10))

@@ -31,13 +31,13 @@ def test_weights_that_do_not_load_are_an_error_before_anything_is_served(tmp_pat
 
 
 def test_a_setting_without_a_flock_is_an_error_before_anything_is_served() -> None:
-    with pytest.raises(InputError, match="leaders must be fewer"):
-        Exhibit(Setting(controller="tanner", scenario="leaders", agents=40, leaders=80)).warm_up()
+    with pytest.raises(InputError, match="no start was found"):
+        Exhibit(Setting(controller="tanner", agents=400, comm_radius=0.1)).warm_up()
 
 
 def test_a_controller_with_options_that_the_page_begins_with_is_offered() -> None:
     exhibit = Exhibit(Setting(controller="tanner:clamp=5.0"))
-    assert exhibit.controller("tanner:clamp=5.0") == ef.load("tanner", clamp=5.0)
+    assert exhibit.load("tanner:clamp=5.0") == ef.load("tanner", clamp=5.0)
     assert "tanner:clamp=5.0" in exhibit.told()["laws"]
     with pytest.raises(InputError, match="controller must be one of"):
-        exhibit.controller("tanner:clamp=6.0")
+        exhibit.load("tanner:clamp=6.0")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import equiflock as ef
 from equiflock.viewer import frames
-from equiflock.viewer.frames import Panel, edges_of, pack_frame
+from equiflock.viewer.frames import FlockPicture, edges_of, pack_frame
 from tests.viewer.twins import read_frame
 
 
@@ -19,8 +19,8 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
     flock = ef.Flock(start.positions + far, start.velocities, start.roles)
     accelerations = np.random.default_rng(seed).normal(size=flock.shape)
     disks = np.array([[far + 1.0, far - 2.0, 0.5]])
-    panel = Panel(flock, accelerations, disks, edges_of(flock))
-    frame = read_frame(pack_frame(7, 0.07, [panel] * panels))
+    picture = FlockPicture(flock, accelerations, disks, edges_of(flock))
+    frame = read_frame(pack_frame(7, 0.07, [picture] * panels))
     assert (frame.step, frame.time, len(frame.panels)) == (7, 0.07, panels)
     for shown in frame.panels:
         assert np.allclose(shown.positions, flock.positions[0], atol=1e-5)
@@ -28,13 +28,13 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
         assert np.allclose(shown.accelerations, accelerations[0], atol=1e-5)
         assert np.allclose(shown.disks, disks, atol=1e-5)
         assert np.array_equal(shown.roles, flock.roles[0])
-        assert np.array_equal(shown.edges, panel.edges)
+        assert np.array_equal(shown.edges, picture.edges)
 
 
 def test_the_numbers_are_those_of_the_metrics() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=50, seed=2)).draw()
     moment = next(ef.flight(start, ef.load("tanner")))
-    numbers = Panel(moment.flock, moment.accelerations, np.empty((0, 3))).numbers
+    numbers = FlockPicture(moment.flock, moment.accelerations, np.empty((0, 3))).numbers
     measured = ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.minimum_separation
     assert numbers[:3] == tuple(measure(moment)[0] for measure in measured)
     assert np.isclose(numbers[3], ef.metrics.mean_acceleration_norm(moment)[0])
@@ -69,3 +69,19 @@ def test_too_many_edges_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(edges_of(flock)) == count
     monkeypatch.setattr(frames, "MOST_EDGES", count - 1)
     assert len(edges_of(flock)) == 0
+
+
+def test_an_obstacle_rule_that_hears_all_shows_all() -> None:
+    start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
+    flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
+    shown = {frozenset(edge) for edge in edges_of(flock, obstacles="all").tolist()}
+    assert shown == {frozenset(edge) for edge in ef.radius_graph(flock).edges(0).tolist()}
+    assert len(shown) > len(edges_of(flock))
+
+
+def test_a_frame_tells_the_group_of_each_agent_and_that_obstacle_agents_have_none() -> None:
+    positions = np.arange(12.0).reshape(1, 6, 2)
+    groups, roles = np.array([[0, 1, 2, 254, 10**6, 0]]), np.array([[0, 0, 1, 0, 0, 2]])
+    flock = ef.Flock(positions, np.zeros_like(positions), roles, groups=groups)
+    (shown,) = read_frame(pack_frame(0, 0.0, [FlockPicture(flock, None, np.empty((0, 3)))])).panels
+    assert shown.groups.tolist() == [0, 1, 2, 254, 254, 255]

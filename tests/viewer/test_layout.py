@@ -23,14 +23,14 @@ LONG = "Saved, from 1.20 s on, when agents or obstacles last came, went or chang
 # panel is what it has not scrolled away.
 BOXES = """() => {
   const kinds = "button, select, input, output, label, summary, figure, h1, #titles span, #legend, #notices p,"
-    + " #unseen p, #tools, #transport, #panel, #picture, #panel header, footer";
+    + " #unseen p, #tools, #transport, #sidebar, #picture, #sidebar header, footer";
   const seen = (element) => {
     const style = getComputedStyle(element), { width, height } = element.getBoundingClientRect();
     return element.checkVisibility() && style.opacity !== "0" && width > 1 && height > 1
       && !element.closest(".visually-hidden, dialog");
   };
   const elements = [...document.querySelectorAll(kinds)].filter(seen);
-  const sheet = document.getElementById("panel"), edge = sheet.getBoundingClientRect();
+  const sheet = document.getElementById("sidebar"), edge = sheet.getBoundingClientRect();
   return elements.map((element) => {
     let { left, top, right, bottom } = element.getBoundingClientRect();
     if (sheet.contains(element)) [top, bottom] = [Math.max(top, edge.top), Math.min(bottom, edge.bottom)];
@@ -60,7 +60,7 @@ def check(page: Page, width: int, height: int) -> None:
         across = min(one["right"], other["right"]) - max(one["left"], other["left"])
         down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
         assert min(across, down) < 1, (one["name"], other["name"])
-    for element in ("html", "#panel", "#tools", "#transport", "#titles span"):
+    for element in ("html", "#sidebar", "#tools", "#transport", "#titles span"):
         for hidden in page.locator(element).evaluate_all("(all) => all.map((e) => e.scrollWidth - e.clientWidth)"):
             assert hidden <= 1, element
     for element in ("#tools", "#transport"):
@@ -71,7 +71,7 @@ def check(page: Page, width: int, height: int) -> None:
 
 @contextmanager
 def servers_of(kind: str, server: Running) -> Iterator[tuple[Running, str]]:
-    if kind == "replay":
+    if kind == "playback":
         run = ef.simulate(ef.random_disk(flocks=2, agents=15), ef.load("tanner"), duration=0.5)
         with running(Exhibit(flights=[run])) as found:
             yield found, ""
@@ -85,7 +85,7 @@ def server() -> Iterator[Running]:
         yield found
 
 
-@pytest.mark.parametrize("kind", ["live", "compare", "replay"])
+@pytest.mark.parametrize("kind", ["live", "compare", "playback"])
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_nothing_covers_anything_else(server: Running, open_page: Open, kind: str, width: int, height: int) -> None:
     phone = {"viewport": {"width": width, "height": height}, "has_touch": True, "is_mobile": True}
@@ -96,7 +96,9 @@ def test_nothing_covers_anything_else(server: Running, open_page: Open, kind: st
         check(page, width, height)
         page.evaluate("(text) => flockView.notices.tell(text, { stays: true })", LONG)
         check(page, width, height)
-        page.evaluate("() => { flockView.notices.dismissAllBut(); document.getElementById('panel').scrollTop = 1e6; }")
+        page.evaluate(
+            "() => { flockView.notices.dismissAllBut(); document.getElementById('sidebar').scrollTop = 1e6; }"
+        )
         page.evaluate("() => { for (const camera of flockView.screen.cameras) camera.pan(1e5, 0); }")
         page.evaluate("() => flockView.screen.wake()")
         page.wait_for_function("() => document.querySelector('#unseen p').checkVisibility()")

@@ -119,15 +119,14 @@ def test_a_saved_flight_ends_at_its_last_frame(run: Callable[..., Any]) -> None:
 
 SETTING = {
     "scenario": "obstacles",
+    "options": {"sides": 12, "clear_time": 0.5, "orbit": None, "word": "a b"},
     "controller": "runs/mine & yours/weights.safetensors",
     "compare": None,
     "agents": 321,
     "seed": 7,
-    "radius": 1.25,
+    "comm_radius": 1.25,
     "time_step": 0.005,
     "spread": "automatic",
-    "leaders": 3,
-    "sides": 12,
     "orbit": False,
     "disks": [{"x": -1.5, "y": 2.25, "radius": 0.5}, {"x": 0, "y": 0, "radius": 3}],
 }
@@ -136,12 +135,33 @@ SETTING = {
 def test_an_address_is_read_as_it_was_written(run: Callable[..., Any]) -> None:
     state = {"setting": SETTING, "look": {"speed": 2, "edges": True, "trails": False}, "flock": 0}
     usual = {**SETTING, "agents": 100, "compare": "tanner", "disks": []}
-    body = "return m.readAddress(m.writeAddress(given[0], false), given[1]);"
+    body = "return m.readAddress(m.writeAddress(given[0], false), given[1], []);"
     assert run("address", body, [state, usual]) == state
+    undecided = {**state, "setting": {**SETTING, "comm_radius": None, "orbit": None, "options": {}}}
+    usual = {**usual, "comm_radius": None, "orbit": None}
+    assert run("address", body, [undecided, usual]) == undecided
+
+
+OFFERED = [{"name": "obstacles", "options": [{"name": "sides"}, {"name": "leaders"}, {"name": "speed"}]}]
+
+
+def test_an_address_of_an_older_version_is_understood(run: Callable[..., Any]) -> None:
+    address = "#scenario=obstacles&agents=50&radius=0.75&leaders=3&sides=24&speed=2&colour=red"
+    found = run("address", "return m.readAddress(...given);", [address, {**SETTING, "options": {}}, OFFERED])
+    assert (found["setting"]["comm_radius"], found["setting"]["agents"]) == (0.75, 50)
+    assert found["setting"]["options"] == {"leaders": 3, "sides": 24}  # the speed is that of the page
+    assert found["look"]["speed"] == 2
+
+
+def test_what_is_no_number_is_passed_on_for_the_server_to_refuse(run: Callable[..., Any]) -> None:
+    address = "#comm_radius=banana&scenario=obstacles:sides=many:orbit=none:leaders=1e1"
+    setting = run("address", "return m.readAddress(...given);", [address, SETTING, OFFERED])["setting"]
+    assert setting["comm_radius"] == "banana"
+    assert setting["options"] == {"sides": "many", "orbit": None, "leaders": 10}
 
 
 def test_an_empty_address_is_what_the_server_begins_with(run: Callable[..., Any]) -> None:
-    found = run("address", "return m.readAddress('', given);", SETTING)
+    found = run("address", "return m.readAddress('', given, []);", SETTING)
     assert found["setting"] == SETTING
 
 

@@ -155,12 +155,12 @@ def test_a_setting_that_is_refused_changes_nothing(server: Running, open_page: O
     page = open_page(server, "#scenario=leaders")
     before = page.url
     page.get_by_text("More settings").click()
-    page.locator("#leaders").fill("80")
-    page.locator("#leaders").press("Enter")
+    page.locator("#option-leaders").fill("80")
+    page.locator("#option-leaders").press("Enter")
     expect(page.locator("#notices")).to_contain_text("leaders must be fewer than agents")
-    expect(page.locator("#leaders")).to_have_value("2")
+    expect(page.locator("#option-leaders")).to_have_value("2")
     assert page.url == before
-    assert look(page, "view.state.setting.leaders") == 2
+    assert look(page, "view.state.setting.options") == {}
     page.locator("#seed").fill("4")
     page.locator("#seed").press("Enter")
     wait_for(page, "view.state.setting.seed === 4")
@@ -175,13 +175,13 @@ def test_a_search_that_takes_long_is_told_and_can_be_cancelled(server: Running, 
     page.locator("#agents").press("Enter")
     wait_for(page, "panel.agents === 400 && view.link.idle")
     before = page.url
-    page.locator("#radius").fill("0.1")
-    page.locator("#radius").press("Enter")
+    page.locator("#comm_radius").fill("0.1")
+    page.locator("#comm_radius").press("Enter")
     expect(page.locator("#notices")).to_contain_text("Looking for a start")
     page.locator("#notices").get_by_role("button", name="Cancel").click()
     expect(page.locator("#notices")).to_have_text("Cancelled.")
     wait_for(page, "view.link.idle")
-    expect(page.locator("#radius")).to_have_value("1")
+    expect(page.locator("#comm_radius")).to_have_value("1")
     assert page.url == before
     page.keyboard.press(".")
     wait_for(page, "view.frame.step === 1")
@@ -190,12 +190,12 @@ def test_a_search_that_takes_long_is_told_and_can_be_cancelled(server: Running, 
 def test_another_choice_ends_a_search_at_once(server: Running, open_page: Open) -> None:
     page = open_page(server, "#agents=400&controller=tanner")
     page.get_by_text("More settings").click()
-    page.locator("#radius").fill("0.1")
-    page.locator("#radius").press("Enter")
+    page.locator("#comm_radius").fill("0.1")
+    page.locator("#comm_radius").press("Enter")
     expect(page.locator("#notices")).to_contain_text("Looking for a start")
-    page.locator("#radius").fill("1.5")
-    page.locator("#radius").press("Enter")
-    wait_for(page, "view.state.setting.radius === 1.5 && view.frame.step < 40")
+    page.locator("#comm_radius").fill("1.5")
+    page.locator("#comm_radius").press("Enter")
+    wait_for(page, "view.state.setting.comm_radius === 1.5 && view.frame.step < 40")
     expect(page.locator("#notices")).to_be_empty()
 
 
@@ -216,7 +216,7 @@ def test_after_enter_in_a_box_keys_belong_to_the_flock_again(server: Running, op
 
 
 def test_an_address_that_makes_no_sense_is_told_and_something_flies(server: Running, open_page: Open) -> None:
-    page = open_page(server, "#agents=999999999&radius=banana")
+    page = open_page(server, "#agents=999999999&comm_radius=banana")
     expect(page.locator("#notices")).to_contain_text("agents")
     assert look(page, "panel.agents") == 40
 
@@ -228,10 +228,10 @@ def test_an_address_that_is_changed_flies_and_one_that_makes_no_sense_changes_no
     page.evaluate("() => { location.hash = '#agents=25&scenario=leaders'; }")
     wait_for(page, "panel.agents === 25")
     before = look(page, "view.state.setting")
-    page.evaluate("() => { location.hash = '#agents=25&scenario=leaders&leaders=90'; }")
+    page.evaluate("() => { location.hash = '#agents=25&scenario=leaders:leaders=90'; }")
     expect(page.locator("#notices")).to_contain_text("leaders must be fewer")
     assert look(page, "view.state.setting") == before
-    assert "leaders=2&" in page.url
+    assert "scenario=leaders&" in page.url
     time = look(page, "view.frame.time")
     wait_for(page, f"view.frame.time > {time + 0.05}")
 
@@ -267,18 +267,18 @@ def test_a_flight_is_saved_by_its_button(server: Running, open_page: Open) -> No
 
 def test_a_flight_that_breaks_down_is_told_and_reset_starts_it_again(own_registry: None, open_page: Open) -> None:
     class Late:
-        hops, aggregation = 1, "mean"
+        senses = ef.paper_senses("mean", hops=1)
         born = 0
 
         def __init__(self) -> None:
             Late.born += 1
             self.left = 20 if Late.born < 3 else 10**9
 
-        def __call__(self, messages: np.ndarray) -> np.ndarray:
+        def __call__(self, observations: np.ndarray) -> np.ndarray:
             self.left -= 1
-            return np.full((*messages.shape[:2], 2), 0.0 if self.left >= 0 else np.nan)
+            return np.full((*observations.shape[:2], 2), 0.0 if self.left >= 0 else np.nan)
 
-    ef.register("late")(Late)
+    ef.controller("late")(Late)
     with running(Exhibit(Setting(controller="late"))) as server:
         page = open_page(server)
         expect(page.locator("#notices")).to_contain_text("The flight broke down: the controller returned NaN")

@@ -100,7 +100,7 @@ FAST = "#scenario=leaders&speed=4&controller=tanner"
 def fly_fast(page: Page) -> None:
     """Let the leaders fly away, and the camera after them."""
     page.mouse.move(400, 320)
-    page.evaluate("() => flockView.steer([6, 0])")
+    page.evaluate("() => flockView.actions.steer([6, 0])")
     time = look(page, "view.frame.time")
     wait_for(page, f"view.frame.time > {time + 2.5}")
     assert look(page, "view.leaderVelocity()[0]") == pytest.approx(6)
@@ -171,7 +171,7 @@ AGENT = """[0, 1].map((k) => {
 def test_a_click_means_the_agent_that_was_under_the_pointer_when_it_was_pressed(
     server: Running, open_page: Open
 ) -> None:
-    page = open_page(server, FAST + "&leaders=1&seed=3")
+    page = open_page(server, FAST.replace("leaders", "leaders:leaders=1") + "&seed=3")
     wait_for(page, "panel.roles[5] === 0")
     fly_fast(page)
     page.keyboard.press("2")
@@ -185,7 +185,7 @@ def test_a_double_click_on_an_obstacle_that_flies_by_removes_it(server: Running,
     fly_fast(page)
     page.keyboard.press("3")
     at = look(page, "[panel.origin[0], panel.origin[1] + 2]")
-    page.evaluate("([x, y]) => flockView.dropDisk({ x, y, radius: 0.2 })", at)
+    page.evaluate("([x, y]) => flockView.actions.dropDisk({ x, y, radius: 0.2 })", at)
     wait_for(page, "panel.disks.length === 3")
     assert page.evaluate(PRESS_ON, ["panel.disks.slice(0, 2)", 40, 2]) > 0.2  # it is elsewhere at the second click
     wait_for(page, "panel.disks.length === 0")
@@ -231,7 +231,7 @@ def test_the_orbit_technique_is_switched_by_its_box(server: Running, open_page: 
     page.get_by_label("Orbit technique").uncheck()
     page.wait_for_function("() => flockView.link.idle")
     session = the_session(server)
-    wait_until(lambda: session.shown.flights[0].flight.orbit is None)
+    wait_until(lambda: session.shown.flights[0].sensing.orbit is None)
     assert "orbit=0" in page.url
 
 

@@ -10,7 +10,7 @@ import pytest
 import equiflock as ef
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import SearchCancelledError, Stop
-from equiflock.viewer.playback import Replay
+from equiflock.viewer.playback import Playback
 
 
 def run(controller: str = "tanner", **options: object) -> ef.Trajectory:
@@ -20,23 +20,24 @@ def run(controller: str = "tanner", **options: object) -> ef.Trajectory:
 
 def test_every_frame_can_be_gone_to() -> None:
     saved = run()
-    replay = Replay([saved], flock=2)
+    playback = Playback([saved], flock=2)
     for frame in (0, 7, 20, 3):
-        replay.seek(frame)
-        panel = replay.panels()[0]
-        assert replay.time == saved.times[frame]
-        assert np.array_equal(panel.flock.positions[0], saved.positions[frame, 2])
-    replay.seek(10**6)
-    assert replay.step == 20
-    assert replay.panels()[0].accelerations is None
+        playback.seek(frame)
+        picture = playback.pictures()[0]
+        assert playback.time == saved.times[frame]
+        assert np.array_equal(picture.flock.positions[0], saved.positions[frame, 2])
+    playback.seek(10**6)
+    assert playback.step == 20
+    assert playback.pictures()[0].accelerations is None
 
 
 def test_the_page_is_told_the_curves_of_the_whole_flight() -> None:
     saved = run()
-    told = Replay([saved], flock=1).told()
+    told = Playback([saved], flock=1).told()
     variance = [numbers[0][0] for numbers in told["curves"]["numbers"]]
     assert np.allclose(variance, ef.metrics.velocity_variance(saved)[:, 1])
-    assert told["titles"] == ["tanner"]
+    assert told["comm_radius"] == saved.comm_radius
+    assert told["flights"] == [{"controller": "tanner", "scenario": "", "agents": 15, "ending": ""}]
     effort = [numbers[0][3] for numbers in told["curves"]["numbers"]]
     assert np.allclose(effort[:-1], ef.metrics.mean_acceleration_norm(saved)[:, 1])
     assert effort[-1] is None  # no step follows the last frame
@@ -46,24 +47,24 @@ def test_the_page_is_told_the_curves_of_the_whole_flight() -> None:
 
 def test_a_flight_in_space_is_seen_from_above() -> None:
     start = ef.random_disk(agents=12, dimensions=3)
-    panel = Replay([ef.simulate(start, ef.load("tanner"), duration=0.1)]).panels()[0]
-    assert panel.flock.shape == (1, 12, 3)
+    picture = Playback([ef.simulate(start, ef.load("tanner"), duration=0.1)]).pictures()[0]
+    assert picture.flock.shape == (1, 12, 3)
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_one_flight_or_two_can_be_shown(count: int) -> None:
     with pytest.raises(InputError, match=f"got {count}"):
-        Replay([run()] * count)
+        Playback([run()] * count)
 
 
 def test_two_flights_must_have_the_same_times() -> None:
     with pytest.raises(InputError, match="same times"):
-        Replay([run(), run(duration=0.1)])
+        Playback([run(), run(duration=0.1)])
 
 
 def test_a_flock_that_is_not_there_is_refused() -> None:
     with pytest.raises(InputError, match="flock must be below 3"):
-        Replay([run()], flock=3)
+        Playback([run()], flock=3)
 
 
 def test_a_flock_whose_flight_has_ended_stands_still() -> None:
@@ -71,28 +72,33 @@ def test_a_flock_whose_flight_has_ended_stands_still() -> None:
     saved = ef.simulate(course, ef.load("etdagnn"), duration=6.0, ending=ef.UntilPassed(clear_time=0.01))
     last = int(saved.steps[0])
     assert 0 < last < 600
-    replay = Replay([saved])
-    told = replay.told()
-    assert told["endings"] == [f"{saved.outcome[0]} at {last * 0.01:.2f} s"]
+    playback = Playback([saved])
+    told = playback.told()
+    assert told["flights"][0]["ending"] == f"{saved.outcome[0]} at {last * 0.01:.2f} s"
     assert len(told["times"]) == last + 1  # what comes after is no flight any more
     for frame, still in ((last - 1, False), (last, True), (600, True)):
-        replay.seek(frame)
-        assert replay.panels()[0].still is still
-    assert replay.step == last
+        playback.seek(frame)
+        assert playback.pictures()[0].still is still
+    assert playback.step == last
 
 
 def test_two_flights_are_shown_until_both_have_ended() -> None:
     course = ef.ObstacleCourse(ef.RandomDisk(agents=30), sides=12).draw()
     ended = ef.simulate(course, ef.load("etdagnn"), duration=6.0, ending=ef.UntilPassed(clear_time=0.01))
     whole = ef.simulate(course, ef.load("etdagnn"), duration=6.0)
-    told = Replay([ended, whole]).told()
+    told = Playback([ended, whole]).told()
     assert len(told["times"]) == 601
-    assert told["endings"][1] == ""
+    assert told["flights"][1]["ending"] == ""
+
+
+def test_the_scenario_of_a_flight_is_told_without_its_options() -> None:
+    told = Playback([run(config={"controller": "tanner", "scenario": "obstacles:sides=48"})]).told()
+    assert told["flights"][0]["scenario"] == "obstacles"
 
 
 def test_measuring_a_long_flight_ends_when_nobody_waits_for_it() -> None:
     stop = Stop()
     stop.set()
-    replay = Replay([run()])
+    playback = Playback([run()])
     with pytest.raises(SearchCancelledError):
-        replay.told(stop)
+        playback.told(stop)

@@ -10,10 +10,10 @@ import pytest
 import equiflock as ef
 from equiflock import cli
 from equiflock.simulation.trajectory import load_flights
-from equiflock.viewer.playback import Replay
+from equiflock.viewer.playback import Playback
 from equiflock.viewer.recording import Recording
 from equiflock.viewer.saving import save_flights
-from equiflock.viewer.setting import Disk
+from equiflock.viewer.setting import DiskObstacle
 from tests.viewer.stages import fly, stage
 
 
@@ -48,7 +48,7 @@ def test_a_new_recording_begins_when_agents_come_go_or_change_their_roles() -> N
     live.scatter()
     fly(live, 5)
     assert len(live.trajectories()[0].times) == 11
-    live.drop(Disk(x=1.0, y=1.0, radius=0.3))
+    live.drop(DiskObstacle(x=1.0, y=1.0, radius=0.3))
     fly(live, 4)
     run = live.trajectories()[0]
     assert len(run.times) == 5
@@ -57,7 +57,10 @@ def test_a_new_recording_begins_when_agents_come_go_or_change_their_roles() -> N
 
 
 def test_a_saved_flight_opens_again_with_its_obstacles(tmp_path: Path) -> None:
-    live = stage(compare="tanner-dynamic", disks=(Disk(x=4.0, y=0.0, radius=0.3), Disk(x=-4.0, y=1.0, radius=0.5)))
+    live = stage(
+        compare="tanner-dynamic",
+        disks=(DiskObstacle(x=4.0, y=0.0, radius=0.3), DiskObstacle(x=-4.0, y=1.0, radius=0.5)),
+    )
     fly(live, 5)
     drawn: list[tuple[int, int]] = []
     folder = save_flights(live.trajectories(), tmp_path / "out", 0.5, lambda *frame: drawn.append(frame))
@@ -65,12 +68,13 @@ def test_a_saved_flight_opens_again_with_its_obstacles(tmp_path: Path) -> None:
     assert drawn[-1][0] == drawn[-1][1] > 0
     runs = load_flights(folder)
     assert [run.config["controller"] for run in runs] == ["tanner", "tanner-dynamic"]
-    again = Replay(runs)
+    assert runs[0].config["scenario"] == "flocking"
+    again = Playback(runs)
     again.seek(5)
-    shown, seen = live.panels(), again.panels()
-    for panel, other in zip(shown, seen, strict=True):
-        assert np.array_equal(panel.flock.positions, other.flock.positions)
-        assert np.allclose(panel.disks, other.disks)
+    shown, seen = live.pictures(), again.pictures()
+    for picture, other in zip(shown, seen, strict=True):
+        assert np.array_equal(picture.flock.positions, other.flock.positions)
+        assert np.allclose(picture.disks, other.disks)
     cli.main(["animate", str(folder), "--out", str(tmp_path / "again.mp4"), "--dots-per-inch", "40"])
     assert (tmp_path / "again.mp4").exists()
     second = save_flights(live.trajectories(), tmp_path / "out", 0.5, lambda *frame: None)

@@ -28,7 +28,7 @@ def test_the_page_is_served_with_all_its_files_and_nothing_from_elsewhere(server
     assert headers["Content-Security-Policy"].startswith("default-src 'self'")
     assert b"http://" not in content
     assert b"https://" not in content
-    for name in ("main.js", "scene.js", "style.css", "icon.svg"):
+    for name in ("main.js", "scene.js", "theme.css", "icon.svg"):
         assert get(server, name)[0] == 200
     assert get(server, "../server.py")[0] == 404
     assert get(server, "%2e%2e/server.py")[0] == 404
@@ -129,7 +129,7 @@ def test_large_flocks_fly_in_two_pages_at_once_and_each_as_if_it_were_alone(serv
     with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(fly, (0, 1)))
     for seed, positions in enumerate(together):
-        start = Setting(agents=4000, seed=seed).draw()[0]
+        start = Setting(agents=4000, seed=seed).draw()
         alone = ef.simulate(start, ef.load("etdagnn"), duration=0.15)
         assert np.allclose(positions, alone.positions[-1, 0], atol=1e-4)
 

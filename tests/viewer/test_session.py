@@ -23,7 +23,7 @@ from equiflock.viewer.session import IMPATIENT, MOST_WAITING, Session
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import Page, Running, running, wait_until
 
-HOPELESS = {"controller": "tanner", "agents": 400, "radius": 0.1}
+HOPELESS = {"controller": "tanner", "agents": 400, "comm_radius": 0.1}
 LONG = 20.0
 """Seconds that a search for it takes in these tests, if nobody stops it."""
 SOON = 2.0
@@ -75,8 +75,12 @@ def test_a_page_flies_a_flock_and_gets_a_frame_for_every_request(page: Page) -> 
     ["", "x", "[]", "null", "{}", '{"do": 1}', '{"do": "fly"}', '{"do": "advance"}', '{"do": "advance", "steps": 1e99}',
      '{"do": "advance", "steps": -1}', '{"do": "steer", "velocity": [NaN, 0]}', '{"do": "steer", "velocity": [1]}',
      '{"do": "start", "setting": {"agents": 1000000}}', '{"do": "start", "setting": {"controller": "/etc/passwd"}}',
-     '{"do": "start", "setting": {"controller": "../x.safetensors"}}', '{"do": "start", "setting": {"radius": 0.1}}',
-     '{"do": "lift", "number": 99}', '{"do": "seek", "frame": 3}', '{"do": "replay"}', '{"do": "scatter", "more": 1}',
+     '{"do": "start", "setting": {"controller": "../x.safetensors"}}',
+     '{"do": "start", "setting": {"comm_radius": 0.1}}',
+     '{"do": "start", "setting": {"scenario": "chaos"}}', '{"do": "start", "setting": {"options": {"sides": 3}}}',
+     '{"do": "start", "setting": {"scenario": "obstacles", "options": {"sides": 2}}}',
+     '{"do": "start", "setting": {"scenario": "obstacles", "options": {"sides": [[]]}}}',
+     '{"do": "lift", "number": 99}', '{"do": "seek", "frame": 3}', '{"do": "play"}', '{"do": "scatter", "more": 1}',
      '{"do": "remove", "at": [[0, 0]], "reach": 1, "panel": 7}', "\x00", "{" * 5000],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_in_one_line_and_the_flight_goes_on(page: Page, message: str) -> None:
@@ -242,22 +246,22 @@ def test_a_page_that_never_waits_for_answers_is_sent_away(server: Running, searc
 
 def test_a_controller_that_breaks_down_in_flight_ends_the_flight_and_the_next_one_starts(own_registry: None) -> None:
     class Late:
-        hops, aggregation = 1, "mean"
+        senses = ef.paper_senses("mean", hops=1)
 
         def __init__(self) -> None:
             self.left = 3
 
-        def __call__(self, messages: np.ndarray) -> np.ndarray:
+        def __call__(self, observations: np.ndarray) -> np.ndarray:
             self.left -= 1
             if self.left < 0:
                 raise ZeroDivisionError("no fuel")
-            return np.zeros((*messages.shape[:2], 2))
+            return np.zeros((*observations.shape[:2], 2))
 
-    @ef.register("nan")
-    def nan(messages: np.ndarray) -> np.ndarray:
-        return messages[:, :, 0, 0] * np.nan
+    @ef.controller("nan")
+    def nan(observations: np.ndarray) -> np.ndarray:
+        return observations[:, :, 0, 0] * np.nan
 
-    ef.register("late")(Late)
+    ef.controller("late")(Late)
     with running() as server, server.page() as page:
         page.start(controller="late")
         answer = page.ask("advance", steps=10)
@@ -273,13 +277,13 @@ def test_saved_flights_are_played_and_cannot_be_touched() -> None:
     run = ef.simulate(ef.random_disk(flocks=2, agents=12), ef.load("tanner"), duration=0.1)
     with running(Exhibit(flights=[run])) as server, server.page() as page:
         assert page.welcome["flocks"] == 2
-        told = page.ask("replay", flock=1)["replay"]
+        told = page.ask("play", flock=1)["playback"]
         assert told["times"] == run.times.tolist()
         frame = page.ask("seek", frame=7)
         assert frame.time == run.times[7]
         assert np.allclose(frame.panels[0].positions, run.positions[7, 1], atol=1e-5)
         assert "only be looked at" in page.ask("scatter")["text"]
-        assert "flock must be below 2" in page.ask("replay", flock=2)["text"]
+        assert "flock must be below 2" in page.ask("play", flock=2)["text"]
 
 
 def test_a_session_answers_without_a_server_too() -> None:

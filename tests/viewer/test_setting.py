@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,51 +11,53 @@ from pydantic import ValidationError
 
 import equiflock as ef
 from equiflock.runtime.checks import InputError
-from equiflock.viewer.setting import Disk, Setting, one_line
+from equiflock.scenarios import make_scenario, scenario
+from equiflock.viewer.setting import DiskObstacle, Setting, one_line
 
 
-def test_a_live_flock_is_the_one_that_simulate_flies() -> None:
-    flock, disks = Setting(agents=60, seed=3).draw()
-    expected = ef.random_disk(agents=60, seed=3)
-    assert disks == ()
-    assert np.array_equal(flock.positions, expected.positions)
-    assert np.array_equal(flock.velocities, expected.velocities)
+@pytest.mark.parametrize("name", ["flocking", "leaders", "obstacles"])
+def test_a_live_flock_is_the_one_that_the_scenario_draws_anywhere(name: str) -> None:
+    flock = Setting(scenario=name, agents=50, seed=3).draw()
+    expected = make_scenario(name, agents=50, seed=3).draw()
+    for found, wanted in zip(flock.arrays, expected.arrays, strict=True):
+        assert np.array_equal(found, wanted)
 
 
-def test_leaders_and_courses_are_those_of_the_experiments() -> None:
-    disk = ef.RandomDisk(agents=50, seed=1)
-    flock, _ = Setting(scenario="leaders", agents=50, seed=1, leaders=3).draw()
-    assert np.array_equal(flock.roles, ef.LeaderFollowing(disk, 3).draw().roles)
-    flock, disks = Setting(scenario="obstacles", agents=50, seed=1, sides=12).draw()
-    course = ef.ObstacleCourse(disk, 12)
-    assert np.array_equal(flock.positions, course.draw().positions)
-    assert len(disks) == 1
-    assert disks[0].radius == pytest.approx(course.radius)
-    rim = flock.positions[0, 50:]
-    assert np.hypot(*(rim - [disks[0].x, disks[0].y]).T) == pytest.approx(np.full(12, course.radius))
+def test_a_flock_without_more_is_that_of_random_disk() -> None:
+    assert np.array_equal(Setting(agents=60, seed=3).draw().positions, ef.random_disk(agents=60, seed=3).positions)
 
 
-def test_disks_of_ones_own_stand_after_all_other_agents() -> None:
-    own = Disk(x=5.0, y=-2.0, radius=0.5)
-    flock, disks = Setting(agents=20, disks=(own,)).draw()
-    assert disks == (own,)
-    assert (flock.roles[0, :20] == ef.Role.FOLLOWER).all()
-    assert (flock.roles[0, 20:] == ef.Role.OBSTACLE).all()
+def test_options_are_those_of_the_scenario() -> None:
+    flock = Setting(scenario="obstacles", agents=50, options={"sides": 30, "leaders": 3, "max_speed": 1.0}).draw()
+    assert (flock.roles[0] == ef.Role.OBSTACLE).sum() == 30
+    assert (flock.roles[0] == ef.Role.LEADER).sum() == 3
 
 
-@pytest.mark.parametrize("radius", [0.05, 0.06, 0.1, 0.5, 3.0])
-def test_the_agents_of_a_rim_stand_about_as_far_apart_as_agents_may(radius: float) -> None:
-    points = Disk(x=1.0, y=2.0, radius=radius).rim(0.1)
-    sides = np.hypot(*(points - np.roll(points, 1, axis=0)).T)
-    assert sides == pytest.approx(np.full(len(points), sides[0]))
-    assert 0.08 <= sides[0] <= 0.13
-    assert np.hypot(*(points - [1.0, 2.0]).T) == pytest.approx(np.full(len(points), radius))
+def test_the_communication_radius_is_the_scenarios_unless_it_is_chosen(own_registry: None) -> None:
+    @scenario("far")
+    @dataclass(frozen=True)
+    class Far:
+        disk: ef.RandomDisk = field(default_factory=lambda: ef.RandomDisk(comm_radius=1.75))
+
+        def draw(self, stop: object = None) -> ef.Flock:
+            return self.disk.draw()
+
+    assert Setting(scenario="far").draw().comm_radius == 1.75
+    assert Setting(scenario="far", comm_radius=1.5).draw().comm_radius == 1.5
+
+
+def test_disks_of_ones_own_stand_after_all_other_agents_as_obstacles_of_their_own() -> None:
+    own = DiskObstacle(x=5.0, y=-2.0, radius=0.5)
+    flock = Setting(scenario="obstacles", agents=20, disks=(own, own)).draw()
+    assert (flock.roles[0, :20] != ef.Role.OBSTACLE).all()
+    assert np.unique(flock.obstacles[0]).tolist() == [-1, 0, 1, 2]
+    assert np.array_equal(flock.positions[0, 32 : 32 + len(own.rim(0.1))], own.rim(0.1))
 
 
 def test_beyond_a_thousand_agents_the_density_stays_what_it_was() -> None:
-    assert Setting(agents=1000).start.radius_rule == "quarter-power"
-    assert Setting(agents=1001).start.radius_rule == "constant-density"
-    assert Setting(agents=1001, spread="quarter-power").start.radius_rule == "quarter-power"
+    assert Setting(agents=1000).disk.radius_rule == "quarter-power"
+    assert Setting(agents=1001).disk.radius_rule == "constant-density"
+    assert Setting(agents=1001, spread="quarter-power").disk.radius_rule == "quarter-power"
 
 
 @pytest.mark.parametrize(
@@ -66,17 +69,18 @@ def test_beyond_a_thousand_agents_the_density_stays_what_it_was() -> None:
         ("agents", "100"),
         ("agents", True),
         ("seed", -1),
-        ("radius", 0.0),
-        ("radius", float("nan")),
+        ("comm_radius", 0.0),
+        ("comm_radius", float("nan")),
         ("time_step", float("inf")),
         ("time_step", 1.0),
         ("scenario", "chaos"),
-        ("leaders", 0),
-        ("sides", 10**6),
+        ("scenario", 3),
+        ("options", [1]),
         ("orbit", 1),
         ("controller", "x" * 1001),
-        ("disks", tuple(Disk(x=0.0, y=0.0, radius=1.0) for _ in range(21))),
+        ("disks", tuple(DiskObstacle(x=0.0, y=0.0, radius=1.0) for _ in range(21))),
         ("colour", "red"),
+        ("radius", 1.0),
     ],
 )
 def test_absurd_fields_are_refused_in_one_line_that_names_them(field: str, value: Any) -> None:
@@ -87,9 +91,61 @@ def test_absurd_fields_are_refused_in_one_line_that_names_them(field: str, value
     assert "\n" not in line
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"sides": 2}, "sides must be a whole number of at least 3"),
+        ({"sides": 24.5}, "sides must be a whole number"),
+        ({"sides": 10**6}, "sides must be from -10,000 to 10,000"),
+        ({"clear_time": float("nan")}, "clear_time must be from"),
+        ({"corners": 4}, "has no option 'corners'"),
+        ({"agents": 4}, "agents is no option of a scenario on this page"),
+        ({"flocks": 4}, "flocks is no option of a scenario on this page"),
+        ({"sides": [1]}, "an option is a number, true, false or a word"),
+        ({"sides": "x" * 200}, "an option is a number, true, false or a word"),
+        ({"leaders": 100}, "leaders"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_in_one_line(options: dict[str, Any], told: str) -> None:
+    with pytest.raises((ValidationError, InputError)) as error:
+        Setting(scenario="obstacles", options=options).draw()
+    line = one_line(error.value) if isinstance(error.value, ValidationError) else str(error.value)
+    assert told in line
+    assert "\n" not in line
+
+
+def test_whatever_the_class_of_a_plugin_raises_is_told_in_one_line(own_registry: None) -> None:
+    @scenario("broken")
+    @dataclass(frozen=True)
+    class Broken:
+        speed: float = 1.0
+
+        def __post_init__(self) -> None:
+            raise KeyError("speed")
+
+        def draw(self, stop: object = None) -> ef.Flock:
+            return ef.random_disk()
+
+    with pytest.raises(ValidationError) as error:
+        Setting(scenario="broken")
+    assert one_line(error.value) == "scenario 'broken': KeyError: 'speed'"
+
+
+def test_a_flock_in_space_or_of_too_many_agents_is_refused(own_registry: None) -> None:
+    with pytest.raises(InputError, match="live flights are in the plane"):
+        Setting(options={"dimensions": 3}).draw()
+
+    @scenario("crowd")
+    @dataclass(frozen=True)
+    class Crowd:
+        def draw(self, stop: object = None) -> ef.Flock:
+            return ef.Flock(np.zeros((1, 20_001, 2)), np.zeros((1, 20_001, 2)))
+
+    with pytest.raises(InputError, match="20,000 agents in all"):
+        Setting(scenario="crowd").draw()
+
+
 def test_a_start_that_cannot_be_found_is_told_in_words_of_the_page() -> None:
-    with pytest.raises(InputError, match="raise the radius R, or choose another start disk") as error:
-        Setting(agents=2000, spread="quarter-power", radius=0.1).draw()
+    with pytest.raises(InputError, match="raise R, or choose another start disk") as error:
+        Setting(agents=2000, spread="quarter-power", comm_radius=0.1).draw()
     assert "min_degree" not in str(error.value)
-    with pytest.raises(InputError, match="leaders must be fewer"):
-        Setting(scenario="leaders", agents=10, leaders=20).draw()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import equiflock as ef
 from equiflock.runtime.checks import InputError
-from equiflock.viewer.setting import MOST_DISKS, Disk
+from equiflock.scenarios.shapes import ring, wall, with_obstacle
+from equiflock.viewer.setting import MOST_DISKS, DiskObstacle
 from equiflock.viewer.stage import Stage
 from tests.viewer.stages import fly, stage
 
-DISK = Disk(x=2.0, y=1.0, radius=0.4)
+DISK = DiskObstacle(x=2.0, y=1.0, radius=0.4)
 
 
 def roles(live: Stage, panel: int = 0) -> np.ndarray:
@@ -25,7 +28,7 @@ def roles(live: Stage, panel: int = 0) -> np.ndarray:
 def test_an_untouched_stage_shows_the_flight_that_experiments_use(scenario: str, controller: str) -> None:
     live = stage(scenario=scenario, controller=controller, seed=4)
     fly(live, 20)
-    flight = ef.flight(live.setting.draw()[0], ef.load(controller), orbit=ef.Orbit())
+    flight = ef.flight(live.setting.draw(), ef.load(controller), orbit=ef.Orbit())
     moment = next(islice(flight, 20, None))
     assert live.step == moment.step == 20
     assert live.time == moment.time
@@ -68,7 +71,7 @@ def test_the_agent_nearest_to_a_place_leads_and_follows_again_in_both_flights() 
 
 
 def test_an_agent_is_appointed_by_its_number_wherever_it_is_but_obstacle_agents_are_not() -> None:
-    live = stage(scenario="obstacles", leaders=1, sides=12, compare="tanner-dynamic")
+    live = stage(scenario="obstacles", options={"leaders": 1}, compare="tanner-dynamic")
     (leader,) = np.flatnonzero(roles(live) == ef.Role.LEADER)
     chosen = 3 if leader != 3 else 4
     fly(live, 10)
@@ -104,8 +107,8 @@ def test_the_last_agents_cannot_be_removed() -> None:
 
 
 def test_obstacles_are_dropped_moved_and_lifted() -> None:
-    live = stage(scenario="obstacles", sides=12)
-    course, more = live.disks[0], Disk(x=9.0, y=9.0, radius=0.2)
+    live = stage(scenario="obstacles")
+    more = DiskObstacle(x=9.0, y=9.0, radius=0.2)
     live.drop(DISK)
     live.drop(more)
     fly(live, 3)
@@ -113,8 +116,7 @@ def test_obstacles_are_dropped_moved_and_lifted() -> None:
     points = live.flights[0].flock.positions[0, 42:][: len(DISK.rim(0.1))]
     assert np.allclose(points, DISK.rim(0.1) + np.array([2.0, 3.0]))
     live.lift(0)
-    assert live.disks == [Disk(x=4.0, y=4.0, radius=0.4), more]
-    assert course not in live.disks
+    assert live.disks == pytest.approx(np.array([[4.0, 4.0, 0.4], [9.0, 9.0, 0.2]]))
     assert (roles(live) == ef.Role.OBSTACLE).sum() == len(DISK.rim(0.1)) + len(more.rim(0.1))
     assert np.allclose(live.flights[0].flock.positions[0, 30:][: len(points)], points)
     fly(live, 3)
@@ -173,9 +175,83 @@ def test_a_large_flock_can_be_touched_too() -> None:
 def test_a_law_of_fixed_topology_is_shown_with_those_it_heard_at_the_start() -> None:
     live = stage(controller="tanner-fixed", compare="tanner-dynamic")
     live.edges = True
-    before = [panel.edges for panel in live.panels()]
+    before = [picture.edges for picture in live.pictures()]
     assert np.array_equal(before[0], before[1])
     fly(live, 60)
-    fixed, dynamic = (panel.edges for panel in live.panels())
+    fixed, dynamic = (picture.edges for picture in live.pictures())
     assert np.array_equal(fixed, before[0])
     assert not np.array_equal(dynamic, before[1])
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two groups with two rings and a wall in their way, whose agents all obstacle agents within reach are told of."""
+
+    orbit: ClassVar[ef.Orbit | None] = None
+    obstacles: ClassVar[str] = "all"
+
+    def draw(self, stop: object = None) -> ef.Flock:
+        half = ef.random_disk(agents=10)
+        positions = np.concatenate([half.positions, half.positions + np.array([4.0, 0.0])], axis=1)
+        flock = ef.Flock(positions, np.zeros_like(positions), groups=np.repeat([[0, 1]], 10, axis=1))
+        for points in (
+            ring((0.0, 5.0), 0.3, sides=8),
+            wall((-3.0, -4.0), (3.0, -4.0), 0.2),
+            ring((6.0, 5.0), 0.5, sides=9),
+        ):
+            flock = with_obstacle(flock, points)
+        return flock
+
+
+@pytest.fixture
+def pair(own_registry: None) -> None:
+    ef.scenario("pair")(Pair)
+
+
+def test_a_scenario_may_have_several_obstacles_and_groups(pair: None) -> None:
+    live = stage(scenario="pair", disks=(DISK,))
+    assert live.told()["given"] == live.given == len(live.disks) - 1
+    assert np.array_equal(live.pictures()[0].flock.groups[0, :20], np.repeat([0, 1], 10))
+    live.remove([tuple(live.flights[0].flock.positions[0, 3])], 1e-6, panel=0)
+    fly(live, 3)
+    assert np.array_equal(live.flights[0].flock.groups[0, :19], np.repeat([0, 1], [9, 10]))
+
+
+def test_obstacles_are_counted_as_the_page_sees_them(pair: None) -> None:
+    live = stage(scenario="pair")
+    for number in range(len(live.disks)):
+        before = live.disks
+        live.move(number, (20.0, float(number)))
+        before[number, :2] = 20.0, number
+        assert live.disks == pytest.approx(before)
+    live.lift(1)
+    assert live.disks == pytest.approx(np.delete(before, 1, axis=0))
+    live.drop(DISK)
+    assert live.disks[-1] == pytest.approx([DISK.x, DISK.y, DISK.radius])
+
+
+def test_the_obstacle_rule_is_the_scenarios(pair: None) -> None:
+    live = stage(scenario="pair")
+    expected = ef.flight(live.setting.draw(), ef.load("tanner"), obstacles="all")
+    fly(live, 20)
+    moment = next(islice(expected, 20, None))
+    assert np.array_equal(live.flights[0].flock.positions, moment.flock.positions)
+
+
+def test_the_scenario_decides_whether_followers_orbit_its_obstacles_unless_the_page_does(pair: None) -> None:
+    assert not stage(scenario="pair").orbiting
+    assert stage(scenario="pair", orbit=True).orbiting
+    assert stage(scenario="obstacles").orbiting
+    assert not stage(scenario="obstacles", options={"orbit": None}).orbiting
+    assert stage(scenario="flocking").orbiting  # what a person puts into the way is avoided
+
+
+def test_the_technique_is_the_scenarios_with_its_numbers(own_registry: None) -> None:
+    slow = ef.Orbit(slow=3.0)
+    ef.scenario("pair")(type("Slow", (Pair,), {"orbit": slow}))
+    live = stage(scenario="pair")
+    assert live.flights[0].sensing.orbit == slow
+    live.orbit(False)
+    assert live.flights[0].sensing.orbit is None
+    live.orbit(True)
+    assert live.flights[0].sensing.orbit == slow

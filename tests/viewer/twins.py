@@ -18,6 +18,7 @@ class ReadPanel:
     disks: Any
     edges: Any
     roles: Any
+    groups: Any
     still: bool
 
 
@@ -30,7 +31,7 @@ class ReadFrame:
 
 def read_frame(content: bytes) -> ReadFrame:
     kind, panels, step, time = struct.unpack_from("<IIdd", content)
-    assert kind == 1
+    assert kind == 2
     at = 24
     frame = ReadFrame(step, time, [])
 
@@ -47,9 +48,11 @@ def read_frame(content: bytes) -> ReadFrame:
         positions = take("<f4", agents, 2) + origin
         velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)
         circles = take("<f4", disks, 3) + np.array([*origin, 0.0])
-        pairs, roles = take("<u4", edges, 2), take("u1", agents, 1)[:, 0]
+        pairs, roles, groups = take("<u4", edges, 2), take("u1", agents, 1)[:, 0], take("u1", agents, 1)[:, 0]
         frame.panels.append(
-            ReadPanel(tuple(numbers[2:]), positions, velocities, accelerations, circles, pairs, roles, bool(still))
+            ReadPanel(
+                tuple(numbers[2:]), positions, velocities, accelerations, circles, pairs, roles, groups, bool(still)
+            )
         )
     assert at == len(content)
     return frame

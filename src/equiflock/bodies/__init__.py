@@ -1,4 +1,4 @@
-"""What a commanded acceleration does to an agent."""
+"""Bodies: what a commanded acceleration does to an agent."""
 
 from equiflock.bodies.double_integrator import DoubleIntegrator
 

@@ -30,7 +30,7 @@ class DoubleIntegrator:
         active: Int64[np.ndarray, " active"],
     ) -> None:
         """Move the active flocks by one time step, in place (see `equiflock.protocols.Body`)."""
-        # One flock of a million agents, or a thousand flocks of a hundred: both are shared out evenly.
+        # Threads share out the flocks, or the agents of a single one.
         N, least = positions.shape[1], 10 * AGENTS_PER_THREAD
         if len(active) > 1:
             parts = [(active[first:last], 0, N) for first, last in threads.split(len(active), least // N)]
@@ -50,10 +50,12 @@ def _advance(
     first: Index,
     last: Index,
 ) -> None:
+    """Move agents first .. last of the active flocks."""
     half_square = 0.5 * time_step * time_step
     for b in active:
         for i in range(first, last):
             for d in range(positions.shape[2]):
+                # A follower: r + v dt + a dt^2 / 2, then v + a dt. A leader: a = 0. Obstacle agents stand still.
                 if roles[b, i] == FOLLOWER:
                     acceleration = accelerations[b, i, d]
                     positions[b, i, d] += velocities[b, i, d] * time_step + acceleration * half_square

@@ -17,6 +17,7 @@ from equiflock.cli.bench import Bench
 from equiflock.cli.demo import Demo
 from equiflock.cli.evaluate import Evaluate
 from equiflock.cli.plugins import in_one_line
+from equiflock.cli.renamed import check_renamed
 from equiflock.cli.reproduce import Reproduce
 from equiflock.cli.scenarios import fitted
 from equiflock.cli.simulate import Simulate
@@ -52,6 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
     # A polite request to end is an exception too, so that nothing half-written is left behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        check_renamed(arguments)
         chosen = arguments[0] if arguments else ""
         command = tyro.extras.subcommand_cli_from_dict(
             {name: fitted(each, arguments[1:]) if name == chosen else each for name, each in COMMANDS.items()},

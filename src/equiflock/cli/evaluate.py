@@ -111,7 +111,7 @@ class Evaluate:
 
     def _fly(self, jobs: Sequence[EvaluationJob], kept: Path, title: str) -> None:
         """Run the jobs whose results are not kept yet."""
-        from equiflock.experiments.runner.jobs import run_jobs
+        from equiflock.experiments.runner.running import run_jobs
 
         with progress() as bar:
             task = bar.add_task(title, total=len(jobs))

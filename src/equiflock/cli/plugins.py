@@ -26,7 +26,7 @@ _imported: dict[str, dict[str, str]] = {}
 
 
 def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) -> None:
-    """Import a user's module, by name or as a .py file, so that its `@register` lines take effect.
+    """Import a user's module, by name or as a .py file, so that what it registers has a name.
 
     Args:
         name: of the module or file; nothing is done if there is none.

@@ -12,7 +12,7 @@ import tyro
 
 from equiflock.cli.plugins import import_plugin
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.docstrings import field_helps
+from equiflock.runtime.docstrings import field_docstrings
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import options_of, scenario_class
 
@@ -59,9 +59,10 @@ def fitted(command: Any, arguments: Sequence[str]) -> Any:
     function of the scenario's class whose options are the defaults in place of the scenario's own.
     """
     ours = {each.name: each for each in fields(command)} if is_dataclass(command) else {}
+    if "plugin" in ours:
+        import_plugin(_value("plugin", arguments))  # before options are checked, which may name what it registers
     if not {"scenario", "options", "plugin"} <= set(ours):
         return command
-    import_plugin(_value("plugin", arguments))
     name = _value("scenario", arguments) or str(ours["scenario"].default)
     kind = scenario_class(name.partition(":")[0])
     usual = make_scenario(name, command.usual_options(kind) if hasattr(command, "usual_options") else None)
@@ -92,7 +93,7 @@ def _options_class(usual: Scenario, taken: set[str]) -> type[ScenarioOptions]:
     # The scenario's own options first, then those of its disk.
     kinds: tuple[Any, ...] = type(usual), RandomDisk
     for kind in kinds:
-        hints, helps = get_type_hints(kind), field_helps(kind)
+        hints, helps = get_type_hints(kind), field_docstrings(kind)
         for each in fields(kind):
             name = each.name
             if name not in values or name in taken or name in (before for before, *_ in made):

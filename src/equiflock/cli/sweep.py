@@ -98,7 +98,8 @@ class Sweep:
 
     def _run(self, jobs: list[SweepJob]) -> None:
         """Run the points that are not done yet, and write and print what came of all."""
-        from equiflock.experiments.runner.jobs import collect, run_jobs
+        from equiflock.experiments.runner.jobs import collect
+        from equiflock.experiments.runner.running import run_jobs
         from equiflock.experiments.sweep import summary
         from equiflock.report.sweep import draw_sweep
         from equiflock.runtime.files import atomic_write

@@ -113,7 +113,7 @@ class Train:
                 )
 
     def _train_elsewhere(self, runs: list[TrainingRun], scheduler: str) -> None:
-        from equiflock.experiments.runner.jobs import run_jobs
+        from equiflock.experiments.runner.running import run_jobs
         from equiflock.experiments.runner.trainings import TrainingJob
 
         prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None

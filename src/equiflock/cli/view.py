@@ -8,7 +8,7 @@ import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -17,6 +17,7 @@ from equiflock.cli.terminal import PREPARING, err, out, progress
 from equiflock.controllers.registry import WEIGHTS
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import check_writable
+from equiflock.runtime.options import read_options
 from equiflock.simulation.trajectory import Trajectory, load_flights
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ class View:
     controller: str = "etdagnn"
     """The controller to begin with, as for `equiflock simulate`; the page offers them all."""
     compare: str | None = None
-    """A second one, side by side."""
+    """A second controller, flown side by side with the first."""
     weights: tuple[Path, ...] = ()
     """Files of weights (.safetensors) that the page shall offer, too."""
-    scenario: Literal["flocking", "leaders", "obstacles"] = "flocking"
-    """What to begin with: flocking, leader following, or an obstacle course."""
+    scenario: str = "flocking"
+    """The scenario to begin with, such as flocking, leaders or obstacles, or one of your own (see --plugin); options
+    follow the name: obstacles:sides=48. The page offers them all."""
     agents: int = 100
     """How many agents to begin with, at most 10,000."""
     seed: int = 0
@@ -51,7 +53,7 @@ class View:
     browser: bool = True
     """Whether to open a browser, where there is a screen."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller."""
+    """A Python module or file to import first, such as one that registers your own controller or scenario."""
 
     def run(self) -> None:
         """Say where the page is, and serve it until Ctrl-C."""
@@ -89,14 +91,18 @@ class View:
         wrong = [str(path) for path in self.weights if path.suffix != WEIGHTS]
         if wrong:
             raise InputError(f"{wrong[0]} is not a file of weights: its name must end in {WEIGHTS}")
+        scenario, colon, told = self.scenario.partition(":")
+        options = read_options(told) if colon else {}
+        numbers: dict[str, Any] = {"agents": self.agents, "seed": self.seed}
+        numbers |= {name: options.pop(name) for name in ("agents", "seed", "comm_radius") if name in options}
         named = [_as_offered(name) for name in (self.controller, self.compare) if name is not None]
         try:
             setting = Setting(
-                scenario=self.scenario,
+                scenario=scenario,
+                options=options,
                 controller=named[0],
                 compare=named[1] if len(named) > 1 else None,
-                agents=self.agents,
-                seed=self.seed,
+                **numbers,
             )
         except ValidationError as error:
             raise InputError(one_line(error)) from None

@@ -1,9 +1,9 @@
-"""What turns observations into accelerations: the registry of controllers, and the controllers themselves."""
+"""Controllers, which turn observations into accelerations, and their registry."""
 
-from equiflock.controllers.classical import tanner as _tanner  # registers its laws
+from equiflock.controllers import classical as _classical  # registers its laws
 from equiflock.controllers.loading import load, save
 from equiflock.controllers.registry import controller, controller_names
 
 __all__ = ["controller", "controller_names", "load", "save"]
 
-del _tanner
+del _classical

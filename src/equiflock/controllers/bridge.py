@@ -1,4 +1,4 @@
-"""Between NumPy, in which flocks fly, and torch, in which networks think: no copies."""
+"""Between NumPy arrays, in which flocks are simulated, and torch modules, without copies."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ Module = TypeVar("Module")
 def as_numpy_function(controller: Controller, learning: bool = False) -> Callable[..., NDArray[Any]]:
     """The controller as a function of NumPy arrays.
 
-    A network that offers a `compiled_form()` flies by that, with the weights that it has now, unless it is `learning`.
-    Any other torch module shares memory with the arrays and keeps no gradients. Others get their observations
-    read-only, so that nobody can change what agents remember.
+    A network that has a `compiled_form()` is run in that form, with its present weights, unless it is `learning`. Any
+    other torch module shares memory with the arrays and keeps no gradients. All other controllers get read-only
+    observations, so that they cannot change what agents remember.
     """
     function: Callable[..., Any] = controller
-    torch = sys.modules.get("torch")  # a module can only come from where torch was imported
+    torch = sys.modules.get("torch")  # without torch imported, it cannot be a module
     if torch is None or not isinstance(controller, torch.nn.Module):
+        # A privileged controller gets the flock first; observations are always the last argument.
         return lambda *known: function(*known[:-1], read_only(known[-1]))
     check_float32(controller)
     compiled = getattr(controller, "compiled_form", None)
@@ -41,7 +42,7 @@ def as_numpy_function(controller: Controller, learning: bool = False) -> Callabl
 
 
 def check_float32(module: Any) -> None:
-    """A clear error unless a torch module has weights of the kind that observations have."""
+    """A clear error unless the weights of a torch module are float32, as observations are."""
     for name, weight in module.named_parameters():
         if weight.is_floating_point() and str(weight.dtype) != "torch.float32":
             raise InputError(
@@ -50,12 +51,13 @@ def check_float32(module: Any) -> None:
 
 
 def takes_numpy(module: type[Module]) -> type[Module]:
-    """Let the instances of a torch module's class take NumPy arrays and answer with one, as laws do.
+    """Let the instances of a torch module's class take NumPy arrays and return one, as other controllers do.
 
-    Tensors in still give tensors out, with their gradients.
+    Given tensors they still return tensors, with gradients.
     """
     torch = sys.modules["torch"]
     think: Callable[..., Any] = module.__call__
+    # A class that inherits from such a class takes arrays already.
     if getattr(think, "takes_numpy", False):
         return module
 
@@ -68,7 +70,7 @@ def takes_numpy(module: type[Module]) -> type[Module]:
             wanted = "K, C" if senses is None else f"K = {senses.hops}, C = {senses.width}"
             raise InputError(f"{name} needs observations of shape (B, N, {wanted}, D); got {shape}")
         with torch.inference_mode():
-            # A copy: torch does not know arrays that must not be written to.
+            # A copy, as torch has no read-only tensors.
             return think(self, *known[:-1], torch.tensor(known[-1], dtype=torch.float32), **more).numpy()
 
     call.takes_numpy = True  # type: ignore[attr-defined]

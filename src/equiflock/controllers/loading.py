@@ -1,4 +1,4 @@
-"""Controllers by name or from a file of weights, ready to fly; and their weights back into a file."""
+"""Making controllers by name or from a file of weights, and saving their weights."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from equiflock.controllers.bridge import check_float32, takes_numpy
+from equiflock.controllers.networks import register_networks
 from equiflock.controllers.registry import WEIGHTS, controller_names, factory, is_module, network_names, with_options
 from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.protocols import Controller
@@ -21,9 +22,9 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 
 def load(name: str | os.PathLike[str], **options: Any) -> Controller:
-    """The controller of that name, or from a file of weights, ready to fly.
+    """The controller of that name, or of a file of weights, ready for a flight.
 
-    `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (that was trained with
+    `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (trained with
     that seed), `load("mine.safetensors")`. Options may be part of the name, as on the command line: `tanner:clamp=5`,
     and `etdagnn:3` for `etdagnn:seed=3`.
     """
@@ -49,7 +50,7 @@ def _wrong_options(name: str, options: Mapping[str, Any], error: TypeError) -> I
 
 
 def weights_file(name: str, **options: Any) -> Path | None:
-    """The file of weights that `load` reads for a name, the package's or one's own; None for whatever has none."""
+    """The file of weights that `load` reads for a name; None for a controller without weights."""
     name, options = with_options(name, options)
     if name in TRAINED:
         try:
@@ -60,10 +61,8 @@ def weights_file(name: str, **options: Any) -> Path | None:
 
 
 def network_factory(name: str) -> Callable[..., nn.Module]:
-    """What makes a network of that name with fresh weights; a clear error if there is no such."""
-    from equiflock.controllers.networks import paper  # registers its networks; torch takes seconds to import
-
-    assert paper
+    """The function that makes a network of that name with fresh weights; a clear error if there is none."""
+    register_networks()
     make = factory(name)
     if make is None or name not in network_names():
         wrong_choice("network", name, network_names())
@@ -76,8 +75,8 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
     Args:
         name: one of the paper's (Xavier uniform with gain 1, biases zero), or a torch module of one's own that was
             registered; options may be part of it, as for `load`.
-        seed: of the weights.
-        options: of the paper's, `hops`, `channels` and, but for ETDAGNN, `dimensions`.
+        seed: of the random initial weights.
+        options: for the paper's networks, `hops`, `channels` and, but for ETDAGNN, `dimensions`.
     """
     if check_count("seed", seed, least=0) >= 2**63:
         raise InputError("seed must be below 2^63, as torch takes no larger one")
@@ -85,6 +84,7 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
     make = network_factory(name)
     import torch
 
+    # The caller's random numbers are the same afterwards.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
@@ -94,7 +94,7 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
 
 
 def fitting_options(name: str, **options: Any) -> dict[str, Any]:
-    """Those of the options that the network of that name is built by, and that its name does not give already."""
+    """The options that the network of that name takes and that its name does not set already."""
     name, given = with_options(name, {})
     taken = inspect.signature(network_factory(name)).parameters
     return {key: value for key, value in options.items() if key in taken and key not in given}
@@ -125,9 +125,9 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
     """Write the weights of a network, one of the paper's or a registered torch module of one's own, for `load`.
 
     Args:
-        network: what builds it again is its attribute `options`, a dict such as JSON can hold; none if it has no such.
+        network: its attribute `options`, if it has one, is a dict with the arguments that build it, fit for JSON.
         path: ends in .safetensors; a file of that name is replaced.
-        extra: more metadata, such as JSON can hold.
+        extra: more metadata, fit for JSON.
     """
     if not is_module(type(network)):
         raise InputError(f"only a torch module has weights to save; got {short(network)}")
@@ -147,6 +147,7 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
     check_float32(network)
     if not all(bool(weight.isfinite().all()) for weight in network.parameters()):
         raise InputError("the weights are not finite")
+    # Better to notice now than when the file is loaded.
     if not _same(network, new_network(name, **options)):
         raise InputError(
             f"a {name} made with the options {options} is another network than this one: its attribute options must "
@@ -156,13 +157,14 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
 
 
 def _same(network: Any, again: Any) -> bool:
-    """Whether two networks hear alike, and with the weights of the first answer alike."""
+    """Whether two networks have the same senses and, with the weights of the first, give the same accelerations."""
     try:
         again.load_state_dict(network.state_dict())
     except RuntimeError:  # other names or shapes
         return False
     if network.senses != again.senses:
         return False
+    # Seven agents with random observations are enough to tell two networks apart.
     shape = 1, 7, network.senses.hops, network.senses.width, getattr(network, "dimensions", 2)
     observations = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     learning = network.training

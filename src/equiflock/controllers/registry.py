@@ -1,4 +1,4 @@
-"""The controllers that have names. `@controller("name")` adds one; `equiflock.controllers.loading` makes them."""
+"""Controllers by name. `@controller("name")` adds one; `equiflock.controllers.loading` makes them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from equiflock.flock import Flock, Observations
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.options import read_options
+from equiflock.runtime.renamed import renamed_arguments
 
 WEIGHTS = ".safetensors"
 """How the name of a file of weights ends."""
@@ -28,7 +29,7 @@ Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Law:
-    """A local controller that is a plain function of the observations, and perhaps of options."""
+    """A local controller made of a plain function of the observations and, if it has any, options."""
 
     name: str
     function: Callable[..., NDArray[Any]]
@@ -42,7 +43,7 @@ class Law:
 
 @dataclass(frozen=True)
 class ExpertLaw:
-    """An expert that is a plain function of the flock and its observations, and perhaps of options."""
+    """An expert made of a plain function of the flock, its observations and, if it has any, options."""
 
     name: str
     function: Callable[..., NDArray[Any]]
@@ -65,15 +66,16 @@ def controller(
 ) -> Callable[[Definition], Definition]: ...
 
 
+@renamed_arguments(hops="senses", one_hop="senses", neighbourhood="senses")
 def controller(name: Any, *, senses: Senses | None = None, privileged: bool = False) -> Any:
     """Add a controller under a name, for `load`, trainings and the command line.
 
-    On a function of observations (B, N, K, C, D) that returns accelerations (B, N, D), `senses` says what it needs to
-    hear, the mean of the paper's three features if left out:
+    It decorates a function of observations (B, N, K, C, D) that returns accelerations (B, N, D). `senses` says which
+    observations; if left out, one hop of the means of the paper's three features:
 
         @ef.controller("brake", senses=ef.Senses(channels=(("velocity", "mean"),), hops=1))
         def brake(observations, gain=1.0):
-            return -gain * observations[:, :, 0, 0]  # against its velocity relative to its neighbours
+            return -gain * observations[:, :, 0, 0]  # against the mean velocity relative to its neighbours
 
     More arguments of the function are options: `load("brake", gain=4)`, and `brake:gain=4` on the command line. A
     `privileged` one, an expert, is a function of the flock and its observations.
@@ -82,6 +84,7 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
     `PrivilegedController`); `load("name", **options)` passes options to it. A torch module takes NumPy arrays from then
     on, too. Without a name, `@ef.controller` takes the definition's own.
     """
+    # `@controller` without parentheses.
     if callable(name) and hasattr(name, "__name__"):
         return controller(name.__name__)(name)
     if not isinstance(name, str) or not name or ":" in name or name.endswith(WEIGHTS):
@@ -101,6 +104,7 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
             _factories[name] = takes_numpy(definition) if is_module(definition) else definition
         else:
             needed = paper_senses("mean", hops=1) if senses is None else senses
+            # A function is made a controller when it is loaded, as only then its options are known.
             _factories[name] = partial(_law, ExpertLaw if privileged else Law, name, definition, needed)
         return definition
 
@@ -126,12 +130,12 @@ def controller_names() -> tuple[str, ...]:
 
 
 def factory(name: str) -> Callable[..., Any] | None:
-    """What makes the controller of that name, networks with fresh weights; None if there is none."""
+    """The function that makes the controller of that name, a network with fresh weights; None if there is none."""
     return _factories.get(name)
 
 
 def network_names() -> tuple[str, ...]:
-    """The names of those controllers that have weights: torch modules."""
+    """The names of the controllers that have weights: torch modules."""
     return tuple(
         name for name, make in _factories.items() if name in TRAINED or (isinstance(make, type) and is_module(make))
     )
@@ -139,18 +143,18 @@ def network_names() -> tuple[str, ...]:
 
 def is_module(definition: type) -> bool:
     """Whether a class is a torch module."""
-    torch = sys.modules.get("torch")  # a module can only come from where torch was imported
+    torch = sys.modules.get("torch")  # without torch imported, it cannot be a module
     return torch is not None and issubclass(definition, torch.nn.Module)
 
 
 def is_bundled(name: str) -> bool:
-    """Whether a controller of that name, options or not, comes with the package."""
+    """Whether a controller of that name, with or without options, comes with the package."""
     head = name.partition(":")[0]
     return head in TRAINED or getattr(_factories.get(head), "__module__", "").startswith("equiflock.")
 
 
 def with_options(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name and options that such as `tanner:clamp=5` stand for; others as they are."""
+    """Split a name such as `tanner:clamp=5` into name and options; any other name is returned as it is."""
     head, colon, told = name.partition(":")
     if colon and head in controller_names():
         return head, {**read_options(told), **options}

@@ -58,7 +58,7 @@ class Curves:
         """A column of the table along the curve, for every seed; `marks` says of which rows, such as metric="ivv"."""
         return np.asarray(self._wide(quantity, controller, marks), dtype=np.float64)
 
-    def at(self, x: int | float, quantity: str, controller: str, **marks: Any) -> Float64[np.ndarray, " S"]:
+    def at(self, x: float | int, quantity: str, controller: str, **marks: Any) -> Float64[np.ndarray, " S"]:
         """The quantity at one time or epoch, for every seed."""
         return np.asarray(self._wide(quantity, controller, marks)[x], dtype=np.float64)
 

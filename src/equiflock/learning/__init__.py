@@ -1,4 +1,4 @@
-"""Learning to fly from an expert: DAgger (sections 2.4 and 5 of the paper, "Training").
+"""Imitation of an expert: DAgger (sections 2.4 and 5 of the paper, "Training") and fast-forward cloning (section 4).
 
-`recipe` says what to do, `dagger` does it, `run` keeps it in a folder and `several` does many at once.
+`recipe` has the settings, `dagger` trains, `run` keeps a training in a folder and `several` runs many at once.
 """

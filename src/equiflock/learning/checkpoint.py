@@ -1,7 +1,7 @@
-"""A training on disk: everything that the next epoch needs.
+"""Checkpoints: everything that the next epoch of a training needs.
 
-Weights, Adam's state, the replay, the epoch's number and the rows of the tables; there are no states of random
-generators, because every epoch takes its randomness from streams named by the seed and its number.
+They hold weights, Adam's state, the replay, the number of epochs done and the rows of the tables. No state of a random
+generator is needed, because every epoch draws from streams named by the seed and its number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT = "equiflock checkpoint 3"
 
 
 class OtherRecipeError(InputError):
-    """A checkpoint is whole, but not of this training."""
+    """A checkpoint is intact, but of another training."""
 
 
 def write_checkpoint(
@@ -36,11 +36,12 @@ def write_checkpoint(
     """Write what `read_checkpoint` needs to go on.
 
     Args:
-        trainer: between two epochs.
+        trainer: its state between two epochs is written.
         path: of the file.
-        made_by: the recipe, and what else has a say in the bits, such as JSON can hold; the recipe alone if left out.
-        texts: name -> content of tables.
+        made_by: the recipe and whatever else the bits depend on, fit for JSON; the recipe alone if left out.
+        texts: the content of each table, by its name.
     """
+    # Only the filled part of the replay.
     kept = len(trainer.replay)
     tensors = {f"network.{name}": tensor for name, tensor in trainer.network.state_dict().items()}
     for place, state in trainer.optimizer.state_dict()["state"].items():
@@ -49,7 +50,7 @@ def write_checkpoint(
         "replay.observations": trainer.replay.observations[:kept],
         "replay.targets": trainer.replay.targets[:kept],
     }
-    # Tables may grow beyond what safetensors takes as metadata.
+    # As tensors, since tables may grow beyond what safetensors allows as metadata.
     for name, text in (texts or {}).items():
         tensors[f"table.{name}"] = torch.tensor(bytearray(text.encode()), dtype=torch.uint8)
     made_by = made_by or {"recipe": asdict(trainer.recipe)}
@@ -61,9 +62,9 @@ def write_checkpoint(
 def read_checkpoint(
     path: str | os.PathLike[str], trainer: Trainer, made_by: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """Bring a fresh trainer of the same recipe to where the checkpoint was written; returns the tables.
+    """Restore the state of a checkpoint in a fresh trainer of the same recipe; returns the tables.
 
-    The number of epochs may be another: it has no say in what an epoch does.
+    The number of epochs may differ, as no epoch depends on it.
     """
     tensors, metadata = read_tensors(path, FORMAT)
     try:
@@ -89,13 +90,14 @@ def read_checkpoint(
 
 
 def epochs_done(path: str | os.PathLike[str]) -> int:
-    """How many epochs a checkpoint has behind it."""
+    """How many epochs were done when a checkpoint was written."""
     _, metadata = read_tensors(path, FORMAT)
     return int(metadata["epoch"])
 
 
 def _fill(trainer: Trainer, tensors: dict[str, Tensor], added: int) -> None:
     trainer.network.load_state_dict(_under("network.", tensors))
+    # Adam's moments, by the index of the weight that they belong to.
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in _under("optimizer.", tensors).items():
         place, key = name.split(".")

@@ -1,4 +1,4 @@
-"""The checkpoints in the folder of a training: the newest two, of which any may turn out damaged."""
+"""The checkpoints in the folder of a training: the newest two, so that one may be damaged."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from equiflock.learning.dagger import Trainer
 
 KEPT = 2
+"""How many checkpoints are kept."""
 
 
 class Checkpoints:
-    """Of the training that `made_by` tells of."""
+    """The checkpoints of one training.
+
+    Args:
+        folder: of the training.
+        made_by: the recipe and whatever else its bits depend on, which is written with every checkpoint.
+    """
 
     def __init__(self, folder: Path, made_by: Mapping[str, Any]) -> None:
         self.folder = folder / CHECKPOINTS
@@ -26,11 +32,11 @@ class Checkpoints:
 
     @property
     def paths(self) -> list[Path]:
-        """The newest first."""
+        """The files, the newest first."""
         return sorted(self.folder.glob("epoch-*.safetensors"), reverse=True)
 
     def epochs_done(self) -> int:
-        """How many epochs the newest one that is whole has behind it; 0 if there is none."""
+        """How many epochs the newest intact checkpoint has; 0 if there is none."""
         from equiflock.learning.checkpoint import epochs_done
 
         for path in self.paths:
@@ -41,7 +47,8 @@ class Checkpoints:
         return 0
 
     def restore(self, trainer: Trainer, tables: Tables, notice: Callable[[str], object]) -> list[Path]:
-        """Bring a fresh trainer and its tables to the newest one that is whole; returns the tables that differ."""
+        """Restore the newest intact checkpoint in a fresh trainer and its tables; returns the tables that differ."""
+        from equiflock.controllers.networks.weights import OtherVersionError
         from equiflock.learning.checkpoint import OtherRecipeError, read_checkpoint
 
         paths = self.paths
@@ -50,6 +57,8 @@ class Checkpoints:
                 return tables.restore(read_checkpoint(path, trainer, self.made_by))
             except OtherRecipeError:
                 raise
+            except OtherVersionError as error:
+                raise InputError(f"{error}; remove {self.folder} to train again from the start") from None
             except InputError as error:
                 self._damaged.append(path)
                 if path == paths[-1]:
@@ -60,7 +69,7 @@ class Checkpoints:
         return []
 
     def write(self, trainer: Trainer, tables: Tables) -> None:
-        """Write one, unless it is there, and remove what it makes superfluous."""
+        """Write a checkpoint, unless it is there, and remove damaged and old ones."""
         from equiflock.learning.checkpoint import write_checkpoint
 
         path = self.folder / f"epoch-{trainer.epoch:06d}.safetensors"

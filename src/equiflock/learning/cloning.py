@@ -1,9 +1,9 @@
-"""Behaviour cloning on fast-forward data, with the loss that the generalization bound is about (section 4.3).
+"""Behaviour cloning on fast-forward data, with the loss of the generalization bound (section 4.3).
 
 A tuple's loss is min(1, (b^2 + MSE) / M), where MSE is the mean over its agents of |a_expert - a_pupil|^2, and b in
-[0, sqrt(M)] is the one weight of the paper's scoring model. Every epoch goes once through the whole training set.
+[0, sqrt(M)] is the one weight of the paper's scoring model. Every epoch uses each training tuple once.
 
-Where b^2 + MSE >= M a tuple has no gradient. `warm_up` begins with (b^2 + MSE) / M itself, which always has one.
+Where b^2 + MSE >= M a tuple has no gradient. The first `warm_up` steps use (b^2 + MSE) / M, which always has one.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from equiflock.runtime.threads import one_thread
 from equiflock.simulation.assembly import check_controller
 
 BATCHES_PER_READ = 100
+"""How many batches are read from disk at once."""
 
 
 @dataclass(frozen=True)
 class CloningReport:
-    """What came of an epoch; epoch 0 is before the first step."""
+    """The result of an epoch; epoch 0 is before the first step."""
 
     epoch: int
-    """Epochs done."""
+    """How many epochs are done."""
     train_loss: float
-    """The mean over all training tuples, by the weights at the epoch's end."""
+    """The mean loss of all training tuples, with the weights at the end of the epoch."""
     test_loss: float
-    """The mean over all test tuples, likewise."""
+    """The mean loss of all test tuples, with the same weights."""
     live: float
     """The share of training tuples that have a gradient: whose loss is below 1."""
     score_bias: float
-    """b."""
+    """b, the weight of the scoring model."""
 
     @property
     def gap(self) -> float:
@@ -51,12 +52,12 @@ class CloningReport:
 
 
 class Cloner:
-    """A training under way: `run_epoch` after `run_epoch`, and `report` of the losses whenever they are wanted.
+    """The state of a training; `run_epoch` does one epoch, and `report` measures the losses.
 
     Args:
-        recipe: all numbers of the training.
-        data: of the same K as the network.
-        network: the module to train, with `senses`; made by the recipe if left out.
+        recipe: the settings of the training.
+        data: with as many hops as the network's senses.
+        network: the module to train, with `senses`; a fresh one of the recipe's controller if left out.
     """
 
     def __init__(self, recipe: Cloning, data: FastForwardData, network: nn.Module | None = None) -> None:
@@ -77,15 +78,16 @@ class Cloner:
         self.epoch = self.updates = 0
 
     def run_epoch(self) -> None:
-        """Go once through the training set in a random order.
+        """Use each training tuple once, in a random order.
 
         Raises:
-            DivergedError: if the weights are not numbers any more; the text says at which epoch.
+            DivergedError: if the weights are no longer finite; the text says at which epoch.
         """
         order = stream(self.recipe.seed, "cloning", self.epoch).permutation(self.data.samples)
+        # Many batches are read at once, as tuples are scattered over the file.
         read = BATCHES_PER_READ * self.recipe.batch
         with torch.random.fork_rng(devices=[]):
-            # For modules that draw numbers themselves, such as by dropout.
+            # For modules that draw random numbers themselves, such as dropout.
             torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             self.network.train()
             for first in range(0, len(order), read):
@@ -101,12 +103,12 @@ class Cloner:
             raise DivergedError(f"the weights are not numbers any more in epoch {self.epoch}: lower learning_rate")
 
     def report(self) -> CloningReport:
-        """Measure the loss on both sets by the weights as they are."""
+        """Measure the loss on both sets with the present weights."""
         (train_loss, live), (test_loss, _) = self.losses("train"), self.losses("test")
         return CloningReport(self.epoch, train_loss, test_loss, live, self.score_bias.item())
 
     def losses(self, split: Split) -> tuple[float, float]:
-        """The mean loss over all tuples for training or for the test, and the share of those below 1."""
+        """The mean loss over all training or test tuples, and the share of tuples whose loss is below 1."""
         total, below, count = 0.0, 0, 0
         with torch.inference_mode():
             for step in range(self.data.recipe.indices):
@@ -125,11 +127,13 @@ class Cloner:
     def _update(self, observations: Tensor, targets: Tensor) -> None:
         scores = self._scores(observations, targets)
         if self.updates >= self.recipe.warm_up:
+            # min(1, .), whose gradient is zero above 1.
             scores = scores.clamp(max=1.0)
         self.optimizer.zero_grad(set_to_none=True)
         scores.mean().backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         with torch.no_grad():
+            # b stays in [0, sqrt(M)].
             self.score_bias.clamp_(0.0, math.sqrt(self.recipe.loss_scale))
         self.updates += 1
 
@@ -143,11 +147,11 @@ def clone(
     """Train a network by behaviour cloning and return it.
 
     Args:
-        recipe: all numbers of the training.
-        data: what `FastForward.make` made.
-        network: a torch module of your own with `senses`, to go on from its weights; if left out, a fresh one of the
-            recipe's controller.
-        on_epoch: called with the training and what came of every epoch, from 0, before the first step.
+        recipe: the settings of the training.
+        data: from `FastForward.make`.
+        network: a torch module of your own with `senses`, to continue from its weights; if left out, a fresh one of
+            the recipe's controller.
+        on_epoch: called with the cloner and the report of every epoch, beginning with 0, before the first step.
     """
     with one_thread():
         cloner = Cloner(recipe, data, network)

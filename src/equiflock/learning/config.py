@@ -1,4 +1,4 @@
-"""What the folder of a training says about itself: the recipe, what it began from, and versions."""
+"""The config of a training's folder: the recipe, the weights that it began from, and versions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from equiflock.learning.recipe import DAgger
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import DamagedError, read_json, write_json
-from equiflock.runtime.provenance import CONFIG, KIND, told
+from equiflock.runtime.provenance import CONFIG, KIND, kind_of
 
 TRAINING = "training"
-"""The kind of such a folder."""
+"""The kind of folder, as its config says it."""
 
 
 @dataclass(frozen=True)
@@ -22,24 +22,24 @@ class Origin:
     """The file of weights that a training began from; a copy of it is in the folder."""
 
     name: str
-    """As the user named it."""
+    """The path that the user gave."""
     checksum: str
-    """Of its content."""
+    """The checksum of its content."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that has a say in the bits of a training."""
+    """Everything on which the bits of a training depend."""
 
     recipe: DAgger
     begun_with: Mapping[str, str]
-    """Versions."""
+    """The versions of the program and its libraries when it began."""
     origin: Origin | None = None
     """None if the network began with fresh weights."""
 
     @property
     def made_by(self) -> dict[str, Any]:
-        """What goes with every result, so that it is never taken for that of another training."""
+        """What is written with every result, so that it is never taken for that of another training."""
         begun = {} if self.origin is None else {"from": asdict(self.origin)}
         return {"recipe": asdict(self.recipe), **begun}
 
@@ -66,7 +66,7 @@ class RunConfig:
         except DamagedError as error:
             raise DamagedError(f"{error}; begin anew with --force, or in another folder") from None
         if content.get(KIND) != TRAINING:
-            raise InputError(f"{folder} is the folder of {told(content)}, not of a training")
+            raise InputError(f"{folder} is the folder of {kind_of(content)}, not of a training")
         try:
             settings, begun_with = dict(content["recipe"]), dict(content["versions"])
             origin = Origin(**content["from"]) if "from" in content else None
@@ -76,7 +76,7 @@ class RunConfig:
 
 
 def recipe_for(weights: Path, recipe: DAgger, given: Collection[str] = ()) -> DAgger:
-    """The recipe, with the network of a file of weights; fields that were `given` must be the same there."""
+    """The recipe with the network of a file of weights; fields that were `given` must agree with the file."""
     from equiflock.controllers.networks.weights import read_weights
 
     _, name, options = read_weights(weights)

@@ -1,8 +1,8 @@
-"""DAgger, exactly the paper's recipe by default (section 5, "Training").
+"""DAgger, by default with exactly the paper's settings (section 5, "Training").
 
-Each epoch flies one flock of the training set under a mixture of expert and pupil, keeps what every agent knew and what
-the expert would have done, and then takes some hundred steps of Adam on batches of that. All randomness of an epoch
-comes from streams named by the seed and the epoch, so an epoch can be repeated without those before it.
+Each epoch flies one flock of the training set under a mixture of expert and pupil, adds each agent's observations and
+the expert's accelerations to the replay, and then takes some hundred steps of Adam on batches of it. All randomness of
+an epoch comes from streams named by the seed and the epoch, so no state of a generator has to be kept.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ from equiflock.simulation.assembly import check_controller, flight
 
 
 class DivergedError(InputError):
-    """Steps of Adam led away from any sensible network."""
+    """The weights, the loss, or a flight of the network are no longer finite."""
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What came of an epoch."""
+    """The result of an epoch."""
 
     epoch: int
-    """Epochs done."""
+    """How many epochs are done."""
     loss: float
-    """The mean over the epoch's updates."""
+    """The mean loss over the epoch's updates."""
     expert_share: float
-    """How often the expert flew."""
+    """beta, the probability of the expert's acceleration."""
     validation: Validation | None
-    """In epochs that validate."""
+    """The validation after this epoch; None if none was due."""
 
 
 class Trainer:
-    """A training under way: `run_epoch` after `run_epoch`.
+    """The state of a training; `run_epoch` does one epoch.
 
     Args:
-        recipe: all numbers of the training.
-        network: the module to train, with `senses`; made by the recipe if left out.
+        recipe: the settings of the training.
+        network: the module to train, with `senses`; a fresh one of the recipe's controller if left out.
     """
 
     def __init__(self, recipe: DAgger, network: nn.Module | None = None) -> None:
@@ -66,6 +66,7 @@ class Trainer:
         self.pupil = cast(LocalController, self.network)
         self.expert = load(recipe.expert)
         self.starts: Flock = self.scenario.draw()
+        # The replay has one size for all flocks, and only followers learn.
         followers = (self.starts.roles == FOLLOWER).sum(axis=1)
         if followers.min() < max(followers.max(), 1):
             raise InputError(f"every flock of {recipe.scenario!r} must have as many followers, and at least one")
@@ -77,14 +78,14 @@ class Trainer:
         self.validate = Validator(recipe)
 
     def run_epoch(self) -> EpochReport:
-        """Fly once, update many times, and validate if it is time.
+        """Collect one flight, update the network many times, and validate it if that is due.
 
         Raises:
-            DivergedError: if the loss or a flight's numbers go beyond all bounds; the text says at which epoch.
+            DivergedError: if the loss or a flight is no longer finite; the text says at which epoch.
         """
         expert_share = self.recipe.beta(self.epoch)
         with torch.random.fork_rng(devices=[]):
-            # For modules that draw numbers themselves, such as by dropout.
+            # For modules that draw random numbers themselves, such as dropout.
             torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             self.network.eval()
             with self._divergence_told(self.epoch + 1):
@@ -93,7 +94,7 @@ class Trainer:
             loss = self.update()
             self.network.eval()
         self.epoch += 1
-        # The last update of an epoch may spoil the weights after a loss that was still a number.
+        # The last update may make the weights infinite though the loss before it was finite.
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
             loss = math.nan
         if not math.isfinite(loss):
@@ -102,13 +103,13 @@ class Trainer:
         return EpochReport(self.epoch, loss, expert_share, validation)
 
     def judge(self) -> Validation:
-        """How well the network flies the validation flocks now."""
+        """Validate the network with its present weights."""
         with self._divergence_told(self.epoch):
             return self.validate(cast(Controller, self.network))
 
     @contextmanager
     def _divergence_told(self, epoch: int) -> Iterator[None]:
-        """Flights of a network that learned nonsense end off the scale; before the first update it is not to blame."""
+        """Report a flight that left the range of float64 as divergence, except before the first update."""
         try:
             yield
         except OffScaleError as error:
@@ -117,15 +118,17 @@ class Trainer:
             raise _diverged(epoch, str(error)) from None
 
     def collect(self) -> None:
-        """Fly one flock of the set under the mixture, and keep what was known and what the expert would have done."""
+        """Fly one flock of the training set under the mixture, and add every step to the replay."""
         recipe = self.recipe
         rng = stream(recipe.seed, "collect", self.epoch)
+        # One flock of the training set, drawn with replacement.
         start = self.starts[int(rng.integers(len(self.starts)))]
         rules: dict[str, Any] = {"orbit": self.scenario.orbit, "obstacles": self.scenario.obstacles}
+        # The expert may need other observations than the pupil, which the flight itself makes.
         sensing = DelayedAggregation(self.expert.senses, **rules)
         mixture = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng, sensing)
         loop = flight(start, mixture, time_step=recipe.time_step, ending=self.scenario.ending(), **rules)
-        # Leaders and obstacle agents hear nobody and obey nobody: there is nothing to learn from them.
+        # Leaders and obstacle agents have no observations and no controller: there is nothing to learn from them.
         who = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)
         for moment in islice(loop, recipe.steps):
             if not moment.flying[0]:
@@ -136,9 +139,11 @@ class Trainer:
     def update(self) -> float:
         """Take the epoch's steps of Adam; returns their mean loss."""
         recipe = self.recipe
+        # All batches of the epoch, drawn with replacement from the whole replay.
         places = stream(recipe.seed, "batches", self.epoch).integers(
             len(self.replay), size=(recipe.updates, recipe.batch)
         )
+        # Summed as a tensor, so that torch is not asked for a number after every step.
         total = torch.zeros(())
         for batch in places:
             observations, targets = self.replay.batch(batch)
@@ -155,11 +160,12 @@ def _diverged(epoch: int, how: str) -> DivergedError:
 
 
 def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[Scenario, nn.Module]:
-    """The scenario of the training set, and the network, fresh if none is given; a clear error if they do not do."""
+    """The scenario of the training set, and the network, fresh if none is given; a clear error if they do not fit."""
     if not isinstance(recipe, DAgger):
         raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
     if network is None:
         options = fitting_options(recipe.controller, hops=recipe.hops, dimensions=recipe.dimensions)
+        # Before any memory is asked for.
         tuples = recipe.capacity + recipe.batch
         check_fits(tuples, recipe.agents, options.get("hops", 1), recipe.dimensions)
         network = new_network(recipe.controller, recipe.seed, **options)
@@ -172,7 +178,7 @@ def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[Scenario,
 
 
 def _try(network: nn.Module, recipe: DAgger) -> None:
-    """Ask the network once, lest it turns out epochs later that it does not fit the observations."""
+    """Call the network once, so that a wrong shape is reported before the training begins."""
     senses = cast(LocalController, network).senses
     shape = 1, recipe.agents, senses.hops, senses.width, recipe.dimensions
     learning = network.training
@@ -191,7 +197,8 @@ def _try(network: nn.Module, recipe: DAgger) -> None:
 
 
 def imitation_loss(accelerations: Tensor, targets: Tensor) -> Tensor:
-    """The mean over agents of |a_expert - a_pupil|^2, and over the batch; both (batch, N, D)."""
+    """The mean over agents and batch of |a_expert - a_pupil|^2, for accelerations (batch, N, D)."""
+    # mse_loss is the mean over the D components, too.
     return targets.shape[-1] * functional.mse_loss(accelerations, targets)
 
 
@@ -206,10 +213,10 @@ def train(
         recipe: all numbers of the training.
         network: a torch module of your own with `senses`, to go on from its weights; if left out, a fresh one of the
             recipe's controller.
-        on_epoch: called with what came of every epoch.
+        on_epoch: called with the report of every epoch.
 
     Raises:
-        DivergedError: if the loss or a flight's numbers go beyond all bounds; the text says at which epoch.
+        DivergedError: if the loss or a flight is no longer finite; the text says at which epoch.
     """
     with one_thread():
         trainer = Trainer(recipe, network)

@@ -1,15 +1,15 @@
-"""Fast-forward behaviour cloning's data (section 4.2 of the paper, "Behavior cloning with fast-forwarding").
+"""The data of fast-forward behaviour cloning (section 4.2 of the paper, "Behavior cloning with fast-forwarding").
 
-The generalization bound is about independent samples, and what a flight shows step after step is not. So every tuple
-(what each agent knows, what the expert does) comes from a fresh flock of its own, which the expert advanced to the
-tuple's time index. Nothing of it depends on a network: the data is made once, before any training.
+The generalization bound needs independent samples, and the steps of one flight are not independent. So every tuple
+(observations, expert's accelerations) comes from a flock of its own, which the expert flew from t = 0 to the tuple's
+time index. The data does not depend on any network: it is made once, before any training.
 
     config.json    the numbers, and versions
     sum.npy        observations by the paper's channels, summed, (S, B, N, K, C, D): S time indices, B flocks for each
     mean.npy       observations by the paper's channels, averaged, of the same flocks
     own.npy        observations by channels of one's own, in place of these two
     targets.npy    the expert's accelerations, (S, B, N, D)
-    parts/         one mark for each time index that is done, with the checksum of its slices of the three arrays
+    parts/         one mark for each time index that is done, with the checksum of its slices of all arrays
 
 At every time index the first flocks are for training and the rest for the test.
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import islice
@@ -31,7 +30,7 @@ from jaxtyping import Float32, Int64
 
 from equiflock.controllers import load
 from equiflock.features import Channel, Senses, paper_senses
-from equiflock.learning.parts import PartedArrays
+from equiflock.learning.parts import PartedArrays, fill
 from equiflock.learning.recipe import EXPERT, USUAL_CLAMP
 from equiflock.protocols import Controller
 from equiflock.runtime import threads
@@ -39,6 +38,7 @@ from equiflock.runtime.checks import InputError, check_choice, check_count, chec
 from equiflock.runtime.checksums import DamagedError, read_json
 from equiflock.runtime.files import check_writable, folder_lock
 from equiflock.runtime.provenance import CONFIG, claim_folder, versions
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.scenarios import RandomDisk
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.assembly import flight
@@ -46,32 +46,34 @@ from equiflock.simulation.assembly import flight
 Split = Literal["train", "test"]
 DIMENSIONS = 2
 KIND = "fast-forward data set"
+"""The kind of folder, as its config says it."""
 
 
+@renamed_arguments(clamp='expert="tanner:clamp=.."')
 @dataclass(frozen=True)
 class FastForward:
-    """The numbers of a data set. The defaults are the paper's: 201 x (150 + 250) = 80,400 tuples."""
+    """The settings of a data set. The defaults are the paper's: 201 x (150 + 250) = 80,400 tuples."""
 
     seed: int = 0
-    """Of the flocks."""
+    """Seeds the initial conditions."""
     train_flocks: int = 150
-    """For every time index."""
+    """How many training flocks there are for every time index."""
     test_flocks: int = 250
-    """For every time index."""
+    """How many test flocks there are for every time index."""
     steps: int = 200
-    """The largest time index; there is one more, 0."""
+    """The largest time index; the first is 0."""
     agents: int = 100
-    """N."""
+    """N, the agents of a flock."""
     hops: int = 3
-    """K."""
+    """K, the hops of the observations."""
     time_step: float = 0.01
     """Seconds per step."""
     comm_radius: float = 1.0
-    """R."""
+    """R, within which agents hear each other."""
     expert: str = EXPERT
     """The controller to learn from, as for `load`."""
     channels: tuple[Channel, ...] | None = None
-    """Of the observations, as for `Senses`; if left out the paper's, once summed and once averaged."""
+    """The channels of the observations, as for `Senses`; if left out the paper's, once summed and once averaged."""
 
     def __post_init__(self) -> None:
         if self.channels is not None:
@@ -85,7 +87,7 @@ class FastForward:
 
     @property
     def flocks(self) -> int:
-        """B, for every time index."""
+        """B, the flocks of every time index."""
         return self.train_flocks + self.test_flocks
 
     @property
@@ -95,7 +97,7 @@ class FastForward:
 
     @property
     def senses(self) -> dict[str, Senses]:
-        """Of each array of observations, by its name."""
+        """The senses of each array of observations, by its name."""
         if self.channels is not None:
             return {"own": Senses(self.channels, self.hops)}
         return {"sum": paper_senses("sum", self.hops), "mean": paper_senses("mean", self.hops)}
@@ -112,7 +114,7 @@ class FastForward:
         found: dict[str, Float32[np.ndarray, ...]] = {}
         loop = flight(self.disk(step).draw(), expert, time_step=self.time_step)
         for moment in islice(loop, step + 1):
-            # Nothing older than K steps is known to anybody.
+            # Observations of K hops depend on the last K moments only.
             if moment.step > step - self.hops:
                 found |= {name: each.hear(moment.flock) for name, each in sensing.items()}
         found["targets"] = moment.accelerations.astype(np.float32)
@@ -125,26 +127,25 @@ class FastForward:
         on_part: Callable[[int], object] = lambda step: None,
         on_notice: Callable[[str], object] = lambda text: None,
     ) -> FastForwardData:
-        """Make the data, or what is missing or damaged of it.
+        """Make the data, or those parts of it that are missing or damaged.
 
         Args:
-            folder: where it is kept, memory-mapped; what an interrupted call left there is gone on from. In memory
-                if left out.
-            workers: how many time indices are made at once, each on a thread; one per core if left out. It changes
-                nothing in the result.
+            folder: where it is kept, memory-mapped; an interrupted call is continued there. In memory if left out.
+            workers: how many time indices are made at once, each on a thread; one per core if left out. The result
+                does not depend on it.
             on_part: called with every time index that is done, or was before.
-            on_notice: called with a line of text about what is damaged, and made again.
+            on_notice: called with a line of text about damaged parts, which are made again.
         """
         workers = check_count("workers", threads.count() if workers is None else workers)
         if folder is None:
             arrays = {name: np.empty(shape, np.float32) for name, shape in self.shapes.items()}
-            self._fill(arrays, set(range(self.indices)), workers, on_part)
+            fill(arrays, range(self.indices), self.part, workers, on_part)
             return FastForwardData(self, arrays)
         folder = Path(folder)
         check_writable(folder / CONFIG)
         folder.mkdir(parents=True, exist_ok=True)
         parts = PartedArrays(folder, self.shapes)
-        with folder_lock(folder, wait=True):  # whoever comes second finds it done
+        with folder_lock(folder, wait=True):  # a second process waits, and then finds it done
             self._claim(parts, on_notice)
             found = parts.survey()
             if found.damaged:
@@ -159,17 +160,17 @@ class FastForward:
                     parts.keep(mapped, step)
                     on_part(step)
 
-                self._fill(mapped, missing, workers, keep)
+                fill(mapped, missing, self.part, workers, keep)
         return FastForwardData(self, parts.opened("r"))
 
     def _claim(self, parts: PartedArrays, on_notice: Callable[[str], object]) -> None:
-        """Make the folder one of this data; what it is of is not known any more if its config is damaged."""
+        """Write these settings into the folder; if its config is damaged, the data is removed and made again."""
         path = parts.folder / CONFIG
         try:
             if path.exists():
                 read_json(path)
         except DamagedError as error:
-            if parts.have_a_file:  # of this size, so that nothing is lost that is not made again
+            if parts.have_a_file:  # of the same size, so it is very likely this data, which is made again
                 on_notice(f"{error}; all of the data is made again")
                 path.unlink()
                 parts.remove()
@@ -177,44 +178,20 @@ class FastForward:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the arrays."""
+        """The shapes of the arrays, by their names."""
         tuples = self.indices, self.flocks, self.agents
         return {
             **{name: (*tuples, senses.hops, senses.width, DIMENSIONS) for name, senses in self.senses.items()},
             "targets": (*tuples, DIMENSIONS),
         }
 
-    def _fill(
-        self,
-        arrays: Mapping[str, Float32[np.ndarray, ...]],
-        steps: set[int],
-        workers: int,
-        on_part: Callable[[int], object],
-    ) -> None:
-        def work(step: int) -> int:
-            with threads.use(1):
-                for name, content in self.part(step).items():
-                    arrays[name][step] = content
-            return step
-
-        # The longest flights first, so that no worker is left alone with one at the end.
-        waiting = sorted(steps)
-        running: set[Future[int]] = set()
-        with ThreadPoolExecutor(workers) as pool:
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    running.add(pool.submit(work, waiting.pop()))
-                done, running = wait(running, timeout=0.2, return_when="FIRST_COMPLETED")
-                for future in done:
-                    on_part(future.result())
-
 
 class FastForwardData:
     """Tuples of independent flocks, in memory or mapped from disk.
 
     Args:
-        recipe: their numbers.
-        arrays: sum, mean and targets, as `FastForward.shapes` has them.
+        recipe: the settings that they were made by.
+        arrays: observations and targets, by the names and shapes of `FastForward.shapes`.
     """
 
     def __init__(self, recipe: FastForward, arrays: Mapping[str, Float32[np.ndarray, ...]]) -> None:
@@ -228,7 +205,7 @@ class FastForwardData:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> FastForwardData:
-        """What `FastForward.make` kept in a folder, mapped into memory: checked now, and read again when it is used."""
+        """The data that `FastForward.make` kept in a folder: checked now, then mapped into memory."""
         folder = Path(folder)
         recipe = _read_recipe(folder / CONFIG)
         parts = PartedArrays(folder, recipe.shapes)
@@ -246,36 +223,37 @@ class FastForwardData:
 
     @property
     def hops(self) -> int:
-        """K, of the observations."""
+        """K, the hops of the observations."""
         return self.recipe.hops
 
     @property
     def samples(self) -> int:
-        """m, how many tuples there are to learn from."""
+        """m, the number of training tuples."""
         return self.recipe.indices * self.recipe.train_flocks
 
     def block(
         self, step: int, split: Split, channels: tuple[Channel, ...]
     ) -> tuple[Float32[np.ndarray, "b N K C D"], Float32[np.ndarray, "b N D"]]:
-        """All tuples of one time index that are for training or for the test: one read. Observations, and targets."""
+        """Observations and targets of all training or test tuples of one time index."""
         check_choice("split", split, ("train", "test"))
         first = self.recipe.train_flocks
+        # The first flocks of every time index are for training.
         part = slice(None, first) if split == "train" else slice(first, None)
         return self._observations(channels)[step, part], self.arrays["targets"][step, part]
 
     def gather(
         self, places: Int64[np.ndarray, " b"], channels: tuple[Channel, ...]
     ) -> tuple[Float32[np.ndarray, "b N K C D"], Float32[np.ndarray, "b N D"]]:
-        """The training tuples of these numbers, from 0 to `samples` - 1: observations, and targets."""
+        """Observations and targets of the training tuples with these indices, from 0 to `samples` - 1."""
         where = np.divmod(places, self.recipe.train_flocks)
         return self._observations(channels)[where], self.arrays["targets"][where]
 
     def largest_input(self, channels: tuple[Channel, ...]) -> float:
-        """The largest |Z_i|_F of any agent in any tuple, by these channels."""
+        """The largest |Z_i|_F of any agent in any tuple, for observations with these channels."""
         return self._largest[self.check_channels(channels)]
 
     def check_channels(self, channels: tuple[Channel, ...]) -> str:
-        """The name of the array of observations by these channels; a clear error if there is none."""
+        """The name of the array of observations with these channels; a clear error if there is none."""
         for name, senses in self.recipe.senses.items():
             if senses.channels == channels:
                 return name
@@ -291,6 +269,7 @@ class FastForwardData:
     def _largest(self) -> dict[str, float]:
         found = {}
         for name, array in self.arrays.items():
+            # One time index after the other, as the whole may not fit into memory.
             squares = 0.0
             for step in range(self.recipe.indices):
                 vectors = np.asarray(array[step]).reshape(self.recipe.flocks * self.recipe.agents, -1)

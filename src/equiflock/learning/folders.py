@@ -1,4 +1,4 @@
-"""Folders of trainings: which there are, and making room for new ones without losing any result."""
+"""Folders of trainings: finding them, and clearing a folder for new ones without losing any result."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ ORIGIN = "from.safetensors"
 """The copy of the weights that a training began from."""
 CHECKPOINTS = "checkpoints"
 OURS = (WEIGHTS, ORIGIN, CHECKPOINTS, *COLUMNS, "events.*")
-"""What trainings write beside their config."""
+"""The names of the files that a training writes beside its config, as patterns."""
 
 
 def trainings_in(folder: Path) -> list[Path]:
-    """The folder itself if it is that of one training, or those in it if it is that of several."""
+    """The folder itself if it holds one training, or its subfolders if it holds several."""
     inside = sorted(path.parent for path in folder.glob(f"[!.]*/{CONFIG}"))
     return inside if inside and not (folder / CONFIG).exists() else [folder]
 
 
 def has_results(folder: Path) -> bool:
-    """Whether there is anything of a training that one could go on from."""
+    """Whether a training left anything to continue from: weights or a checkpoint."""
     return (folder / WEIGHTS).exists() or any((folder / CHECKPOINTS).glob("epoch-*.safetensors"))
 
 
@@ -37,10 +37,10 @@ def is_training(folder: Path) -> bool:
 
 
 def make_room(folder: Path, force: bool = False) -> None:
-    """Let nothing stand under the name of a folder for new trainings, or refuse.
+    """Remove what is in the way of new trainings in a folder, or raise an error.
 
-    Trainings without any result, such as those killed in their first epochs, give way; others do with `force`. Never
-    while a process trains there.
+    Trainings without any result, such as those killed in their first epochs, are removed; others only with `force`, and
+    none while a process trains there. Anything else is never removed.
     """
     check_writable(folder)
     if folder.is_dir() and not any(folder.iterdir()):
@@ -48,6 +48,7 @@ def make_room(folder: Path, force: bool = False) -> None:
     if not folder.exists():
         return
     found = trainings_in(folder)
+    # Everything in the folder must be a training, or part of one.
     ours = all(map(is_training, found)) and (found == [folder] or _visible(folder) == set(found))
     if not ours:
         raise InputError(f"{folder} exists already and holds something else: choose another folder with --out")
@@ -60,14 +61,15 @@ def make_room(folder: Path, force: bool = False) -> None:
 
 
 def discard_without_results(folder: Path) -> None:
-    """Remove what a command that failed began, if it left nothing that one could go on from."""
+    """Remove the trainings of a command that failed, if they left nothing to continue from."""
     found = trainings_in(folder) if folder.is_dir() else []
     if found and all(map(is_training, found)) and not any(map(has_results, found)):
-        with contextlib.suppress(InputError, OSError):  # it does no harm: the next try takes its place
+        with contextlib.suppress(InputError, OSError):  # what is left does no harm: the next attempt replaces it
             _remove(folder, found)
 
 
 def _remove(folder: Path, trainings: list[Path]) -> None:
+    # All locks are taken before anything is removed.
     with contextlib.ExitStack() as held:
         for training in trainings:
             held.enter_context(folder_lock(training))

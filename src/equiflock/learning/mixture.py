@@ -1,4 +1,4 @@
-"""The controller that DAgger collects with: now the expert, now the pupil."""
+"""The controller of DAgger's flights: at each step either the expert or the pupil."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from equiflock.simulation.assembly import decision
 class Mixture:
     """At every step the expert's acceleration with probability beta, else the pupil's.
 
-    The expert is asked at every step; `target` is its last answer.
+    The expert is called at every step; `target` is its last result.
 
     Args:
         expert: any controller, privileged or not.
         pupil: a local controller, whose observations the flight makes.
-        beta: the probability.
-        rng: decides.
-        sensing: makes the expert's observations, which may be others than the pupil's.
+        beta: the probability of the expert's acceleration.
+        rng: draws one number per step.
+        sensing: makes the expert's observations, whose channels and hops may differ from the pupil's.
     """
 
     privileged: Literal[True] = True

@@ -1,4 +1,4 @@
-"""Arrays on disk that are made part by part, in any order, each part with a checksum of its own.
+"""Arrays on disk that are written part by part, in any order, with a checksum for each part.
 
 NAME.npy      an array of S parts, (S, ..) float32, one file for each name
 parts/NUMBER  the checksum of one part of all arrays, written once that part is on the disk
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float32
 
+from equiflock.runtime import threads
 from equiflock.runtime.checksums import checksum
 from equiflock.runtime.files import atomic_write
 
@@ -24,18 +26,18 @@ Arrays = Mapping[str, Float32[np.ndarray, "..."]]
 
 @dataclass(frozen=True)
 class Survey:
-    """What there is of arrays on disk."""
+    """Which parts of arrays are on disk."""
 
     count: int
-    """How many parts there should be."""
+    """The number of parts of the whole arrays."""
     intact: frozenset[int]
-    """The parts that are as they were written."""
+    """The parts that match their checksums."""
     damaged: frozenset[int]
-    """Those that are not."""
+    """The parts that were written but do not match."""
 
     @property
     def damage(self) -> str:
-        """How many of how many are damaged."""
+        """How many parts are damaged, as text: "all 5" or "2 of 5"."""
         return f"all {self.count}" if len(self.damaged) == self.count else f"{len(self.damaged)} of {self.count}"
 
 
@@ -56,6 +58,7 @@ class PartedArrays:
         marked = [step for step in range(self.count) if self._mark(step).is_file()]
         if not marked:
             return Survey(self.count, frozenset(), frozenset())
+        # A file of the wrong length cannot be mapped, so nothing of it can be used.
         if any(not self._is_whole(name) for name in self.shapes):
             return Survey(self.count, frozenset(), frozenset(marked))
         arrays = self.opened("r")
@@ -63,24 +66,25 @@ class PartedArrays:
         return Survey(self.count, intact, frozenset(marked) - intact)
 
     def begin(self, steps: Iterable[int]) -> Arrays:
-        """The arrays, to write these parts of them."""
+        """Open the arrays to write these parts; they count as missing until `keep` is called."""
         steps = set(steps)
         self._mark(0).parent.mkdir(exist_ok=True)
         for step in steps:
             self._mark(step).unlink(missing_ok=True)
+        # Some parts are there already: keep them.
         if len(steps) < self.count:
             return self.opened("r+")
         return {name: _new(self._path(name), shape) for name, shape in self.shapes.items()}
 
     def keep(self, arrays: Arrays, step: int) -> None:
-        """Let a part that was written reach the disk, and then its mark."""
+        """Flush a part that was written to the disk, and then write its mark."""
         for array in arrays.values():
             array.flush()  # type: ignore[attr-defined]
         with atomic_write(self._mark(step)) as scratch:
             scratch.write_bytes(_told(arrays, step))
 
     def opened(self, mode: Literal["r", "r+"]) -> Arrays:
-        """The arrays, read when they are used; the files must be whole."""
+        """The arrays, mapped into memory; the files must have their full length."""
         return {
             name: np.memmap(self._path(name), np.float32, mode, len(_header(shape)), shape)
             for name, shape in self.shapes.items()
@@ -88,18 +92,18 @@ class PartedArrays:
 
     @property
     def have_a_file(self) -> bool:
-        """Whether at least one file of such arrays is there."""
+        """Whether at least one file of these arrays is there with its full length."""
         return any(self._is_whole(name) for name in self.shapes)
 
     def remove(self) -> None:
-        """Remove all of it."""
+        """Remove the arrays and all marks."""
         for name in self.shapes:
             self._path(name).unlink(missing_ok=True)
         for step in range(self.count):
             self._mark(step).unlink(missing_ok=True)
 
     def _is_whole(self, name: str) -> bool:
-        """Whether a file begins as it should, and is as long; what is between, the checksums tell."""
+        """Whether a file has the right header and length; its content is checked by the checksums."""
         path, header = self._path(name), _header(self.shapes[name])
         if not path.is_file() or path.stat().st_size != len(header) + 4 * int(np.prod(self.shapes[name])):
             return False
@@ -114,12 +118,12 @@ class PartedArrays:
 
 
 def _told(arrays: Arrays, step: int) -> bytes:
-    """What the mark of a part says."""
+    """The content of a part's mark: its checksum."""
     return f"{checksum(*(array[step].data for array in arrays.values()))}\n".encode()
 
 
 def _header(shape: tuple[int, ...]) -> bytes:
-    """How a file of that shape begins. It is known, so that no damaged one is ever interpreted."""
+    """The header of a file of that shape. It is compared, never parsed, so that a damaged one does no harm."""
     content = io.BytesIO()
     descr = np.lib.format.dtype_to_descr(np.dtype(np.float32))
     np.lib.format.write_array_header_1_0(content, {"descr": descr, "fortran_order": False, "shape": shape})
@@ -127,9 +131,45 @@ def _header(shape: tuple[int, ...]) -> bytes:
 
 
 def _new(path: Path, shape: tuple[int, ...]) -> Any:
-    """An array on disk to write to, whose place is taken at once: a full disk is told now, not by a crash later."""
+    """A new array on disk. Its space is allocated at once, so that a full disk is an error now, not a crash later."""
     array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
+
+
+def fill(
+    arrays: Arrays,
+    steps: Iterable[int],
+    make: Callable[[int], Arrays],
+    workers: int,
+    on_part: Callable[[int], object],
+) -> None:
+    """Make these parts of the arrays, several at once, each on one thread of its own.
+
+    Args:
+        arrays: to write to.
+        steps: the numbers of the parts.
+        make: called with the number of a part, returns what it holds, by the arrays' names.
+        workers: how many parts are made at once.
+        on_part: called with the number of every part that is written.
+    """
+
+    def work(step: int) -> int:
+        with threads.use(1):
+            for name, content in make(step).items():
+                arrays[name][step] = content
+        return step
+
+    # The last parts first, which take longest, so that no worker is left alone with one at the end.
+    waiting = sorted(steps)
+    running: set[Future[int]] = set()
+    with ThreadPoolExecutor(workers) as pool:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                running.add(pool.submit(work, waiting.pop()))
+            # Waiting for a short time only lets Ctrl-C be heard.
+            done, running = wait(running, timeout=0.2, return_when="FIRST_COMPLETED")
+            for future in done:
+                on_part(future.result())

@@ -1,4 +1,4 @@
-"""The recipe of a training: every number of it, and for DAgger the command that repeats it."""
+"""The settings of a training, called its recipe, and for DAgger the command that repeats it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from equiflock.runtime.checks import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario
 from equiflock.scenarios.random_disk import RadiusRule
 from equiflock.simulation.simulate import count_steps
@@ -22,9 +23,10 @@ USUAL_CLAMP = 100.0
 """C of the expert in trainings of version 0.1, and the default of `Tanner` since."""
 
 
+@renamed_arguments(clamp='expert="tanner:clamp=.."')
 @dataclass(frozen=True)
 class DAgger:
-    """DAgger's numbers. The defaults are the paper's (section 5, "Training")."""
+    """The settings of DAgger. The defaults are the paper's (section 5, "Training")."""
 
     controller: str = "etdagnn"
     """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own, with
@@ -36,11 +38,11 @@ class DAgger:
     epochs: int = 400
     """How many flights, each with its updates."""
     seed: int = 0
-    """Of weights, flights and batches."""
+    """Seeds the initial weights, the flights and the batches."""
     agents: int = 100
     """N."""
     hops: int = 3
-    """K, of networks that take it as an option, as the paper's do."""
+    """K, for networks that take it as an option, as the paper's do."""
     flocks: int = 400
     """The size of the set of initial conditions; an epoch draws one of them with replacement."""
     time_step: float = 0.01
@@ -52,7 +54,7 @@ class DAgger:
     dimensions: Literal[2, 3] = 2
     """D; for 3 a ball in which two agents hear each other as often as in the disk: the same mean degree."""
     radius_rule: RadiusRule = "quarter-power"
-    """How the disk in which agents begin grows with the flock; see `RandomDisk` for this and what follows."""
+    """How the disk in which agents begin grows with the flock; see `RandomDisk` for this field and those after it."""
     disk_radius: float | None = None
     """The disk's radius itself, in place of a rule."""
     density: float | None = None
@@ -68,9 +70,9 @@ class DAgger:
     expert_share: float = 0.993
     """beta_0, the probability of the expert's acceleration in the first epoch, and its decay per epoch."""
     least_expert_share: float = 0.5
-    """What that probability never falls below."""
+    """The lower limit of that probability."""
     capacity: int = 10_000
-    """How many tuples are kept, the newest."""
+    """How many tuples the replay keeps, the newest ones."""
     updates: int = 200
     """Steps of Adam per epoch."""
     batch: int = 20
@@ -78,7 +80,7 @@ class DAgger:
     learning_rate: float = 5e-5
     """Of Adam, with betas 0.9 and 0.999."""
     validation_flocks: int = 50
-    """How many flocks, the same for every seed, the network is judged on."""
+    """How many flocks the network is validated on, the same ones for every seed."""
     validate_every: int = 40
     """Epochs from one validation to the next."""
     checkpoint_every: int = 10
@@ -115,11 +117,12 @@ class DAgger:
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
 
     def validates(self, epoch: int) -> bool:
-        """Whether the network is judged after so many epochs: every so often, and at the end."""
+        """Whether the network is validated after so many epochs: every `validate_every` epochs, and at the end."""
         return epoch % self.validate_every == 0 or epoch == self.epochs
 
     def scene(self, flocks: int, seed: int, split: str) -> Scenario:
-        """The scenario with so many flocks of a set, those to learn from and those to be judged on alike."""
+        """The scenario with so many flocks of a split, for training and validation alike."""
+        # The recipe's own fields of the same name go to the scenario's disk.
         ours = {field.name for field in fields(self)}
         shared = {field.name: getattr(self, field.name) for field in fields(RandomDisk) if field.name in ours}
         return make_scenario(self.scenario, {**shared, "flocks": flocks, "seed": seed, "split": split})
@@ -127,6 +130,7 @@ class DAgger:
     @property
     def command(self) -> str:
         """The command that trains by this recipe."""
+        # Options that have their defaults are left out, but for these two, which tell trainings apart.
         asked = [
             _option(field.name, getattr(self, field.name))
             for field in fields(self)
@@ -136,7 +140,7 @@ class DAgger:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
-        """The recipe that `dataclasses.asdict` made these settings of; `source` is named if they are not that.
+        """The recipe from the settings that `dataclasses.asdict` made; errors name their `source`.
 
         Fields that an older version did not have are at their defaults, which are what that version did; version 0.1
         had Tanner's clamp in place of the expert.
@@ -155,11 +159,11 @@ class DAgger:
 
 
 _KINDS = {field.name: str(field.type) for field in fields(DAgger)}
-"""Of every field what it may be, as its annotation says it."""
+"""The annotation of every field, as text."""
 
 
 def _is_a(kind: str, value: object) -> bool:
-    """Whether a value may stand in a field of that annotation; what it may be besides is checked elsewhere."""
+    """Whether a value is of the type of that annotation; its range is checked elsewhere."""
     if value is None:
         return kind.endswith("| None")
     if kind in ("str", "RadiusRule"):
@@ -177,7 +181,7 @@ def _told(kind: str) -> str:
 
 
 def _option(name: str, value: object) -> str:
-    """As it is written on the command line, where a switch has two names and no value."""
+    """A field as an option of the command line; a boolean is --name or --no-name."""
     words = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{words}" if value else f"--no-{words}"
@@ -186,22 +190,22 @@ def _option(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Cloning:
-    """Behaviour cloning's numbers. The defaults are the paper's where it gives one (M), and DAgger's for the rest."""
+    """The settings of behaviour cloning. The defaults are the paper's where it gives one (M), else those of DAgger."""
 
     controller: str = "etdagnn"
     """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own."""
     seed: int = 0
-    """Of weights and batches."""
+    """Seeds the initial weights and the batches."""
     epochs: int = 50
-    """How often the whole training set is gone through."""
+    """How many times the whole training set is used."""
     batch: int = 20
     """Tuples per step of Adam."""
     learning_rate: float = 5e-5
     """Of Adam, with betas 0.9 and 0.999."""
     loss_scale: float = 2.0
-    """M, where the loss of a tuple ends to grow."""
+    """M: the loss of a tuple grows until b^2 + MSE = M."""
     warm_up: int = 0
-    """How many steps of Adam at the start take the plain loss, (b^2 + MSE) / M without min(1, .)."""
+    """How many steps of Adam at the start use the plain loss, (b^2 + MSE) / M without min(1, .)."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch"):

@@ -1,4 +1,4 @@
-"""What was seen and what the expert would have done: the newest tuples, in memory that is made once."""
+"""The memory of DAgger: the newest tuples of observations and expert's accelerations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from equiflock.runtime.memory import physical_memory
 
 
 class Replay:
-    """A ring of (observations, expert's accelerations) of whole flocks; when it is full, the oldest give way.
+    """A ring buffer of (observations, expert's accelerations) of whole flocks; when full, the oldest is overwritten.
 
     Args:
         capacity: how many tuples are kept.
@@ -28,14 +28,14 @@ class Replay:
         self.observations = torch.zeros(capacity, agents, senses.hops, senses.width, dimensions)
         self.targets = torch.zeros(capacity, agents, dimensions)
         self.added = 0
-        """How many tuples were ever added; the next goes to place `added % capacity`."""
+        """How many tuples were ever added; the next is written at index `added % capacity`."""
 
     def __len__(self) -> int:
         """How many tuples are kept now."""
         return min(self.added, len(self.observations))
 
     def add(self, observations: Float[np.ndarray, "N K C D"], target: Float[np.ndarray, "N D"]) -> None:
-        """Keep one tuple: what each agent knew, (N, K, C, D), and what the expert would do, (N, D)."""
+        """Keep one tuple: every agent's observations, (N, K, C, D), and the expert's accelerations, (N, D)."""
         place = self.added % len(self.observations)
         # The tensors share their memory with these arrays.
         self.observations.numpy()[place] = observations
@@ -43,13 +43,13 @@ class Replay:
         self.added += 1
 
     def batch(self, places: Int64[np.ndarray, " batch"]) -> tuple[Tensor, Tensor]:
-        """The tuples at these places: observations (batch, N, K, C, D) and targets (batch, N, D)."""
+        """The tuples at these indices: observations (batch, N, K, C, D) and targets (batch, N, D)."""
         index = torch.from_numpy(places)
         return self.observations.index_select(0, index), self.targets.index_select(0, index)
 
 
 def check_fits(tuples: int, agents: int, hops: int, dimensions: int, channels: int = len(PAPER_FEATURES)) -> None:
-    """Raise a clear error, before memory is asked for, if the machine has not enough for so many tuples."""
+    """Raise a clear error, before memory is allocated, if the machine has too little for so many tuples."""
     size = 4 * tuples * agents * (channels * hops + 1) * dimensions  # bytes of float32
     if size > physical_memory():
         raise InputError(

@@ -1,4 +1,4 @@
-"""What a training ends with: the weights, and beside them the tables whose checksums they carry."""
+"""The results of a training: the weights, whose metadata has the checksums of the tables beside them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 
 class Results:
-    """Of the training that this config tells of; believed only as they were written."""
+    """The results of the training with this config; damaged ones are noticed."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self.folder = folder
@@ -27,7 +27,7 @@ class Results:
         self.config = config
 
     def write(self, network: nn.Module, tables: Tables) -> Path:
-        """Write the weights, when the tables are written."""
+        """Write the weights, after the tables."""
         from equiflock.controllers.networks.weights import write_weights
 
         extra = {"command": self.config.command, **self.config.made_by, "versions": circumstances()}
@@ -53,13 +53,14 @@ class Results:
             raise InputError(f"{self.weights} does not say how it was trained") from None
         if "from" in made_by:
             before["from"] = made_by["from"]
+        # The number of epochs may differ: a training can be prolonged.
         other = ", ".join(differences(before, ours))
         if other:
             raise InputError(f"{self.weights} was trained by another recipe: {other}")
         return epochs
 
     def damaged_tables(self) -> list[Path]:
-        """Those tables that are not as they were when the weights were written."""
+        """The tables that changed since the weights were written."""
         checksums = dict(self._metadata().get("tables", {}))
         paths = {name: self.folder / name for name in COLUMNS}
         return [
@@ -69,5 +70,5 @@ class Results:
     def _metadata(self) -> dict[str, Any]:
         from equiflock.controllers.networks.weights import FORMAT, read_tensors, read_weights
 
-        read_weights(self.weights)  # its own checks
+        read_weights(self.weights)  # for its checks
         return read_tensors(self.weights, FORMAT)[1]

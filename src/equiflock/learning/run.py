@@ -6,10 +6,10 @@
     validation.csv        epoch, controller, flock, ivv, iman; the expert's rows come first, as epoch 0
     events.out.tfevents*  the same for TensorBoard
     checkpoints/          the newest two
-    weights.safetensors   the trained network, once it is
+    weights.safetensors   the network, when the training is finished
 
-A continued run ends with the same bits as one that was never interrupted. All but the events carries a checksum or has
-one elsewhere (that of the tables is in the weights), and what is damaged is refused, or said and written again.
+A continued run ends with the same bits as one that was never interrupted. All files but the events have a checksum
+(that of the tables is in the weights); a damaged one is refused, or written again with a notice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Notice = Callable[[str], object]
 
 
 class TrainingRun:
-    """A training in a folder, begun by `create` and continued by `train`, as often as it takes."""
+    """A training in a folder: `create` begins it, and `train` continues it after any interruption."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,15 +58,16 @@ class TrainingRun:
 
         Args:
             folder: must not exist, or hold a training without any result.
-            recipe: all numbers of the training.
+            recipe: the settings of the training.
             weights: a file of the recipe's network to begin from, rather than with fresh weights; it is copied.
-            force: replace the training in the folder, whatever came of it.
+            force: replace the training in the folder, even if it has results.
         """
         if weights is not None:
             recipe_for(weights, recipe, ("controller", "hops", "dimensions"))  # a clear error unless they are the same
         content = None if weights is None else weights.read_bytes()
         origin = None if content is None else Origin(str(weights), checksum(content))
         make_room(folder, force)
+        # The folder appears with its config, or not at all.
         with atomic_write(folder) as scratch:
             scratch.mkdir()
             RunConfig(recipe, circumstances(), origin).write(scratch)
@@ -76,17 +77,17 @@ class TrainingRun:
 
     @property
     def recipe(self) -> DAgger:
-        """All numbers of the training."""
+        """The settings of the training."""
         return self.config.recipe
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done, and everything that came of them is whole."""
+        """Whether all epochs are done and all results are intact."""
         return self._epochs_trained == self.recipe.epochs and not self._results.damaged_tables()
 
     @property
     def checkpoints(self) -> list[Path]:
-        """Those that are kept, the newest first."""
+        """The files of the checkpoints, the newest first."""
         return self._checkpoints.paths
 
     def check_epochs(self, epochs: int) -> None:
@@ -97,7 +98,7 @@ class TrainingRun:
             raise InputError(f"{done} epochs are done already in {self.folder}: epochs must be at least that")
 
     def prolong(self, epochs: int) -> None:
-        """Let the training end after another number of epochs, no fewer than are done; `train` does the rest."""
+        """Change the number of epochs, to no fewer than are done; `train` then trains the missing ones."""
         if epochs == self.recipe.epochs:
             return
         with self._alone(wait=False):
@@ -116,13 +117,13 @@ class TrainingRun:
         """Train to the end, from the newest checkpoint if there is one; returns the path of the weights.
 
         Args:
-            on_epoch: called with what came of every epoch.
-            on_notice: called with a line of text about what a user should know, such as a damaged checkpoint.
-            wait: for another process that trains in the folder, rather than refuse.
-            should_stop: asked before every epoch; if it says so, a checkpoint is written.
+            on_epoch: called with the report of every epoch.
+            on_notice: called with a line of text that a user should read, such as about a damaged checkpoint.
+            wait: wait while another process trains in the folder, rather than raise an error.
+            should_stop: called before every epoch; once it returns True, a checkpoint is written.
 
         Raises:
-            KeyboardInterrupt: if `should_stop` said so, after the checkpoint is written.
+            KeyboardInterrupt: if `should_stop` returned True, after the checkpoint is written.
         """
         from equiflock.learning.dagger import Trainer
         from equiflock.runtime.threads import one_thread
@@ -134,6 +135,7 @@ class TrainingRun:
             if self.config.begun_with != circumstances():
                 other = ", ".join(differences(self.config.begun_with, circumstances()))
                 notice(f"begun with {other}: bits may differ")
+            # A fresh trainer, brought to the state of the newest checkpoint.
             trainer = Trainer(self.recipe, self._first_network())
             tables = Tables(self.folder, self.recipe)
             checkpoints = self._checkpoints
@@ -165,7 +167,7 @@ class TrainingRun:
 
     @property
     def _epochs_trained(self) -> int:
-        """How many epochs the weights had; 0 if there are none, or none to believe."""
+        """How many epochs the weights were trained for; 0 if there are none, or damaged ones."""
         try:
             return self._results.epochs()
         except InputError:
@@ -178,18 +180,19 @@ class TrainingRun:
         with folder_lock(self.folder, wait):
             if RunConfig.read(self.folder) != self.config:
                 raise InputError(f"another process began another training in {self.folder}")
+            # Remove what a killed process left half-written.
             for names in (".config.*", ".metrics.*", ".validation.*", ".weights.*", f"{CHECKPOINTS}/.*"):
                 for half_written in self.folder.glob(names):
                     half_written.unlink()
             yield
 
     def _needs_training(self, notice: Notice) -> bool:
-        """Whether anything is left to do; what is there but not whole is said, and counts as missing."""
+        """Whether anything is left to do; damaged results are reported, and count as missing."""
         if not self.weights.exists():
             return True
         again = "" if self.checkpoints else "; there is no checkpoint, so the training begins again"
         try:
-            if self._results.epochs() != self.recipe.epochs:  # it is being prolonged
+            if self._results.epochs() != self.recipe.epochs:  # it was prolonged
                 if again:
                     notice(again.removeprefix("; "))
                 return True
@@ -204,7 +207,7 @@ class TrainingRun:
         return bool(damaged)
 
     def _first_network(self) -> nn.Module | None:
-        """The network that the training begins with, if it does not make a fresh one."""
+        """The network of the weights that the training begins from; None if it begins with fresh ones."""
         from equiflock.controllers.loading import load_network
 
         origin, path = self.config.origin, self.folder / ORIGIN
@@ -225,7 +228,7 @@ class TrainingRun:
 
     @contextmanager
     def _log(self, trainer: Trainer, tables: Tables) -> Iterator[Callable[[EpochReport], None]]:
-        """Open the tables and the events; rows of epochs that will be done again are dropped."""
+        """Open the tables and the events; rows of epochs that will be trained again are dropped."""
         from torch.utils.tensorboard import SummaryWriter
 
         expert = trainer.validate(trainer.expert)
@@ -244,7 +247,7 @@ class TrainingRun:
             yield log
 
     def _finish(self, trainer: Trainer, tables: Tables) -> Path:
-        if not tables.judged(trainer.epoch):  # its end was made an earlier one
+        if not tables.judged(trainer.epoch):  # the number of epochs was lowered
             tables.judge(trainer.epoch, trainer.judge())
         tables.write()
         return self._results.write(trainer.network, tables)
@@ -252,7 +255,7 @@ class TrainingRun:
 
 @contextmanager
 def _want_of_memory_told() -> Iterator[None]:
-    """Torch says it by an error of no type of its own."""
+    """Report a lack of memory in one line; torch raises a plain RuntimeError for it."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

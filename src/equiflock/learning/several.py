@@ -24,7 +24,7 @@ OnEpoch = Callable[[Path, "EpochReport"], object]
 OnNotice = Callable[[Path, str], object]
 
 SECONDS_BETWEEN_LOOKS = 0.2
-"""At whether to stop, while no process has anything to say."""
+"""How often `should_stop` is called while no process sends anything."""
 
 
 def train_several(
@@ -35,30 +35,32 @@ def train_several(
     prepare: Callable[[], object] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Train what `TrainingRun.create` began in these folders, so many at a time.
+    """Train what `TrainingRun.create` made in these folders, `workers` of them at a time.
 
-    A training that fails does not stop the others; what it said is raised at the end.
+    A training that fails does not stop the others; its error is raised at the end.
 
     Args:
-        folders: of the trainings; those that are finished are passed over.
+        folders: of the trainings; finished ones are skipped.
         workers: how many processes.
-        on_epoch: called with the folder and what came of every epoch.
+        on_epoch: called with the folder and the report of every epoch.
         on_notice: called with the folder and a line that a user should see.
         prepare: called in every process first, such as to register one's own networks; it must be importable.
-        should_stop: asked again and again; if it says so, every process ends its epoch and writes a checkpoint.
+        should_stop: called several times a second; once it returns True, every process ends its epoch and writes a
+            checkpoint.
 
     Raises:
-        KeyboardInterrupt: if `should_stop` said so, after the checkpoints are written.
+        KeyboardInterrupt: if `should_stop` returned True, after the checkpoints are written.
     """
     check_count("workers", workers)
     context = multiprocessing.get_context("spawn")
     waiting = deque(folder for folder in folders if not TrainingRun(folder).finished)
-    # A pipe for each process: one that dies can spoil nobody else's.
+    # A pipe for each process, so that one that dies cannot break the others'.
     running: dict[Connection, tuple[Path, BaseProcess]] = {}
     failures: list[str] = []
     stopped = False
     try:
         while waiting or running:
+            # Start as many processes as there is room for.
             while waiting and len(running) < workers:
                 folder = waiting.popleft()
                 ours, theirs = context.Pipe()
@@ -68,11 +70,12 @@ def train_several(
                     process.start()
                 theirs.close()
                 running[ours] = folder, process
+            # Pass on what they send.
             for ready in cast(list[Connection], wait(list(running), SECONDS_BETWEEN_LOOKS)):
                 folder, worker = running[ready]
                 try:
                     kind, content = ready.recv()
-                except (EOFError, OSError):  # the process ended, well or not
+                except (EOFError, OSError):  # the process has ended
                     worker.join()
                     del running[ready]
                     if worker.exitcode != 0:
@@ -84,6 +87,7 @@ def train_several(
                     on_notice(folder, content)
                 else:
                     failures.append(f"{folder}: {content}")
+            # Ask them to stop, once.
             if not stopped and should_stop():
                 stopped = True
                 waiting.clear()
@@ -92,7 +96,7 @@ def train_several(
                         pipe.send("stop")
     finally:
         for _, worker in running.values():
-            worker.kill()  # as good as any end: a training survives it
+            worker.kill()  # safe: a killed training continues from its last checkpoint
             worker.join()
     if failures:
         raise InputError("; ".join(failures))
@@ -101,13 +105,14 @@ def train_several(
 
 
 def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) -> None:
+    # The parent decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def say(kind: str, content: object) -> None:
         try:
             pipe.send((kind, content))
         except OSError:
-            sys.exit(1)  # nobody listens any more: the parent is gone
+            sys.exit(1)  # the parent is gone
 
     try:
         if prepare is not None:
@@ -115,9 +120,9 @@ def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) 
         TrainingRun(folder).train(
             lambda epoch: say("epoch", epoch),
             lambda text: say("notice", text),
-            should_stop=pipe.poll,  # the parent says one thing only; that it is gone is heard as well
+            should_stop=pipe.poll,  # the parent sends nothing but "stop"; that it is gone shows as well
         )
     except KeyboardInterrupt:
-        pass  # as it was asked to
+        pass  # the parent asked for it
     except (InputError, OSError) as error:
         say("failure", str(error))

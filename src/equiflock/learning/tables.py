@@ -1,7 +1,7 @@
 """The tables of a training, metrics.csv and validation.csv.
 
-Rows are kept in memory, and with every checkpoint, which has a checksum: what stands in the files is never believed,
-and written again from the checkpoint when a training goes on.
+Rows are kept in memory and in every checkpoint, which has a checksum. The files themselves are never read back: they
+are written again from the checkpoint when a training continues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLUMNS = {
 
 
 class Tables:
-    """Both tables of a run: begun or restored, then written whole, then added to."""
+    """Both tables of a run: `begin` or `restore` them, then add rows while they are `kept` open."""
 
     def __init__(self, folder: Path, recipe: DAgger) -> None:
         self.folder = folder
@@ -39,23 +39,23 @@ class Tables:
 
     @property
     def texts(self) -> dict[str, str]:
-        """Name -> content."""
+        """The content of each table, by its name."""
         return {name: "".join(lines) for name, lines in self._lines.items()}
 
     @property
     def checksums(self) -> dict[str, str]:
-        """Name -> checksum of the content."""
+        """The checksum of each table's content, by its name."""
         return {name: checksum(text.encode()) for name, text in self.texts.items()}
 
     def begin(self, expert: Validation) -> None:
-        """The expert's rows come first, as epoch 0."""
+        """Write the rows of the expert's validation, which come first, as epoch 0."""
         self._judge(0, self.recipe.expert, expert)
 
     def restore(self, texts: Mapping[str, str]) -> list[Path]:
-        """Go on after these rows, those of a checkpoint; returns the files that differ from them."""
+        """Continue after the rows of a checkpoint; returns the files that do not begin with them."""
         differ = []
         for name, before in texts.items():
-            # A training that is prolonged validates where its old end was only if it is time.
+            # A prolonged training drops the validation at its old end, unless one is due there anyway.
             self._lines[name] = [
                 line
                 for number, line in enumerate(before.splitlines(keepends=True))
@@ -63,20 +63,20 @@ class Tables:
             ]
             path = self.folder / name
             found = path.read_bytes() if path.is_file() else b""
-            # The file may have rows of epochs that will be done again.
+            # The file may have rows of later epochs, which will be trained again.
             if not found.startswith((before.encode(), self.texts[name].encode())):
                 differ.append(path)
         return differ
 
     def write(self) -> None:
-        """Write both anew."""
+        """Write both files from the rows in memory."""
         for name, text in self.texts.items():
             with atomic_write(self.folder / name) as scratch:
                 scratch.write_bytes(text.encode())
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Write both anew, and then every row as soon as it comes."""
+        """Write both files, and inside the block every new row as soon as it is added."""
         self.write()
         with (
             (self.folder / METRICS).open("a", encoding="utf-8", newline="") as metrics,
@@ -89,17 +89,17 @@ class Tables:
                 self._files = {}
 
     def add(self, report: EpochReport) -> None:
-        """The rows of an epoch."""
+        """Add the rows of an epoch."""
         self._append(METRICS, [(report.epoch, report.loss, report.expert_share)])
         if report.validation is not None:
             self.judge(report.epoch, report.validation)
 
     def judge(self, epoch: int, validation: Validation) -> None:
-        """The rows of a validation."""
+        """Add the rows of the network's validation."""
         self._judge(epoch, self.recipe.controller, validation)
 
     def judged(self, epoch: int) -> bool:
-        """Whether there are rows of that epoch's validation."""
+        """Whether there are rows of the validation after that epoch."""
         return _epoch(self._lines[VALIDATION][-1]) == epoch
 
     def _judge(self, epoch: int, controller: str, validation: Validation) -> None:
@@ -116,7 +116,7 @@ class Tables:
 
 
 def read_reports(folder: Path) -> tuple[tuple[EpochReport, ...], Validation]:
-    """What came of every epoch of a finished training, to the bit, and what the expert does."""
+    """The reports of all epochs of a finished training, to the bit, and the expert's validation."""
     from equiflock.learning.dagger import EpochReport
     from equiflock.learning.validation import Validation
 

@@ -1,4 +1,4 @@
-"""How well a network flies flocks that it never learned from, beside the expert."""
+"""Validation: flights of a network from initial conditions that are not in its training set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Validation:
 
 
 class _AsItLearns:
-    """A network that flies through torch, as it does while it collects: what is measured is what learns, to the bit."""
+    """A network run by torch rather than in its compiled form, as in DAgger's flights, so that bits are the same."""
 
     def __init__(self, pupil: LocalController) -> None:
         self.senses: Senses = pupil.senses
@@ -45,7 +45,7 @@ class _AsItLearns:
 
 
 class Validator:
-    """Flies the validation flocks of a recipe, which are the same for every seed of it."""
+    """Flies the validation flocks of a recipe, which are the same for all of its seeds."""
 
     def __init__(self, recipe: DAgger) -> None:
         self.recipe = recipe
@@ -53,7 +53,7 @@ class Validator:
         self.start = self.scenario.draw()
 
     def __call__(self, controller: Controller) -> Validation:
-        """Judge a network, or the expert."""
+        """Validate a network or the expert."""
         expert = getattr(controller, "privileged", False)
         run = simulate(
             self.start,

@@ -28,5 +28,5 @@ def draw_measures(table: pd.DataFrame, path: str | os.PathLike[str], measures: S
         # Numbers of which there are only a few, such as components, are not worth a logarithm.
         narrow = bool(min(line.min() for line in lines.values()) >= 0.1 * max(line.max() for line in lines.values()))
         scale: Literal["linear", "log"] = "linear" if narrow else "log"
-        panels.append(Panel(curves.x, "time (s)", measure.replace("_", " "), lines, scale, nested=narrow))
+        panels.append(Panel(curves.x, "time (s)", measure.replace("_", " "), lines, scale, nested=bool(narrow)))
     return draw_panels(panels, path)

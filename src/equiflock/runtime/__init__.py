@@ -1,1 +1,1 @@
-"""What everything else stands on: compiling, threads, random streams, files, checks."""
+"""What all other parts use: compiled kernels, threads, random streams, files, checks of input."""

@@ -1,4 +1,4 @@
-"""Small things about arrays that several parts need."""
+"""Views of arrays."""
 
 from __future__ import annotations
 

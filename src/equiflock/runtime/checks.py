@@ -1,4 +1,4 @@
-"""Input is checked at the border: one clear line that says what was expected and what came."""
+"""Checks of input, where it enters: one clear line that says what was expected and what was given."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NoReturn
 import numpy as np
 
 LARGEST_COUNT = 2**63 - 1
-"""What a machine can count to."""
+"""The largest number that an int64 holds."""
 
 
 class InputError(ValueError):
-    """Something handed to equiflock does not fit. The text says what was expected and what came."""
+    """A wrong argument. The text says what was expected and what was given."""
 
 
 class OffScaleError(InputError):
-    """A flight left the range of numbers in which it means anything."""
+    """A flight left the range of numbers in which float64 can compute it."""
 
 
 def check_positive(name: str, value: float) -> float:
@@ -29,6 +29,7 @@ def check_positive(name: str, value: float) -> float:
 
 def check_count(name: str, value: int, least: int = 1) -> int:
     """`value` if it is a whole number of at least `least`, else a clear error."""
+    # True and False are whole numbers to Python, but hardly to whoever wrote them.
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}; got {short(value)}")
     if value > LARGEST_COUNT:
@@ -61,7 +62,7 @@ def is_finite(value: object) -> bool:
 
 
 def short(value: object) -> str:
-    """What came, for an error's text, however long it is."""
+    """A value as the text of an error shows it: in one line of at most 80 characters."""
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # a whole number of thousands of digits

@@ -1,4 +1,4 @@
-"""Files that carry a checksum: whatever the program writes to read again is believed only as it was written."""
+"""Files that carry a checksum, so that a damaged file is noticed when the program reads it again."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from equiflock.runtime.files import atomic_write
 KEY = "checksum"
 LAST_LINE = "# checksum "
 """Begins the last line of a text; readers of CSV take it for a comment."""
-
-
 PIECE_BYTES = 64 * 2**20
+"""How much is added to a checksum at once."""
 
 
 class DamagedError(InputError):
-    """A file is not what was written."""
+    """A file's content does not match its checksum."""
 
 
 def checksum(*parts: bytes | memoryview) -> str:
-    """Of these bytes, one after the other."""
+    """CRC-32 of these bytes, one part after the other, as eight hexadecimal digits."""
     total = 0
     for part in (memoryview(part).cast("B") for part in parts if len(part)):
-        # In pieces, between which Ctrl-C is heard.
+        # In pieces, so that Ctrl-C takes effect between two of them.
         for first in range(0, len(part), PIECE_BYTES):
             total = zlib.crc32(part[first : first + PIECE_BYTES], total)
     return f"{total:08x}"
 
 
 def file_checksum(path: str | os.PathLike[str]) -> str:
-    """Of a file's content."""
+    """The checksum of a file's content."""
     return checksum(Path(path).read_bytes())
 
 
@@ -47,11 +46,12 @@ def write_text(text: str, path: Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The lines that `write_text` wrote, without the last.
+    """The lines that `write_text` wrote, without that of the checksum.
 
     Raises:
-        DamagedError: if they are not those.
+        DamagedError: if they do not match it.
     """
+    # The last line of that kind is the checksum, even if a line of the text looks like one.
     content, found, last = path.read_bytes().rpartition(LAST_LINE.encode())
     if not found or last != f"{checksum(content)}\n".encode():
         raise DamagedError(f"{path} is damaged: its checksum does not fit")
@@ -70,20 +70,24 @@ def json_text(content: Mapping[str, Any]) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object that `write_json` wrote, without the checksum.
+    """The object that `write_json` wrote, without its checksum.
 
     Raises:
-        DamagedError: if it is not that.
+        DamagedError: if it does not match it.
     """
     try:
         content = json.loads(path.read_bytes())
-        fits = isinstance(content, dict) and content.pop(KEY, None) == _checksum_of_json(content)
+        has_one = isinstance(content, dict) and KEY in content
+        fits = has_one and content.pop(KEY) == _checksum_of_json(content)
     except (ValueError, RecursionError):
-        fits = False
+        has_one, fits = True, False
+    if not has_one:
+        raise DamagedError(f"{path} is damaged, or of version 0.1: it has no checksum")
     if not fits:
         raise DamagedError(f"{path} is damaged: its checksum does not fit")
     return dict(content)
 
 
 def _checksum_of_json(content: Mapping[str, Any]) -> str:
+    # Sorted, so that it does not depend on the order of entries in the file.
     return checksum(json.dumps(content, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""The texts below the fields of a class, which are the help of options on the command line and on the page."""
+"""The docstrings of a dataclass's fields, which Python itself does not keep: help for the command line and the page."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from itertools import pairwise
 from typing import Any
 
 
-def field_helps(kind: type[Any]) -> dict[str, str]:
-    """The docstring below each field of a class or of those it inherits from; none where no source is at hand."""
+def field_docstrings(kind: type[Any]) -> dict[str, str]:
+    """The text below each field of a class and of those it inherits from, in one line each.
+
+    Fields without such a text, and classes whose source is not at hand, are left out.
+    """
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__[:-1]):
         try:
-            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+            body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]
         except (OSError, SyntaxError, TypeError):
             continue
-        for field, below in pairwise(getattr(definition, "body", [])):
-            match field, below:
+        for statement, below in pairwise(getattr(body, "body", [])):
+            match statement, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                     found[name] = " ".join(text.split())
     return found

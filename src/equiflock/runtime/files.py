@@ -1,4 +1,4 @@
-"""Writing files so that nothing half-written ever stands under its final name."""
+"""Atomic writes, folder locks, and Ctrl-C while files are written."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ Result = TypeVar("Result")
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) -> Iterator[Path]:
-    """A scratch path beside `path` to write a file or folder to; it takes the name when the block ends well.
+    """A scratch path beside `path` to write a file or folder to; it is renamed to `path` when the block succeeds.
 
     If the block fails or is interrupted, the scratch is removed and everything else is as it was. A file under the
-    name is replaced; a folder only if `replace_folder` says so. What was written is on the disk before it takes the
-    name, so that not even a power cut leaves a name without its content.
+    name is replaced; a folder only if `replace_folder` says so. What was written is flushed to the disk before it is
+    renamed, so that not even a power cut leaves a name without its content.
     """
+    # Links are followed: what they point to is replaced, not the link.
     target = Path(path).resolve()
     if target.is_dir() and not replace_folder:
         raise InputError(f"{path} is a folder: choose another name, or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, as only a rename within a file system is atomic; with the process's number, so that two
+    # processes that write the same file do not share it; with the suffix, by which libraries choose a format.
     scratch = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
     try:
         yield scratch
@@ -44,10 +47,11 @@ def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) 
 
 
 def _take_name(scratch: Path, target: Path) -> None:
-    """Put a file or folder in its place; if that fails, an old one is where it was."""
+    """Rename the scratch to the target; if that fails, a folder that was there before is put back."""
     if not target.is_dir():
         scratch.replace(target)
         return
+    # A folder that is not empty cannot be replaced by a rename, so the old one is moved aside first.
     aside = target.with_name(f".{target.name}.{os.getpid()}.aside")
     target.rename(aside)
     try:
@@ -65,8 +69,9 @@ def _flush(path: Path) -> None:
 
 
 def _flush_entry(path: Path) -> None:
+    """Wait until a file, or the list of names in a folder, is on the disk."""
     if path.is_dir() and os.name != "posix":
-        return  # other systems write the names in a folder themselves
+        return  # only POSIX lets a program flush a folder
     handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     try:
         os.fsync(handle)
@@ -94,6 +99,7 @@ def check_new(path: str | os.PathLike[str]) -> None:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise a clear error, before any work is done, unless the folder that `path` is in can be written to."""
+    # The folder itself may not exist yet: then the nearest one above it must allow it to be made.
     folder = Path(path).resolve().parent
     while not folder.exists():
         folder = folder.parent
@@ -103,9 +109,11 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Hold a folder against other processes; the system lets go of it even if this one is killed.
+    """Lock a folder against other processes; the system releases the lock even if this one is killed.
 
-    If another process holds it, that is an error, or its end is waited for.
+    Args:
+        folder: exists.
+        wait: wait while another process holds the lock, rather than raise an error.
     """
     lock = FileLock(folder / ".lock", timeout=-1 if wait else 0)
     try:
@@ -120,13 +128,14 @@ def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def deaf_children() -> Iterator[None]:
-    """Processes that are started meanwhile never hear Ctrl-C, which a terminal sends to all: their parent decides.
+    """Processes that are started inside the block ignore Ctrl-C, which a terminal sends to all: their parent ends them.
 
-    One that is still importing would die with a traceback. A signal that comes meanwhile is heard afterwards.
+    Otherwise one that is still importing would die with a traceback. Ctrl-C during the block takes effect after it.
     """
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield
         return
+    # A child inherits the mask of signals that its parent blocks.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -136,7 +145,8 @@ def deaf_children() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let a short block end before Ctrl-C takes its usual effect, where libraries do not clean up after themselves."""
+    """Delay Ctrl-C until the end of a short block, where libraries do not clean up after an interruption."""
+    # Python delivers signals to the main thread only, so no other is ever interrupted.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -151,7 +161,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def interruptible(work: Callable[[], Result]) -> Result:
-    """Do in another thread what may take long in one call that Python cannot interrupt, and hear Ctrl-C meanwhile."""
+    """Run in another thread what may be one long call that Python cannot interrupt, so that Ctrl-C takes effect."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     future: Future[Result] = Future()
@@ -163,6 +173,7 @@ def interruptible(work: Callable[[], Result]) -> Result:
             future.set_exception(error)
 
     threading.Thread(target=fulfil, daemon=True).start()
+    # A wait without a timeout would not be interrupted on all systems.
     while not future.done():
         wait([future], timeout=0.2)
     return future.result()

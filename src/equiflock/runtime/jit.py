@@ -1,4 +1,4 @@
-"""How kernels are compiled: by Numba, without Python's lock, and kept on disk between runs."""
+"""How kernels are compiled: by Numba, without Python's lock, and cached on disk between runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ Index: TypeAlias = Any
 """In a kernel: an integer, signed or not. Unsigned ones are faster to index with, as no test for a sign is needed."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
 
 PARTS_WITH_KERNELS = ("runtime", "senses", "bodies", "controllers", "scenarios", "simulation")
 """Kernels, and the constants in them, are in these parts of the package and in the modules at its top."""
@@ -35,9 +34,10 @@ _STAMP = _stamp()
 def kernel(function: Function) -> Function:
     """Compile `function` at its first call.
 
-    Numba compiles a kernel anew only when its own file changes, though it may contain kernels of other files;
-    here any change in a part of the package that has kernels does it.
+    Numba compiles a cached kernel anew only when its own file changes, though kernels of other files may be compiled
+    into it; here a change of any file in the parts that have kernels does it.
     """
+    # error_model="numpy": a division by zero gives infinity or NaN, without a test and a branch for it.
     compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
     if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT=1
         compiled._cache._cache_file._source_stamp = _STAMP
@@ -49,7 +49,7 @@ def inlined(function: Function) -> Function:
     return cast(Function, njit(inline="always", nogil=True, error_model="numpy")(function))
 
 
-# Two kernels for benchmarks: what a machine can do at best.
+# Two kernels for benchmarks, which measure the most that a machine can do.
 
 PEAK_LANES = 128
 """Numbers that fit into a core's registers."""
@@ -57,14 +57,14 @@ PEAK_LANES = 128
 
 @kernel
 def copy(source: Array, target: Array) -> None:
-    """As fast as memory goes."""
+    """Copy an array: as fast as memory can be read and written."""
     for i in range(source.size):
         target[i] = source[i]
 
 
 @njit(nogil=True, cache=True, fastmath=True)
 def multiply_add(lanes: Array, rounds: Index) -> None:
-    """X <- 0.99 x + 0.01 so many times for all lanes: as fast as arithmetic goes."""
+    """X <- 0.99 x + 0.01 so many times for all lanes: as fast as a core can compute."""
     for _ in range(rounds):
         for lane in range(PEAK_LANES):
             lanes[lane] = lanes[lane] * float32(0.99) + float32(0.01)

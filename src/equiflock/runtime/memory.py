@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""How much memory the machine has."""
 
 from __future__ import annotations
 

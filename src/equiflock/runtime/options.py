@@ -7,6 +7,7 @@ from typing import Any
 from equiflock.runtime.checks import InputError
 
 WORDS: dict[str, Any] = {"none": None, "true": True, "false": False}
+"""Words that stand for a value rather than for themselves."""
 
 
 def read_options(text: str) -> dict[str, Any]:
@@ -26,6 +27,7 @@ def read_options(text: str) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
+    """The value of one option: one of `WORDS`, a number, or the text itself."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     for kind in (int, float):

@@ -1,4 +1,4 @@
-"""What results are results of: the settings that a folder keeps beside them, and versions."""
+"""Where results come from: the settings that a folder keeps beside its results, and versions."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ CONFIG = "config.json"
 KIND = "kind"
 """The entry of a folder's config that says what is in it, such as "training"."""
 
-
 _plugins: dict[str, str] = {}
 
 
 def versions() -> dict[str, str]:
-    """Of everything that has a say in the bits of a result."""
+    """The versions of everything on which the bits of a result depend."""
     parts = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "numba")}
     return {"equiflock": __version__, "python": platform.python_version(), **parts}
 
 
 def note_plugin(sources: Mapping[str, str]) -> None:
-    """Remember the files of the plugin that has a say from now on, with their checksums; none if there are none."""
+    """Remember the files of the plugin in use, with their checksums; an empty mapping if there is no plugin."""
     _plugins.clear()
     _plugins.update(sources)
 
@@ -45,15 +44,16 @@ def circumstances() -> dict[str, str]:
 def claimed(
     folder: Path, kind: str, config: Mapping[str, Any], ours: Sequence[str], force: bool = False
 ) -> Iterator[None]:
-    """Hold a folder for results of these settings against other processes, as long as the block takes.
+    """Lock a folder for results of these settings, during the block.
 
     Args:
         folder: made if it is not there.
         kind: what is in it, such as "sweep".
-        config: everything that has a say in the results, such as JSON can hold.
+        config: all settings on which the results depend, as JSON can hold them.
         ours: patterns of the names that results of this kind have.
         force: remove what is in the folder, if it is results of this kind and nothing else, and begin anew.
     """
+    # The lock comes first: what is in the folder may be another process's work of this moment.
     check_writable(folder / CONFIG)
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder):
@@ -64,10 +64,11 @@ def claimed(
 
 
 def claim_folder(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
-    """Make `folder` one of results of these settings, or refuse if there are results of others in it.
+    """Write these settings into `folder`, or raise an error if it holds results of other settings.
 
-    A folder of other settings that has no result yet is taken over: whatever failed there left nothing to lose.
+    A folder of other settings that has no result yet is taken over, as nothing is lost.
     """
+    # As it will be read again: tuples become lists, keys become texts.
     wanted = json.loads(json.dumps({KIND: kind, **config}))
     path = folder / CONFIG
     if path.exists():
@@ -82,19 +83,19 @@ def claim_folder(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
 
 
 def _refusal(path: Path, wanted: Mapping[str, Any]) -> str:
-    """Why results beside this config are not those of the wanted one; empty if they are."""
+    """Why the results beside this config do not belong to the wanted one; empty if they do."""
     try:
         before = read_json(path)
     except DamagedError as error:
         return f"{error}, so it is not known what the results in {path.parent} are of"
     if before.get(KIND) != wanted[KIND]:
-        raise InputError(f"{path.parent} is the folder of {told(before)}, not of {told(wanted)}: choose another")
+        raise InputError(f"{path.parent} is the folder of {kind_of(before)}, not of {kind_of(wanted)}: choose another")
     other = ", ".join(differences(before, wanted))
     return f"{path.parent} holds results of other settings: {other}" if other else ""
 
 
 def remove_results(folder: Path, kind: str, ours: Sequence[str]) -> None:
-    """Remove results of a kind from a folder. If there is anything else in it, that is an error, and all stays.
+    """Remove results of a kind from a folder; if it holds anything else, raise an error and remove nothing.
 
     Args:
         folder: whose config says of what kind it is, even if it is damaged.
@@ -104,12 +105,13 @@ def remove_results(folder: Path, kind: str, ours: Sequence[str]) -> None:
     inside = [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
     if not inside:
         return
+    # All is checked before anything is removed.
     if not is_of_kind(folder, kind):
-        raise InputError(f"{folder} holds something else: --force removes {told({KIND: kind})} only")
+        raise InputError(f"{folder} holds something else: --force removes {kind_of({KIND: kind})} only")
     for path in inside:
         if not any(fnmatch(path.name, pattern) for pattern in (CONFIG, *ours)):
             raise InputError(
-                f"{path} is no result of {told({KIND: kind})}: move it elsewhere, then --force begins anew"
+                f"{path} is no result of {kind_of({KIND: kind})}: move it elsewhere, then --force begins anew"
             )
     for path in sorted(inside, key=lambda path: path.name == CONFIG):  # the config last: until then it is ours
         remove(path)
@@ -121,13 +123,14 @@ def is_of_kind(folder: Path, kind: str) -> bool:
     try:
         return read_json(path).get(KIND) == kind
     except DamagedError:
+        # A damaged config still says what the folder was, if the text of that entry is whole.
         return f'"{KIND}": "{kind}"'.encode() in path.read_bytes()
     except OSError:
         return False
 
 
-def told(config: Mapping[str, Any]) -> str:
-    """What a folder's config says is in it."""
+def kind_of(config: Mapping[str, Any]) -> str:
+    """What a folder holds, by its config, with an article: "a sweep"."""
     kind = config.get(KIND)
     return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}" if isinstance(kind, str) else "something else"
 

@@ -1,4 +1,4 @@
-"""Datasets as zarr stores, written piece by piece, so that Ctrl-C is heard however much there is to write."""
+"""Datasets as zarr stores, written piece by piece, so that Ctrl-C takes effect however much there is to write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import xarray
 
 PIECE_BYTES = 16 * 2**20
-"""What is written at once, and one chunk of an array: a fraction of a second's work."""
+"""How much is written at once, and the size of a chunk: a fraction of a second's work."""
 
 
 def write_zarr(data: xarray.Dataset, path: Path) -> None:
@@ -24,6 +24,7 @@ def write_zarr(data: xarray.Dataset, path: Path) -> None:
     with uninterrupted():
         group = zarr.open_group(path, mode="w", zarr_format=2, attributes=dict(data.attrs))
     for name, variable in data.variables.items():
+        # Whole rows of the first axis, as many as make a piece.
         values = variable.values
         row_bytes = max(values.itemsize * math.prod(values.shape[1:]), 1)
         rows = max(PIECE_BYTES // row_bytes, 1)

@@ -19,7 +19,7 @@ from typing import Any
 from equiflock.runtime.checks import InputError, check_count
 
 AGENTS_PER_THREAD = 1_500
-"""A second thread pays off from about so many agents each."""
+"""Fewer agents than this are not worth a thread of their own."""
 
 SMALL_FLOCK = 3_000
 """Up to so many agents a flock is one thread's work, and a batch is shared out by flocks."""
@@ -32,6 +32,7 @@ _count: ContextVar[int | None] = ContextVar("threads", default=None)
 
 def count() -> int:
     """How many threads kernels use: set by `use`, else by EQUIFLOCK_THREADS, else one per core."""
+    # A context variable, so that each thread, and each asynchronous task, has a choice of its own.
     chosen = _count.get()
     if chosen is not None:
         return chosen
@@ -40,6 +41,7 @@ def count() -> int:
         if not named.isdigit() or int(named) < 1:
             raise InputError(f"EQUIFLOCK_THREADS must be a whole number of at least 1; got {named!r}")
         return int(named)
+    # The cores that this process may use, which in a container are fewer than the machine has.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -55,13 +57,14 @@ def use(threads: int) -> Iterator[None]:
 
 def share(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Call `kernel(*part)` for every part at once, the first one on this thread; results in order."""
+    # One part needs no pool, and handing it over would take longer than a small kernel.
     if len(parts) == 1:
         return [kernel(*parts[0])]
     others = [_workers().submit(kernel, *part) for part in parts[1:]]
     try:
         first = kernel(*parts[0])
     finally:
-        wait(others)  # nobody may touch the arrays before all parts are done, even if one of them failed
+        wait(others)  # even if one failed: the caller may use the arrays as soon as this returns
     return [first, *(other.result() for other in others)]
 
 
@@ -74,7 +77,7 @@ def split(size: int, least: int) -> list[tuple[int, int]]:
 
 def split_flocks(flocks: int, agents: int) -> list[tuple[int, int]]:
     """Cut range(flocks) into parts for threads, each with enough agents to be worth one."""
-    return split(flocks, -(-AGENTS_PER_THREAD // agents))
+    return split(flocks, -(-AGENTS_PER_THREAD // agents))  # rounded up
 
 
 @contextmanager

@@ -1,19 +1,19 @@
-"""Where flocks begin, who leads, what stands in the way, when it is over, and what is measured: one file each."""
+"""Where flocks begin, who leads, what stands in the way, when it is over, and what is measured: one file each.
 
-from equiflock.scenarios.corridor import Corridor
+A scenario is registered because its file is here; those that have names in `equiflock` are imported by name, too.
+"""
+
+from equiflock.runtime.discovery import import_all
 from equiflock.scenarios.flocking import Flocking
 from equiflock.scenarios.leaders import LeaderFollowing
-from equiflock.scenarios.merging import Merging
 from equiflock.scenarios.obstacles import ObstacleCourse
 from equiflock.scenarios.random_disk import RandomDisk, random_disk
 from equiflock.scenarios.registry import Scenario, make_scenario, scenario, scenario_names
 from equiflock.scenarios.search import SearchCancelledError, Stop
 
 __all__ = [
-    "Corridor",
     "Flocking",
     "LeaderFollowing",
-    "Merging",
     "ObstacleCourse",
     "RandomDisk",
     "Scenario",
@@ -24,3 +24,5 @@ __all__ = [
     "scenario",
     "scenario_names",
 ]
+
+import_all(__name__, __path__)

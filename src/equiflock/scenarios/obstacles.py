@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from equiflock.flock import Flock, Role
+from equiflock.geometry import farthest_pair
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.jit import Array
 from equiflock.runtime.randomness import stream
 from equiflock.scenarios.courses import REDRAWS, Point, able_to_lead, check_course, cross, drawn_again
 from equiflock.scenarios.passing import ObstacleNode, UntilPassed
@@ -103,7 +104,7 @@ class ObstacleCourse:
 
     def _place(self, positions: Array, side: float) -> tuple[Point, Point]:
         """The flock's heading and the obstacle's centre."""
-        i, j = _farthest_pair(positions)
+        i, j, _ = farthest_pair(positions)
         middle, apart = (positions[i] + positions[j]) / 2.0, positions[i] - positions[j]
         heading = side * np.array([-apart[1], apart[0]]) / np.hypot(*apart)
         # An agent at (along, across) of the middle is at distance L from the point t on the line for
@@ -112,15 +113,3 @@ class ObstacleCourse:
         along, across = (positions - middle) @ heading, cross(heading, positions - middle)
         near = np.abs(across) < clear
         return heading, middle + heading * (along[near] + np.sqrt(clear**2 - across[near] ** 2)).max()
-
-
-@kernel
-def _farthest_pair(positions: Array) -> tuple[Index, Index]:
-    """The first two agents at the largest distance of each other; quadratic in time, no memory."""
-    pair, most = (0, 1), -1.0
-    for i in range(positions.shape[0]):
-        for j in range(i):
-            square = (positions[i, 0] - positions[j, 0]) ** 2 + (positions[i, 1] - positions[j, 1]) ** 2
-            if square > most:
-                pair, most = (j, i), square
-    return pair

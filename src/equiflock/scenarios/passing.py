@@ -12,18 +12,20 @@ from equiflock.flock import FOLLOWER, NO_OBSTACLE, OBSTACLE, Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import check_choice, check_positive
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.cells import into_cell_order, runs_around, select_heard, sort_into_cells
-from equiflock.senses.graph import over_flocks, root_of, survey_memory
+from equiflock.runtime.renamed import renamed_arguments
+from equiflock.senses.cells import runs_around, select_heard, sort_flock
+from equiflock.senses.graph import join, over_flocks, root_of, survey_memory
 
 ObstacleNode = Literal["one", "each"]
 DONE = 1e-9
-"""Seconds by which a sum of time steps may miss the time it stands for."""
+"""Seconds that a sum of time steps may be off by rounding."""
 STRAIGHT = 1e-6
 """How far from a straight line the agents of a wall may be, by its half length: as much as rounding takes."""
 NEVER = -math.inf
-"""When an obstacle was near that never was."""
+"""The time at which an obstacle was near, for one that never was."""
 
 
+@renamed_arguments(radius="comm_radius")
 class UntilPassed:
     """Ends a flight when the flock has lost its connectivity, has collided, or has passed the obstacles.
 
@@ -60,18 +62,22 @@ class UntilPassed:
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
         """How each flying flock ended, or FLYING."""
+        # t = 0 begins a new flight, in which no obstacle was near yet.
         obstacles = int(flock.obstacles.max()) + 1
         if time == 0.0 or self._last_near.shape != (len(flock), obstacles):
             self._last_near = np.full((len(flock), obstacles), NEVER)
         comm_radius = flock.comm_radius if self.comm_radius is None else self.comm_radius
+        # Look at the flocks that still fly, only.
         watched = flock if flying.all() else flock[flying]
         # For each flock: pieces, separation, gap to the nearest obstacle agent, depth; then each obstacle's own gap.
         seen = np.empty((len(watched), 4 + obstacles))
         state = watched.positions, watched.roles, watched.obstacles
         over_flocks(_watch, watched, *state, comm_radius, self.obstacle_node == "one", seen)
         pieces, separation, gap, depth = seen[:, :4].T
+        # An obstacle within R of anybody is near now; for the others the time when they last were stays.
         last_near = np.where(seen[:, 4:] <= comm_radius, time, self._last_near[flying])
         self._last_near[flying] = last_near
+        # The conditions from the last to the first, so that of several that hold the first counts.
         ended = np.full(len(watched), Outcome.FLYING, np.int8)
         ended[self._passed(time, watched, last_near)] = Outcome.PASSED
         ended[(gap < self.min_separation) | (depth <= 0.0)] = Outcome.HIT_OBSTACLE
@@ -82,8 +88,11 @@ class UntilPassed:
         return outcomes
 
     def _passed(self, time: float, flock: Flock, last_near: Float64[np.ndarray, "B M"]) -> Bool[np.ndarray, " B"]:
+        """Which flocks were near an obstacle, are clear of all for long enough, and have none ahead."""
+        # The last time that any obstacle was near.
         latest = last_near.max(axis=1, initial=NEVER)
         passed: Bool[np.ndarray, " B"] = (time - latest >= self.clear_time - DONE) & (latest > NEVER)
+        # An obstacle that was never near must lie behind.
         for b in np.flatnonzero(passed & (last_near == NEVER).any(axis=1)):
             passed[b] = not _lies_ahead(flock[int(b)], np.flatnonzero(last_near[b] == NEVER))
         return passed
@@ -145,21 +154,19 @@ def _watch(
 def _watch_flock(
     positions: Array, roles: Array, obstacles: Array, comm_radius: float, one_node: bool, seen: Array, memory: Any
 ) -> bool:
-    # Bins of space, and the flock's forest of sets: every agent by itself, or each obstacle's agents together.
-    N = positions.shape[0]
-    ((order, starts, bucket), place, (runs, hits), parent), firsts, touched = memory
-    shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
+    """One flock's row of `_watch`; False if its positions are out of range."""
+    # Cells, and a union-find forest in which every agent is a set by itself, or all agents of an obstacle are one.
+    (cells, parent), firsts, touched = memory
+    (order, starts, _), place, (runs, hits) = cells
+    shape = sort_flock(positions, comm_radius, cells)
     if shape[0] == 0:
         return False
-    into_cell_order(positions, order, place, 0, N)
     _begin_forest(obstacles, one_node, parent, firsts)
     separation, gaps = math.inf, seen[4:]
     gaps[:] = math.inf
     touched[:] = False
-    # Whoever is within R of each other: the nearest pairs, and the edges of the graph.
+    # All pairs within R of each other: the least squared distances, and the edges of the graph.
     for c in range(shape[0] * shape[1] * shape[2]):
-        if starts[c] == starts[c + 1]:
-            continue
         count = runs_around(c, shape, starts, runs)
         for s in range(starts[c], starts[c + 1]):
             i = order[s]
@@ -175,10 +182,10 @@ def _watch_flock(
                 else:
                     separation = min(separation, square)
                 if roles[i] == FOLLOWER:
-                    _join(parent, i, j)
+                    join(parent, i, j)
                     if roles[j] == OBSTACLE:
                         touched[obstacles[j]] = True
-    # What came of it; obstacles that no follower hears are no nodes.
+    # From squares to distances, and the components; obstacles that no follower hears are no nodes.
     for m in range(gaps.size):
         gaps[m] = math.sqrt(gaps[m])
     seen[0] = _count_pieces(obstacles, touched, parent)
@@ -189,7 +196,8 @@ def _watch_flock(
 
 @kernel
 def _begin_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array) -> None:
-    """Every agent by itself, or below the first agent of its obstacle."""
+    """A forest in which every agent is a set by itself, or joined to the first agent of its obstacle."""
+    # firsts[m] is the least number of an agent of obstacle m.
     N = np.uintp(obstacles.size)
     for i in range(N):
         firsts[i] = N
@@ -199,12 +207,6 @@ def _begin_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array
         if one_node and number != NO_OBSTACLE:
             firsts[number] = min(firsts[number], i)
             parent[i] = firsts[number]
-
-
-@kernel
-def _join(parent: Array, i: Index, j: Index) -> None:
-    a, b = root_of(parent, i), root_of(parent, j)
-    parent[max(a, b)] = min(a, b)
 
 
 @kernel

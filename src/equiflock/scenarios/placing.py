@@ -1,4 +1,10 @@
-"""The kernels that `RandomDisk` is made of: placing agents one after the other, and anew where they offend."""
+"""The kernels that `RandomDisk` is made of: placing agents one after the other, and again where they break a condition.
+
+The grid here is not the cell list of `senses.cells`. That one sorts a whole flock at once, which is the fastest way to
+find everybody's neighbours; this one must take single agents in and out, and find out whether a place is free after
+each. So every cell of it is a linked list: `heads[cell]` is its first agent and `links[i]` the one after agent i, -1 at
+the end. Its cells are `side` wide, from the corner (-radius, -radius, ..) on, `across` in each dimension.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +28,7 @@ FINE, CROWDED, SPARSE, SPLIT, STOPPED = range(5)
 
 @kernel
 def attempts(N: Index) -> Index:
-    """How often a flock of N agents is drawn, or mended, before that is given up."""
+    """How often a flock of N agents is drawn, or its agents placed again, before the search ends without one."""
     return max(200, AGENTS_PER_FLOCK // N)
 
 
@@ -46,29 +52,46 @@ def draw_positions(
     memory: Any,
     stop: Array,
 ) -> tuple[Index, Index]:
-    """Fill positions (N, D) of one flock; returns which condition failed, if any, and a number that tells how.
+    """Fill positions (N, D) of one flock.
 
-    It ends soon after `stop[0]` becomes true: that is looked at before each agent is placed, which takes about a
-    millisecond at most, and so before each attempt, too.
+    Args:
+        rng: draws the places.
+        positions: (N, D), written to.
+        radius: of the disk or ball.
+        comm_radius: R.
+        min_separation: R_min.
+        min_degree: how many others each agent must hear.
+        connected: whether the communication graph must be.
+        anew: whether only the agents that break a condition are placed again, rather than the whole flock.
+        memory: `drawing_memory`.
+        stop: (1,), the search ends soon after it becomes true. It is looked at before each agent is placed, which takes
+            about a millisecond at most, and so before each attempt, too.
+
+    Returns:
+        Which condition could not be met, FINE if all were, and the number that says by how much: of the agent that
+        found no place, of agents with too few neighbours, or of components.
     """
+    # A grid of about N cells over the disk, each at least min_separation wide; everybody is to be placed.
     N, D = positions.shape
     (degrees, labels, sizes, misplaced), survey, roles = memory
-    # A grid of about N cells over the disk, each at least min_separation wide, with a list of its agents.
     side = max(min_separation, 2.0 * radius / math.ceil(N ** (1.0 / D)))
     across = int(2.0 * radius / side) + 1
-    heads = np.empty(across**D, np.int64)
-    links = np.empty(N, np.int64)
+    heads, links = np.empty(across**D, np.int64), np.empty(N, np.int64)
+    grid = radius, side, across, heads, links
     heads[:] = -1
     count = N
     for i in range(N):
         misplaced[i] = i
     failure, number = SPARSE, 0
     for _ in range(attempts(N)):
+        # Place those that have no place, one after the other.
         for m in range(count):
             if stop[0]:
                 return STOPPED, 0
-            if not _place(rng, positions, misplaced[m], radius, min_separation, side, across, heads, links):
+            if not _place(rng, positions, misplaced[m], min_separation, grid):
                 return CROWDED, misplaced[m]
+
+        # List those that hear too few, or are not in the largest component.
         survey_flock(positions, roles, comm_radius, degrees, labels, survey)
         components, largest = _count_components(labels, sizes)
         count, sparse = 0, 0
@@ -83,9 +106,11 @@ def draw_positions(
                 _number_by_cell(positions, comm_radius)
             return FINE, 0
         failure, number = (SPARSE, sparse) if sparse > 0 else (SPLIT, components)
+
+        # Take these off the grid, or everybody.
         if anew:
             for m in range(count):
-                _remove(positions, misplaced[m], radius, side, across, heads, links)
+                _remove(positions, misplaced[m], grid)
         else:
             heads[:] = -1
             count = N
@@ -97,6 +122,7 @@ def draw_positions(
 @kernel
 def _count_components(labels: Array, sizes: Array) -> tuple[Index, Index]:
     """The number of components, and the label of the largest."""
+    # Labels are 0, 1, .. in the order of components, so a later one of the same size is not the largest.
     sizes[:] = 0
     components, largest = 0, 0
     for label in labels:
@@ -108,35 +134,30 @@ def _count_components(labels: Array, sizes: Array) -> tuple[Index, Index]:
 
 
 @kernel
-def _cell(positions: Array, i: Index, radius: float, side: float, across: Index, d: Index) -> Index:
+def _cell(positions: Array, i: Index, grid: Any, d: Index) -> Index:
+    """The cell of agent i along axis d; the rim of the disk is in the last one."""
+    radius, side, across, _, _ = grid
     return min(int((positions[i, d] + radius) / side), across - 1)
 
 
 @kernel
-def _place(
-    rng: Any,
-    positions: Array,
-    i: Index,
-    radius: float,
-    min_separation: float,
-    side: float,
-    across: Index,
-    heads: Array,
-    links: Array,
-) -> bool:
+def _place(rng: Any, positions: Array, i: Index, min_separation: float, grid: Any) -> bool:
     """Draw agent i uniformly in the disk or ball until it is clear of the others; False if that never happens."""
+    radius, _, across, heads, links = grid
     D = positions.shape[1]
     depth = 1 if D == 3 else 0
     for _ in range(PLACES_PER_AGENT):
+        # Uniform in the square or cube around, until it is in the disk or ball.
         square = math.inf
         while square > radius * radius:
             square = 0.0
             for d in range(D):
                 positions[i, d] = radius * (2.0 * rng.random() - 1.0)
                 square += positions[i, d] * positions[i, d]
-        x = _cell(positions, i, radius, side, across, 0)
-        y = _cell(positions, i, radius, side, across, 1)
-        z = _cell(positions, i, radius, side, across, 2) if D == 3 else 0
+        x, y = _cell(positions, i, grid, 0), _cell(positions, i, grid, 1)
+        z = _cell(positions, i, grid, 2) if D == 3 else 0
+
+        # Clear of everybody in the cells around: cells are at least min_separation wide.
         clear = True
         for zz in range(max(z - depth, 0), min(z + depth, (across - 1) * depth) + 1):
             for yy in range(max(y - 1, 0), min(y + 1, across - 1) + 1):
@@ -148,6 +169,8 @@ def _place(
                             square += (positions[i, d] - positions[j, d]) ** 2
                         clear = square >= min_separation * min_separation
                         j = links[j]
+
+        # If so, the agent becomes the first of its cell.
         if clear:
             cell = (z * across + y) * across + x
             links[i] = heads[cell]
@@ -157,14 +180,16 @@ def _place(
 
 
 @kernel
-def _remove(positions: Array, i: Index, radius: float, side: float, across: Index, heads: Array, links: Array) -> None:
+def _remove(positions: Array, i: Index, grid: Any) -> None:
     """Take agent i off the grid."""
+    _, _, across, heads, links = grid
     cell = 0
     for d in range(positions.shape[1] - 1, -1, -1):
-        cell = cell * across + _cell(positions, i, radius, side, across, d)
+        cell = cell * across + _cell(positions, i, grid, d)
     if heads[cell] == i:
         heads[cell] = links[i]
         return
+    # The agent that points to i in its list points to the one after i from now on.
     j = heads[cell]
     while links[j] != i:
         j = links[j]

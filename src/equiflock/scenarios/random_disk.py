@@ -12,25 +12,25 @@ from equiflock.flock import Flock
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, short
 from equiflock.runtime.randomness import stream
 from equiflock.scenarios.placing import CROWDED, FINE, SPARSE, SPLIT, attempts, draw_positions, drawing_memory
-from equiflock.scenarios.search import Stop
+from equiflock.scenarios.search import NoStartError, Stop
 from equiflock.senses.cells import FASTEST
 
 RadiusRule = Literal["quarter-power", "constant-density"]
 
 MOST_AGENTS = 100_000_000
-"""Beyond so many, memory is counted in tens of gigabytes."""
+"""The most agents of all flocks together: more would need tens of gigabytes."""
 
 
 @dataclass(frozen=True)
 class RandomDisk:
-    """Flocks whose agents lie uniformly in a disk and hear each other well enough to begin.
+    """Flocks whose agents lie uniformly in a disk, connected and with enough neighbours each.
 
     Agents are placed one after the other, each uniformly in the disk at least `min_separation` from those before.
     Under "quarter-power" (disk radius N^(1/4)) a flock that does not meet the conditions on degree and
-    connectivity is thrown away whole. Under "constant-density" (disk radius sqrt(N / (pi density))), made for large
-    flocks where some agent always offends, only offending agents (too few neighbours, or outside the largest
-    component) are placed anew, until none is left; agents are then numbered cell by cell. Velocities are V + b,
-    every entry of V and of the flock's one b uniform in [-max_speed, max_speed].
+    connectivity is discarded and drawn again. Under "constant-density" (disk radius sqrt(N / (pi density))), made for
+    large flocks where some agent always breaks a condition, only those agents (too few neighbours, or outside the
+    largest component) are placed again, until none is left; agents are then numbered cell by cell.
+    Velocities are V + b, every entry of V and of the flock's one b uniform in [-max_speed, max_speed].
 
     Flock b comes from its own stream (seed, split, b): more flocks begin with the same ones.
     """
@@ -40,7 +40,7 @@ class RandomDisk:
     agents: int = 100
     """How many agents in each, N."""
     seed: int = 0
-    """Any whole number from 0 on."""
+    """Any whole number from 0 on; the same seed gives the same flocks."""
     split: str = "test"
     """Names a set of initial conditions, such as train, validation or test; sets are independent."""
     dimensions: Literal[2, 3] = 2
@@ -106,38 +106,42 @@ class RandomDisk:
 
     @property
     def places_anew(self) -> bool:
-        """Whether only offending agents are placed anew, rather than the whole flock."""
+        """Whether only agents that break a condition are placed again, rather than the whole flock."""
         return self.radius_rule == "constant-density" and self.disk_radius is None
 
     def draw(self, stop: Stop | None = None) -> Flock:
         """Draw the flocks, or say after bounded effort which condition could not be met and what to change.
 
         Args:
-            stop: once it is set, by whatever thread, the search ends with a `SearchCancelledError`.
+            stop: once it is set, by any thread, the search ends with a `SearchCancelledError`.
         """
         stop = stop or Stop()
+        # Disks of radius R_min / 2 around the agents must not overlap, so they must fit in by their area or volume.
         half = self.min_separation / 2
         if self.agents * half**self.dimensions > (self.radius + half) ** self.dimensions:
-            self._give_up(CROWDED, self.agents)  # there would be no room even without gaps
+            self._give_up(CROWDED, self.agents)
         conditions = self.radius, self.comm_radius, self.min_separation, self.min_degree, self.connected
         positions = np.empty((self.flocks, self.agents, self.dimensions))
         velocities = np.empty_like(positions)
         memory = drawing_memory(self.agents)
         for b in range(self.flocks):
+            # A stream for each flock, so that flock b is the same however many there are.
             rng = stream(self.seed, "random_disk", self.split, b)
-            failure, number = draw_positions(rng, positions[b], *conditions, self.places_anew, memory, stop.wished)
+            failure, number = draw_positions(rng, positions[b], *conditions, self.places_anew, memory, stop.requested)
             stop.check()
             if failure != FINE:
                 self._give_up(failure, number)
+            # V + b: one velocity for each agent, and one for the whole flock.
             shared = rng.uniform(-self.max_speed, self.max_speed, self.dimensions)
             velocities[b] = rng.uniform(-self.max_speed, self.max_speed, positions.shape[1:]) + shared
         return Flock(positions, velocities, comm_radius=self.comm_radius)
 
     def _give_up(self, failure: int, number: int) -> NoReturn:
+        """Raise the error that says which condition could not be met, and what to change."""
         tried = f"after {attempts(self.agents):,} attempts"
         large = "" if self.places_anew else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"
-        raise InputError(
+        raise NoStartError(
             {
                 CROWDED: f"no room {where} for agent {number} at least min_separation = {self.min_separation:g} from "
                 f"the others: lower min_separation, raise disk_radius{large}",
@@ -172,6 +176,7 @@ def ball_radius(disk_radius: float, comm_radius: float) -> float:
         disk:  P(d <= R) = 1 + (2/pi) (u^2 - 1) arccos(u/2) - (u/pi) (1 + u^2/2) sqrt(1 - u^2/4)
         ball:  P(d <= R) = u^3 - 9 u^4 / 16 + u^6 / 32
     """
+    # In a disk no wider than R everybody hears everybody, and so in a ball.
     u = comm_radius / disk_radius
     if u >= 2.0:
         return disk_radius
@@ -180,6 +185,7 @@ def ball_radius(disk_radius: float, comm_radius: float) -> float:
         + 2.0 / math.pi * (u * u - 1.0) * math.acos(u / 2.0)
         - u / math.pi * (1.0 + u * u / 2.0) * math.sqrt(1.0 - u * u / 4.0)
     )
+    # Bisection for the u of the ball: its chance grows from 0 at u = 0 to 1 at u = 2.
     low, high = 0.0, 2.0
     for _ in range(60):
         u = (low + high) / 2.0

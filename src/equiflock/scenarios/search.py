@@ -1,4 +1,4 @@
-"""Searches for a start that somebody else may stop."""
+"""The search for initial conditions, which another thread may stop."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ class SearchCancelledError(InputError):
     """The search for a start was stopped before it ended."""
 
 
+class NoStartError(InputError):
+    """After bounded effort there was no start that meets the conditions on distances, degrees and connectivity."""
+
+
 class Stop:
-    """A wish to stop, which any thread may make at any time; it cannot be taken back.
+    """A request to stop a search, which any thread may make at any time; it cannot be withdrawn.
 
     Attributes:
-        wished: (1,), what kernels look at. They run without Python's lock, and read it anew each time, since they call
-            for a random number in between, of which the compiler knows nothing.
+        requested: (1,), the flag that kernels look at. They run without Python's lock, and read it anew each time,
+            since the compiler must expect the random generator that they call in between to change anything.
     """
 
     def __init__(self) -> None:
-        self.wished = np.zeros(1, np.bool_)
+        self.requested = np.zeros(1, np.bool_)
 
     def set(self) -> None:
-        """Wish it."""
-        self.wished[0] = True
+        """Request the search to stop."""
+        self.requested[0] = True
 
     def check(self) -> None:
-        """Raise `SearchCancelledError` if it was wished."""
-        if self.wished[0]:
+        """Raise `SearchCancelledError` if a stop was requested."""
+        if self.requested[0]:
             raise SearchCancelledError("the search was cancelled")

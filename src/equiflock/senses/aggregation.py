@@ -24,6 +24,7 @@ from equiflock.flock import Flock, Observations, check_flock
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError, check_choice, check_positive, short
 from equiflock.runtime.jit import Array, Index
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.runtime.threads import AGENTS_PER_THREAD, SMALL_FLOCK, split_flocks
 from equiflock.senses.cells import cell_list, order_by_rank, out_of_range, sort_into_cells
 from equiflock.senses.graph import Graph, radius_graph
@@ -48,6 +49,7 @@ def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -
     return DelayedAggregation(senses, comm_radius=comm_radius).hear(check_flock(flock))
 
 
+@renamed_arguments(radius="comm_radius", hops="senses", one_hop="senses", neighbourhood="senses")
 class DelayedAggregation:
     """The memory of a flock in flight: `hear` it once per time step and get what every agent knows.
 
@@ -77,6 +79,8 @@ class DelayedAggregation:
         self._said: tuple[bool, ChannelTable] | None = None
         self._now: Observations | None = None
         self._before: Observations | None = None
+        self._heard = (0, 0, 0)
+        """The shape of the flock, (B, N, D)."""
         self._graph: Graph | None = None
         self._memory: tuple[Any, ...] | None = None
 
@@ -104,12 +108,13 @@ class DelayedAggregation:
             ranks: (N,), for a single large flock whose agents do not stand in their order in memory: the number of
                 each. An agent adds up whom it hears within a cell in the order of their numbers.
         """
-        B, N, _ = check_flock(flock).shape
+        B, N, _ = shape = check_flock(flock).shape
         if self._now is None or self._before is None:
             self._said = self.senses.paper_aggregation == "mean", channel_table(self.senses, self._radius_of(flock))
             self._now, self._before = (np.zeros(self._shape(flock), np.float32) for _ in range(2))
-        elif self._now.shape != self._shape(flock):
-            raise InputError(f"the flock must stay {self._now.shape[:2]}; got {flock.shape[:2]}: use replace")
+            self._heard = shape
+        elif self._heard != shape:
+            raise InputError(f"the flock must stay {self._heard[:2]}; got {shape[:2]}: use replace")
         self._now, self._before = self._before, self._now
         active = np.arange(B) if flying is None else np.flatnonzero(flying)
         if len(active) < B:
@@ -159,6 +164,7 @@ class DelayedAggregation:
                 new = np.zeros(self._shape(flock), np.float32)
                 new[:, :kept] = old[:, keep]
                 setattr(self, name, new)
+                self._heard = flock.shape
         if self._graph is not None:
             self._graph = self._graph.among(keep, N)
         self._memory = None
@@ -175,7 +181,7 @@ class DelayedAggregation:
         if self._memory is None or len(self._memory[1][0]) != N:
             self._memory = cell_list(N), make_records(N, before.shape[1], self.senses.width * flock.shape[2])
         (order, starts, bucket), records = self._memory
-        positions, velocities, listener = flock.positions[b], flock.velocities[b], (flock.roles[b], flock.groups[b])
+        positions, velocities, crew = flock.positions[b], flock.velocities[b], (flock.roles[b], flock.groups[b])
         shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
         if shape[0] == 0:
             raise out_of_range()
@@ -190,7 +196,7 @@ class DelayedAggregation:
             raise out_of_range()
         numbers = np.empty(0, np.int64) if ranks is None else ranks
         cells = order, starts, shape, numbers
-        common = records, listener, cells, self._rules, comm_radius, self._said, now
+        common = records, crew, cells, self._rules, comm_radius, self._said, now
         if not all(threads.share(hear_cells, [(*common, *part) for part in bounds])):
             raise out_of_range()
 

@@ -1,4 +1,4 @@
-"""Near neighbours by a cell list: the kernels that graph, observations and initial conditions are made of.
+"""Near neighbours by a cell list: the kernels under the graph, the observations and the initial conditions.
 
 Agents are sorted into cells of side R counted from the origin, so whoever an agent hears is in its own cell or one that
 touches it. The cells lie on a torus of at most 2 N + 64 buckets: a flock spread over any area needs O(N) memory, and
@@ -6,7 +6,15 @@ agents of far cells that share a bucket are told apart by their distance. Neighb
 index), which does not depend on anything out of reach.
 
 One flock's agents in cell order: `order[s]` is the s-th agent, `place[s]` its position padded to three coordinates, and
-bucket c holds s = starts[c] .. starts[c + 1].
+bucket c holds s = starts[c] .. starts[c + 1]. A kernel that visits neighbours goes through them like this:
+
+    for c in range(buckets):
+        count = runs_around(c, shape, starts, runs)
+        for s in range(starts[c], starts[c + 1]):
+            heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)    # hits[:heard]
+
+These four lines are in each such kernel, on purpose. As a function that calls another for every agent, as a generator,
+or with the loops over c and s made one, Numba counts references to arrays for every agent, which costs 10 to 40%.
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ FARTHEST_CELL = 2.0**31
 """Beyond so many radii from the origin float64 cannot tell reliably which agents are within R."""
 
 FASTEST = 1e20
-"""Velocities beyond this could overflow a sum of sums of observations in float32."""
+"""Velocities beyond this could overflow float32 in an observation, a sum of sums over neighbours."""
 
 SLACK = 1.0 + 2.0**-20
 """Cells are wider than R by this factor, so rounding never puts an agent and its neighbour two cells apart."""
@@ -46,8 +54,27 @@ def cell_list(N: Index) -> tuple[Array, Array, Array]:
 
 @kernel
 def workspace(N: Index) -> tuple[Array, Array]:
-    """Memory for visiting neighbours: runs of agents in the cells around, and hits."""
+    """Memory for finding neighbours, one for each thread: runs of agents in the cells around, and hits."""
     return np.empty((27, 2), np.uintp), np.empty(N, np.uintp)
+
+
+@kernel
+def flock_memory(N: Index) -> Any:
+    """Memory for `sort_flock`: a cell list, positions in cell order, and a workspace."""
+    return cell_list(N), np.empty((N, 3), np.float64), workspace(N)
+
+
+@kernel
+def sort_flock(positions: Array, comm_radius: float, memory: Any) -> tuple[Index, Index, Index]:
+    """Sort one flock, positions (N, D), into cells, and its positions into cell order; returns the torus's shape.
+
+    The shape is (0, 0, 0) if a position is not finite or too far away.
+    """
+    (order, starts, bucket), place, _ = memory
+    shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
+    if shape[0] > 0:
+        into_cell_order(positions, order, place, 0, positions.shape[0])
+    return shape
 
 
 @kernel
@@ -59,6 +86,7 @@ def sort_into_cells(
     The shape is (0, 0, 0) if a position is not finite or too far away. Within a cell, agents stay in the
     order of their indices.
     """
+    # The box of cells that the flock fills.
     N, D = positions.shape
     per_side = 1.0 / (comm_radius * SLACK)
     low = np.zeros(3, np.int64)
@@ -74,10 +102,13 @@ def sort_into_cells(
         # An empty cell on either side, so that no range of three cells wraps around in a compact flock.
         low[d] = np.int64(smallest) - 1
         shape[d] = min(int(largest - smallest) + 3, capacity)
+
+    # If it has more cells than there is memory for, halve the torus along its longest side until it fits.
     while float(shape[0]) * float(shape[1]) * float(shape[2]) > capacity:
         widest = np.argmax(shape)
         shape[widest] = max(shape[widest] // 2, 3)
 
+    # Each agent's bucket, cell indices modulo the torus; starts[c + 1] counts the agents of bucket c.
     nx, ny, nz = shape
     buckets = nx * ny * nz
     starts[: buckets + 1] = 0
@@ -88,6 +119,8 @@ def sort_into_cells(
             flat = flat * shape[d] + (cell if cell < shape[d] else cell % shape[d])
         bucket[i] = flat
         starts[np.uintp(flat) + np.uintp(1)] += np.uintp(1)
+
+    # The sums of these counts are where buckets start; they move on as agents are put in, and are moved back after.
     for c in range(buckets):
         starts[c + 1] += starts[c]
     for i in range(N):
@@ -103,6 +136,7 @@ def sort_into_cells(
 @kernel
 def order_by_rank(order: Array, starts: Array, ranks: Array, first: Index, last: Index) -> None:
     """Within each of the buckets first .. last, put agents into the order of their ranks; they nearly are."""
+    # Insertion sort, which takes linear time for what is nearly in order.
     for c in range(first, last):
         for s in range(starts[c] + np.uintp(1), starts[c + 1]):
             i, t = order[s], np.uintp(s)
@@ -131,7 +165,12 @@ def _wrap(cell: Index, cells: Index) -> Index:
 
 @kernel
 def runs_around(c: Index, shape: Any, starts: Array, runs: Array) -> Index:
-    """List in runs (27, 2) the runs of agents in bucket c and around it, in the order of their cells."""
+    """List in runs (27, 2) the runs of agents in bucket c and around it, in the order of their cells.
+
+    Returns how many runs there are; none if nobody is in bucket c.
+    """
+    if starts[c] == starts[c + 1]:
+        return np.uintp(0)
     nx, ny, nz = shape
     x, y, z = c % nx, (c // nx) % ny, c // (nx * ny)
     count = np.uintp(0)
@@ -153,6 +192,7 @@ def select_heard(
     s: Index, place: Array, radius_squared: float, runs: Array, count: Index, hits: Array, D: Index = 3
 ) -> Index:
     """List in `hits` whom agent s hears among the first `count` runs of agents; returns how many."""
+    # |r_ij|^2 <= R^2 for every j in the cells around.
     x, y, z = place[s, 0], place[s, 1], place[s, 2]
     heard = np.uintp(0)
     for run in range(count):

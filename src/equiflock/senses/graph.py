@@ -16,16 +16,9 @@ from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors, check_flo
 from equiflock.runtime import threads
 from equiflock.runtime.checks import check_positive
 from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.runtime.threads import split_flocks
-from equiflock.senses.cells import (
-    cell_list,
-    into_cell_order,
-    out_of_range,
-    runs_around,
-    select_heard,
-    sort_into_cells,
-    workspace,
-)
+from equiflock.senses.cells import flock_memory, out_of_range, runs_around, select_heard, sort_flock
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +55,12 @@ class Graph:
 
     def among(self, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
         """The graph among the kept agents, which come first in a flock of `agents`."""
+        # The new number of every kept agent, and each edge as (flock, receiver, sender).
         B, _ = self.shape
         position = np.cumsum(keep) - 1
         receivers = np.repeat(np.arange(self.degrees.size), self.degrees.ravel())
         flock, receiver = np.divmod(receivers, len(keep))
+        # An edge stays if both of its ends do; the counts of edges by receiver are summed to where each list starts.
         stays = keep[receiver] & keep[self.senders]
         rows = flock[stays] * agents + position[receiver[stays]]
         starts = np.zeros(B * agents + 1, np.int64)
@@ -73,12 +68,14 @@ class Graph:
         return Graph(starts, position[self.senders[stays]], (B, agents))
 
 
+@renamed_arguments(radius="comm_radius")
 def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     """The exact communication graph, with no cap on neighbours, for communication radius R, the flock's if left out.
 
     Memory is O(N + edges). Coincident agents (|r_ij| = 0) hear each other like any others.
     """
     comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
+    # First count, so that the list of senders has the right length and each receiver its own part of it; then list.
     degrees, _ = survey(flock, comm_radius)
     starts = np.zeros(degrees.size + 1, np.int64)
     np.cumsum(degrees.ravel(), out=starts[1:])
@@ -87,6 +84,7 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     return Graph(starts, senders, flock.shape[:2])
 
 
+@renamed_arguments(radius="comm_radius")
 def components(flock: Flock, comm_radius: float | None = None) -> Int64[np.ndarray, "B N"]:
     """Which connected component each agent belongs to, (B, N), numbered 0, 1, .. by their first agents.
 
@@ -114,11 +112,24 @@ def over_flocks(kernel: Any, flock: Flock, *arguments: Any) -> None:
 
 @kernel
 def root_of(parent: Array, i: Index) -> Index:
-    """The representative of i's set in a union-find forest."""
+    """The representative of i's set in a union-find forest, in which every agent points towards that of its set."""
     while parent[i] != i:
-        parent[i] = parent[parent[i]]
+        parent[i] = parent[parent[i]]  # halve the path, so that the next search is shorter
         i = parent[i]
     return i
+
+
+@kernel
+def join(parent: Array, i: Index, j: Index) -> None:
+    """Unite the sets of i and j; the smallest index represents them."""
+    a, b = root_of(parent, i), root_of(parent, j)
+    parent[max(a, b)] = min(a, b)
+
+
+@kernel
+def survey_memory(N: Index) -> Any:
+    """Memory for `survey_flock`: cells, and a union-find forest."""
+    return flock_memory(N), np.empty(N, np.uintp)
 
 
 @kernel
@@ -126,17 +137,17 @@ def survey_flock(
     positions: Array, roles: Array, comm_radius: float, degrees: Array, labels: Array, memory: Any
 ) -> bool:
     """Degrees and component labels, each (N,), of one flock; False if its positions are out of range."""
-    N = positions.shape[0]
-    (order, starts, bucket), place, (runs, hits), parent = memory
-    shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
+    cells, parent = memory
+    (order, starts, _), place, (runs, hits) = cells
+    shape = sort_flock(positions, comm_radius, cells)
     if shape[0] == 0:
         return False
-    into_cell_order(positions, order, place, 0, N)
-    for i in range(np.uintp(N)):
+    # Each agent is a set by itself until an edge joins it to another.
+    N = np.uintp(positions.shape[0])
+    for i in range(N):
         parent[i] = i
+    # The in-degree |N_i| of every follower, and the edges to agents that are no obstacles.
     for c in range(shape[0] * shape[1] * shape[2]):
-        if starts[c] == starts[c + 1]:
-            continue
         count = runs_around(c, shape, starts, runs)
         for s in range(starts[c], starts[c + 1]):
             i = order[s]
@@ -147,10 +158,10 @@ def survey_flock(
             for h in range(heard):
                 j = order[hits[h]]
                 if roles[j] != OBSTACLE:
-                    a, b = root_of(parent, i), root_of(parent, j)
-                    parent[max(a, b)] = min(a, b)  # the smallest index is the root
+                    join(parent, i, j)
+    # Number the sets by their smallest agents, which represent them, so they come before all others.
     following = 0
-    for i in range(np.uintp(N)):
+    for i in range(N):
         root = root_of(parent, i)
         if roles[i] == OBSTACLE:
             labels[i] = -1
@@ -163,16 +174,11 @@ def survey_flock(
 
 
 @kernel
-def survey_memory(N: Index) -> Any:
-    """Memory for `survey_flock`."""
-    return cell_list(N), np.empty((N, 3), np.float64), workspace(N), np.empty(N, np.uintp)
-
-
-@kernel
 def _survey_flocks(
     positions: Vectors, roles: Roles, comm_radius: float, degrees: Array, labels: Array, first: Index, last: Index
 ) -> bool:
-    memory = survey_memory(positions.shape[1])
+    """Degrees and component labels, each (B, N), of flocks first .. last; False if one is out of range."""
+    memory = survey_memory(positions.shape[1])  # once for all flocks of this thread
     for b in range(first, last):
         if not survey_flock(positions[b], roles[b], comm_radius, degrees[b], labels[b], memory):
             return False
@@ -183,14 +189,14 @@ def _survey_flocks(
 def _list_neighbours(
     positions: Vectors, roles: Roles, comm_radius: float, begins: Array, senders: Array, first: Index, last: Index
 ) -> bool:
+    """Write into senders, from begins[b * N + i] on, whom agent i of each of the flocks first .. last hears."""
     N = positions.shape[1]
-    (order, starts, bucket), place, (runs, hits), _ = survey_memory(N)
+    memory = flock_memory(N)
+    (order, starts, _), place, (runs, hits) = memory
     for b in range(first, last):
-        shape = sort_into_cells(positions[b], comm_radius, order, starts, bucket)
-        into_cell_order(positions[b], order, place, 0, N)
+        # Positions that are out of range were refused when neighbours were counted.
+        shape = sort_flock(positions[b], comm_radius, memory)
         for c in range(shape[0] * shape[1] * shape[2]):
-            if starts[c] == starts[c + 1]:
-                continue
             count = runs_around(c, shape, starts, runs)
             for s in range(starts[c], starts[c + 1]):
                 i = order[s]

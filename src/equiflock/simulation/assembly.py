@@ -10,12 +10,14 @@ from equiflock.features import Senses
 from equiflock.flock import Flock
 from equiflock.protocols import Body, Controller, Ending
 from equiflock.runtime.checks import InputError, check_positive, short
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles
 from equiflock.senses.orbit import Orbit
 from equiflock.simulation.flight import Decision, Flight
 from equiflock.simulation.memory_order import MemoryOrder
 
 
+@renamed_arguments(pilot="controller", radius="comm_radius")
 def flight(
     start: Flock,
     controller: Controller | None,

@@ -14,6 +14,7 @@ from equiflock.outcomes import Outcome
 from equiflock.protocols import Body, Ending, Moment, Sensing
 from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import InputError, OffScaleError, check_positive, short
+from equiflock.runtime.renamed import renamed_attributes
 from equiflock.simulation.memory_order import MemoryOrder
 
 FLYING = int(Outcome.FLYING)
@@ -21,6 +22,7 @@ Decision = Callable[[Flock, Observations], NDArray[Any]]
 """Accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
 
 
+@renamed_attributes(radius="comm_radius", orbit="sensing.orbit", fixed_graph="sensing.fixed_graph")
 class Flight(Iterator[Moment]):
     """A flock in flight: iterate over it to let time pass, one `Moment` per step, endless unless all flocks end.
 

@@ -16,6 +16,7 @@ from equiflock.outcomes import Outcome
 from equiflock.protocols import Body, Controller, Ending, Moment
 from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, short
 from equiflock.runtime.memory import physical_memory
+from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 from equiflock.simulation.assembly import flight
@@ -28,6 +29,7 @@ Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
 """A number per flock of a moment: any function in `equiflock.simulation.metrics`, or one's own."""
 
 
+@renamed_arguments(pilot="controller", radius="comm_radius")
 def simulate(
     start: Flock,
     controller: Controller,

@@ -18,6 +18,7 @@ from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError, check_positive, short
 from equiflock.runtime.checksums import checksum
 from equiflock.runtime.files import atomic_write, check_new
+from equiflock.runtime.renamed import renamed_attributes
 from equiflock.runtime.stores import write_zarr
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ VECTORS, CREW = ("positions", "velocities", "accelerations"), ("roles", "obstacl
 """The arrays of every frame, and those that stay the same: who is who."""
 
 
+@renamed_attributes(radius="comm_radius")
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectory:
     """What `simulate` returns: F kept frames of B flocks, and numbers recorded at each of T steps.

@@ -1,4 +1,4 @@
-"""Why it generalizes: controllers as chains of matrices, and the bound on their generalization gap (section 4)."""
+"""Why trained controllers generalize: the bound on their generalization gap (section 4 of the paper)."""
 
 from equiflock.theory.bound import Bound, generalization_bound
 from equiflock.theory.lipschitz import lipschitz_constant

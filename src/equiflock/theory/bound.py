@@ -32,16 +32,16 @@ Variant = Literal["proven", "printed"]
 
 @runtime_checkable
 class Data(Protocol):
-    """What the bound needs to know of the data, such as `FastForwardData`."""
+    """What the bound needs of a data set, such as `FastForwardData`."""
 
     @property
     def hops(self) -> int:
-        """K, of the observations."""
+        """K, the hops of the observations."""
         ...
 
     @property
     def samples(self) -> int:
-        """m, how many tuples there are to learn from."""
+        """m, the number of training tuples."""
         ...
 
     @property
@@ -50,28 +50,28 @@ class Data(Protocol):
         ...
 
     def largest_input(self, channels: tuple[Channel, ...]) -> float:
-        """The largest |Z_i|_F of any agent, by these channels."""
+        """The largest |Z_i|_F of any agent, for observations with these channels."""
         ...
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The bound, with every term of it; as text, a table of them."""
+    """The bound and all of its terms; `str` gives them as a table."""
 
     samples: int
-    """m."""
+    """m, the number of training tuples."""
     largest_dimension: int
-    """D, of the matrices."""
+    """D, the largest number of rows or columns of a matrix."""
     data_bound: float
-    """beta: no input and no acceleration of the expert has a larger norm."""
+    """beta, a bound on the norms of all inputs and of the expert's accelerations."""
     lipschitz: float
-    """C, at least 1."""
+    """C >= 1, the Lipschitz constant of the activations."""
     norms: tuple[float, ...]
     """|W_l|_F of every matrix."""
     loss_scale: float = 2.0
-    """M."""
+    """M, the scale of the loss min(1, (b^2 + MSE) / M)."""
     failure_probability: float = 1e-3
-    """delta."""
+    """delta, the probability that the bound does not hold."""
     variant: Variant = "proven"
     """The factor before the logarithm: 3 (L + 1) as proven, or 3 L + 1 as printed."""
 
@@ -90,7 +90,7 @@ class Bound:
 
     @property
     def layers(self) -> int:
-        """L."""
+        """L, the number of matrices."""
         return len(self.norms)
 
     @property
@@ -105,13 +105,14 @@ class Bound:
 
     @property
     def factor(self) -> int:
-        """Before the logarithm: 3 (L + 1), or 3 L + 1."""
+        """The factor before the logarithm: 3 (L + 1), or 3 L + 1."""
         return 3 * (self.layers + 1) if self.variant == "proven" else 3 * self.layers + 1
 
     @property
     def logarithm(self) -> float:
         """ln(10 L beta C^L sqrt(D m M))."""
         return (
+            # Term by term, as the product could overflow.
             math.log(10 * self.layers * self.data_bound)
             + self.layers * math.log(self.lipschitz)
             + math.log(self.largest_dimension * self.samples * self.loss_scale) / 2
@@ -134,10 +135,11 @@ class Bound:
 
     @property
     def value(self) -> float:
-        """The bound itself; the loss is at most 1, so above 1 it says nothing."""
+        """The bound itself. The loss is at most 1, so a bound above 1 is void."""
         return self.sample_term + self.coefficient * self.root + self.confidence_term
 
     def __str__(self) -> str:
+        # Both variants are shown, whichever was asked for.
         other: Variant = "printed" if self.variant == "proven" else "proven"
         rows = [
             ("training tuples, m", f"{self.samples:,}"),
@@ -169,7 +171,7 @@ def generalization_bound(
     failure_probability: float = 1e-3,
     variant: Variant = "proven",
 ) -> Bound:
-    """The bound for a controller's weights as they are.
+    """The bound for a controller with its present weights.
 
     Args:
         controller: of the paper's family: a torch module with `senses` and a `chain` of layers.
@@ -186,6 +188,7 @@ def generalization_bound(
         raise InputError(f"the controller hears {controller.senses.hops} hops, but the data has {data.hops}")
     # sigma_0 .. sigma_(L-1) are L activations, as many as the bound has factors C for.
     lipschitz = max(1.0, *(lipschitz_constant(sigma, vectors=mlp.equivariant) for sigma in mlp.activations))
+    # The columns of ones that carry the biases are part of the input, too.
     largest_input = math.hypot(data.largest_input(controller.senses.channels), math.sqrt(mlp.ones[0]))
     return Bound(
         samples=data.samples,
@@ -201,6 +204,7 @@ def generalization_bound(
 
 def _check_same_function(controller: LocalController, mlp: MLP) -> None:
     """A clear error unless a controller computes what its chain of layers says, on a few observations in the plane."""
+    # Five agents with spread-out numbers: enough to tell two functions apart.
     shape = 1, 5, controller.senses.hops, controller.senses.width, 2
     observations = torch.linspace(-2.0, 2.0, math.prod(shape), dtype=mlp.weights[0].dtype).view(shape)
     try:

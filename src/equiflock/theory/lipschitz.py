@@ -1,9 +1,9 @@
-"""How much an activation can stretch a difference: its Lipschitz constant, computed from the activation itself.
+"""The Lipschitz constant of an activation, which bounds how much it can stretch a difference.
 
 For a function of numbers it is sup |f'|. A function of vectors that commutes with rotations and reflections is
 f(x) = x sigma(|x|), whose derivative at x has two eigenvalues: sigma + |x| sigma' along x and sigma across it. The
 second is the mean of the first from 0 to |x|, so the constant is the supremum of |sigma + |x| sigma'|; the paper's
-lemma lacks the absolute value, which comes to the same where sigma is positive and increases.
+lemma has no absolute value, which makes no difference where sigma is positive and increases.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from equiflock.runtime.checks import InputError
 
 ZOOMS = 4
+"""How often the grid is refined around its best point."""
 STEEPEST = 1e6
-"""Beyond this a slope counts as infinite."""
+"""A steeper slope counts as infinite."""
 OUTER = 400
-"""Points of the grid from its end in which a stretch that grows is seen to."""
+"""How many points from the end of the grid the stretch is compared with that at the end, to see whether it grows."""
 
 
 def lipschitz_constant(activation: nn.Module, vectors: bool = False) -> float:
@@ -25,11 +26,11 @@ def lipschitz_constant(activation: nn.Module, vectors: bool = False) -> float:
 
     Args:
         activation: of numbers, element by element, or of vectors, whose components are its input's first axis.
-        vectors: which of the two.
+        vectors: whether it acts on vectors.
 
-    The supremum is looked for on a grid that is finest around 0, and then on ever finer ones around its best point: it
-    is meant for activations that bend a few times, not for ones that wiggle. An activation that stretches ever more has
-    none, and is refused.
+    The supremum is searched on a grid that is finest around 0, and then on finer ones around the best point, so it is
+    meant for smooth activations, not for ones with many narrow peaks. One whose stretch grows without bound has no
+    Lipschitz constant, and is refused.
     """
     side = torch.logspace(-6, 6, 4001, dtype=torch.float64)
     zero = torch.zeros(1, dtype=torch.float64)
@@ -39,17 +40,19 @@ def lipschitz_constant(activation: nn.Module, vectors: bool = False) -> float:
     points, best = grid, 0.0
     for zoom in range(ZOOMS):
         stretch = _stretch(activation, grid, vectors)
-        stretch = torch.where((grid == 0) & stretch.isnan(), 0.0, stretch)  # such as of a root that is 0
+        stretch = torch.where((grid == 0) & stretch.isnan(), 0.0, stretch)  # a square root has no slope at 0
         if not stretch.isfinite().all():
             raise InputError(f"{_name(activation)} has a derivative that is not a number")
+        # If the largest stretch is at an end of the first grid and still grows there, there is no largest one.
         top = int(stretch.argmax())
         nearer = {0: OUTER, len(grid) - 1: len(grid) - 1 - OUTER}.get(top)
         if zoom == 0 and nearer is not None and grid[top] != 0 and stretch[top] > 1.01 * stretch[nearer]:
             raise InputError(f"{_name(activation)} stretches ever more: it has no Lipschitz constant")
         best = max(best, stretch[top].item())
+        # The next grid lies between the neighbours of the best point.
         low, high = grid[max(top - 1, 0)], grid[min(top + 1, len(grid) - 1)]
         grid = torch.linspace(low.item(), high.item(), 1001, dtype=torch.float64)
-    # A jump has no slope: it shows in the values only.
+    # A jump does not show in the slope, only in the differences of values.
     x = torch.stack([points, torch.zeros_like(points)]) if vectors else points
     with torch.no_grad():
         values = activation(x)[0] if vectors else activation(x)
@@ -62,19 +65,22 @@ def _stretch(activation: nn.Module, grid: Tensor, vectors: bool) -> Tensor:
     """How much the activation stretches at every point of the grid; vectors at (x, 0), along themselves."""
     x = (torch.stack([grid, torch.zeros_like(grid)]) if vectors else grid[None].clone()).requires_grad_()
     y = activation(x) if vectors else activation(x[0])[None]
+    # The slope along x; across it the stretch is never larger.
     (slope,) = torch.autograd.grad(y[0].sum(), x)
     return slope[0].abs()
 
 
 def _check(activation: nn.Module, grid: Tensor, vectors: bool) -> None:
-    """A clear error unless it acts on every number, or vector, by itself, vectors from all sides alike, and 0 on 0."""
+    """A clear error unless it acts on each number or vector by itself, commutes with rotations, and maps 0 to 0."""
     name = _name(activation)
     x = torch.stack([grid, 0.5 * grid.flip(0)]) if vectors else grid
     with torch.no_grad():
+        # The first half alone must give the same as the first half of all.
         half = x[..., : x.shape[-1] // 2]
         every, alone, origin = activation(x), activation(half), activation(torch.zeros_like(half[..., :1]))
         if every.shape != x.shape or not torch.allclose(every[..., : half.shape[-1]], alone, rtol=1e-6, atol=0.0):
             raise InputError(f"{name} must act on every {'vector' if vectors else 'number'} by itself")
+        # A rotation by the angle of the 3-4-5 triangle.
         turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]], dtype=x.dtype)
         if vectors and not torch.allclose(activation(turn @ x), turn @ every, rtol=1e-6, atol=1e-9):
             raise InputError(f"{name} must commute with rotations, to go with equivariant layers")

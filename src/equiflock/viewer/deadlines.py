@@ -1,4 +1,4 @@
-"""Connections on which a request, or a message, is begun and not ended: after a while they are closed.
+"""Closes connections on which a request, or a message, was begun and does not end within a while.
 
 Uvicorn limits the time between two requests, but not that of one.
 """
@@ -16,7 +16,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 MOST_SECONDS = 10.0
 """From the first byte of a request or message to its last, or from the beginning of a connection."""
 LENGTH_BYTES = {126: 2, 127: 8}
-"""Of a frame whose first length is one of these: so many bytes after it hold the length."""
+"""A frame whose 7-bit length is one of these has its true length in so many bytes after it."""
 FIRST_CONTROL = 8
 """The first operation code of frames that are no part of a message, such as a ping."""
 
@@ -29,18 +29,18 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Let the time run, if it does not run already: who sends byte by byte gets no more of it."""
+        """Start the timer unless it runs already, so that whoever sends byte by byte gets no more time."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(MOST_SECONDS, self._transport.abort)
 
     def meet(self) -> None:
-        """It is met."""
+        """Stop the timer: what was awaited is there."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def follow(self, met: bool) -> None:
-        """It is met, or the time runs."""
+        """Stop the timer if what was awaited is there, else start it."""
         if met:
             self.meet()
         else:
@@ -134,4 +134,4 @@ class FrameMeter:
 
 
 PROTOCOLS: dict[str, Any] = {"http": TimedHttp, "ws": TimedWebSocket}
-"""As uvicorn's options."""
+"""The two protocols as options of uvicorn."""

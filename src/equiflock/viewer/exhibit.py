@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from equiflock.controllers import controller_names, load
 from equiflock.controllers.registry import WEIGHTS
 from equiflock.controllers.trained import SEEDS, TRAINED
 from equiflock.protocols import Controller
-from equiflock.runtime.checks import wrong_choice
+from equiflock.runtime.checks import InputError, wrong_choice
 from equiflock.runtime.threads import SMALL_FLOCK
+from equiflock.scenarios import scenario_names
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
 from equiflock.viewer.frames import pack_frame
+from equiflock.viewer.offered import offered_scenarios
 from equiflock.viewer.playback import check_playback
-from equiflock.viewer.setting import MOST_DISKS, Setting
+from equiflock.viewer.setting import MOST_DISKS, DiskObstacle, Setting
 from equiflock.viewer.stage import Stage
 
 
@@ -62,12 +65,15 @@ class Exhibit:
 
         A clear error if there is no flock for the setting that pages begin with.
         """
-        for agents in (3, SMALL_FLOCK + 1):
-            setting = Setting(scenario="obstacles", agents=100 + agents, sides=3, leaders=1)
-            stage = Stage(setting, [self.load(self.setting.controller), load("tanner")])
+        away = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)
+        for agents in (100, SMALL_FLOCK + 1):
+            stage = Stage(Setting(agents=agents, disks=(away,)), [self.load(self.setting.controller), load("tanner")])
             stage.edges = True
             stage.advance(3)
-            pack_frame(stage.step, stage.time, stage.panels())
+            pack_frame(stage.step, stage.time, stage.pictures())
+        for name in scenario_names():
+            with suppress(InputError):  # one that needs options flies once a page has chosen them
+                Setting(scenario=name).draw()
         Stage(self.setting, [self.load(name) for name in self.setting.controllers]).advance(2)
 
     def told(self) -> dict[str, Any]:
@@ -75,6 +81,7 @@ class Exhibit:
         return {
             "version": __version__,
             "setting": self.setting.model_dump(mode="json"),
+            "scenarios": offered_scenarios(without=self.setting.shared),
             "laws": [*(name for name in controller_names() if name not in TRAINED), *self.with_options],
             "trained": list(TRAINED),
             "seeds": list(SEEDS),

@@ -2,15 +2,16 @@
 
 All little-endian, every part beginning at a multiple of 8 bytes:
 
-    frame   uint32 kind = 1, uint32 panels, float64 step, float64 time, then its panels
-    panel   uint32 agents N, edges E, disks M, and 1 if the flight has ended, else 0
+    frame   uint32 kind = 2, uint32 pictures, float64 step, float64 time, then its pictures, one for each panel
+    picture uint32 agents N, edges E, disks M, and 1 if the flight has ended, else 0
             float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm
             float32 positions (N, 2), velocities (N, 2), accelerations (N, 2), disks (M, 3): x, y, radius
             uint32 edges (E, 2)
             uint8 roles (N,)
+            uint8 groups (N,): 255 for obstacle agents, 254 for group 254 and all beyond
 
-Positions, those of disks too, are relative to the panel's origin. It is the flock's middle, so float32 is exact enough
-wherever the flock has flown to.
+Positions, those of disks too, are relative to the picture's origin. It is the flock's middle, so float32 is exact
+enough wherever the flock has flown to.
 """
 
 from __future__ import annotations
@@ -25,19 +26,22 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
-from equiflock.flock import Flock, Role, Vectors
+from equiflock.flock import NO_GROUP, Flock, Role, Vectors
 from equiflock.senses.graph import Graph, radius_graph, survey
+from equiflock.senses.heard import heard_edges
 from equiflock.simulation import metrics
 
 FRAME = struct.Struct("<IIdd")
-PANEL = struct.Struct("<IIII6d")
-KIND = 1
+PICTURE = struct.Struct("<IIII6d")
+KIND = 2
+IN_NO_GROUP, LAST_GROUP = 255, 254
+"""How a byte tells that an agent is in no group, and the largest number of a group that it tells apart."""
 MOST_EDGES = 150_000
 """More lines than that would only hide the agents."""
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class FlockPicture:
     """One flock to draw.
 
     Attributes:
@@ -70,49 +74,48 @@ class Panel:
         return variance, components, separation, effort
 
 
-def edges_of(flock: Flock, fixed: Graph | None = None) -> Int64[np.ndarray, "edges 2"]:
+def edges_of(flock: Flock, fixed: Graph | None = None, obstacles: str = "nearest") -> Int64[np.ndarray, "edges 2"]:
     """Who hears whom, each pair once; nothing at all if these are too many to be told apart.
-
-    Of obstacle agents a follower hears the nearest.
 
     Args:
         flock: of a single flock.
-        fixed: who hears whom for ever, should that be so.
+        fixed: the graph of t = 0, for a controller of fixed topology.
+        obstacles: which obstacle agents a follower hears, the "nearest" or "all".
     """
     if fixed is None and survey(flock)[0].sum() > 2 * MOST_EDGES:
         return np.empty((0, 2), np.int64)
-    edges, (positions,), (roles,) = (fixed or radius_graph(flock)).edges(0), flock.positions, flock.roles
+    graph = fixed or radius_graph(flock)
+    edges = heard_edges(flock, graph) if obstacles == "nearest" else graph.edges(0)
     receivers, senders = edges.T
-    rim = roles[senders] == Role.OBSTACLE
-    squares = np.square(positions[receivers[rim]] - positions[senders[rim]]).sum(axis=1)
-    order = np.argsort(squares, kind="stable")
-    _, nearest = np.unique(receivers[rim][order], return_index=True)
-    # Two followers hear each other; a leader is only heard.
-    pairs = ~rim & ((receivers < senders) | (roles[senders] == Role.LEADER))
-    return np.concatenate([edges[pairs], edges[rim][order][nearest]])
+    # Two followers hear each other; leaders and obstacle agents are only heard.
+    once: Int64[np.ndarray, "edges 2"] = edges[(receivers < senders) | (flock.roles[0, senders] != Role.FOLLOWER)]
+    return once
 
 
-def pack_frame(step: int, time: float, panels: Sequence[Panel]) -> bytes:
+def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> bytes:
     """The bytes of a frame."""
-    parts = [FRAME.pack(KIND, len(panels), step, time)]
-    for panel in panels:
-        parts += _pack_panel(panel)
+    parts = [FRAME.pack(KIND, len(pictures), step, time)]
+    for picture in pictures:
+        parts += _pack_picture(picture)
     return b"".join(parts)
 
 
-def _pack_panel(panel: Panel) -> list[bytes]:
-    places = panel.flock.positions[0, :, :2]
-    origin = places[panel.flock.roles[0] != Role.OBSTACLE].mean(axis=0)
-    edges = np.empty((0, 2)) if panel.edges is None else panel.edges
-    disks = panel.disks - [*origin, 0.0] if len(panel.disks) else panel.disks
-    sizes = len(places), len(edges), len(disks), panel.still
-    next_step = np.zeros_like(panel.flock.positions) if panel.accelerations is None else panel.accelerations
-    vectors = places - origin, panel.flock.velocities[0, :, :2], next_step[0, :, :2], disks
+def _pack_picture(picture: FlockPicture) -> list[bytes]:
+    flock = picture.flock
+    places = flock.positions[0, :, :2]
+    origin = places[flock.roles[0] != Role.OBSTACLE].mean(axis=0)
+    edges = np.empty((0, 2)) if picture.edges is None else picture.edges
+    disks = picture.disks - [*origin, 0.0] if len(picture.disks) else picture.disks
+    sizes = len(places), len(edges), len(disks), picture.still
+    next_step = np.zeros_like(flock.positions) if picture.accelerations is None else picture.accelerations
+    vectors = places - origin, flock.velocities[0, :, :2], next_step[0, :, :2], disks
+    groups = np.where(flock.groups[0] == NO_GROUP, IN_NO_GROUP, np.minimum(flock.groups[0], LAST_GROUP))
     return [
-        PANEL.pack(*sizes, *origin, *panel.numbers),
+        PICTURE.pack(*sizes, *origin, *picture.numbers),
         *(_padded(array, "<f4") for array in vectors),
         _padded(edges, "<u4"),
-        _padded(panel.flock.roles[0], "u1"),
+        _padded(flock.roles[0], "u1"),
+        _padded(groups, "u1"),
     ]
 
 

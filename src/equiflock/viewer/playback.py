@@ -14,7 +14,7 @@ from equiflock.runtime.checks import InputError
 from equiflock.scenarios import Stop
 from equiflock.scenarios.passing import obstacle_disks
 from equiflock.simulation.trajectory import Trajectory
-from equiflock.viewer.frames import Panel, edges_of
+from equiflock.viewer.frames import FlockPicture, edges_of
 
 MOST_FLIGHTS = 2
 MOST_MEASURED = 400
@@ -43,20 +43,20 @@ class Playback:
 
     @property
     def step(self) -> int:
-        """The number of the frame."""
+        """The number of the frame that is shown."""
         return self.frame
 
     @property
     def time(self) -> float:
-        """Of the frame, in seconds."""
+        """The time of the frame, in seconds."""
         return float(self.runs[0].times[self.frame])
 
     def seek(self, frame: int) -> None:
         """Go to a frame, or to the last if there are fewer."""
         self.frame = min(frame, self.frames - 1)
 
-    def panels(self) -> list[Panel]:
-        """What there is to see."""
+    def pictures(self) -> list[FlockPicture]:
+        """What each panel of the page shows."""
         found = []
         for run in self.runs:
             flock = run.flock(self.frame)
@@ -64,7 +64,7 @@ class Playback:
             accelerations = run.accelerations[self.frame] if self.frame <= last else None
             edges = edges_of(flock) if self.edges else None
             still = self.time >= (int(run.steps[0]) - 0.5) * run.time_step
-            found.append(Panel(flock, accelerations, obstacle_disks(flock), edges, still))
+            found.append(FlockPicture(flock, accelerations, obstacle_disks(flock), edges, still))
         return found
 
     def told(self, stop: Stop | None = None) -> dict[str, Any]:
@@ -75,23 +75,31 @@ class Playback:
         for frame in measured.tolist():
             if stop is not None:
                 stop.check()
-            curves.append([_for_json(panel.numbers) for panel in self._panels_at(frame)])
+            curves.append([_for_json(picture.numbers) for picture in self._pictures_at(frame)])
         return {
             "times": first.times[: self.frames].tolist(),
             "time_step": first.time_step,
             "comm_radius": first.comm_radius,
-            "agents": [int((run.roles[0] != Role.OBSTACLE).sum()) for run in self.runs],
             "dimensions": first.positions.shape[3],
-            "titles": [str(run.config.get("controller", "flight")) for run in self.runs],
-            "endings": [_ending(run) for run in self.runs],
+            "flights": [_about(run) for run in self.runs],
             "curves": {"times": first.times[measured].tolist(), "numbers": curves},
         }
 
-    def _panels_at(self, frame: int) -> list[Panel]:
+    def _pictures_at(self, frame: int) -> list[FlockPicture]:
         before, self.frame = self.frame, frame
-        panels = self.panels()
+        pictures = self.pictures()
         self.frame = before
-        return panels
+        return pictures
+
+
+def _about(run: Trajectory) -> dict[str, Any]:
+    """What the page tells of a flight."""
+    return {
+        "controller": str(run.config.get("controller", "flight")),
+        "scenario": str(run.config.get("scenario", "")).partition(":")[0],
+        "agents": int((run.roles[0] != Role.OBSTACLE).sum()),
+        "ending": _ending(run),
+    }
 
 
 def _ending(run: Trajectory) -> str:

@@ -9,11 +9,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import override
 
 from equiflock.runtime.checks import InputError
-from equiflock.viewer.setting import FARTHEST, Checked, Disk, Point, Setting, one_line
+from equiflock.viewer.setting import FARTHEST, Checked, DiskObstacle, Point, Setting, one_line
 from equiflock.viewer.stage import Stage
 
 LONGEST_REQUEST = 16 * 1024
-"""Bytes."""
+"""How long a message of a page may be, in bytes."""
 FASTEST = 10.0
 
 Speed = Annotated[float, Field(ge=-FASTEST, le=FASTEST)]
@@ -67,7 +67,7 @@ class Action(Checked, ABC):
 
     @abstractmethod
     def on(self, stage: Stage) -> None:
-        """Do it."""
+        """Do it to the flights on the stage."""
 
 
 class Steer(Action):
@@ -122,7 +122,7 @@ class Drop(Action):
     """Put an obstacle into the way."""
 
     do: Literal["drop"]
-    disk: Disk
+    disk: DiskObstacle
 
     @override
     def on(self, stage: Stage) -> None:
@@ -178,7 +178,7 @@ class Save(Checked):
 
     do: Literal["save"]
     speed: Annotated[float, Field(ge=0.01, le=10.0)] = 0.5
-    """Of the film: simulated seconds per second."""
+    """How fast the film shows the flight, in simulated seconds per second."""
 
 
 Request = (

@@ -139,8 +139,9 @@ class Session:
             return {"is": "done"}  # it was, when it was heard
         if isinstance(request, requests.Start):
             controllers = [self.exhibit.load(name) for name in request.setting.controllers]
-            self.shown = Stage(request.setting, controllers, stop)
-            return {"is": "started", "setting": request.setting.model_dump(mode="json")}
+            stage = Stage(request.setting, controllers, stop)
+            self.shown = stage
+            return {"is": "started", **stage.told()}
         if isinstance(request, requests.Play):
             if not self.exhibit.flights:
                 raise InputError("there is no saved flight to play: start equiflock view with one")
@@ -167,7 +168,7 @@ class Session:
             return self._begin_to_save(shown, request.speed)
         else:
             raise InputError("saved flights can only be looked at, and live ones have no frames to go to")
-        return pack_frame(shown.step, shown.time, shown.panels())
+        return pack_frame(shown.step, shown.time, shown.pictures())
 
     def _begin_to_save(self, stage: Stage, speed: float) -> Answer:
         if self._saving is not None and not self._saving.work.done():
@@ -185,7 +186,7 @@ class _Saving:
         self.drawn = 0, 0
         self.work: Future[Path] = archive.save(runs, speed, self._on_frame)
         self.task: asyncio.Task[None] | None = None
-        """Tells the page."""
+        """The task that tells the page how far it is."""
 
     def _on_frame(self, done: int, total: int) -> None:
         self.drawn = done, total

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-import numpy as np
-from jaxtyping import Float64
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from equiflock.flock import NO_GROUP, Flock, Role
-from equiflock.runtime.checks import InputError
-from equiflock.scenarios import LeaderFollowing, ObstacleCourse, RandomDisk, Stop
-from equiflock.scenarios.random_disk import RadiusRule
+from equiflock.flock import Flock
+from equiflock.runtime.checks import InputError, short
+from equiflock.scenarios import RandomDisk, Scenario, Stop, make_scenario
+from equiflock.scenarios.search import NoStartError
+from equiflock.scenarios.shapes import Points, ring, with_obstacle
 
 MOST_AGENTS = 10_000
+MOST_IN_ALL = 2 * MOST_AGENTS
+"""Agents of the flock and of all obstacles, whatever a scenario draws."""
 MOST_DISKS = 20
 FARTHEST = 1e6
 """How far from the origin anything may be put."""
+LONGEST_OPTION = 100
+"""Characters of its name and value."""
 PAPER_RULE_UP_TO = 1_000
 """Beyond so many agents the paper's disk, of radius N^(1/4), is so crowded that everybody hears hundreds."""
 
@@ -35,99 +37,126 @@ class Checked(BaseModel):
 def one_line(error: ValidationError) -> str:
     """What is wrong first with data from outside, and where."""
     first = error.errors()[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])  # our own words
     where = [str(part) for part in first["loc"]]
     came = "" if isinstance(first["input"], dict) else f"; got {first['input']!s:.40}"
     return f"{where[-1].replace('_', ' ')}: {first['msg']}{came}" if where else f"{first['msg']}{came}"
 
 
-class Disk(Checked):
-    """An obstacle: a disk with obstacle agents around its rim."""
+class DiskObstacle(Checked):
+    """An obstacle that a person put into the way: a disk with obstacle agents around its rim."""
 
     x: Place
     y: Place
     radius: DiskRadius
 
-    def rim(self, spacing: float) -> Float64[np.ndarray, "sides 2"]:
+    def rim(self, spacing: float) -> Points:
         """Where its agents stand: on a regular polygon whose sides are as near to `spacing` as can be."""
-        half = math.asin(min(spacing / (2.0 * self.radius), 1.0))
-        sides = max(round(math.pi / half), 3)
-        angles = 2.0 * math.pi * np.arange(sides) / sides
-        return np.array([self.x, self.y]) + self.radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        return ring((self.x, self.y), self.radius, spacing=spacing)
 
 
 class Setting(Checked):
-    """A scenario, a controller or two of them, and their numbers."""
+    """A scenario with its options, a controller or two of them, and numbers that all scenarios share."""
 
-    scenario: Literal["flocking", "leaders", "obstacles"] = "flocking"
+    scenario: Annotated[str, Field(max_length=100)] = "flocking"
+    """Its name; a page is told all names that there are."""
+    options: Annotated[dict[str, Any], Field(max_length=50)] = Field(default_factory=dict)
+    """Fields of the scenario's own that shall not have their defaults."""
     controller: Annotated[str, Field(max_length=1000)] = "etdagnn"
     compare: Annotated[str, Field(max_length=1000)] | None = None
     """A second controller, flown in lockstep from the same start."""
     agents: Annotated[int, Field(ge=3, le=MOST_AGENTS)] = 100
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
-    radius: Annotated[float, Field(ge=0.1, le=3.0)] = 1.0
-    """R, within which agents hear each other."""
+    comm_radius: Annotated[float, Field(ge=0.1, le=3.0)] | None = None
+    """R, within which agents hear each other; None for the scenario's."""
     time_step: Annotated[float, Field(ge=1e-4, le=0.1)] = 0.01
     """Seconds per step."""
     spread: Literal["automatic", "quarter-power", "constant-density"] = "automatic"
     """How the disk of the start grows with the flock."""
-    leaders: Annotated[int, Field(ge=1, le=100)] = 2
-    """How many lead, where a scenario has leaders."""
-    sides: Annotated[int, Field(ge=3, le=200)] = 24
-    """Of the obstacle course's obstacle."""
-    orbit: bool = True
-    """Whether followers avoid obstacles by the orbit technique."""
-    disks: Annotated[tuple[Disk, ...], Field(max_length=MOST_DISKS)] = ()
-    """Obstacles of one's own."""
+    orbit: bool | None = None
+    """Whether followers avoid obstacles by the orbit technique; None if the scenario decides."""
+    disks: Annotated[tuple[DiskObstacle, ...], Field(max_length=MOST_DISKS)] = ()
+    """Obstacles that a person put into the way."""
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Setting:
+        """Refuse a scenario that is not there, and options that it does not have or that do not fit."""
+        for name, value in self.options.items():
+            _check_option(name, value)
+            if name in self.shared:
+                raise InputError(f"{name} is no option of a scenario on this page: it is chosen for all scenarios")
+        try:
+            self.make()
+        except InputError:
+            raise
+        except Exception as error:  # whatever the class of a plugin may raise
+            raise InputError(f"scenario {self.scenario!r}: {type(error).__name__}: {error}") from None
+        return self
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """Of each flight."""
+        """The names of the controllers, one for each flight."""
         return (self.controller,) if self.compare is None else (self.controller, self.compare)
 
     @property
-    def start(self) -> RandomDisk:
-        """The flock before anybody leads and anything stands in its way."""
-        rule: RadiusRule = "constant-density" if self.agents > PAPER_RULE_UP_TO else "quarter-power"
-        if self.spread != "automatic":
-            rule = self.spread
-        return RandomDisk(agents=self.agents, seed=self.seed, comm_radius=self.radius, radius_rule=rule)
+    def shared(self) -> dict[str, Any]:
+        """What goes to the scenario if it has such a field, be it in its disk; None where its own default holds."""
+        dense = "constant-density" if self.agents > PAPER_RULE_UP_TO else None
+        return {
+            "flocks": 1,
+            "agents": self.agents,
+            "seed": self.seed,
+            "comm_radius": self.comm_radius,
+            "radius_rule": dense if self.spread == "automatic" else self.spread,
+        }
 
-    def draw(self, stop: Stop | None = None) -> tuple[Flock, tuple[Disk, ...]]:
-        """The flock with all obstacle agents after its own, and the disks whose rims these are, in their order.
+    def make(self) -> Scenario:
+        """The scenario itself."""
+        shared = {name: value for name, value in self.shared.items() if value is not None}
+        return make_scenario(self.scenario, usual=shared, **self.options)
+
+    @property
+    def disk(self) -> RandomDisk:
+        """The set of initial conditions that the scenario draws from, or the usual one if it has none."""
+        found = getattr(self.make(), "disk", None)
+        return found if isinstance(found, RandomDisk) else RandomDisk()
+
+    @property
+    def spacing(self) -> float:
+        """How far apart the obstacle agents on the rim of one's own obstacles stand, about: R_min, if it is not 0."""
+        return self.disk.min_separation or RandomDisk.min_separation
+
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """The flock, with the scenario's obstacles and after these, in their order, one's own.
 
         Args:
             stop: ends the search for a start, as for `RandomDisk`.
         """
         try:
-            return self._draw(stop)
-        except InputError as error:
-            if "comm_radius" not in str(error):
-                raise
-            # It gives advice about options that a page does not have.
+            flock = self.make().draw(stop)[0]
+        except NoStartError:
+            # Its text gives advice about options that a page does not have.
             raise InputError(
-                f"no start was found for {self.agents:,} agents in which everybody hears two others within R = "
-                f"{self.radius:g}, and all are connected: raise the radius R, or choose another start disk"
+                f"no start was found for {self.agents:,} agents that are {self.disk.min_separation:g} apart, hear two "
+                f"others within R = {self.disk.comm_radius:g} each, and are all connected: raise R, or choose another "
+                "start disk"
             ) from None
-
-    def _draw(self, stop: Stop | None) -> tuple[Flock, tuple[Disk, ...]]:
-        given: tuple[Disk, ...] = ()
-        if self.scenario == "obstacles":
-            course = ObstacleCourse(self.start, self.sides, self.leaders)
-            flock = course.draw(stop)
-            x, y = flock.positions[0, self.agents :].mean(axis=0).tolist()
-            given = (Disk(x=x, y=y, radius=course.radius),)
-        elif self.scenario == "leaders":
-            flock = LeaderFollowing(self.start, self.leaders).draw(stop)
-        else:
-            flock = self.start.draw(stop)
+        if flock.shape[2] != 2:
+            raise InputError(f"live flights are in the plane; the scenario drew a flock in {flock.shape[2]} dimensions")
         for disk in self.disks:
-            flock = with_obstacle(flock, disk.rim(self.start.min_separation))
-        return flock, (*given, *self.disks)
+            flock = with_obstacle(flock, disk.rim(self.spacing))
+        if flock.shape[1] > MOST_IN_ALL:
+            raise InputError(
+                f"there may be {MOST_IN_ALL:,} agents in all, obstacle agents included; got {flock.shape[1]:,}"
+            )
+        return flock
 
 
-def with_obstacle(flock: Flock, rim: Float64[np.ndarray, "count 2"]) -> Flock:
-    """The flock with one more obstacle, whose agents come after all others."""
-    crew = np.full((3, len(rim)), [[Role.OBSTACLE], [flock.obstacles.max() + 1], [NO_GROUP]])
-    more = rim, np.zeros_like(rim), *crew
-    joined = (np.concatenate([array[0], added])[None] for array, added in zip(flock.arrays, more, strict=True))
-    return Flock(*joined, comm_radius=flock.comm_radius)
+def _check_option(name: str, value: object) -> None:
+    """Refuse what no option can be, and numbers beyond all sense."""
+    if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > LONGEST_OPTION:
+        raise InputError(f"an option is a number, true, false or a word; {name[:40]} is {short(value)[:40]}")
+    most = MOST_AGENTS if isinstance(value, int) else FARTHEST
+    if isinstance(value, int | float) and not -most <= value <= most:
+        raise InputError(f"{name} must be from {-most:,.0f} to {most:,.0f}; got {value}")

@@ -11,18 +11,20 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 
-from equiflock.flock import Flock, Role
+from equiflock.flock import NO_OBSTACLE, Flock, Role
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.randomness import stream
-from equiflock.scenarios import Stop
+from equiflock.scenarios import Scenario, Stop
+from equiflock.scenarios.passing import obstacle_disks
+from equiflock.scenarios.shapes import with_obstacle
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.senses.orbit import Orbit
 from equiflock.simulation.assembly import flight
 from equiflock.simulation.trajectory import Trajectory
-from equiflock.viewer.frames import Panel, edges_of
+from equiflock.viewer.frames import FlockPicture, edges_of
 from equiflock.viewer.recording import Recording
-from equiflock.viewer.setting import MOST_DISKS, Disk, Setting, with_obstacle
+from equiflock.viewer.setting import MOST_DISKS, DiskObstacle, Setting
 
 SECONDS_PER_ADVANCE = 0.05
 """After so long an advance ends, though it may have made fewer steps than it was asked for: the page stays alive."""
@@ -33,9 +35,11 @@ Mask = Bool[np.ndarray, " N"]
 class LiveFlight:
     """A flight, its flock as it is now, and what was recorded of it."""
 
-    def __init__(self, start: Flock, controller: Controller, setting: Setting) -> None:
-        orbit = Orbit() if setting.orbit else None
-        self.flight = flight(start, controller, time_step=setting.time_step, orbit=orbit)
+    def __init__(
+        self, start: Flock, controller: Controller, time_step: float, scenario: Scenario, orbit: Orbit | None
+    ) -> None:
+        # Without the scenario's ending: what a person watches and touches flies on.
+        self.flight = flight(start, controller, time_step=time_step, orbit=orbit, obstacles=scenario.obstacles)
         self.sensing = cast(DelayedAggregation, self.flight.sensing)
         self.advance()
         self.recording = self._recording()
@@ -46,7 +50,7 @@ class LiveFlight:
         self.step, self.flock, self.accelerations = moment.step, moment.flock, moment.accelerations
 
     def record(self) -> None:
-        """Take down what is now."""
+        """Add the present state to the recording."""
         self.recording.add(self.step, self.flock, self.accelerations)
 
     def change(self, flock: Flock, keep: Mask | None = None) -> None:
@@ -82,10 +86,15 @@ class Stage:
         self.setting = setting
         self.edges = False
         """Whether pictures show who hears whom."""
-        start, disks = setting.draw(stop)
-        self.disks = list(disks)
-        """By the numbers of the obstacles."""
-        self.flights = [LiveFlight(start, controller, setting) for controller in controllers]
+        scenario, start = setting.make(), setting.draw(stop)
+        self.given = len(obstacle_disks(start)) - len(setting.disks)
+        """How many obstacles the scenario has by itself; they come first."""
+        self._technique = scenario.orbit or Orbit()
+        # A scenario decides for its own obstacles; a person who puts some where there are none sees them avoided.
+        self.orbiting = (scenario.orbit is not None or self.given == 0) if setting.orbit is None else setting.orbit
+        """Whether followers avoid obstacles by the orbit technique."""
+        orbit = self._technique if self.orbiting else None
+        self.flights = [LiveFlight(start, each, setting.time_step, scenario, orbit) for each in controllers]
         self._scatterings = 0
 
     @property
@@ -108,13 +117,28 @@ class Stage:
             if time.perf_counter() > end:
                 break
 
-    def panels(self) -> list[Panel]:
-        """What there is to see."""
-        disks = np.array([[disk.x, disk.y, disk.radius] for disk in self.disks]).reshape(-1, 3)
+    @property
+    def disks(self) -> Float64[np.ndarray, "M 3"]:
+        """Centre and radius of every obstacle but walls; a page counts obstacles in this order, from 0."""
+        return obstacle_disks(self.flights[0].flock)
+
+    def told(self) -> dict[str, Any]:
+        """What the page must know of the flights: the setting, and what the scenario decided where that does not."""
+        return {
+            "setting": self.setting.model_dump(mode="json"),
+            "comm_radius": self.flights[0].flock.comm_radius,
+            "orbit": self.orbiting,
+            "given": self.given,
+        }
+
+    def pictures(self) -> list[FlockPicture]:
+        """What each panel of the page shows."""
+        disks = self.disks
         found = []
         for live in self.flights:
-            edges = edges_of(live.flock, live.sensing.fixed_graph) if self.edges else None
-            found.append(Panel(live.flock, live.accelerations, disks, edges))
+            sensing = live.sensing
+            edges = edges_of(live.flock, sensing.fixed_graph, sensing.obstacles) if self.edges else None
+            found.append(FlockPicture(live.flock, live.accelerations, disks, edges))
         return found
 
     def steer(self, velocity: tuple[float, float]) -> None:
@@ -124,7 +148,7 @@ class Stage:
     def scatter(self) -> None:
         """Give every follower a velocity of its own, drawn anew as at the start, the same in both flights."""
         self._scatterings += 1
-        most, seed = self.setting.start.max_speed, self.setting.seed
+        most, seed = self.setting.disk.max_speed, self.setting.seed
         shape = self.flights[0].flock.velocities[0].shape
         fresh = stream(seed, "scatter", self._scatterings).uniform(-most, most, shape)
         self._velocities(lambda live: np.where(_is(live, Role.FOLLOWER)[:, None], fresh, live.flock.velocities[0]))
@@ -162,44 +186,42 @@ class Stage:
         for other in self.flights:
             other.change(_only(other.flock, ~gone), ~gone)
 
-    def drop(self, disk: Disk) -> None:
+    def drop(self, disk: DiskObstacle) -> None:
         """Put an obstacle into the way."""
         if len(self.disks) >= MOST_DISKS:
             raise InputError(f"there may be {MOST_DISKS} obstacles; remove one first")
-        rim = disk.rim(self.setting.start.min_separation)
+        rim = disk.rim(self.setting.spacing)
         for live in self.flights:
             live.change(with_obstacle(live.flock, rim))
-        self.disks.append(disk)
 
     def move(self, number: int, at: tuple[float, float]) -> None:
         """Put an obstacle somewhere else."""
-        disk = self._disk(number)
-        shift = at[0] - disk.x, at[1] - disk.y
+        moved = self._agents_of_obstacle(number)
+        shift = np.subtract(at, self.disks[number, :2])
         for live in self.flights:
             positions = live.flock.positions.copy()
-            positions[live.flock.obstacles == number] += shift
+            positions[0, moved] += shift
             live.change(replace(live.flock, positions=positions))
-        self.disks[number] = Disk(x=at[0], y=at[1], radius=disk.radius)
 
     def lift(self, number: int) -> None:
         """Take an obstacle away."""
-        self._disk(number)
+        keep = ~self._agents_of_obstacle(number)
         for live in self.flights:
-            keep = live.flock.obstacles[0] != number
-            left = _only(live.flock, keep)
-            # Those after it take the numbers from its own on, as they do among the disks.
-            live.change(replace(left, obstacles=left.obstacles - (left.obstacles > number)), keep)
-        del self.disks[number]
+            live.change(_only(live.flock, keep), keep)
 
     def orbit(self, on: bool) -> None:
         """Switch the orbit technique on or off."""
+        self.orbiting = on
         for live in self.flights:
-            live.sensing.orbit = Orbit() if on else None
+            live.sensing.orbit = self._technique if on else None
 
     def trajectories(self) -> list[Trajectory]:
         """What was recorded of each flight since its agents changed for the last time."""
-        disks = [disk.model_dump() for disk in self.disks]
-        told = {"setting": self.setting.model_dump(mode="json"), "disks": disks}
+        told = {
+            "scenario": self.setting.scenario,
+            "setting": self.setting.model_dump(mode="json"),
+            "disks": self.disks.tolist(),
+        }
         return [
             live.recording.trajectory(self.setting.time_step, {"controller": name, **told})
             for live, name in zip(self.flights, self.setting.controllers, strict=True)
@@ -214,10 +236,15 @@ class Stage:
             raise InputError(f"panel must be below {len(self.flights)}; got {panel}")
         return self.flights[panel]
 
-    def _disk(self, number: int) -> Disk:
-        if number >= len(self.disks):
+    def _agents_of_obstacle(self, number: int) -> Mask:
+        """Which agents the obstacle of one of the disks has, in all flights; walls are no disks."""
+        flock = self.flights[0].flock
+        obstacles = flock.obstacles[0]
+        members = [obstacles == each for each in np.unique(obstacles[obstacles != NO_OBSTACLE])]
+        around = [mask for mask in members if len(obstacle_disks(_only(flock, mask | (obstacles == NO_OBSTACLE))))]
+        if number >= len(around):
             raise InputError(f"there is no obstacle number {number}")
-        return self.disks[number]
+        return np.asarray(around[number])
 
     @staticmethod
     def _distances(live: LiveFlight, at: tuple[float, float]) -> Float64[np.ndarray, " N"]:

@@ -13,7 +13,8 @@ import pytest
 
 from equiflock import cli
 from equiflock.experiments.runner import cluster as on_a_cluster
-from equiflock.experiments.runner.jobs import collect, run_jobs
+from equiflock.experiments.runner.jobs import collect
+from equiflock.experiments.runner.running import run_jobs
 from equiflock.runtime.checks import InputError
 from tests.experiments.runner.cluster import Cluster, cluster
 from tests.experiments.runner.test_jobs import Square

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equiflock.experiments.runner.jobs import collect, keep, path_of, read_table, run_jobs
+from equiflock.experiments.runner.jobs import collect, keep, path_of, read_table
+from equiflock.experiments.runner.running import run_jobs
 from equiflock.runtime.checks import InputError
 from tests.damage import empty, flip_a_bit
 

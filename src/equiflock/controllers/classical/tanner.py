@@ -53,7 +53,7 @@ class Tanner:
 @controller("tanner-dynamic")
 @dataclass(frozen=True)
 class TannerDynamic:
-    """The decentralized law for a changing graph: both sums over whoever is within R now.
+    """The decentralized law for a changing graph: both sums over the agents that are within R now.
 
     Args:
         clamp: C, the largest norm of an acceleration; None for no clamp.
@@ -74,9 +74,9 @@ class TannerDynamic:
 @controller("tanner-fixed")
 @dataclass(frozen=True)
 class TannerFixed(TannerDynamic):
-    """The decentralized law for a fixed graph: both sums over whoever was within R at t = 0, however far now.
+    """The decentralized law for a fixed graph: both sums over the agents that were within R at t = 0.
 
-    It is the same function of the observations as the dynamic law; only the observations come from other agents.
+    It is the same function as the dynamic law, of observations that are made of other agents.
 
     Args:
         clamp: C, the largest norm of an acceleration; None for no clamp.
@@ -96,6 +96,7 @@ def _clamped(accelerations: Vectors, clamp: float | None) -> Vectors:
     """Shorten each vector to norm at most `clamp`, keeping its direction."""
     if clamp is None:
         return accelerations
+    # min(1, C / |a|) a, without a division by zero.
     norms = np.sqrt(np.einsum("bnd,bnd->bn", accelerations, accelerations))
     shortened: Vectors = accelerations * (clamp / np.maximum(norms, clamp))[..., None]
     return shortened

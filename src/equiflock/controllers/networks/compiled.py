@@ -26,17 +26,20 @@ if TYPE_CHECKING:
     from torch import nn
 
 LANES = 64
+"""Agents that go through a network side by side."""
 AGENTS_PER_THREAD = 4_000
+"""Fewer agents than this are not worth a thread of their own."""
 
 # Python's float 1.0 would turn all of this into float64.
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 LN_2 = np.float32(np.log(2))
 TWO_PER_LN_2 = np.float32(2 / np.log(2))
-# 2^f for 0 <= f < 1, to 1e-7.
+# 2^f for 0 <= f < 1, to 1e-7, as a polynomial of degree 6.
 COEFFICIENTS = Chebyshev.interpolate(np.exp2, 6, domain=[0, 1]).convert(kind=Polynomial).coef
 P0, P1, P2, P3, P4, P5, P6 = (np.float32(coefficient) for coefficient in COEFFICIENTS)
 # artanh s = s (1 + s^2 / 3 + s^4 / 5 + ..)
 S3, S5, S7, S9, S11 = (np.float32(1 / n) for n in (3, 5, 7, 9, 11))
+# A float32 is 2^(exponent - BIAS) (1 + mantissa / 2^EXPONENT_BITS).
 EXPONENT_BITS, BIAS = np.int32(23), np.int32(127)
 MANTISSA, BITS_OF_ONE = np.int32((1 << 23) - 1), np.int32(127 << 23)
 
@@ -46,7 +49,7 @@ class CompiledNetwork:
     """A network of the package as a function of observations (B, N, K, C, D) that returns accelerations (B, N, D)."""
 
     order_free: ClassVar[bool] = True
-    """It asks for nothing but each agent's own block, so the order of agents is all one to it."""
+    """Each agent's acceleration depends on its own block alone, so agents may come in any order."""
     name: str
     senses: Senses
     dimensions: int | None
@@ -72,7 +75,7 @@ class CompiledNetwork:
 
 
 def is_as_built(network: nn.Module, kinds: tuple[type, ...]) -> bool:
-    """Whether a network has just these layers, numbers in float32, and nobody's hooks."""
+    """Whether a network has just these layers, float32 weights, and no hooks or replaced methods."""
     if tuple(map(type, network.layers)) != kinds:  # type: ignore[arg-type]
         return False
     for module in network.modules():
@@ -82,7 +85,7 @@ def is_as_built(network: nn.Module, kinds: tuple[type, ...]) -> bool:
 
 
 def compile_equivariant(name: str, senses: Senses, first: EqConv, second: EqConv, third: EqConv) -> CompiledNetwork:
-    """ETDAGNN with the weights that it has now: later changes do not reach it."""
+    """ETDAGNN as a compiled function, with a copy of the weights that it has now."""
     (outer,), _ = composed(second, third)
     return CompiledNetwork(name, senses, None, _equivariant, (_inner(first), _numbers(outer)))
 
@@ -90,7 +93,7 @@ def compile_equivariant(name: str, senses: Senses, first: EqConv, second: EqConv
 def compile_plain(
     name: str, senses: Senses, dimensions: int, layers: tuple[Conv, Conv, Conv], second_tanh: bool
 ) -> CompiledNetwork:
-    """A TDAGNN with the weights that it has now: later changes do not reach it."""
+    """A TDAGNN as a compiled function, with a copy of the weights that it has now."""
     first, second, third = layers
     rest: tuple[Any, ...]
     if second_tanh:
@@ -108,6 +111,7 @@ def _inner(first: Conv | EqConv) -> NDArray[np.float32]:
 
 
 def _numbers(tensor: Any) -> NDArray[np.float32]:
+    """A copy of a tensor as a contiguous array."""
     return np.array(tensor.detach().numpy(), order="C")  # a copy, which training does not change
 
 
@@ -127,6 +131,7 @@ def _equivariant(
     for base in range(first, last, LANES):
         count = min(LANES, last - base)
         _load(observations, base, count, x)
+        # ScaleLog of each of the V = K C vectors that an agent knows: x ln(1 + |x|) / |x|.
         for v in range(V):
             _norm(x[v * D : (v + 1) * D], norm)
             _scale_log(norm, scale, bits)
@@ -134,9 +139,11 @@ def _equivariant(
                 _multiply(x[v * D + d], scale)
         total[:] = ZERO
         for o in range(channels):
+            # EqConv: channel o is a weighted sum of those vectors, component by component.
             for d in range(D):
                 hidden[d] = ZERO
                 _mix(inner[o], x[d::D], hidden[d])
+            # ScaleTanh: h tanh |h|. The two layers after it, in which nothing bends, are one weight for each channel.
             _norm(hidden, norm)
             _tanh(norm, scale, bits)
             for d in range(D):
@@ -165,24 +172,28 @@ def _plain(
     for base in range(first, last, LANES):
         count = min(LANES, last - base)
         _load(observations, base, count, x)
+        # tanh(W_1 x + b_1), with the weights of all hops in one matrix.
         _layer(inner, inner_bias, x, hidden)
         for o in range(len(hidden)):
             _tanh(hidden[o], hidden[o], bits)
+        # tanh(W_2 h + b_2), or nothing where `middle` is empty.
         _layer(middle, middle_bias, hidden, bent)
         for o in range(len(bent)):
             _tanh(bent[o], bent[o], bits)
+        # W_3 h + b_3, the acceleration.
         _layer(outer, outer_bias, bent if len(middle) > 0 else hidden, total)
         _store(total, base, count, accelerations)
 
 
 @inlined
 def _lane() -> Array:
+    """Memory for one number of every agent of a block."""
     return np.empty(LANES, np.float32)
 
 
 @inlined
 def _load(observations: Array, base: Index, count: Index, x: Array) -> None:
-    """Columns of `count` agents into rows; lanes beyond keep what they had."""
+    """Transpose the observations of `count` agents into rows of lanes; lanes beyond keep what they had."""
     for lane in range(count):
         for c in range(x.shape[0]):
             x[c, lane] = observations[base + lane, c]
@@ -190,6 +201,7 @@ def _load(observations: Array, base: Index, count: Index, x: Array) -> None:
 
 @inlined
 def _store(total: Array, base: Index, count: Index, accelerations: Array) -> None:
+    """Transpose the results of `count` agents back."""
     for lane in range(count):
         for d in range(total.shape[0]):
             accelerations[base + lane, d] = total[d, lane]
@@ -233,12 +245,14 @@ def _norm(vectors: Array, norm: Array) -> None:
 
 @inlined
 def _multiply(x: Array, scale: Array) -> None:
+    """X *= scale."""
     for lane in range(LANES):
         x[lane] *= scale[lane]
 
 
 @inlined
 def _add_product(total: Array, x: Array, scale: Array, weight: Any) -> None:
+    """Total += weight * scale * x."""
     for lane in range(LANES):
         total[lane] += weight * scale[lane] * x[lane]
 
@@ -246,10 +260,12 @@ def _add_product(total: Array, x: Array, scale: Array, weight: Any) -> None:
 @inlined
 def _tanh(x: Array, y: Array, bits: Array) -> None:
     """Y = tanh x = sign(x) (1 - e) / (1 + e) with e = exp(-2 |x|) = 2^k 2^f, k whole and 0 <= f < 1."""
+    # 2^k, by writing k into the exponent bits of a float32. Below 2^-126 it would not be a normal number.
     power = bits.view(np.float32)
     for lane in range(LANES):
         exponent = max(-abs(x[lane]) * TWO_PER_LN_2, np.float32(-126))
         bits[lane] = (np.int32(np.floor(exponent)) + BIAS) << EXPONENT_BITS
+    # e = 2^k times the polynomial for 2^f, and tanh of it.
     for lane in range(LANES):
         exponent = max(-abs(x[lane]) * TWO_PER_LN_2, np.float32(-126))
         f = exponent - np.floor(exponent)
@@ -264,12 +280,14 @@ def _scale_log(norm: Array, scale: Array, bits: Array) -> None:
     With u = 1 + norm = 2^k m as a float32, ln u = k ln 2 + 2 artanh s for s = (m - 1) / (m + 1); and ln u / (u - 1) has
     none of the error that rounding u would bring to ln u / norm.
     """
+    # u = 1 + norm, then k from its exponent bits and m from its mantissa.
     mantissa, norm_bits = bits.view(np.float32), norm.view(np.int32)
     for lane in range(LANES):
         norm[lane] += ONE
     for lane in range(LANES):
         scale[lane] = np.float32((norm_bits[lane] >> EXPONENT_BITS) - BIAS)
         bits[lane] = (norm_bits[lane] & MANTISSA) | BITS_OF_ONE
+    # ln u = k ln 2 + 2 artanh s by its series, divided by u - 1; the limit at 0 is 1.
     for lane in range(LANES):
         s = (mantissa[lane] - ONE) / (mantissa[lane] + ONE)
         q = s * s

@@ -19,16 +19,18 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         weight: (C', C, k).
         bias: (C',).
 
-    It is a matrix product of all windows of k hops: for networks this small, torch's own convolution takes much longer.
+    It is a matrix product of all windows of k hops, which for networks this small is much faster than torch's conv1d.
     """
+    # A kernel of size 1 takes each hop by itself.
     if weight.shape[2] == 1:
         return functional.linear(x, weight.squeeze(2), bias)
+    # Windows of k hops as rows (.., F - k + 1, k C), and the weights in the same order, (C', k C).
     windows = x.unfold(-2, weight.shape[2], 1).transpose(-1, -2).flatten(-2)
     return functional.linear(windows, weight.transpose(1, 2).flatten(1), bias)
 
 
 def composed(first: Conv | EqConv, second: Conv | EqConv) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of the one layer that two layers of kernel size 1 are when nothing comes between them.
+    """Weight and bias of the one layer that equals two layers of kernel size 1 with nothing between them.
 
     W = W_2 W_1 and b = W_2 b_1 + b_2: the same function, without the largest matrix product of such a network.
     """
@@ -54,7 +56,7 @@ class Conv(nn.Module):
 class EqConv(nn.Module):
     """A convolution of vectors: EqConv(x)[o] = sum over channels c and hops f of W[o, c, f] x_{c, f}.
 
-    It mixes vectors with numbers, never looks at a component and has no bias, so it commutes with every orthogonal
+    It adds up vectors times numbers, treats all components alike and has no bias, so it commutes with every orthogonal
     matrix, in any dimension.
     """
 

@@ -30,7 +30,7 @@ class TDAGNN(nn.Module):
     """Convolutions C D -> 32 (over all K hops) -> 32 -> D with bias; tanh after the first or the first two.
 
     Args:
-        name: which of the paper's variants this is; goes with the weights.
+        name: which of the paper's variants this is; it is written into files of weights.
         aggregation: of the paper's three channels.
         second_tanh: whether tanh follows the second layer too.
         hops: K.
@@ -65,7 +65,7 @@ class TDAGNN(nn.Module):
                 f"{self.name} is built for D = {self.dimensions}; got observations of D = {observations.shape[4]}"
             )
         first, second, third = cast(Iterable[Conv], self.layers)
-        # All hops are in one window, so one place is left; plain matrices spare torch much of its book-keeping.
+        # The first kernel spans all hops, so one remains; plain matrix products have less overhead than convolutions.
         x = torch.tanh(first(observations.flatten(0, 1).flatten(-2)).squeeze(-2))
         x = third(torch.tanh(second(x))) if self.second_tanh else functional.linear(x, *composed(second, third))
         return x.view(*observations.shape[:2], self.dimensions)
@@ -118,6 +118,7 @@ class ETDAGNN(nn.Module):
     def forward(self, observations: Tensor) -> Tensor:
         """Accelerations (B, N, D) from observations (B, N, K, C, D)."""
         shorten, first, bend, second, third = self.layers
+        # One axis for all agents, and components first, as the layers take vectors.
         x = observations.flatten(0, 1).movedim(-1, 0).contiguous()
         x = bend(first(shorten(x)).squeeze(-2))
         x = functional.linear(x, *composed(cast(EqConv, second), cast(EqConv, third)))

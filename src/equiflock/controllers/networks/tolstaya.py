@@ -18,7 +18,7 @@ from equiflock.controllers.networks.paper import TDAGNN
 from equiflock.runtime.checks import InputError
 
 OURS = torch.arange(6).reshape(2, 3).T.flatten()
-"""OURS[c] is the place in the other order of our channel c."""
+"""OURS[c] is the index, in the other order, of our channel c."""
 
 
 def from_tolstaya(source: str | os.PathLike[str] | Mapping[str, Tensor]) -> TDAGNN:
@@ -31,6 +31,7 @@ def from_tolstaya(source: str | os.PathLike[str] | Mapping[str, Tensor]) -> TDAG
     if first.ndim != 4 or first.shape[:2] != (32, 6) or first.shape[3] != 1:
         raise InputError(f"conv_layers.0.weight must have shape (32, 6, K, 1); got {tuple(first.shape)}")
     network = TDAGNN(hops=first.shape[2])
+    # The first layer's input channels are reordered; all kernels lose their last axis, of size 1.
     own = {}
     for n in range(3):
         weight = state[f"conv_layers.{n}.weight"]

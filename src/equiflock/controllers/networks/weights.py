@@ -1,4 +1,4 @@
-"""Tensors on disk: safetensors, in which nothing is ever executed, with a few words of metadata and a checksum."""
+"""Tensors on disk as safetensors, which never execute anything, with metadata and a checksum."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ from equiflock.version import __version__
 
 FORMAT = "equiflock weights 1"
 KEY = "equiflock"
-"""Of the only entry of a file's metadata, a JSON object."""
+"""The only entry of a file's metadata; its value is a JSON object."""
+
+
+class OtherVersionError(InputError):
+    """A file is of the right kind, but in the format of another version."""
 
 
 def write_weights(network: nn.Module, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
     """Write a network's weights, its name, and the `options` that build it; `extra` goes into the metadata.
 
-    A module of one's own has the options of an attribute `options`, such as JSON can hold, or none.
+    The options are the module's attribute `options`, which must be fit for JSON; none if it has no such attribute.
     """
     metadata = {
         **(extra or {}),
@@ -52,10 +56,11 @@ def read_weights(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], str, 
 def write_tensors(
     tensors: Mapping[str, Tensor], path: str | os.PathLike[str], kind: str, metadata: Mapping[str, Any]
 ) -> Path:
-    """Write tensors and metadata, such as JSON can hold, as a file of a kind, such as `FORMAT`."""
+    """Write tensors and metadata, which must be fit for JSON, as a file of a kind, such as `FORMAT`."""
     whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    # safetensors refuses tensors that share memory, such as tied weights.
     if len({tensor.data_ptr() for tensor in whole.values() if tensor.numel()}) < len(whole):
-        whole = {name: tensor.clone() for name, tensor in whole.items()}  # weights that are tied
+        whole = {name: tensor.clone() for name, tensor in whole.items()}
     told = {**metadata, "format": kind, "equiflock": __version__}
     # One entry, because safetensors writes several in random order, and the same tensors shall be the same bytes.
     content = save(whole, {KEY: json.dumps({**told, "checksum": _checksum(whole, told)}, indent=1)})
@@ -65,7 +70,7 @@ def write_tensors(
 
 
 def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and metadata that `write_tensors` wrote; a clear error if they are not those."""
+    """The tensors and metadata that `write_tensors` wrote; a clear error if the file is damaged or of another kind."""
     if not Path(path).is_file():
         raise InputError(f"{path}: there is no such file")
     try:
@@ -76,14 +81,18 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Ten
         raise InputError(f"{path} is not a safetensors file that can be read: {error}") from None
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
-    if metadata.get("format") != kind:
-        raise InputError(f"{path} is of another kind: expected format {kind!r}; got {metadata.get('format')!r}")
+    found = metadata.get("format")
+    if found != kind:
+        if isinstance(found, str) and found.rpartition(" ")[0] == kind.rpartition(" ")[0]:
+            raise OtherVersionError(f"{path} is of another version: expected format {kind!r}; got {found!r}")
+        raise InputError(f"{path} is of another kind: expected format {kind!r}; got {found!r}")
     if metadata.pop("checksum", None) != _checksum(tensors, metadata):
         raise InputError(f"{path} is damaged: its checksum does not fit")
     return tensors, metadata
 
 
 def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
+    # Names, types and shapes count as well as the numbers.
     parts: list[bytes | memoryview] = [json.dumps(metadata, sort_keys=True).encode()]
     for name in sorted(tensors):
         parts.append(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())

@@ -12,10 +12,11 @@ from equiflock.runtime.checks import InputError, check_count
 
 TRAINED = ("tdagnn", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn")
 SEEDS = range(5)
+"""The seeds of the bundled trainings."""
 
 
 def trained_weights(name: str, seed: int = 0) -> Path:
-    """The file of a network's weights, trained with a seed."""
+    """The file of the weights of a network that was trained with this seed."""
     return _beside(f"{name}-{_checked(seed)}.safetensors")
 
 

@@ -21,7 +21,8 @@ from equiflock.experiments.paper.obstacle_avoidance import SIDES, obstacle_jobs,
 from equiflock.experiments.paper.remarks import REMARKS
 from equiflock.experiments.paper.shown import fly_shown
 from equiflock.experiments.paper.training import trained_tables, training_statements
-from equiflock.experiments.runner.jobs import Job, collect, is_done, run_jobs
+from equiflock.experiments.runner.jobs import Job, collect, is_done
+from equiflock.experiments.runner.running import run_jobs
 from equiflock.learning.fast_forward import FastForward
 from equiflock.runtime.checks import check_choice
 from equiflock.runtime.checksums import checksum, file_checksum
@@ -78,14 +79,14 @@ JOBS: dict[str, Callable[[Profile, Path], Sequence[Job]]] = {
         profile.cloning_seeds, profile.cloning_epochs, profile.fast_forward, data
     ),
 }
+"""The jobs of each experiment that has any, from the profile and the folder of its data."""
 RUN_IN_JOBS = tuple(JOBS)
 EXPERIMENTS = ("training", *RUN_IN_JOBS)
 
 
 def jobs_of(experiment: str, profile: Profile, data: Path = Path()) -> Sequence[Job]:
     """The jobs of an experiment; `data` is the folder of its data, if it has any."""
-    check_choice("experiment", experiment, RUN_IN_JOBS)
-    return JOBS[experiment](profile, data)
+    return JOBS[check_choice("experiment", experiment, RUN_IN_JOBS)](profile, data)
 
 
 @dataclass(frozen=True)

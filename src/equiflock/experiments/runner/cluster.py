@@ -80,7 +80,7 @@ def on_dask(
 def origin() -> dict[str, str]:
     """What must be the same for the same results: versions, and the package's source and weights."""
     source = hashlib.sha256()
-    package = Path(__file__).parent.parent
+    package = Path(__file__).parents[2]
     for path in sorted([*package.rglob("*.py"), *package.rglob("*.safetensors")]):
         source.update(path.read_bytes())
     return {**versions(), "source": source.hexdigest()[:12]}

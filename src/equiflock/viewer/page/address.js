@@ -1,39 +1,82 @@
-/** The page's address holds the whole setting: `#scenario=leaders&agents=200&…`. */
+/** The page's address holds the whole setting: `#scenario=obstacles:sides=48&agents=200&…`. */
 
-const WORDS = ["scenario", "controller", "compare", "spread"];
-const NUMBERS = ["agents", "seed", "radius", "time_step", "leaders", "sides"];
+const WORDS = ["controller", "compare", "spread"];
+const NUMBERS = ["agents", "seed", "comm_radius", "time_step"];
+const SWITCHES = ["edges", "trails"];
+const OTHERS = ["scenario", "orbit", "disks", "flock", "speed"];
+/** What numbers were called in the addresses of older versions. */
+const OLDER = { radius: "comm_radius" };
+/** Words that stand for something else, as after a scenario's name on the command line. */
+const CONSTANTS = { true: true, false: false, none: null };
+/** Characters that need no escape after the # of an address. */
+const PLAIN = /%(?:3A|3D|2C|3B)/g;
 
 /** How things look; the server does not need to know. */
 export const LOOK = { speed: 0.25, edges: false, trails: true };
 
-/** What an address says, on top of what the server begins with. */
-export function readAddress(hash, usual) {
+/**
+ * What an address says, on top of what the server begins with.
+ * @param {string} hash
+ * @param {object} usual the setting that the server begins with
+ * @param {object[]} scenarios those that the server offers
+ */
+export function readAddress(hash, usual, scenarios) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const setting = { ...usual };
+  const setting = { ...usual, ...(given.has("scenario") && readScenario(given.get("scenario"))) };
+  setting.options = { ...readLooseOptions(given, setting.scenario, scenarios), ...setting.options };
   for (const key of WORDS) if (given.has(key)) setting[key] = given.get(key) || null;
-  for (const key of NUMBERS) if (given.has(key)) setting[key] = Number(given.get(key));
+  for (const [old, key] of Object.entries(OLDER)) if (given.has(old)) setting[key] = readValue(given.get(old));
+  for (const key of NUMBERS) if (given.has(key)) setting[key] = readValue(given.get(key));
   if (given.has("orbit")) setting.orbit = given.get("orbit") === "1";
   if (given.has("disks")) setting.disks = readDisks(given.get("disks"));
   const look = { ...LOOK };
   if (given.has("speed")) look.speed = Math.min(Math.max(Number(given.get("speed")) || LOOK.speed, 0.01), 10);
-  for (const key of ["edges", "trails"]) if (given.has(key)) look[key] = given.get(key) === "1";
+  for (const key of SWITCHES) if (given.has(key)) look[key] = given.get(key) === "1";
   return { setting, look, flock: Number(given.get("flock")) || 0 };
 }
 
-/** The address of a setting, or of a flock of saved flights. */
-export function writeAddress({ setting, look, flock }, replaying) {
+/** The address of a setting, or of a flock of saved flights. What is null is the scenario's choice, and not in it. */
+export function writeAddress({ setting, look, flock }, playback) {
   const given = new URLSearchParams();
-  if (replaying) {
+  if (playback) {
     given.set("flock", flock);
   } else {
-    for (const key of [...WORDS, ...NUMBERS]) given.set(key, setting[key] ?? "");
-    given.set("orbit", Number(setting.orbit));
+    given.set("scenario", writeScenario(setting));
+    for (const key of ["controller", "compare"]) given.set(key, setting[key] ?? "");
+    for (const key of [...NUMBERS, "spread"]) if (setting[key] !== null) given.set(key, setting[key]);
+    if (setting.orbit !== null) given.set("orbit", Number(setting.orbit));
     if (setting.disks.length)
       given.set("disks", setting.disks.map(({ x, y, radius }) => [x, y, radius].map(short)).join(";"));
   }
   given.set("speed", look.speed);
-  for (const key of ["edges", "trails"]) given.set(key, Number(look[key]));
-  return `#${given}`;
+  for (const key of SWITCHES) given.set(key, Number(look[key]));
+  return `#${given.toString().replace(PLAIN, decodeURIComponent)}`;
+}
+
+/** A scenario with its options as on the command line: `obstacles:sides=48:leaders=3`. */
+function readScenario(text) {
+  const [scenario, ...parts] = text.split(":");
+  const options = parts.map((part) => part.split("=")).map(([name, value]) => [name, readValue(value ?? "")]);
+  return { scenario, options: Object.fromEntries(options) };
+}
+
+function writeScenario({ scenario, options }) {
+  const parts = Object.entries(options).map(([name, value]) => `${name}=${value ?? "none"}`);
+  return [scenario, ...parts].join(":");
+}
+
+/** Options of the scenario that stand by themselves, as in addresses of older versions: `sides=48`. */
+function readLooseOptions(given, scenario, scenarios) {
+  const taken = [...WORDS, ...NUMBERS, ...SWITCHES, ...OTHERS];
+  const names = (scenarios.find(({ name }) => name === scenario)?.options ?? []).map(({ name }) => name);
+  const loose = names.filter((name) => given.has(name) && !taken.includes(name));
+  return Object.fromEntries(loose.map((name) => [name, readValue(given.get(name))]));
+}
+
+/** A number, true, false or null, or else the word itself, for the server to say what is wrong with it. */
+function readValue(text) {
+  if (Object.hasOwn(CONSTANTS, text)) return CONSTANTS[text];
+  return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
 function readDisks(text) {

@@ -33,7 +33,7 @@ export class Camera {
   /** While following, also choose the scale so that the flock fits; zooming switches it off. */
   fitting = true;
 
-  #radius;
+  #commRadius;
   #agents = 0; // of the panel watched last: a sample of another flock must not be compared with this one's
   #xs = []; // the sample, in world coordinates
   #ys = [];
@@ -43,9 +43,9 @@ export class Camera {
   #jump = true; // the next glide arrives at once
   #zoomed = 0; // when the hand zoomed last, in zooms of any camera
 
-  /** @param {number} radius  the communication radius R: the view is never closer than 2 R around the middle */
-  constructor(radius = 1) {
-    this.#radius = radius;
+  /** @param {number} commRadius  the communication radius R: the view is never closer than 2 R around the middle */
+  constructor(commRadius = 1) {
+    this.#commRadius = commRadius;
   }
 
   /**
@@ -84,7 +84,7 @@ export class Camera {
     }
     const [x, y] = (this.#middle = [quantile(xs, 0.5), quantile(ys, 0.5)]);
     const distances = xs.map((_, i) => Math.hypot(xs[i] - x, ys[i] - y));
-    this.#reach = Math.max(MARGIN * quantile(distances, 0.9), 2 * this.#radius);
+    this.#reach = Math.max(MARGIN * quantile(distances, 0.9), 2 * this.#commRadius);
     this.#firstReach ||= this.#reach;
     this.#reach = Math.min(this.#reach, BURST * this.#firstReach);
   }
@@ -101,7 +101,7 @@ export class Camera {
     });
     this.#middle = [0, 1].map((k) => origin[k] + (low[k] + high[k]) / 2);
     const half = Math.max(high[0] - low[0], high[1] - low[1]) / 2;
-    this.#reach = Math.max(MARGIN * half, 2 * this.#radius);
+    this.#reach = Math.max(MARGIN * half, 2 * this.#commRadius);
   }
 
   /**

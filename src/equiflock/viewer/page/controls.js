@@ -1,9 +1,12 @@
 /** The form: a setting in, changes of it out. */
 
 import { byId, make } from "./dom.js";
+import { ScenarioMenu } from "./scenarios.js";
 
 const FEWEST = 3,
   MOST = 10000;
+/** Fields of the setting that have a box of their own, whatever the scenario. */
+const NUMBERS = ["agents", "seed", "comm_radius", "time_step"];
 
 /** Names as people write them. */
 const PRETTY = {
@@ -42,10 +45,8 @@ export class Controls {
       byId(id).onchange = () => onChange({ [id]: this.#chosen(id) });
       byId(`${id}-seed`).onchange = () => onChange({ [id]: this.#chosen(id) });
     }
-    for (const input of document.querySelectorAll("input[name=scenario]")) {
-      input.onchange = () => onChange({ scenario: input.value });
-    }
-    for (const id of ["agents", "seed", "radius", "time_step", "leaders", "sides"]) {
+    this.scenarios = new ScenarioMenu(welcome.scenarios, onChange);
+    for (const id of NUMBERS) {
       byId(id).onchange = () => {
         if (byId(id).value !== "" && byId(id).reportValidity()) onChange({ [id]: byId(id).valueAsNumber });
       };
@@ -60,12 +61,14 @@ export class Controls {
     byId("setting").onsubmit = (event) => event.preventDefault();
   }
 
-  /** Show a setting. */
-  show(setting) {
-    for (const input of document.querySelectorAll("input[name=scenario]"))
-      input.checked = input.value === setting.scenario;
-    for (const id of ["agents", "seed", "radius", "time_step", "spread", "leaders", "sides"])
-      byId(id).value = setting[id];
+  /**
+   * Show a setting.
+   * @param {object} setting
+   * @param {object} chosen what the scenario has chosen where the setting has null
+   */
+  show(setting, chosen) {
+    this.scenarios.show(setting);
+    for (const id of [...NUMBERS, "spread"]) byId(id).value = setting[id] ?? chosen[id] ?? "";
     byId("agents-slider").value = toSlider(setting.agents);
     for (const id of ["controller", "compare"]) {
       const [, network, seed] = (setting[id] ?? "").match(/^(.*?)(?::(\d+))?$/);
@@ -73,9 +76,7 @@ export class Controls {
       byId(`${id}-seed`).value = seed ?? "0";
       byId(`${id}-seed`).hidden = !this.trained.includes(network);
     }
-    byId("orbit").checked = setting.orbit;
-    byId("leaders-row").hidden = setting.scenario === "flocking";
-    byId("sides-row").hidden = setting.scenario !== "obstacles";
+    byId("orbit").checked = setting.orbit ?? chosen.orbit ?? false;
   }
 
   #chosen(id) {
@@ -84,6 +85,14 @@ export class Controls {
     const seed = byId(`${id}-seed`).value;
     return this.trained.includes(network) && seed !== "0" ? `${network}:${seed}` : network;
   }
+}
+
+/** Show how the flight is looked at. */
+export function showLook({ speed, edges, trails }) {
+  [byId("edges").checked, byId("trails").checked] = [edges, trails];
+  const options = [...byId("speed").options].map(({ value }) => Number(value));
+  if (!options.includes(speed)) byId("speed").append(new Option(`${speed}×`, speed));
+  byId("speed").value = speed;
 }
 
 const pairs = (names) => names.map((name) => [name, title(name)]);

@@ -2,30 +2,39 @@
 
 import { title } from "./controls.js";
 import { byId, make } from "./dom.js";
-import { flockSize } from "./frames.js";
+import { flockSize, groupsOf } from "./frames.js";
+import { PALETTES } from "./palettes.js";
 import { METRICS, Plot } from "./plots.js";
+import { written } from "./scenarios.js";
 
 const TITLE_PX = 8;
 
 export class Display {
   #plots = METRICS.map((metric, index) => new Plot(byId("plots"), metric, index));
 
+  #flights = [];
+  /** What the legend tells of groups, and in which theme. */
+  #legend = "";
+
   /**
    * Name the panels.
-   * @param {string[]} names of the controllers
+   * @param {{controller: string, scenario: string}[]} flights one for each panel; the scenario may be unknown: ""
    * @param {function(number): void} showAll what the button of a panel does in which nobody is in sight
    */
-  begin(names, showAll) {
+  begin(flights, showAll) {
+    this.#flights = flights;
     byId("unseen").replaceChildren(
-      ...names.map((_, i) => {
+      ...flights.map((_, i) => {
         const button = make("button", { onclick: () => showAll(i) }, "Show all");
         return make("p", { hidden: true }, "Everybody is out of sight.", button);
       }),
     );
     byId("titles").replaceChildren(
-      ...names.map((name, i) => make("span", { className: `panel-${i}` }, title(name), make("small"))),
+      ...flights.map(({ controller }, i) =>
+        make("span", { className: `panel-${i}` }, title(controller), make("small")),
+      ),
     );
-    byId("titles").dataset.panels = names.length;
+    byId("titles").dataset.panels = flights.length;
   }
 
   /** Put the titles above their panels, clear of what is in the corners, and the rest into their middle. */
@@ -50,11 +59,14 @@ export class Display {
   }
 
   /** Write the numbers of a frame, and draw the curves up to it. */
-  show({ time, panels }, history, duration) {
+  show({ time, panels }, history, duration, theme) {
+    this.#tellGroups(groupsOf(panels[0]), PALETTES[theme].groups);
     byId("time").textContent =
       duration === null ? `${time.toFixed(2)} s` : `${time.toFixed(2)} / ${duration.toFixed(2)} s`;
     panels.forEach((panel, i) => {
-      byId("titles").children[i].lastChild.textContent = `${flockSize(panel).toLocaleString("en")} agents`;
+      const { scenario } = this.#flights[i];
+      const size = `${flockSize(panel).toLocaleString("en")} agents`;
+      byId("titles").children[i].lastChild.textContent = scenario ? `${written(scenario)}, ${size}` : size;
     });
     const style = getComputedStyle(document.documentElement);
     const [faint, grid, ...series] = ["faint", "line", "first", "second"].map((name) =>
@@ -64,5 +76,22 @@ export class Display {
       plot.tell(panels);
       plot.draw(history, time, { faint, grid, series });
     }
+  }
+
+  /** Explain the colours: of headings or, where there are several groups, of groups. */
+  #tellGroups(groups, colours) {
+    const legend = `${groups} ${colours}`;
+    if (legend === this.#legend) return;
+    this.#legend = legend;
+    const several = groups.length > 1;
+    byId("compass").hidden = several;
+    byId("groups").hidden = !several;
+    byId("groups").replaceChildren(
+      ...colours.slice(0, groups.length).map((colour, k) => {
+        const dot = make("i");
+        dot.style.background = colour;
+        return make("span", {}, dot, `group ${groups[k]}`);
+      }),
+    );
   }
 }

@@ -1,6 +1,7 @@
 /** Flocks on the graphics card. */
 
-import { ROW } from "./shaders.js";
+import { groupsOf } from "./frames.js";
+import { GROUPS, ROW } from "./shaders.js";
 
 export const TRAIL = 1.44; // simulated seconds that a trail lasts
 const TRAIL_WORK = 16000; // segments drawn, unless that leaves fewer than 4 an agent
@@ -52,7 +53,12 @@ export class Flock {
   }
 
   /** The texels that the shaders fetch. */
-  #pack({ positions, velocities, accelerations, roles }) {
+  #pack(panel) {
+    const { positions, velocities, accelerations, roles, groups } = panel;
+    const present = groupsOf(panel);
+    // Each group has a colour; a single one has none, and its agents show their headings.
+    const colours = new Uint8Array(256);
+    if (present.length > 1) present.forEach((group, k) => (colours[group] = 1 + (k % GROUPS)));
     const texels = new Float32Array(4 * ROW * Math.max(1, Math.ceil((2 * roles.length) / ROW)));
     const tally = [0, 0, 0];
     for (const role of roles) tally[role]++;
@@ -64,6 +70,7 @@ export class Flock {
         texels[8 * i + 2 + k] = velocities[2 * i + k];
         texels[8 * i + 4 + k] = accelerations[2 * i + k];
       }
+      texels[8 * i + 7] = colours[groups[i]];
       texels[8 * next[role]++ + 6] = i;
     });
     return texels;

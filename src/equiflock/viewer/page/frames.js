@@ -1,6 +1,6 @@
 /** Frames as the server sends them; their layout stands in frames.py. */
 
-const KIND = 1;
+const KIND = 2;
 const HEADER_BYTES = 24;
 const PANEL_BYTES = 64;
 
@@ -37,6 +37,7 @@ export function readFrame(buffer) {
       disks: take(Float32Array, 3 * disks),
       edges: take(Uint32Array, 2 * edges),
       roles: take(Uint8Array, agents),
+      groups: take(Uint8Array, agents),
     });
   }
   return frame;
@@ -51,6 +52,13 @@ export function flockSize(panel) {
   let count = 0;
   for (const role of panel.roles) count += role !== OBSTACLE;
   return count;
+}
+
+/** The numbers of the groups that agents of a panel are in, the smallest first. */
+export function groupsOf({ roles, groups }) {
+  const found = new Set();
+  roles.forEach((role, i) => role !== OBSTACLE && found.add(groups[i]));
+  return [...found].sort((a, b) => a - b);
 }
 
 /** The agent of the flock nearest to a place, as it is drawn some time after the frame, and how far it is away. */

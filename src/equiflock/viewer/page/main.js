@@ -29,7 +29,7 @@ function bindButtons(view) {
     play: () => view.play(!view.playing),
     step: () => view.step(),
     reset: () => view.reset(),
-    scatter: () => view.scatter(),
+    scatter: () => view.actions.scatter(),
     follow: () => view.follow(),
     theme: () => changeTheme(view, view.screen.theme === "dark" ? "light" : "dark"),
     help: () => {
@@ -37,16 +37,16 @@ function bindButtons(view) {
       byId("guide").scrollTop = 0; // its button, which has the focus, is at the end
     },
     save: () => view.save(),
-    clear: () => view.clearDisks(),
+    clear: () => view.actions.clearDisks(),
     link: () => copyLink(view),
   };
   for (const [id, action] of Object.entries(press)) byId(id).onclick = action;
   for (const key of ["edges", "trails"]) byId(key).onchange = () => view.look({ [key]: byId(key).checked });
-  byId("orbit").onchange = () => view.orbit(byId("orbit").checked);
+  byId("orbit").onchange = () => view.actions.orbit(byId("orbit").checked);
   byId("speed").onchange = () => view.look({ speed: Number(byId("speed").value) });
   byId("slider").oninput = () => view.seek(byId("slider").valueAsNumber);
   byId("flock").onchange = () => view.chooseFlock(byId("flock").valueAsNumber || 0);
-  byId("replaying").onsubmit = (event) => event.preventDefault();
+  byId("saved").onsubmit = (event) => event.preventDefault();
   for (const button of document.querySelectorAll("[data-tool]"))
     button.onclick = () => chooseTool(view, button.dataset.tool);
 }
@@ -72,19 +72,19 @@ function bindKeys(view) {
     s: click("scatter"),
     n: click("another"),
     o: click("orbit"),
-    backspace: () => view.clearDisks(),
+    backspace: () => view.actions.clearDisks(),
     2: () => chooseTool(view, "lead"),
     3: () => chooseTool(view, "obstacle"),
     4: () => chooseTool(view, "remove"),
   };
-  const replay = { arrowleft: () => view.nudge(-1), arrowright: () => view.nudge(1) };
+  const playback = { arrowleft: () => view.nudge(-1), arrowright: () => view.nudge(1) };
   addEventListener("keydown", (event) => {
     view.screen.wake();
     const busy = event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || byId("guide").open;
     // Space presses the button that has the focus.
     if (busy || !view.frame || (event.key === " " && event.target instanceof HTMLButtonElement)) return;
-    const action = { ...always, ...(view.replaying ? replay : live) }[event.key.toLowerCase()];
-    if (!action && (view.replaying || !view.tools.arrow(event.key))) return;
+    const action = { ...always, ...(view.playback ? playback : live) }[event.key.toLowerCase()];
+    if (!action && (view.playback || !view.tools.arrow(event.key))) return;
     action?.();
     event.preventDefault();
   });
@@ -110,7 +110,7 @@ function returnFocus(view) {
   addEventListener("change", giveBack("select, input:not([type=number])"));
   addEventListener("keydown", ({ key, target }) => {
     if (!["Enter", "Escape"].includes(key) || !target.matches("input[type=number]")) return;
-    if (key === "Escape") view.controls.show(view.state.setting); // as it was
+    if (key === "Escape") view.showSetting(); // as it was
     byId("scene").focus({ preventScroll: true }); // and with that the box tells its change
   });
 }

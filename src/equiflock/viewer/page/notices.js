@@ -32,3 +32,19 @@ export class Notices {
     for (const notice of [...this.parent.children]) if (notice.dataset.id === id) notice.remove();
   }
 }
+
+/** Tell what the server says of a flight that is being saved. */
+export function tellOfSaving(message, notices) {
+  const stays = { id: "saving", stays: true };
+  const action = { text: "OK", press: () => notices.dismiss("saving") };
+  if (message.is === "progress") {
+    const share = message.total ? `${Math.round((100 * message.done) / message.total)} %` : "…";
+    notices.tell(`Drawing the film: ${share}`, stays);
+  } else if (message.is === "unsaved") notices.tell(message.text, { ...stays, bad: true, action });
+  else {
+    const { folder, name, since } = message;
+    const part = `, from ${since.toFixed(2)} s on, when agents or obstacles last came, went or changed roles`;
+    const link = { href: `/saved/${name}/film.mp4`, text: "Download the film.", download: `${name}.mp4` };
+    notices.tell(`Saved${since > 0 ? part : ""}: ${folder}`, { ...stays, link, action });
+  }
+}

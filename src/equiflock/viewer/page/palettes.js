@@ -2,7 +2,9 @@
 
 /**
  * Those of each theme, "#rrggbb" or "#rrggbbaa". Agents are coloured by heading: oklch(lightness chroma heading),
- * as in CSS, the hue being the angle from the x axis. `brush`, `obstacle` and `lead` are also the kinds of highlights.
+ * as in CSS, the hue being the angle from the x axis. Where there are several groups, each has one of the colours of
+ * `groups` instead, most of them after Okabe and Ito: colour-blind readers can tell them apart, the first two best, and
+ * these are not the colours of the two panels' curves. `brush`, `obstacle` and `lead` are also the kinds of highlights.
  */
 export const PALETTES = {
   dark: {
@@ -15,6 +17,7 @@ export const PALETTES = {
     obstacle: "#a78bfa",
     brush: "#ff6b6b",
     lead: "#4ade80",
+    groups: ["#f0e442", "#19b58b", "#cc79a7", "#56b4e9", "#e69f00", "#d55e00", "#4f8fe8", "#c8c8c8"],
     lightness: 0.8,
     chroma: 0.14,
     trail: 0.5, // opacity of its young end
@@ -29,6 +32,7 @@ export const PALETTES = {
     obstacle: "#7c4fe0",
     brush: "#d9363e",
     lead: "#15924a",
+    groups: ["#4b2e63", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#d55e00", "#0072b2", "#8c8c8c"],
     lightness: 0.6,
     chroma: 0.15,
     trail: 0.36,

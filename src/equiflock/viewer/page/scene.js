@@ -7,7 +7,13 @@ import { buildPrograms, DART, RING } from "./shaders.js";
 const SHORTEST = 5; // darts, in css pixels
 const LONGEST = 26;
 const GRID = 40; // css pixels between lines, at least
-const BY_HEADING = [0, 0, 0, 0]; // instead of a colour
+const UNPAINTED = [0, 0, 0, 0]; // the agents' own colours
+
+/** Colours as numbers for the GPU, several of them in a row. */
+function colours(value) {
+  if (Array.isArray(value)) return value.flatMap(rgba);
+  return typeof value === "string" ? rgba(value) : value;
+}
 
 function rgba(hex) {
   return hex
@@ -27,13 +33,13 @@ function isSoftware() {
 }
 
 /** Between lines of the grid, in world units: R times a power of 2. */
-function gridSpacing(scale, radius) {
-  return radius * 2 ** Math.ceil(Math.log2(GRID / (radius * scale)));
+function gridSpacing(scale, commRadius) {
+  return commRadius * 2 ** Math.ceil(Math.log2(GRID / (commRadius * scale)));
 }
 
 /** Between those of its lines that are clearly seen: every other one fades in or out. */
-export function seenSpacing(scale, radius) {
-  const spacing = gridSpacing(scale, radius);
+export function seenSpacing(scale, commRadius) {
+  const spacing = gridSpacing(scale, commRadius);
   return spacing * scale < 1.5 * GRID ? 2 * spacing : spacing;
 }
 
@@ -70,8 +76,7 @@ export class Scene {
 
   set theme(name) {
     this.#theme = name;
-    const numbers = ([key, value]) => [key, typeof value === "string" ? rgba(value) : value];
-    this.#palette = Object.fromEntries(Object.entries(PALETTES[name]).map(numbers));
+    this.#palette = Object.fromEntries(Object.entries(PALETTES[name]).map(([key, value]) => [key, colours(value)]));
     this.#clear(this.#palette.background, 0, 0, this.#canvas.width, this.#canvas.height);
   }
 
@@ -112,8 +117,8 @@ export class Scene {
    * @param {{time: number, panels: object[]}} frame
    * @param {number} ahead  seconds since the frame's time
    * @param {import("./camera.js").Camera[]} cameras  one per panel
-   * @param {{edges: boolean, trails: boolean, radius: number, highlight: ?object}} look
-   *   radius: the grid's unit; highlight: {panel, kind}, and {x, y, radius} in world coordinates or {px, py, pixels} in
+   * @param {{edges: boolean, trails: boolean, commRadius: number, highlight: ?object}} look
+   *   commRadius: R, the grid's unit; highlight: {panel, kind}, and {x, y, radius} in world coordinates or {px, py, pixels} in
    *   css pixels from the panel's top left, which stays where it is however the camera moves
    */
   draw(frame, ahead, cameras, look) {
@@ -150,8 +155,8 @@ export class Scene {
     const programs = this.#programs;
     const { scale } = camera;
     const seen = ([x, y]) => [x - camera.x, y - camera.y]; // in float64, before the GPU rounds it
-    const { lightness, chroma } = palette;
-    const view = { viewport: [rect.width, rect.height], scale, lightness, chroma };
+    const { lightness, chroma, groups } = palette;
+    const view = { viewport: [rect.width, rect.height], scale, lightness, chroma, groups };
     const agents = { ...view, agents: flock.now.agents, origin: seen(flock.now.origin), ahead };
     const [followers, leaders, obstacles] = flock.roles;
     // 0.16 world units at 100 pixels a unit; seen from afar, darts shrink slower than the world does.
@@ -170,7 +175,7 @@ export class Scene {
       gl.drawArrays(gl.TRIANGLES, 0, DART * count);
     };
 
-    this.#drawGrid(view, camera, look.radius);
+    this.#drawGrid(view, camera, look.commRadius);
     for (const disk of flock.disks) {
       circle(disk, palette.disk, 0);
       circle(disk, palette.obstacle);
@@ -178,10 +183,10 @@ export class Scene {
     if (look.trails) this.#drawTrails(flock, { ...view, opacity: palette.trail }, ahead, seen);
     if (look.edges) this.#drawEdges(flock.edges, { ...agents, paint: palette.edge });
     rings(obstacles, [0, 1 + size / 8], palette.obstacle);
-    darts(followers, size, 0, BY_HEADING);
+    darts(followers, size, 0, UNPAINTED);
     rings(leaders, [size + 4, size + 5.25], palette.ink);
     darts(leaders, 1.5 * size, 1.25, palette.ink);
-    darts(leaders, 1.5 * size, 0, BY_HEADING);
+    darts(leaders, 1.5 * size, 0, UNPAINTED);
     if (look.highlight?.panel === i) {
       const { x, y, radius, px, py, pixels, kind } = look.highlight;
       const onScreen = pixels !== undefined;
@@ -190,9 +195,9 @@ export class Scene {
   }
 
   /** Lines at multiples of R times a power of 2. */
-  #drawGrid(view, camera, radius) {
+  #drawGrid(view, camera, commRadius) {
     const gl = this.#gl;
-    const spacing = gridSpacing(view.scale, radius);
+    const spacing = gridSpacing(view.scale, commRadius);
     const [w, h] = view.viewport.map((pixels) => pixels / view.scale);
     const [i, j] = [Math.ceil((camera.x - w / 2) / spacing), Math.ceil((camera.y - h / 2) / spacing)];
     const [columns, rows] = [Math.ceil(w / spacing), Math.ceil(h / spacing)];

@@ -16,7 +16,7 @@ export class Screen {
   /** One for each panel; none until a frame is shown. */
   cameras = [];
   /** The communication radius R. */
-  radius = 1;
+  commRadius = 1;
   /** Whether a hand is at work: cameras wait until it is done. */
   held = false;
   /** Of the whole flight, if it is a saved one, in seconds. */
@@ -63,14 +63,18 @@ export class Screen {
     this.wake();
   }
 
-  /** Begin to show another flight. */
-  begin(titles, radius) {
-    this.radius = radius;
-    this.cameras = titles.map(() => new Camera(radius));
+  /**
+   * Begin to show another flight.
+   * @param {{controller: string, scenario: string}[]} flights one for each panel
+   * @param {number} commRadius the communication radius R
+   */
+  begin(flights, commRadius) {
+    this.commRadius = commRadius;
+    this.cameras = flights.map(() => new Camera(commRadius));
     this.#shown = { frame: null, ahead: 0 };
     this.#history.clear();
     this.#scene.forgetTrails();
-    this.#display.begin(titles, (panel) => {
+    this.#display.begin(flights, (panel) => {
       this.cameras[panel].showAll();
       this.wake();
     });
@@ -101,10 +105,10 @@ export class Screen {
     }
     if (frame !== this.#numbered.frame && now - this.#numbered.at > NUMBERS_MS) {
       this.#numbered = { frame, at: now };
-      this.#display.show(frame, this.#history, this.duration);
+      this.#display.show(frame, this.#history, this.duration, this.theme);
       const views = this.viewports;
       frame.panels.forEach((panel, i) => this.#display.tellSight(i, this.cameras[i].sees(panel, views[i])));
-      this.#display.tellGrid(seenSpacing(this.cameras[0].scale, this.radius) / this.radius);
+      this.#display.tellGrid(seenSpacing(this.cameras[0].scale, this.commRadius) / this.commRadius);
       byId("follow").setAttribute("aria-pressed", this.cameras[0].following);
     }
     if (!this.#rate.at) this.#rate.at = now;
@@ -123,7 +127,7 @@ export class Screen {
       this.cameras[i].glide(seconds, views[i], this.#covered);
     });
     Camera.share(this.cameras);
-    this.#scene.draw(frame, ahead, this.cameras, { ...look, radius: this.radius });
+    this.#scene.draw(frame, ahead, this.cameras, { ...look, commRadius: this.commRadius });
     this.drawn += 1;
   }
 }

@@ -8,15 +8,17 @@
 export const ROW = 1024; // texels in a row of a texture of agents
 export const DART = 6; // vertices of a dart
 export const RING = 6 * 64; // and of a ring, two triangles a segment
+export const GROUPS = 8; // colours of groups
 
 const HEAD = `#version 300 es
 precision highp float;
 precision highp sampler2D;
-uniform sampler2D agents;  // two texels each: x, y, vx, vy and ax, ay, j, 0
+uniform sampler2D agents;  // two texels each: x, y, vx, vy and ax, ay, j, colour of the group
 uniform vec2 origin;  // of their positions, seen from the camera
 uniform vec2 viewport;  // css pixels, like all lengths on the screen
 uniform float scale, ahead, start, lightness, chroma;
 uniform vec4 paint;
+uniform vec4 groups[${GROUPS}];  // their colours
 out vec4 colour;
 
 vec4 clip(vec2 pixels) { return vec4(2.0 * pixels / viewport, 0.0, 1.0); }
@@ -30,8 +32,9 @@ vec4 agent(int i) {
   return vec4((rv.xy + (rv.zw + 0.5 * a * ahead) * ahead + origin) * scale, rv.zw + a * ahead);
 }
 
-// The k-th agent of the role that begins at start: texel pair k tells that agent j is the k-th in the order of roles.
-vec4 agentOfRole(int k) { return agent(int(texel(agents, 2 * (int(start) + k) + 1).z)); }
+// The number of the k-th agent of the role that begins at start: texel pair k tells that agent j is the k-th in the
+// order of roles.
+int agentOfRole(int k) { return int(texel(agents, 2 * (int(start) + k) + 1).z); }
 
 // OKLCH to sRGB, with the hue as a unit vector: no angle is ever computed.
 vec3 oklch(float lightness, float chroma, vec2 hue) {
@@ -44,6 +47,12 @@ vec3 oklch(float lightness, float chroma, vec2 hue) {
   vec3 fourth = sqrt(root);
   // The transfer function of sRGB within 0.007, without the powers that would take most of the time of a trail.
   return 0.6620027 * root + 0.6841221 * fourth - 0.3235836 * sqrt(fourth) - 0.0225411 * x;
+}
+
+// The colour of agent i: that of its group or, where there is only one group, that of a heading.
+vec3 colourOf(int i, float light, float vividness, vec2 heading) {
+  int group = int(texel(agents, 2 * i + 1).w);
+  return group > 0 ? groups[group - 1].rgb + light - lightness : oklch(light, vividness, heading);
 }
 
 // Vertex k of a ring between an inner and an outer radius; a disc is a ring around nothing.
@@ -98,13 +107,14 @@ void main() {
   gl_Position = clip(young ? to : from);
   float way = distance(from, to);
   float strength = young ? fade.y : fade.x;
-  colour = vec4(oklch(lightness, chroma, way > 0.0 ? (to - from) / way : vec2(0.0)), opacity * strength * strength);
+  vec2 heading = way > 0.0 ? (to - from) / way : vec2(0.0);
+  colour = vec4(colourOf(i, lightness, chroma, heading), opacity * strength * strength);
 }`,
 
   rings: `
 uniform vec2 radii;
 void main() {
-  gl_Position = clip(agentOfRole(gl_VertexID / ${RING}).xy + ring(gl_VertexID % ${RING}, radii));
+  gl_Position = clip(agent(agentOfRole(gl_VertexID / ${RING})).xy + ring(gl_VertexID % ${RING}, radii));
   colour = paint;
 }`,
 
@@ -115,15 +125,16 @@ const vec2 CORNERS[3] = vec2[](vec2(0.56, 0.0), vec2(-0.44, 0.32), vec2(-0.24, 0
 const vec2 OUTWARDS[3] = vec2[](vec2(2.4, 0.0), vec2(-1.0, 1.3), vec2(-1.0, 0.0));
 void main() {
   int k = gl_VertexID % ${DART};
-  vec4 self = agentOfRole(gl_VertexID / ${DART});
+  int i = agentOfRole(gl_VertexID / ${DART});
+  vec4 self = agent(i);
   float speed = length(self.zw);
   vec2 heading = speed > 0.0 ? self.zw / speed : vec2(1.0, 0.0);
   float side = k < 3 ? 1.0 : -1.0;
   vec2 point = (CORNERS[k % 3] * size + OUTWARDS[k % 3] * outline) * vec2(1.0, side);
   gl_Position = clip(self.xy + mat2(heading, -heading.y, heading.x) * point);
-  // Without paint the colour tells the heading. A slow agent has hardly a heading, so it has hardly a hue.
+  // Without paint the colour tells the group or the heading. A slow agent has hardly a heading, so it has hardly a hue.
   float vividness = chroma * smoothstep(0.0, 0.15, speed);
-  colour = paint.a > 0.0 ? paint : vec4(oklch(lightness + 0.04 * side, vividness, heading), 1.0);
+  colour = paint.a > 0.0 ? paint : vec4(colourOf(i, lightness + 0.04 * side, vividness, heading), 1.0);
 }`,
 };
 
@@ -157,7 +168,7 @@ function buildProgram(gl, vertexSource) {
   const locations = {};
   for (let i = 0; i < gl.getProgramParameter(program, gl.ACTIVE_UNIFORMS); i++) {
     const { name } = gl.getActiveUniform(program, i);
-    locations[name] = gl.getUniformLocation(program, name);
+    locations[name.replace("[0]", "")] = gl.getUniformLocation(program, name);
   }
   return (uniforms) => {
     gl.useProgram(program);

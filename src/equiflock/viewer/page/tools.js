@@ -1,6 +1,7 @@
 /** What a hand does to the flock: mouse, pen, fingers and keys on the canvas. */
 
-import { LEADER, nearestAgent } from "./frames.js";
+import { Aim } from "./aim.js";
+import { LEADER } from "./frames.js";
 
 /** A drag of so many px is no click. */
 const CLICK_PX = 5;
@@ -23,6 +24,7 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowD
 
 export class Tools {
   tool = "pan";
+  #aim;
   /** Those that press. */
   #pointers = new Map();
   /** Where the pointer was seen last, pressing or not; null if it is elsewhere. */
@@ -40,6 +42,7 @@ export class Tools {
   constructor(canvas, view) {
     this.canvas = canvas;
     this.view = view;
+    this.#aim = new Aim(canvas, view);
     canvas.addEventListener("pointerdown", (event) => this.#down(event));
     canvas.addEventListener("pointermove", (event) => this.#move(event));
     canvas.addEventListener("pointerup", (event) => this.#up(event));
@@ -69,11 +72,11 @@ export class Tools {
   get highlight() {
     if (!this.#hover || !this.view.frame || this.tool === "pan") return null;
     const drag = this.#drag;
-    const { panel, px, py, camera, at } = this.#place(this.#hover, drag?.from.panel);
+    const { panel, px, py, camera, at } = this.#aim.place(this.#hover, drag?.from.panel);
     if (this.tool === "obstacle") {
-      const { number, hold } = drag?.disk ?? this.#diskAt({ panel, at });
+      const { number, hold } = drag?.disk ?? this.#aim.diskAt({ panel, at });
       if (number >= 0) {
-        const { x, y, radius } = this.#disk(panel, number);
+        const { x, y, radius } = this.#aim.disk(panel, number);
         const moved = drag && drag.travelled >= CLICK_PX;
         return { panel, kind: "lead", radius, ...(moved ? { x: at[0] - hold[0], y: at[1] - hold[1] } : { x, y }) };
       }
@@ -104,7 +107,7 @@ export class Tools {
   tick() {
     const drag = this.#drag;
     const pulling = this.tool === "lead" && drag && drag.travelled >= CLICK_PX;
-    if (pulling && !this.view.link.waitsFor("steer")) this.#pull(this.#place(drag.last, drag.from.panel));
+    if (pulling && !this.view.link.waitsFor("steer")) this.#pull(this.#aim.place(drag.last, drag.from.panel));
     if (this.#brushed.length && !this.view.link.waitsFor("remove")) this.#sweep();
   }
 
@@ -113,7 +116,7 @@ export class Tools {
     const [{ panel, camera }] = this.#brushed;
     const places = this.#brushed.filter((place) => place.panel === panel).slice(0, MOST_PLACES);
     this.#brushed = this.#brushed.filter((place) => !places.includes(place));
-    this.view.remove(
+    this.view.actions.remove(
       places.map(({ at }) => at),
       panel,
       BRUSH_PX / camera.scale,
@@ -127,21 +130,6 @@ export class Tools {
     });
   }
 
-  /** Which panel an event is over, unless one is given, and where in the panel and in the world that is. */
-  #place(event, given) {
-    const bounds = this.canvas.getBoundingClientRect();
-    const x = event.clientX - bounds.left;
-    const y = event.clientY - bounds.top;
-    const views = this.view.screen.viewports;
-    const over = (v) => x >= v.x && x < v.x + v.width && y >= v.y && y < v.y + v.height;
-    const panel = given ?? Math.max(views.findIndex(over), 0);
-    const viewport = views[panel];
-    const px = x - viewport.x;
-    const py = y - viewport.y;
-    const camera = this.view.screen.cameras[panel];
-    return { panel, viewport, px, py, camera, at: camera.toWorld(px, py, viewport) };
-  }
-
   #down(event) {
     if (!this.view.screen.shown.frame || !this.view.frame || event.button !== 0) return;
     this.canvas.focus({ preventScroll: true });
@@ -153,12 +141,12 @@ export class Tools {
       this.#drag = null; // two fingers move and zoom, whatever the tool
       return;
     }
-    const from = this.#place(event);
+    const from = this.#aim.place(event);
     this.#drag = { from, last: event, travelled: 0 };
     if (this.tool === "remove") this.#brushed.push(from);
     // What is meant is what is seen now: the flock will have flown on when the hand lets go.
-    if (this.tool === "obstacle") this.#drag.disk = this.#diskAt(from);
-    if (this.tool === "lead") this.#drag.agent = this.#agentAt(from, event.pointerType);
+    if (this.tool === "obstacle") this.#drag.disk = this.#aim.diskAt(from);
+    if (this.tool === "lead") this.#drag.agent = this.#aim.agentAt(from, event.pointerType === "touch" ? 2 * LEAD_PX : LEAD_PX);
   }
 
   #move(event) {
@@ -179,8 +167,8 @@ export class Tools {
     drag.travelled += Math.hypot(dx, dy);
     if (this.tool === "pan") this.view.screen.cameras.forEach((camera) => camera.pan(dx, dy));
     if (drag.travelled < CLICK_PX) return;
-    if (this.tool === "remove") this.#brushed.push(this.#place(event));
-    if (this.tool === "obstacle" && drag.disk.number >= 0) this.#moveDisk(drag, this.#place(event, drag.from.panel));
+    if (this.tool === "remove") this.#brushed.push(this.#aim.place(event));
+    if (this.tool === "obstacle" && drag.disk.number >= 0) this.#moveDisk(drag, this.#aim.place(event, drag.from.panel));
   }
 
   #up(event) {
@@ -192,7 +180,7 @@ export class Tools {
     if (drag.travelled < CLICK_PX) this.#click(drag, event);
     else if (this.tool === "obstacle" && drag.disk.number < 0) {
       const [x, y] = drag.from.at;
-      this.view.dropDisk({ x, y, radius: diskRadius([x, y], this.#place(event, drag.from.panel).at) });
+      this.view.actions.dropDisk({ x, y, radius: diskRadius([x, y], this.#aim.place(event, drag.from.panel).at) });
     }
   }
 
@@ -211,13 +199,13 @@ export class Tools {
     const { disk, agent } = double ? last : drag;
     this.#clicked = { time, x, y, disk, agent };
     if (this.tool === "lead") {
-      if (agent >= 0) this.view.appoint(agent);
+      if (agent >= 0) this.view.actions.appoint(agent);
       else this.view.notices.tell("no agent is there: click on one", { bad: true });
     }
     if (this.tool !== "obstacle") return;
     if (disk.number < 0) this.view.notices.tell("Drag to draw an obstacle.");
     else if (double) {
-      this.view.liftDisk(disk.number);
+      this.view.actions.liftDisk(disk.number);
       this.#clicked = { time: -Infinity }; // a third click means another one
     }
   }
@@ -225,7 +213,7 @@ export class Tools {
   #wheel(event) {
     event.preventDefault();
     if (!this.view.frame) return;
-    const { px, py } = this.#place(event);
+    const { px, py } = this.#aim.place(event);
     const factor = Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015));
     this.view.screen.cameras.forEach((camera, i) => camera.zoom(factor, px, py, this.view.screen.viewports[i]));
   }
@@ -234,7 +222,7 @@ export class Tools {
     const [a, b] = [...this.#pointers.values()];
     const other = a.pointerId === now.pointerId ? b : a;
     const apart = (p) => Math.hypot(p.clientX - other.clientX, p.clientY - other.clientY);
-    const { px, py } = this.#place({
+    const { px, py } = this.#aim.place({
       clientX: (now.clientX + other.clientX) / 2,
       clientY: (now.clientY + other.clientY) / 2,
     });
@@ -259,35 +247,11 @@ export class Tools {
   #steer(x, y) {
     const factor = Math.min(FASTEST / Math.max(Math.hypot(x, y), 1e-9), 1);
     this.#steered = { at: performance.now(), velocity: [factor * x, factor * y] };
-    this.view.steer(this.#steered.velocity);
-  }
-
-  /** The number of the agent that is seen at a place, or -1. */
-  #agentAt({ panel, at, camera }, pointerType) {
-    const { frame, ahead } = this.view.screen.shown;
-    const { number, distance } = nearestAgent(frame.panels[panel], at, ahead);
-    const reach = pointerType === "touch" ? 2 * LEAD_PX : LEAD_PX;
-    return distance * camera.scale <= reach ? number : -1;
-  }
-
-  /** The number of the disk under a place, or -1, and how it is held. */
-  #diskAt({ panel, at }) {
-    for (let number = this.view.frame.panels[panel].disks.length / 3 - 1; number >= 0; number--) {
-      const { x, y, radius } = this.#disk(panel, number);
-      const hold = [at[0] - x, at[1] - y];
-      if (Math.hypot(...hold) <= radius) return { number, hold };
-    }
-    return { number: -1 };
-  }
-
-  #disk(panel, number) {
-    const { disks, origin } = this.view.frame.panels[panel];
-    const [x, y, radius] = disks.subarray(3 * number);
-    return { x: origin[0] + x, y: origin[1] + y, radius };
+    this.view.actions.steer(this.#steered.velocity);
   }
 
   #moveDisk({ disk: { number, hold } }, { at: [x, y] }) {
-    this.view.moveDisk(number, x - hold[0], y - hold[1]);
+    this.view.actions.moveDisk(number, x - hold[0], y - hold[1]);
   }
 }
 

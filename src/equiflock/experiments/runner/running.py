@@ -1,0 +1,84 @@
+"""An experiment is a bag of jobs: run in parallel, each result kept as soon as it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from pathlib import Path
+
+from equiflock.experiments.runner.cluster import on_dask
+from equiflock.experiments.runner.jobs import Job, compute, is_done, keep
+from equiflock.experiments.runner.pool import in_a_pool
+from equiflock.runtime.checks import InputError, check_count
+
+MOST_POOLS = 3
+"""How often a pool whose processes die is made again."""
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    folder: Path,
+    workers: int,
+    on_done: Callable[[Job], object] = lambda job: None,
+    prepare: Callable[[], object] | None = None,
+    scheduler: str | None = None,
+    on_notice: Callable[[str], object] = lambda text: None,
+) -> None:
+    """Run the jobs whose results are not in `folder` yet, or are damaged.
+
+    Args:
+        jobs: of one or several experiments.
+        folder: of their results.
+        workers: how many processes here, if there is no scheduler.
+        on_done: called with every job that is done, or was before.
+        prepare: called before every job, where it runs, such as to register one's own controllers; importable.
+        scheduler: the address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run the jobs.
+        on_notice: called with a line of text about every damaged result.
+
+    A result is written under its final name only when it is whole, as soon as it is there; so whatever happens, no
+    finished job is lost or run again. Results do not depend on who runs the jobs.
+    """
+    check_count("workers", workers)
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for job in jobs:
+        if is_done(job, folder, lambda text: on_notice(f"{text}; this job is computed again")):
+            on_done(job)
+        else:
+            missing.append(job)
+    if not missing:
+        return
+    if scheduler is None:
+        done = _on_processes(missing, folder, workers, prepare)
+    else:
+        done = on_dask(missing, folder, scheduler, prepare)
+    with closing(done):  # so that Ctrl-C in `on_done` ends the processes, too
+        for job in done:
+            on_done(job)
+
+
+def _on_processes(
+    jobs: Sequence[Job], folder: Path, workers: int, prepare: Callable[[], object] | None
+) -> Generator[Job, None, None]:
+    """Run jobs in so many processes, each of which writes its results itself; yields those that are done.
+
+    If a process dies, such as for want of memory, the jobs that are not done are run again in new ones.
+    """
+    for _ in range(MOST_POOLS):
+        missing = [job for job in jobs if not is_done(job, folder)]
+        try:
+            with closing(in_a_pool(_run, [(job, folder, prepare) for job in missing], workers)) as done:
+                for number in done:
+                    yield missing[number]
+        except BrokenProcessPool:
+            continue
+        return
+    names = ", ".join(job.key for job in jobs if not is_done(job, folder))
+    raise InputError(f"processes died {MOST_POOLS} times, perhaps for want of memory; not done: {names}")
+
+
+def _run(job: Job, folder: Path, prepare: Callable[[], object] | None) -> None:
+    if prepare is not None:
+        prepare()
+    keep(compute(job), job, folder)

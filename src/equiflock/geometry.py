@@ -1,0 +1,145 @@
+"""Extremes of a set of points (n, D), D = 2 or 3: its box, the nearest two and the farthest two.
+
+They are exact, and take far less time than comparing all pairs wherever points are spread out.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from equiflock.runtime.jit import Array, Index, inlined, kernel
+
+FEW_POINTS = 256
+"""Up to so many, comparing all pairs is the fastest."""
+
+
+@kernel
+def bounding_box(points: Array) -> tuple[Array, Array]:
+    """The least and the largest of each coordinate, each (D,)."""
+    low, high = points[0].copy(), points[0].copy()
+    for i in range(len(points)):
+        for d in range(points.shape[1]):
+            low[d], high[d] = min(low[d], points[i, d]), max(high[d], points[i, d])
+    return low, high
+
+
+@inlined
+def squared_distance(points: Array, i: Index, j: Index) -> float:
+    """|r_i - r_j|^2 for D = 2 or 3."""
+    x, y = points[i, 0] - points[j, 0], points[i, 1] - points[j, 1]
+    z = points[i, 2] - points[j, 2] if points.shape[1] == 3 else 0.0
+    square: float = x * x + y * y + z * z
+    return square
+
+
+@kernel
+def minimum_separation(points: Array) -> float:
+    """The least distance between two points; infinite for a single one."""
+    least = math.inf
+    if len(points) < 2:
+        return least
+    # Sweep along the axis in which the points reach farthest.
+    low, high = bounding_box(points)
+    axis = np.argmax(high - low)
+    order = np.argsort(points[:, axis])
+    for n in range(len(points)):
+        for m in range(n + 1, len(points)):
+            i, j = order[n], order[m]
+            # All points from here on are farther along the axis alone than the nearest pair so far.
+            if points[j, axis] - points[i, axis] >= least:
+                break
+            least = min(least, math.sqrt(squared_distance(points, i, j)))
+    return least
+
+
+@kernel
+def diameter(points: Array) -> float:
+    """The largest distance between two points; 0 for a single one."""
+    return math.sqrt(farthest_pair(points)[2]) if len(points) > 1 else 0.0
+
+
+@kernel
+def farthest_pair(points: Array) -> tuple[Index, Index, float]:
+    """The two points i < j at the largest distance, and its square; of several such pairs that of the least (j, i).
+
+    Time is quadratic for few points, and otherwise only for points that all lie on one circle or sphere.
+    """
+    # All pairs, if there are few points.
+    best = 0, 1, -1.0
+    if len(points) <= FEW_POINTS:
+        for j in range(len(points)):
+            for i in range(j):
+                square = squared_distance(points, i, j)
+                if square > best[2]:
+                    best = i, j, square
+        return best
+    # Sort the points into some hundred boxes, and pairs of boxes by how far apart two points in them can be.
+    starts, order, low, high = _sort_into_boxes(points)
+    pairs = np.empty((len(low) * (len(low) + 1) // 2, 2), np.int64)
+    reaches = np.empty(len(pairs))
+    n = 0
+    for p in range(len(low)):
+        for q in range(p + 1):
+            pairs[n, 0], pairs[n, 1] = p, q
+            reaches[n] = _squared_reach(low[p], high[p], low[q], high[q])
+            n += 1
+    # From the farthest boxes on, compare points until no other pair of boxes can hold a farther pair of them.
+    for n in np.argsort(-reaches):
+        if reaches[n] < best[2]:
+            break
+        # A point of one box is compared with those of the other only if that box reaches far enough from it.
+        p, q = pairs[n, 0], pairs[n, 1]
+        for one in order[starts[p] : starts[p + 1]]:
+            if _squared_reach(points[one], points[one], low[q], high[q]) < best[2]:
+                continue
+            for other in order[starts[q] : starts[q + 1]]:
+                # Boxes come in another order than points, so among equally far pairs the first must be kept by hand.
+                i, j, square = min(one, other), max(one, other), squared_distance(points, one, other)
+                if i < j and (square > best[2] or (square == best[2] and (j, i) < (best[1], best[0]))):
+                    best = i, j, square
+    return best
+
+
+@kernel
+def _squared_reach(low: Array, high: Array, other_low: Array, other_high: Array) -> float:
+    """The square of the largest distance between two boxes.
+
+    Rounding keeps order, so the squared distance of no two points in them is larger, not even by rounding.
+    """
+    square = 0.0
+    for d in range(len(low)):
+        square += max(high[d] - other_low[d], other_high[d] - low[d]) ** 2
+    return square
+
+
+@kernel
+def _sort_into_boxes(points: Array) -> tuple[Array, Array, Array, Array]:
+    """Sort points into at most some hundred boxes of a grid.
+
+    Returns:
+        starts, order: box p holds the points order[starts[p] : starts[p + 1]].
+        low, high: (boxes, D), drawn tightly around the points; empty boxes are left out.
+    """
+    # Each point's cell of a grid over the bounding box, and how many points each cell has.
+    N, D = points.shape
+    across = 16 if D == 2 else 7
+    low, high = bounding_box(points)
+    cell = np.zeros(N, np.int64)
+    sizes = np.zeros(across**D, np.int64)
+    for i in range(N):
+        for d in range(D):
+            extent = high[d] - low[d]
+            place = int((points[i, d] - low[d]) / extent * across) if extent > 0 else 0
+            cell[i] = cell[i] * across + min(place, across - 1)
+        sizes[cell[i]] += 1
+    # The boxes are the cells that have points, in the order of their cells, shrunk to what is in them.
+    order = np.argsort(cell, kind="mergesort")
+    occupied = np.flatnonzero(sizes)
+    starts = np.zeros(len(occupied) + 1, np.int64)
+    lows, highs = np.empty((len(occupied), D)), np.empty((len(occupied), D))
+    for box in range(len(occupied)):
+        starts[box + 1] = starts[box] + sizes[occupied[box]]
+        lows[box], highs[box] = bounding_box(points[order[starts[box] : starts[box + 1]]])
+    return starts, order, lows, highs

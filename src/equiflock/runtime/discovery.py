@@ -1,0 +1,18 @@
+"""Modules that are found because they are there: a new part of the package is one new file."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+
+
+def import_all(package: str, path: Iterable[str]) -> None:
+    """Import every module of a package, in the order of their names, so that each registers what it has.
+
+    Args:
+        package: its `__name__`.
+        path: its `__path__`.
+    """
+    for module in sorted(pkgutil.iter_modules(path), key=lambda module: module.name):
+        importlib.import_module(f"{package}.{module.name}")

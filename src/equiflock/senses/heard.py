@@ -1,0 +1,43 @@
+"""Whom followers hear after the obstacle rule, as a list, for pictures: the rule itself is that of the senses."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int64
+
+from equiflock.flock import Flock
+from equiflock.runtime.jit import Array, kernel
+from equiflock.senses.graph import Graph, radius_graph
+from equiflock.senses.orbit import STAND_STILL, sort_out_obstacles
+
+
+def heard_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.ndarray, "edges 2"]:
+    """The edges of a single flock as rows (receiver, sender); of several obstacle agents only the nearest is heard.
+
+    Args:
+        flock: a batch of one.
+        graph: who hears whom without that rule; everybody within R of the flock if left out.
+    """
+    edges = (radius_graph(flock) if graph is None else graph).edges(0)
+    N = flock.shape[1]
+    starts = np.searchsorted(edges[:, 0], np.arange(N + 1)).astype(np.uintp)
+    senders, heard = edges[:, 1].astype(np.uintp), np.zeros(len(edges), np.bool_)
+    _keep_nearest_obstacles(flock.positions[0], flock.roles[0], starts, senders, heard)
+    return np.stack([edges[heard, 0], senders[heard].astype(np.int64)], axis=1)
+
+
+@kernel
+def _keep_nearest_obstacles(positions: Array, roles: Array, starts: Array, senders: Array, heard: Array) -> None:
+    """Rewrite the list of each agent's senders by the obstacle rule, and mark those that are left."""
+    N, D = positions.shape
+    order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
+    place = np.zeros((N, 3))
+    place[:, :D] = positions
+    for i in range(np.uintp(N)):
+        first, last = starts[i], starts[i + np.uintp(1)]
+        hits = senders[first:last]
+        # Velocities matter to the orbit technique only, which has no say in who is heard.
+        count = sort_out_obstacles(
+            i, np.uintp(hits.size), hits, place, place, roles, (order, unranked), (True, False, STAND_STILL)
+        )[0]
+        heard[first : first + np.uintp(count)] = True

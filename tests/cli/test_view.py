@@ -1,0 +1,72 @@
+"""`equiflock view` begins with what the command line says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import equiflock as ef
+from equiflock.cli.plugins import import_plugin
+from equiflock.cli.view import View
+from equiflock.runtime.checks import InputError
+from equiflock.viewer.setting import Setting
+
+PLUGIN = '''
+from dataclasses import dataclass, field
+import equiflock as ef
+
+@ef.scenario("crawl")
+@dataclass(frozen=True)
+class Crawl:
+    """A flock that hardly moves."""
+
+    disk: ef.RandomDisk = field(default_factory=lambda: ef.RandomDisk(max_speed=0.1))
+    brisk: bool = False
+    """Whether it moves a little faster."""
+
+    def draw(self, stop=None):
+        return self.disk.draw(stop)
+'''
+
+
+def setting(**options: object) -> Setting:
+    return View(**{"controller": "tanner", **options})._exhibit().setting  # type: ignore[arg-type]
+
+
+def test_a_scenario_is_named_with_its_options() -> None:
+    found = setting(scenario="obstacles:sides=48:leaders=3", agents=60)
+    assert (found.scenario, found.options, found.agents) == ("obstacles", {"sides": 48, "leaders": 3}, 60)
+    assert (found.draw().roles == ef.Role.OBSTACLE).sum() == 48
+
+
+def test_agents_seed_and_radius_may_stand_among_the_options() -> None:
+    found = setting(scenario="flocking:agents=30:seed=4:comm_radius=1.5")
+    assert (found.agents, found.seed, found.comm_radius, found.options) == (30, 4, 1.5, {})
+
+
+@pytest.mark.parametrize(
+    ("scenario", "told"),
+    [
+        ("obstacle", "scenario must be one of .*; did you mean 'obstacles'?"),
+        ("obstacles:sides=2", "sides must be a whole number of at least 3; got 2"),
+        ("obstacles:side=2", "scenario 'obstacles' has no option 'side'"),
+        ("obstacles:", "options after a name must be such as key=value"),
+        ("flocking:agents=many", "agents: Input should be a valid integer"),
+    ],
+)
+def test_a_scenario_that_does_not_fit_is_told_in_one_line(scenario: str, told: str) -> None:
+    with pytest.raises(InputError, match=told) as error:
+        setting(scenario=scenario)
+    assert "\n" not in str(error.value)
+
+
+def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, tmp_path: Path) -> None:
+    (tmp_path / "crawling.py").write_text(PLUGIN)
+    import_plugin(str(tmp_path / "crawling.py"))
+    exhibit = View(controller="tanner", scenario="crawl:brisk=true")._exhibit()
+    (told,) = (each for each in exhibit.told()["scenarios"] if each["name"] == "crawl")
+    option = {"name": "brisk", "kind": "switch", "default": False, "help": "Whether it moves a little faster."}
+    assert told == {"name": "crawl", "help": "A flock that hardly moves.", "options": [option]}
+    assert exhibit.setting.options == {"brisk": True}
+    assert abs(exhibit.setting.draw().velocities).max() <= 0.2

@@ -1,0 +1,28 @@
+"""Names with options are read as one word."""
+
+from __future__ import annotations
+
+import pytest
+
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.options import read_options
+
+
+def test_values_are_numbers_truths_nothing_or_words() -> None:
+    assert read_options("clamp=5:near=0.5:orbit=none:connected=False:split=test") == {
+        "clamp": 5,
+        "near": 0.5,
+        "orbit": None,
+        "connected": False,
+        "split": "test",
+    }
+
+
+def test_a_whole_number_alone_is_a_seed() -> None:
+    assert read_options("3") == {"seed": 3}
+
+
+@pytest.mark.parametrize("text", ["", "clamp", "clamp=", "=5", "a=1:a=2", "two words=1", "1.5"])
+def test_anything_else_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InputError, match="options after a name must be such as key=value:key=value"):
+        read_options(text)

@@ -1,0 +1,138 @@
+"""The page offers every scenario that the server has, builds the boxes of its options, and shows its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import equiflock as ef
+from equiflock.scenarios.shapes import ring, with_obstacle
+from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.setting import Setting
+from tests.viewer.pages import Open, look, pause, pixels, the_session, wait_for
+from tests.viewer.servers import Running, running
+
+YELLOW, GREEN = np.array([0xF0, 0xE4, 0x42]) / 255, np.array([0x19, 0xB5, 0x8B]) / 255
+"""Of the first two groups on a dark page."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Groups in a row, which fly to the right, and rings far ahead."""
+
+    disk: ef.RandomDisk = field(default_factory=lambda: ef.RandomDisk(comm_radius=1.5))
+    groups: int = 2
+    """How many groups there are."""
+    gap: float = 3.0
+    """How far apart they are."""
+    rings: bool = True
+    """Whether anything stands in the way."""
+
+    def draw(self, stop: ef.scenarios.Stop | None = None) -> ef.Flock:
+        start = self.disk.draw(stop)
+        groups = np.arange(start.shape[1])[None] % self.groups
+        positions = start.positions + self.gap * np.stack([np.zeros_like(groups), groups], axis=2)
+        flock = ef.Flock(positions, np.full_like(positions, 1.0), groups=groups, comm_radius=start.comm_radius)
+        for y in (0.0, 5.0) if self.rings else ():
+            flock = with_obstacle(flock, ring((30.0, y), 0.5, sides=12))
+        return flock
+
+
+@pytest.fixture
+def meeting(own_registry: None) -> Iterator[Running]:
+    ef.scenario("meeting")(Meeting)
+    with running(Exhibit(Setting(agents=40, controller="tanner"))) as found:
+        yield found
+
+
+def test_scenarios_of_a_plugin_stand_in_the_menu_with_boxes_for_their_options(
+    meeting: Running, open_page: Open
+) -> None:
+    page = open_page(meeting)
+    names = page.locator("#scenario label").all_inner_texts()
+    assert names == [name.capitalize() for name in sorted(ef.scenario_names())]
+    page.locator("#scenario").get_by_text("Meeting").click()
+    wait_for(page, "view.state.setting.scenario === 'meeting' && panel.disks.length === 6")
+    expect(page.locator("#titles")).to_contain_text("Meeting, 40 agents")
+    page.get_by_text("More settings").click()
+    assert page.locator("#options label").all_inner_texts() == ["Groups", "Gap", "Rings"]
+    expect(page.locator("#options .row").first).to_have_attribute("title", "How many groups there are.")
+    expect(page.locator("#comm_radius")).to_have_value("1.5")
+    page.get_by_label("Gap").fill("2.5")
+    page.get_by_label("Gap").press("Enter")
+    wait_for(page, "view.state.setting.options.gap === 2.5")
+    page.get_by_label("Rings").uncheck()
+    wait_for(page, "view.state.setting.options.rings === false && panel.disks.length === 0")
+    assert "scenario=meeting:gap=2.5:rings=false&" in page.url
+    assert the_session(meeting).shown.setting.options == {"gap": 2.5, "rings": False}
+    other = open_page(meeting, page.url.removeprefix(meeting.address))
+    assert look(other, "view.state") == look(page, "view.state")
+    page.locator("#scenario").get_by_text("Flocking").click()
+    wait_for(page, "view.state.setting.scenario === 'flocking' && view.frame.step >= 0")
+    assert look(page, "view.state.setting.options") == {}
+    expect(page.locator("#options")).to_be_empty()
+    for each in (page, other):
+        each.close()
+
+
+def test_an_option_that_is_refused_is_told_and_changes_nothing(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#scenario=obstacles:sides=30")
+    page.get_by_text("More settings").click()
+    page.get_by_label("Sides").fill("2")
+    page.get_by_label("Sides").press("Enter")
+    expect(page.locator("#notices")).to_contain_text("sides must be a whole number of at least 3; got 2")
+    expect(page.get_by_label("Sides")).to_have_value("30")
+    assert "scenario=obstacles:sides=30&" in page.url
+
+
+def near(image: np.ndarray, colour: np.ndarray) -> int:
+    """How many pixels have about that colour."""
+    return int((np.abs(image - colour).max(axis=2) < 0.08).sum())
+
+
+def test_groups_have_colours_that_the_legend_explains(meeting: Running, open_page: Open) -> None:
+    page = open_page(meeting, "#scenario=meeting&trails=0", color_scheme="dark")
+    pause(page)
+    expect(page.locator("#groups")).to_have_text("group 0group 1")
+    expect(page.locator("#compass")).to_be_hidden()
+    assert min(near(pixels(page), colour) for colour in (YELLOW, GREEN)) > 100
+    page.evaluate("() => { location.hash = '#scenario=meeting:groups=1&trails=0'; }")
+    wait_for(page, "view.state.setting.options.groups === 1 && view.link.idle")
+    expect(page.locator("#groups")).to_be_hidden()
+    expect(page.locator("#compass")).to_be_visible()
+    page.close()
+
+
+def test_obstacles_of_the_scenario_and_ones_own_are_cleared_and_come_back(meeting: Running, open_page: Open) -> None:
+    page = open_page(meeting, "#scenario=meeting")
+    pause(page)
+    page.evaluate("() => flockView.actions.dropDisk({ x: 9, y: 9, radius: 0.3 })")
+    wait_for(page, "panel.disks.length === 9")
+    page.evaluate("() => flockView.actions.moveDisk(2, 8, 8)")
+    wait_for(page, "view.state.setting.disks[0].x === 8")
+    page.evaluate("() => flockView.actions.liftDisk(0)")
+    wait_for(page, "panel.disks.length === 6 && view.actions.given === 1")
+    page.get_by_role("button", name="Clear obstacles").click()
+    wait_for(page, "panel.disks.length === 0 && view.state.setting.disks.length === 0")
+    page.get_by_role("button", name="Reset").click()
+    wait_for(page, "panel.disks.length === 6 && view.actions.given === 2")
+    page.close()
+
+
+def test_the_switch_of_the_orbit_technique_shows_what_the_scenario_decided(meeting: Running, open_page: Open) -> None:
+    page = open_page(meeting, "#scenario=meeting")
+    expect(page.get_by_label("Orbit technique")).not_to_be_checked()
+    page.get_by_label("Orbit technique").check()
+    wait_for(page, "view.state.setting.orbit === true")
+    assert the_session(meeting).shown.flights[0].sensing.orbit == ef.Orbit()
+    page.close()
+
+
+def test_a_radius_of_an_older_address_is_the_communication_radius(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#radius=1.25&agents=30")
+    assert look(page, "view.screen.commRadius") == 1.25
+    assert "comm_radius=1.25&" in page.url
