@@ -257,7 +257,7 @@ def test_a_scenario_without_an_ending_cannot_be_asked_for_its_failures(capsys: p
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--scenario", "floking"), "scenario must be one of 'corridor', 'flocking', "),
+        (("--scenario", "floking"), "got 'floking'; did you mean 'flocking'?"),
         (("--scenario", "flocking", "--sides", "6"), "scenario 'flocking' has no option 'sides'; it has agents, "),
         (("--scenario", "leaders:sides=6"), "scenario 'leaders' has no option 'sides'; it has agents, "),
         (("--scenario", "obstacles:sides"), "options after a name must be such as key=value:key=value, each once"),

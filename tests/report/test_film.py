@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from imageio_ffmpeg import count_frames_and_secs, read_frames
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 import equiflock as ef
 from equiflock.flock import Role
-from equiflock.report.film import film
+from equiflock.report.film import FlockPanel, film
 from equiflock.runtime.checks import InputError
 
 
@@ -115,19 +114,17 @@ def test_a_film_ends_with_the_last_flight_and_says_how_that_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = ef.random_disk(1, 20)
-    run = ef.simulate(start, ef.load("tanner"), duration=5.0, ending=lambda time, flock, flying: [time >= 0.2])
-    titles = []
-    show = Axes.set_title
+    run = ef.simulate(start, ef.load("tanner"), duration=5.0, ending=lambda time, flock, flying: [time >= 0.21])
+    told = []
+    draw = FlockPanel.draw
 
-    def noted(axes: Axes, title: str, **style: object) -> object:
-        titles.append(title)
-        return show(axes, title, **style)
+    def noted(panel: FlockPanel, time: float) -> None:
+        draw(panel, time)
+        told.append(panel.told.get_text())
 
-    monkeypatch.setattr(Axes, "set_title", noted)
-    film([run], tmp_path / "film.mp4", frames_per_second=20, speed=0.2)
-    assert len(titles) == 21
-    assert "the ending's condition was met" in titles[-1]
-    assert "the ending's condition was met" not in titles[0]
+    monkeypatch.setattr(FlockPanel, "draw", noted)
+    film([run], tmp_path / "film.mp4", frames_per_second=10, speed=0.2)
+    assert told == [""] * 11 + ["the ending's condition was met"]  # though 0.21 s fall between two frames
 
 
 def test_followers_of_several_groups_have_their_own_colours(tmp_path: Path) -> None:

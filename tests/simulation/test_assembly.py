@@ -81,7 +81,7 @@ def test_only_a_compiled_network_does_not_care_for_the_order_of_agents() -> None
     assert not decision(ef.load("tanner-dynamic"))[1]
 
 
-def test_an_ending_may_name_an_outcome_of_its_own(tmp_path: Any) -> None:
+def test_an_ending_may_name_an_outcome_of_its_own(tmp_path: Any, own_registry: None) -> None:
     calm = ef.Outcome.add("CALM", "the flock came to rest")
 
     def until_calm(time: float, flock: Flock, flying: Any) -> Any:

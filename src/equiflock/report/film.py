@@ -166,6 +166,10 @@ class FlockPanel:
             axis.set_major_locator(MultipleLocator(run.comm_radius * spacing))
         note = f"grid: {spacing if spacing > 1 else ''}R" + ("; seen from above" if run.positions.shape[3] == 3 else "")
         axes.text(0.985, 0.012, note, transform=axes.transAxes, ha="right", fontsize=8, color=FAINT)
+        paper = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 2.0}
+        self.told = axes.text(
+            0.5, 0.98, "", transform=axes.transAxes, ha="center", va="top", fontsize=10, bbox=paper, zorder=4
+        )
         axes.grid(color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.tick_params(length=0, labelbottom=False, labelleft=False)
@@ -223,11 +227,11 @@ class FlockPanel:
         if len(places) <= MOST_EDGES_FOR:
             self.edges.set_segments(list(places[_pairs(now)]))
         # Half a step less, as times are rounded.
-        ended = self.run.times[frame] >= (int(self.run.steps[0]) - 0.5) * self.run.time_step
+        ended = time >= (int(self.run.steps[0]) - 0.5) * self.run.time_step
         outcome = self.run.outcome[0]
-        told = f": {outcome}" if ended and outcome != Outcome.TIME_UP else ""
+        self.told.set_text(outcome.message if ended and outcome != Outcome.TIME_UP else "")
         self.axes.set_title(
-            f"{self.title}{told}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
+            f"{self.title}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
             f"     {self.pieces[frame]} piece{'s' if self.pieces[frame] > 1 else ''}",
             fontsize=11,
             color=INK,
