@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class Flight(Iterator[Moment]):
         # A product, not a sum of steps: rounding does not pile up over a long flight.
         self._step += 1
         time = self._step * self.time_step
-        flock = Flock.view(*self._state, comm_radius=self.comm_radius)
+        flock = self._flock
         # The ending sees the state before anybody senses, so ended flocks cost nothing from this step on.
         if self.ending is not None:
             # An outcome is final: flocks that ended earlier keep theirs.
@@ -154,13 +154,18 @@ class Flight(Iterator[Moment]):
 
     def _take(self, flock: Flock) -> None:
         """Copy the state of a flock, which the body may then change in place."""
-        self._state = tuple(array.copy() for array in flock.arrays)
+        self._store(array.copy() for array in flock.arrays)
         self._accelerations = np.zeros_like(flock.positions)
+
+    def _store(self, arrays: Iterable[NDArray[Any]]) -> None:
+        """Keep the state, and one read-only view of it: the body changes the state in place, so the view stays true."""
+        self._state = tuple(np.ascontiguousarray(array) for array in arrays)
+        self._flock = Flock.view(*self._state, comm_radius=self.comm_radius)
 
     def _reorder(self, order: Int64[np.ndarray, " N"]) -> None:
         """Put agents into another order in memory."""
         assert self._order is not None
-        self._state = tuple(array[:, order] for array in self._state)
+        self._store(array[:, order] for array in self._state)
         self._accelerations = self._accelerations[:, order]
         self._order.reorder(order)
 
