@@ -29,6 +29,7 @@ from equiflock.runtime.checks import InputError, check_count, check_positive
 from equiflock.runtime.files import atomic_write, check_writable
 from equiflock.scenarios.passing import obstacle_disks
 from equiflock.senses.graph import radius_graph
+from equiflock.senses.heard import heard_edges
 from equiflock.simulation.metrics import component_count, velocity_variance
 from equiflock.simulation.trajectory import Trajectory
 
@@ -225,7 +226,7 @@ class FlockPanel:
         self.arrows.set_offsets(places)
         self.arrows.set_UVC(*(now.velocities[0, :, :2] * self.arrow_length).T)
         if len(places) <= MOST_EDGES_FOR:
-            self.edges.set_segments(list(places[_pairs(now)]))
+            self.edges.set_segments(list(places[_pairs(now, self.run.config.get("obstacles", "nearest"))]))
         # Half a step less, as times are rounded.
         ended = time >= (int(self.run.steps[0]) - 0.5) * self.run.time_step
         outcome = self.run.outcome[0]
@@ -263,10 +264,10 @@ def _plane(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 2"]:
     return np.asarray(run.positions[frame, 0, :, :2])
 
 
-def _pairs(flock: Flock) -> NDArray[Any]:
-    """The pairs of agents that are joined by an edge, each once."""
-    edges = np.sort(radius_graph(flock).edges(0), axis=1)
-    return np.unique(edges, axis=0)
+def _pairs(flock: Flock, obstacles: str) -> NDArray[Any]:
+    """The pairs of agents that are joined by an edge, each once; obstacle agents by the rule of the flight."""
+    edges = heard_edges(flock) if obstacles == "nearest" else radius_graph(flock).edges(0)
+    return np.unique(np.sort(edges, axis=1), axis=0)
 
 
 def window_for(runs: Sequence[Trajectory]) -> float:
