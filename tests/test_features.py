@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ def test_a_feature_of_one_s_own_is_one_decorated_function(own_registry: None) ->
         ({"channels": ()}, "channels must be pairs .* got none"),
         ({"channels": "velocity"}, "channels must be pairs"),
         ({"channels": (("velocity",),)}, "channels must be pairs"),
+        ({"channels": ((["velocity"], "mean"),)}, "channels must be pairs"),
         ({"channels": (("speed", "mean"),)}, "feature must be one of 'velocity', .* got 'speed'"),
         ({"channels": (("velocity", "max"),)}, "aggregation must be one of 'sum', 'mean'; got 'max'"),
         ({"channels": (("velocity", "mean"),), "hops": 0}, "hops must be a whole number of at least 1; got 0"),
@@ -67,6 +69,6 @@ def test_wrong_features_are_refused_in_one_line(options: dict[str, Any], text: s
 
 def test_a_weight_takes_one_or_two_numbers(own_registry: None) -> None:
     declare: Any = ef.feature("own", vector="position")
-    for wrong in (lambda: 1.0, lambda a, b, c: a, 3.0):
+    for wrong in (lambda: 1.0, lambda a, b, c: a, lambda a, b=0.5: a, lambda *a: 1.0, math.exp, 3.0):
         with pytest.raises(InputError, match=r"must be a function of \|r\|\^2, or of \|r\|\^2 and <r, v>"):
             declare(wrong)

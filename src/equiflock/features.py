@@ -50,6 +50,7 @@ class Feature:
 
 
 _features: dict[str, Feature] = {}
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def feature(name: str, *, vector: Vector, among: Among = "all") -> Callable[[Weight], Weight]:
@@ -76,14 +77,12 @@ def feature(name: str, *, vector: Vector, among: Among = "all") -> Callable[[Wei
 
     def declare(weight: Weight) -> Weight:
         # Some builtins have no signature; they are refused like functions of no argument.
-        try:
-            count = len(inspect.signature(weight).parameters)
-        except (TypeError, ValueError):
-            count = 0
-        if count not in (1, 2):
+        parameters = inspect.signature(weight).parameters.values() if inspect.isfunction(weight) else ()
+        plain = all(each.kind in POSITIONAL and each.default is each.empty for each in parameters)
+        if not plain or len(parameters) not in (1, 2):
             raise InputError(
-                f"the weight of the feature {name!r} must be a function of |r|^2, or of |r|^2 and <r, v>; got "
-                f"{short(weight)}"
+                f"the weight of the feature {name!r} must be a function of |r|^2, or of |r|^2 and <r, v>, and of "
+                f"nothing else; got {short(weight)}"
             )
         _features[name] = Feature(name, vector, among, weight)
         return weight
@@ -187,6 +186,8 @@ def _checked_channels(given: Any) -> tuple[Channel, ...]:
     for channel in given:
         # A text of two letters would pass for a pair.
         if isinstance(channel, str) or not isinstance(channel, Iterable) or len(pair := tuple(channel)) != 2:
+            raise InputError(f"{expected}; got {short(channel)}")
+        if not isinstance(pair[0], str):
             raise InputError(f"{expected}; got {short(channel)}")
         find_feature(pair[0])
         check_choice("aggregation", pair[1], get_args(Aggregation))

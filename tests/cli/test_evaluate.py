@@ -154,7 +154,7 @@ def test_a_controller_that_raises_is_one_line_and_blocks_nothing(
 ) -> None:
     Path(f"{name}.py").write_text(LAW.format(name=name, fails=fails))
     options = (name, "--plugin", f"{name}.py", *SMALL, "--flocks", "4", "--workers", "2")
-    assert "failed in flight: ValueError: no idea" in failure(capsys, *options)
+    assert "failed: ValueError: no idea" in failure(capsys, *options)
     assert not list(tmp_path.glob(f"runs/evaluation/*/jobs/{name}-*.csv"))  # those of others may be done, and stay
     Path(f"{name}.py").write_text(LAW.format(name=name, fails="False"))
     evaluate_anew(*options)

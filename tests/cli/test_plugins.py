@@ -120,7 +120,7 @@ def test_what_a_plugin_raises_in_flight_is_one_line_with_its_place(tmp_path: Pat
     write_law(tmp_path / "laws.py", "i", inside="observations['x']")
     import_plugin("laws.py")
     law = sys.modules["laws"].law
-    told = r"--plugin laws\.py failed in flight: TypeError: .* \(laws\.py, line 8\)"
+    told = r"--plugin laws\.py failed: TypeError: .* \(laws\.py, line 8\)"
     with pytest.raises(InputError, match=told), in_one_line("laws.py"):
         law({}.keys())
     with pytest.raises(ZeroDivisionError), in_one_line(None):

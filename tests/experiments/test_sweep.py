@@ -177,7 +177,7 @@ def test_a_controller_that_fails_in_its_first_flight_leaves_no_folder(
     plugin = ["--controller", "tanner,hopeless", "--plugin", str(tmp_path / "hopeless_law.py")]
     with pytest.raises(SystemExit):
         cli.main(["sweep", *plugin, "--agents", "10", "--flocks", "2", "--out", str(tmp_path / "sweep")])
-    assert "failed in flight: IndexError: " in capsys.readouterr().err
+    assert "failed: IndexError: " in capsys.readouterr().err
     assert not (tmp_path / "sweep").exists()
 
 

@@ -128,3 +128,34 @@ def test_options_of_a_network_are_part_of_its_name() -> None:
 def test_an_expert_or_scenario_that_is_not_there_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         Trainer(small(**options))
+
+
+def test_a_scenario_keeps_its_own_defaults_where_the_recipe_has_its() -> None:
+    @ef.scenario("slow")
+    @dataclass(frozen=True)
+    class Slow:
+        disk: ef.RandomDisk = field(default_factory=lambda: ef.RandomDisk(agents=12, max_speed=0.5))
+
+        def draw(self, stop: Any = None) -> ef.Flock:
+            return self.disk.draw(stop)
+
+    scene: Any = ef.DAgger(scenario="slow").scene(3, 0, "train")
+    assert (scene.disk.agents, scene.disk.max_speed, scene.disk.flocks, scene.disk.split) == (12, 0.5, 3, "train")
+    changed: Any = ef.DAgger(scenario="slow", agents=20).scene(3, 0, "train")
+    assert changed.disk.agents == 20
+
+
+def test_flights_that_end_at_once_teach_nothing() -> None:
+    @ef.scenario("over")
+    @dataclass(frozen=True)
+    class Over:
+        disk: ef.RandomDisk = field(default_factory=ef.RandomDisk)
+
+        def draw(self, stop: Any = None) -> ef.Flock:
+            return self.disk.draw(stop)
+
+        def ending(self) -> Any:
+            return lambda time, flock, flying: np.ones(len(flock), bool)
+
+    with pytest.raises(InputError, match="every flight of 'over' ended before its first step"):
+        Trainer(small(scenario="over")).run_epoch()

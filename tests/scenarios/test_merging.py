@@ -12,8 +12,9 @@ from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios.merging import MERGED, Merging, UntilMerged
 from equiflock.scenarios.registry import failures, rules_of
+from tests.simple import Push
 
-SCENARIO = Merging(ef.RandomDisk(flocks=4, agents=41, seed=2), gap=1.4, speed=0.7)
+SCENARIO = Merging(ef.RandomDisk(flocks=4, agents=41, seed=2), gap=1.4, approach_speed=0.7)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def test_each_flies_towards_the_other(start: ef.Flock) -> None:
 
 
 def test_more_flocks_begin_with_the_same_ones_and_seeds_differ(start: ef.Flock) -> None:
-    few = Merging(ef.RandomDisk(flocks=2, agents=41, seed=2), gap=1.4, speed=0.7).draw()
+    few = Merging(ef.RandomDisk(flocks=2, agents=41, seed=2), gap=1.4, approach_speed=0.7).draw()
     assert (few.positions == start.positions[:2]).all()
     assert (Merging(ef.RandomDisk(flocks=2, agents=41, seed=3)).draw().positions != few.positions).any()
 
@@ -71,7 +72,7 @@ def test_a_trained_controller_merges_them_and_the_decentralized_law_does_not() -
     ("options", "text"),
     [
         ({"gap": 1.0}, "gap must be above 1"),
-        ({"speed": 0.0}, "speed must be a finite number above 0"),
+        ({"approach_speed": 0.0}, "approach_speed must be a finite number above 0"),
         ({"variance": -1.0}, "variance must be a finite number above 0"),
         ({"agents": 5}, "agents must be more than min_degree = 2"),
         ({"agents": 1, "min_degree": 0}, "merging needs 2 agents or more; got 1"),
@@ -80,3 +81,9 @@ def test_a_trained_controller_merges_them_and_the_decentralized_law_does_not() -
 def test_merging_that_makes_no_sense_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.make_scenario("merging", **options)
+
+
+def test_groups_that_only_meet_have_not_merged() -> None:
+    slow = Merging(ef.RandomDisk(flocks=2, agents=40), approach_speed=0.3)
+    run = ef.simulate(slow.draw(), Push(0.0), duration=8.0, time_step=0.05, ending=slow.ending(), keep_every=None)
+    assert run.outcome == (ef.Outcome.TIME_UP,) * 2

@@ -73,3 +73,45 @@ def test_what_is_no_scenario_is_refused(own_registry: None) -> None:
         ef.scenario("merging")(type(ef.make_scenario("merging")))
     with pytest.raises(InputError, match="must be a word without a colon"):
         ef.scenario("a:b")
+
+
+def test_a_scenario_that_inherits_from_another_has_its_own_name_and_split(own_registry: None) -> None:
+    @ef.scenario("wide")
+    @dataclass(frozen=True)
+    class Wide(ef.ObstacleCourse):
+        """Courses past a wider obstacle."""
+
+        sides: int = 48
+
+    made: Any = ef.make_scenario("wide")
+    assert (made.name, made.split, made.disk.split, made.sides) == ("wide", "wide", "wide", 48)
+    assert ef.ObstacleCourse().name == "obstacles"  # type: ignore[attr-defined]
+
+
+def test_a_scenario_must_be_frozen_and_have_defaults(own_registry: None) -> None:
+    def draw(self: Any, stop: Any = None) -> ef.Flock:
+        return ef.random_disk(1, 10)
+
+    needy: Any = dataclass(frozen=True)(type("Needy", (), {"__annotations__": {"count": int}, "draw": draw}))
+    with pytest.raises(InputError, match="must have a default for its field 'count'"):
+        ef.scenario("needy")(needy)
+    with pytest.raises(InputError, match="must be a frozen dataclass"):
+        ef.scenario("loose")(dataclass(type("Loose", (), {"draw": draw})))
+    with pytest.raises(InputError, match="disk must be an equiflock"):
+        ef.make_scenario("flocking", disk=3)
+
+
+def test_a_scenario_that_fails_when_it_is_made_says_so_in_one_line(own_registry: None) -> None:
+    @ef.scenario("broken")
+    @dataclass(frozen=True)
+    class Broken:
+        size: int = 0
+
+        def __post_init__(self) -> None:
+            self.size / 0
+
+        def draw(self, stop: Any = None) -> ef.Flock:
+            return ef.random_disk(1, 10)
+
+    with pytest.raises(InputError, match="scenario 'broken' cannot be made: ZeroDivisionError"):
+        ef.make_scenario("broken")

@@ -24,7 +24,7 @@ from equiflock.senses.orbit import Orbit
 from tests import twins
 from tests.flocks import flocks
 
-ONE_HOP = st.sampled_from(["sum", "mean"])
+AGGREGATION = st.sampled_from(["sum", "mean"])
 ORBIT = st.sampled_from([None, Orbit(), Orbit(gravity_break=0.2, dodge_angle=0.7, near=0.5, slow=2.0)])
 
 
@@ -33,7 +33,7 @@ def wandering(flock: Flock, steps: int) -> list[Flock]:
     return [dataclasses.replace(flock, positions=flock.positions + 0.1 * n * flock.velocities) for n in range(steps)]
 
 
-@given(flocks(), st.integers(1, 4), ONE_HOP, ORBIT, st.sampled_from(["nearest", "all"]))
+@given(flocks(), st.integers(1, 4), AGGREGATION, ORBIT, st.sampled_from(["nearest", "all"]))
 def test_every_flock_at_every_step_gives_the_dense_result(
     flock: Flock, hops: int, aggregation: Aggregation, orbit: Orbit | None, obstacles: Obstacles
 ) -> None:
@@ -50,7 +50,7 @@ def test_every_flock_at_every_step_gives_the_dense_result(
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 
 
-@given(flocks(), ONE_HOP, ORBIT)
+@given(flocks(), AGGREGATION, ORBIT)
 def test_the_neighbours_of_a_fixed_topology_are_heard_at_any_distance(
     flock: Flock, aggregation: Aggregation, orbit: Orbit | None
 ) -> None:
@@ -168,7 +168,7 @@ def test_one_thread_and_several_give_the_same_bits(agents: int) -> None:
     assert results[0] == results[1] == results[2]
 
 
-@given(flocks(), ONE_HOP)
+@given(flocks(), AGGREGATION)
 def test_the_path_of_large_flocks_gives_the_bits_of_the_path_of_small_ones(
     flock: Flock, aggregation: Aggregation
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles, observe
 from equiflock.senses.orbit import Orbit
+from equiflock.senses.weights import compiled_loop
 from tests import twins
 from tests.flocks import flocks
 
@@ -191,3 +193,36 @@ def test_sums_off_the_scale_are_refused() -> None:
     flock = Flock(np.zeros((1, 2, 2)), [[[9e19, 0.0], [-9e19, 0.0]]])
     with pytest.raises(InputError, match="off the scale"):
         observe(Flock([[[0.0, 0.0], [0.5, 0.0]]], flock.velocities), ef.Senses((("drag", "sum"),)))
+
+
+def test_a_feature_that_fails_in_flight_is_named(own_registry: None) -> None:
+    @ef.feature("rooted", vector="velocity")
+    def rooted(square: float, inner: float) -> float:
+        return math.sqrt(1.0 - inner)
+
+    flock = Flock([[[0.0, 0.0], [0.5, 0.0]]], [[[9.0, 0.0], [-9.0, 0.0]]])
+    with pytest.raises(InputError, match=r"one of rooted is off the scale"):
+        for sign in (1.0, -1.0):
+            observe(dataclasses.replace(flock, velocities=sign * flock.velocities), ef.Senses((("rooted", "sum"),)))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_weight_that_raises_an_error_is_refused(own_registry: None) -> None:
+    @ef.feature("raising", vector="position")
+    def raising(square: float) -> float:
+        if square < 0.5:
+            raise ValueError("too near")
+        return square
+
+    with pytest.raises(InputError, match="'raising' must be finite"):
+        observe(Flock(np.zeros((1, 2, 2)), np.zeros((1, 2, 2))), ef.Senses((("raising", "sum"),)))
+
+
+def test_several_threads_compile_a_weight_once(own_registry: None) -> None:
+    @ef.feature("shared", vector="position")
+    def shared(square: float) -> float:
+        return 2.0 * square
+
+    with ThreadPoolExecutor(6) as pool:
+        loops = list(pool.map(compiled_loop, [features.find_feature("shared")] * 6))
+    assert len({loop.address for loop in loops}) == 1

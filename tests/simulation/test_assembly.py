@@ -51,11 +51,12 @@ def test_what_is_no_body_is_refused(body: Any) -> None:
         ef.simulate(ef.random_disk(1, 30), ef.load("tanner"), body=body)
 
 
-def test_senses_may_be_others_than_a_controller_declares() -> None:
+def test_senses_may_have_another_topology_than_a_controller_declares_but_no_other_channels() -> None:
     start = ef.random_disk(1, 30)
-    senses = ef.Senses((("velocity", "sum"),), hops=2)
-    moment = next(ef.flight(start, Push(), senses=senses))
-    assert moment.observations.shape == (1, 30, 2, 1, 2)
+    fixed = ef.paper_senses("mean", hops=2, topology="fixed")
+    assert next(ef.flight(start, Push(), senses=fixed)).observations.shape == (1, 30, 2, 3, 2)
+    with pytest.raises(InputError, match="the controller needs the channels and hops of Senses"):
+        ef.flight(start, Push(), senses=ef.Senses((("velocity", "sum"),), hops=2))
 
 
 def test_a_saved_flight_says_what_its_parts_were() -> None:

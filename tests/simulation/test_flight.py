@@ -263,3 +263,10 @@ def test_a_step_that_is_no_acceleration_is_refused(start: Flock, wrong: Any) -> 
 def test_a_flight_without_a_controller_needs_senses(start: Flock) -> None:
     with pytest.raises(InputError, match="a flight without a controller needs senses"):
         ef.flight(start, None)
+
+
+def test_a_flight_that_is_over_has_no_further_step(start: Flock) -> None:
+    loop = ef.flight(start, None, senses=ef.paper_senses(), time_step=0.1, ending=EndAt((0, 0, 0)))
+    next(loop)
+    with pytest.raises(InputError, match="every flock of the flight has ended"):
+        loop.step(np.zeros(start.shape))

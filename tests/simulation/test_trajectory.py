@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import errno
+import pickle
 import random
 import shutil
 import signal
@@ -183,3 +185,14 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
             ef.Trajectory.load(tmp_path / name)
     with pytest.raises(InputError, match="there is no such file or folder"):
         ef.Trajectory.load(tmp_path / "nothing")
+
+
+def test_a_trajectory_can_be_copied_and_sent_but_not_changed() -> None:
+    run = ef.simulate(ef.random_disk(1, 10), ef.load("tanner"), duration=0.02, record=[ef.metrics.velocity_variance])
+    for again in (pickle.loads(pickle.dumps(run)), copy.deepcopy(run)):
+        assert np.array_equal(again.series["velocity_variance"], run.series["velocity_variance"])
+        with pytest.raises(TypeError, match="read-only"):
+            again.series["more"] = np.zeros(3)  # type: ignore[index]
+    for array in (run.steps, run.outcomes, run.series["velocity_variance"]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1

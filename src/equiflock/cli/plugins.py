@@ -49,7 +49,7 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
     except InputError as error:
         raise InputError(f"--plugin {name}: {error}") from None
     except Exception as error:  # whatever happens while somebody else's module is read
-        raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {error}") from None
+        raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {_in_one(error)}") from None
     # Checksums are taken once, at the import: later changes of the files do not change what runs.
     if name not in _imported:
         new = {module: sys.modules[module] for module in set(sys.modules) - before}
@@ -63,6 +63,11 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
             f"--plugin {name} is not what it was where the command was given: {other} (changed meanwhile? "
             "workers of a cluster must be started again after a change)"
         )
+
+
+def _in_one(error: Exception) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split())
 
 
 def plugin_sources(name: str | None) -> dict[str, str]:
@@ -97,7 +102,7 @@ def in_one_line(name: str | None) -> Iterator[None]:
         # The innermost line of the user's own code, not that of a library it calls.
         theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(Path(frame.filename))]
         place = f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
-        raise InputError(f"--plugin {name} failed in flight: {type(error).__name__}: {error}{place}") from None
+        raise InputError(f"--plugin {name} failed: {type(error).__name__}: {error}{place}") from None
 
 
 def _is_users(path: Path) -> bool:

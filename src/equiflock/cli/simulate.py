@@ -70,7 +70,8 @@ class Simulate:
                 bar.update(task, description=f"saving {self.save}", total=None)
                 run.save(self.save)
         agents = int((start.roles[0] != Role.OBSTACLE).sum())
-        what = f"{len(start):,} x {agents:,} agents under {self.controller} for {duration:g} s"
+        most = "" if scenario.ending() is None else "at most "
+        what = f"{len(start):,} x {agents:,} agents under {self.controller} for {most}{duration:g} s"
         header = "metric", "median (quartiles) over flocks" if len(start) > 1 else "value"
         rows = [[row.name, row.text] for row in summarize(run)] + summarize_endings(run, scenario)
         print_table(what, (header, rows))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -34,11 +35,22 @@ def as_numpy_function(controller: Controller, learning: bool = False) -> Callabl
         return cast(Callable[..., NDArray[Any]], fast)
 
     def think(*known: Any) -> NDArray[Any]:
-        with torch.inference_mode():
+        with torch.inference_mode(), _misfit_told(controller, known[-1].shape):
             accelerations: NDArray[Any] = function(*known[:-1], torch.from_numpy(known[-1])).numpy()
         return accelerations
 
     return think
+
+
+@contextmanager
+def _misfit_told(module: object, shape: tuple[int, ...]) -> Iterator[None]:
+    """One clear line where torch finds that weights do not fit the observations."""
+    try:
+        yield
+    except (RuntimeError, IndexError) as error:
+        name = getattr(module, "name", type(module).__name__)
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{name} does not take observations (B, N, K, C, D) = {tuple(shape)}: {reason}") from None
 
 
 def check_float32(module: Any) -> None:
@@ -71,7 +83,7 @@ def takes_numpy(module: type[Module]) -> type[Module]:
             name = getattr(self, "name", type(self).__name__)
             wanted = "K, C" if senses is None else f"K = {senses.hops}, C = {senses.width}"
             raise InputError(f"{name} needs observations of shape (B, N, {wanted}, D); got {shape}")
-        with torch.inference_mode():
+        with torch.inference_mode(), _misfit_told(self, shape):
             # A copy, as torch has no read-only tensors.
             return think(self, *known[:-1], torch.tensor(known[-1], dtype=torch.float32), **more).numpy()
 

@@ -17,6 +17,8 @@ from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, check_count, short, wrong_choice
 
+OWN = ", or one of your own that was registered first (on the command line by --plugin)"
+
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn
 
@@ -35,7 +37,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     if name not in controller_names() and not name.endswith(WEIGHTS):
         if name and Path(name).is_dir():
             raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
-        wrong_choice("controller", name, controller_names())
+        wrong_choice("controller", name, controller_names(), OWN)
     try:
         if name in TRAINED:
             return cast(Controller, load_network(trained_weights(name, **options)))  # its only option is the seed
@@ -67,7 +69,9 @@ def network_factory(name: str) -> Callable[..., nn.Module]:
     register_networks()
     make = factory(name)
     if make is None or name not in network_names():
-        wrong_choice("network", name, network_names())
+        if name in controller_names():
+            raise InputError(f"{name} has no weights to train: only a torch module has; choose a network")
+        wrong_choice("network", name, network_names(), OWN)
     return make
 
 

@@ -83,5 +83,8 @@ def summarize_endings(run: Trajectory, scenario: Scenario) -> list[list[str]]:
         return []
     outcomes = run.outcome
     counts = {"failed": int(failures(scenario, outcomes).sum())} if scenario.succeeded else {}
-    counts |= {f"ended: {outcome.message}": outcomes.count(outcome) for outcome in sorted(set(outcomes))}
-    return [[name, f"{count} of {len(outcomes)}"] for name, count in counts.items()]
+    words = {outcome: outcome.name.replace("_", " ").lower() for outcome in sorted(set(outcomes))}
+    counts |= {f"ended: {words[outcome]}": outcomes.count(outcome) for outcome in words}
+    rows = [[name, f"{count} of {len(outcomes)}"] for name, count in counts.items()]
+    flown = Row("seconds flown", run.steps * run.time_step)
+    return [[flown.name, flown.text], *rows]

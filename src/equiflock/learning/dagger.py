@@ -141,6 +141,8 @@ class Trainer:
     def update(self) -> float:
         """Take the epoch's steps of Adam; returns their mean loss."""
         recipe = self.recipe
+        if len(self.replay) == 0:
+            raise InputError(f"every flight of {recipe.scenario!r} ended before its first step: nothing to learn from")
         # All batches of the epoch, drawn with replacement from the whole replay.
         places = stream(recipe.seed, "batches", self.epoch).integers(
             len(self.replay), size=(recipe.updates, recipe.batch)

@@ -48,7 +48,7 @@ class DAgger:
     time_step: float = 0.01
     """Seconds per step."""
     duration: float = 2.0
-    """Seconds per flight."""
+    """Seconds per flight, whatever the scenario's own duration."""
     comm_radius: float = 1.0
     """R, within which agents hear each other."""
     dimensions: Literal[2, 3] = 2
@@ -125,10 +125,12 @@ class DAgger:
 
     def scene(self, flocks: int, seed: int, split: str) -> Scenario:
         """The scenario with this many flocks of a split, for training and validation alike."""
-        # The recipe's own fields of the same name go to the scenario's disk.
-        ours = {field.name for field in fields(self)}
-        shared = {field.name: getattr(self, field.name) for field in fields(RandomDisk) if field.name in ours}
-        return make_scenario(self.scenario, {**shared, "flocks": flocks, "seed": seed, "split": split})
+        # Fields that have the name of one of RandomDisk's go to the scenario, if they are not at their default: a
+        # scenario may have defaults of its own.
+        ours = {field.name: field.default for field in fields(self)}
+        shared = {field.name for field in fields(RandomDisk)} & set(ours)
+        changed = {name: getattr(self, name) for name in shared if getattr(self, name) != ours[name]}
+        return make_scenario(self.scenario, {**changed, "flocks": flocks, "seed": seed, "split": split})
 
     @property
     def command(self) -> str:

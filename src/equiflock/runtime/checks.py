@@ -44,11 +44,14 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
-def wrong_choice(name: str, value: object, choices: tuple[str, ...]) -> NoReturn:
-    """Raise the error for a name that is not among `choices`, with the nearest one as a suggestion."""
+def wrong_choice(name: str, value: object, choices: tuple[str, ...], more: str = "") -> NoReturn:
+    """Raise the error for a name that is not among `choices`, with the nearest one as a suggestion.
+
+    `more` says what else it may be.
+    """
     near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}{hint}")
+    raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}{more}; got {value!r}{hint}")
 
 
 def is_finite(value: object) -> bool:

@@ -48,6 +48,17 @@ def tell_of_moved_modules() -> None:
         sys.meta_path.append(_Moved())
 
 
+def moved_names(module: str, **places: str) -> Callable[[str], NoReturn]:
+    """The `__getattr__` of a module: its names of version 0.1, and the modules that they are in now."""
+
+    def refuse(name: str) -> NoReturn:
+        if name in places:
+            raise ImportError(f"{name} of {module} in version 0.1 is now in {places[name]}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return refuse
+
+
 def renamed_arguments(**names: str) -> Callable[[Definition], Definition]:
     """Decorate a function or class so that arguments of version 0.1 raise an error that names those in their place."""
 

@@ -28,7 +28,7 @@ class UntilMerged:
         variance: velocities agree when (1/N) sum_i |v_i - mean(v)|^2 is below this.
     """
 
-    variance: float = 0.1
+    variance: float = 0.01
 
     def __post_init__(self) -> None:
         check_positive("variance", self.variance)
@@ -70,16 +70,17 @@ class Merging:
     """The initial conditions; `agents` counts both groups, radius and density are those of each group."""
     gap: float = 1.5
     """How far apart the nearest agents of the two groups are along the line of flight, in communication radii."""
-    speed: float = 1.0
+    approach_speed: float = 1.0
     """The speed of each group towards the other."""
-    variance: float = 0.1
-    """The velocity variance below which the groups have merged, if they are connected."""
+    variance: float = 0.01
+    """The velocity variance below which the groups have merged, if they are connected: in units of what it is at the
+    start, approach_speed squared."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
         if check_positive("gap", self.gap) <= 1.0:
             raise InputError(f"gap must be above 1, so that the groups do not hear each other yet; got {self.gap:g}")
-        check_positive("speed", self.speed)
+        check_positive("approach_speed", self.approach_speed)
         check_positive("variance", self.variance)
         if self.disk.agents < 2:
             raise InputError(f"merging needs 2 agents or more; got {self.disk.agents}")
@@ -87,7 +88,7 @@ class Merging:
 
     def ending(self) -> UntilMerged:
         """Ends a flight when the two groups have merged."""
-        return UntilMerged(self.variance)
+        return UntilMerged(self.variance * self.approach_speed**2)
 
     def draw(self, stop: Stop | None = None) -> Flock:
         """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
@@ -102,7 +103,7 @@ class Merging:
             for group, way in enumerate((direction, -direction)):
                 front = (positions[group][b] @ way).max()
                 positions[group][b] -= (front + self.gap * self.disk.comm_radius / 2.0) * way
-                velocities[group][b] = self.speed * way
+                velocities[group][b] = self.approach_speed * way
         groups = np.repeat((0, 1), [half.shape[1] for half in halves])
         return Flock(
             np.concatenate(positions, axis=1),

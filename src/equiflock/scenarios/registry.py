@@ -7,7 +7,7 @@ it is over, and what is measured. `simulate`, `evaluate`, `view`, trainings, fil
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
@@ -18,7 +18,7 @@ from equiflock.outcomes import Outcome
 from equiflock.protocols import Ending, Moment
 from equiflock.runtime.checks import InputError, short, wrong_choice
 from equiflock.runtime.options import read_options
-from equiflock.scenarios.random_disk import RandomDisk
+from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.search import Stop
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
@@ -103,16 +103,30 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
         if name in _scenarios:
             raise InputError(f"a scenario named {name!r} is registered already")
         drawn = callable(getattr(definition, "draw", None))
-        if not (isinstance(definition, type) and is_dataclass(definition) and drawn):
+        frozen = is_dataclass(definition) and definition.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        if not (isinstance(definition, type) and frozen and drawn):
             raise InputError(f"the scenario {name!r} must be a frozen dataclass with draw(); got {short(definition)}")
         # What the class does not define is filled in, so that readers find every attribute of the protocol.
-        for attribute, value in {**DEFAULTS, "name": name, "split": name, "ending": _never}.items():
+        needed = [each.name for each in fields(definition) if each.init and _has_no_default(each)]
+        if needed:
+            raise InputError(f"the scenario {name!r} must have a default for its field {needed[0]!r}")
+        for attribute, value in {**DEFAULTS, "ending": _never}.items():
             if not hasattr(definition, attribute):
                 setattr(definition, attribute, value)
+        if definition.succeeded and definition.ending is _never:
+            raise InputError(f"the scenario {name!r} names outcomes that are successes, but has no ending()")
+        # Not those of a scenario that it inherits from.
+        definition.name = name
+        if "split" not in vars(definition):
+            definition.split = name
         _scenarios[name] = definition
         return definition
 
     return add
+
+
+def _has_no_default(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _never(self: Any) -> None:
@@ -128,7 +142,8 @@ def scenario_names() -> tuple[str, ...]:
 def scenario_class(name: str) -> type[Any]:
     """The class of a scenario, by its name without options; a clear error if there is none."""
     if name not in _scenarios:
-        wrong_choice("scenario", name, scenario_names())
+        more = ", or one of your own that was registered first (on the command line by --plugin)"
+        wrong_choice("scenario", name, scenario_names(), more)
     return _scenarios[name]
 
 
@@ -175,7 +190,11 @@ def make_scenario(name: str, usual: Mapping[str, Any] | None = None, **options: 
     kind = scenario_class(head)
     own = {field.name for field in fields(kind) if field.init}
     disk = {field.name for field in fields(RandomDisk)} if "disk" in own else set()
-    given = {**(read_options(told) if colon else {}), **options}
+    named = read_options(told) if colon else {}
+    given = {**named, **options}
+    for key in named.keys() & options.keys():
+        if named[key] != options[key]:
+            raise InputError(f"option {key!r} is given twice, as {named[key]!r} in {name!r} and as {options[key]!r}")
     unknown = sorted(set(given) - own - disk)
     if unknown:
         raise InputError(
@@ -184,9 +203,16 @@ def make_scenario(name: str, usual: Mapping[str, Any] | None = None, **options: 
     # What the caller gives goes before what is usual; of the usual, only what the scenario has.
     merged = {key: value for key, value in (usual or {}).items() if key in own | disk} | given
     arguments = {key: value for key, value in merged.items() if key in own}
-    if disk and "disk" not in arguments:
+    if "disk" in arguments:
+        check_disk(arguments["disk"])
+    elif disk:
         arguments["disk"] = _disk(kind, {key: value for key, value in merged.items() if key in disk - own})
-    found: Scenario = kind(**arguments)
+    try:
+        found: Scenario = kind(**arguments)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a class of somebody else's raises
+        raise InputError(f"scenario {head!r} cannot be made: {type(error).__name__}: {error}") from None
     return found
 
 

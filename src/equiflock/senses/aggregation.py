@@ -22,14 +22,15 @@ from jaxtyping import Bool, Int64
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, check_flock
 from equiflock.runtime import threads
-from equiflock.runtime.checks import InputError, check_choice, check_positive, short
+from equiflock.runtime.checks import InputError, OffScaleError, check_choice, check_positive, short
 from equiflock.runtime.jit import Array, Index
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.runtime.threads import AGENTS_PER_THREAD, SMALL_FLOCK, split_flocks
-from equiflock.senses.cells import cell_list, order_by_rank, out_of_range, sort_into_cells
+from equiflock.senses.cells import FARTHEST_CELL, cell_list, order_by_rank, out_of_range, sort_into_cells
 from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.hearing import gather_records, hear_cells, hear_flocks, hear_listed, make_records
 from equiflock.senses.orbit import STAND_STILL, Orbit
+from equiflock.senses.sums import LARGEST_SUM
 from equiflock.senses.weights import ChannelTable, channel_table
 
 Obstacles = Literal["nearest", "all"]
@@ -141,6 +142,15 @@ class DelayedAggregation:
         B, N, D = flock.shape
         return B, N, self.senses.hops, self.senses.width, D
 
+    def _off_scale(self, flock: Flock) -> OffScaleError:
+        """Why the kernels refuse a flock: because of its state, or of a feature that is no number or too large."""
+        assert self._said is not None
+        state = max(np.abs(flock.positions).max() / self._radius_of(flock), np.abs(flock.velocities).max())
+        if len(self._said[1]) == 0 or not state <= FARTHEST_CELL:
+            return out_of_range()
+        names = ", ".join(dict.fromkeys(name for name, _ in self.senses.channels))
+        return OffScaleError(f"sums of features must be numbers below {LARGEST_SUM:g}; one of {names} is off the scale")
+
     def _radius_of(self, flock: Flock) -> float:
         return flock.comm_radius if self.comm_radius is None else self.comm_radius
 
@@ -183,7 +193,7 @@ class DelayedAggregation:
         state = flock.positions, flock.velocities, flock.roles, flock.groups, before
         rest = self._rules, self._radius_of(flock), self._said, now
         if not all(threads.share(hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
-            raise out_of_range()
+            raise self._off_scale(flock)
 
     def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None) -> None:
         """Fill in `now` for one large flock; each thread takes some of its cells."""
@@ -195,7 +205,7 @@ class DelayedAggregation:
         positions, velocities, crew = flock.positions[b], flock.velocities[b], (flock.roles[b], flock.groups[b])
         shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
         if shape[0] == 0:
-            raise out_of_range()
+            raise self._off_scale(flock)
         # Threads get whole buckets, cut so that all have about as many agents.
         parts = threads.split(N, AGENTS_PER_THREAD)
         buckets = shape[0] * shape[1] * shape[2]
@@ -207,12 +217,12 @@ class DelayedAggregation:
         # All records must be in cell order before any thread aggregates, so these are two rounds of threads.
         source = positions, velocities, before, order, records
         if not all(threads.share(gather_records, [(*source, *part) for part in parts])):
-            raise out_of_range()
+            raise self._off_scale(flock)
         numbers = np.empty(0, np.int64) if ranks is None else ranks
         cells = order, starts, shape, numbers
         common = records, crew, cells, self._rules, comm_radius, self._said, now
         if not all(threads.share(hear_cells, [(*common, *part) for part in bounds])):
-            raise out_of_range()
+            raise self._off_scale(flock)
 
     def _hear_fixed(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
         """Fill in `now` for flocks in which everybody always hears its neighbours of t = 0."""
@@ -223,4 +233,4 @@ class DelayedAggregation:
         graph = self._graph.starts, self._graph.senders.view(np.uintp)
         rest = *graph, self._rules, self._said, now
         if not all(threads.share(hear_listed, [(*state, *rest, active[slice(*part)]) for part in parts])):
-            raise out_of_range()
+            raise self._off_scale(flock)

@@ -7,6 +7,7 @@ disk, call it with all neighbours of an agent at once.
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -56,9 +57,18 @@ def channel_table(senses: Senses, comm_radius: float) -> ChannelTable:
     return np.array(rows, np.uintp).reshape(-1, 4)
 
 
-@cache
+_compiling = threading.Lock()
+"""Several threads may want the same weight at once; it must be compiled once, as tables keep its address."""
+
+
 def compiled_loop(feature: Feature) -> Any:
     """The loop out[n] = weight(squares[n], <r, v>[n]) as a C function; it lives as long as the process."""
+    with _compiling:
+        return _compiled_loop(feature)
+
+
+@cache
+def _compiled_loop(feature: Feature) -> Any:
     # Division by zero gives infinity or NaN, as in NumPy, which the check below finds; Python would raise.
     weight: Any = njit(error_model="numpy")(feature.weight)
     if feature.uses_velocity:
@@ -75,11 +85,16 @@ def compiled_loop(feature: Feature) -> Any:
 
     try:
         return cfunc(_LOOP, error_model="numpy")(loop)
-    except NumbaError as error:
-        # Numba explains at length; its first line that says anything about the function is enough.
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = next((line for line in lines if "Failed in" not in line), "unknown")
+    except (NumbaError, TypeError) as error:
+        reason = _reason(str(error))
         raise InputError(f"the weight of the feature {feature.name!r} cannot be compiled: {reason}") from None
+
+
+def _reason(text: str) -> str:
+    """The first line of a compiler's long report that says something about the function, without machine code."""
+    lines = [line.strip(" -") for line in text.splitlines()]
+    telling = (line for line in lines if line and not line.startswith(("Failed in", "Resolution failure", "During:")))
+    return next(telling, "unknown").partition(': %"')[0]
 
 
 @cache
@@ -89,7 +104,8 @@ def _check_finite(feature: Feature, comm_radius: float) -> None:
     distances = np.geomspace(SHORTEST, max(comm_radius, SHORTEST), _PROBES)
     distances[-1] = comm_radius
     for inner in _INNER if feature.uses_velocity else (0.0,):
-        squares, inners, found = distances**2, distances * inner, np.empty(_PROBES)
+        # Where the weight raises an error it returns nothing, and NaN stays.
+        squares, inners, found = distances**2, distances * inner, np.full(_PROBES, np.nan)
         call = compiled_loop(feature).ctypes
         pointer = call.argtypes[0]
         call(*(array.ctypes.data_as(pointer) for array in (squares, inners, found)), _PROBES)

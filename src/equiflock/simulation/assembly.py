@@ -37,7 +37,8 @@ def flight(
         controller: such as `load("tanner")`; None if an outsider acts in its place, by `Flight.step`.
         time_step: dt, in seconds.
         comm_radius: R, if it shall be another than that of `start`.
-        senses: what agents observe; what the controller declares if left out.
+        senses: what agents observe, if there is no controller; with one, what it declares, or that with another
+            topology.
         body: what a commanded acceleration does; the double integrator if left out.
         ending: decides at every moment which flocks have ended; None lets them fly for ever.
         orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
@@ -46,7 +47,11 @@ def flight(
     # What agents sense is declared by the controller, unless the caller overrides it.
     if controller is not None:
         check_controller(controller)
-        senses = controller.senses if senses is None else senses
+        declared = controller.senses
+        senses = declared if senses is None else senses
+        # Another topology is another flight; other channels or hops are not what the controller is a function of.
+        if isinstance(senses, Senses) and (senses.channels, senses.hops) != (declared.channels, declared.hops):
+            raise InputError(f"the controller needs the channels and hops of {declared}; got {senses}")
     elif senses is None:
         raise InputError("a flight without a controller needs senses, such as equiflock.paper_senses()")
     if not isinstance(start, Flock):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
@@ -15,7 +15,9 @@ from equiflock.protocols import Body, Ending, Moment, Sensing
 from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import InputError, OffScaleError, check_positive, short
 from equiflock.runtime.renamed import renamed_attributes
-from equiflock.simulation.memory_order import MemoryOrder
+
+if TYPE_CHECKING:
+    from equiflock.simulation.memory_order import MemoryOrder
 
 FLYING = int(Outcome.FLYING)
 Decision = Callable[[Flock, Observations], NDArray[Any]]
@@ -105,6 +107,8 @@ class Flight(Iterator[Moment]):
         """
         if self._step < 0:
             raise InputError("the flight has not begun: ask for its first moment, next(flight), before stepping it")
+        if not (self._outcomes == FLYING).any():
+            raise InputError("every flock of the flight has ended: there is no step to make")
         # An outsider's accelerations are checked like a controller's, since they enter the state.
         answer = _real_numbers(accelerations)
         shape = self._accelerations.shape
@@ -145,7 +149,7 @@ class Flight(Iterator[Moment]):
         # The new flock is in the caller's order, so the state is brought back to it first.
         if self._order is not None:
             self._reorder(self._order.back())
-            self._order = MemoryOrder(self._order.sensing, flock.shape[1]) if MemoryOrder.pays(flock) else None
+            self._order = self._order.replaced(flock)
         # What agents do next was decided before the change: it follows those that stay.
         decided = self._accelerations
         self._take(flock)

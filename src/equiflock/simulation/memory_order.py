@@ -49,6 +49,10 @@ class MemoryOrder:
         self.ranks: Int64[np.ndarray, " N"] = np.arange(agents)
         """The caller's number of every agent, as they stand in memory."""
 
+    def replaced(self, flock: Flock) -> MemoryOrder | None:
+        """The order for a changed flock, in the caller's order so far; None if it is not large enough any more."""
+        return MemoryOrder(self.sensing, flock.shape[1]) if self.pays(flock) else None
+
     @staticmethod
     def pays(flock: Flock) -> bool:
         """Whether cell order saves time: only for a single flock of many agents."""
@@ -110,6 +114,8 @@ class _MomentInCellOrder(Moment):
             "observations": lambda: read_only(self._in_order(self._stored[1])),
             "accelerations": lambda: read_only(self._in_order(self._stored[2])),
         }
+        if isinstance(renamed := getattr(type(self), name, None), property):
+            return renamed.__get__(self)  # it says the new name
         if name not in in_order:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         # Kept under its name, so that reading it again does not come here.

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from jaxtyping import Float64, Int8, Int64
 
 from equiflock.flock import Flock, Groups, ObstacleNumbers, Roles
 from equiflock.outcomes import Outcome
+from equiflock.runtime.arrays import ReadOnlyDict
 from equiflock.runtime.checks import InputError, check_positive, short
 from equiflock.runtime.checksums import checksum
 from equiflock.runtime.files import atomic_write, check_new
@@ -67,10 +67,11 @@ class Trajectory:
 
     def __post_init__(self) -> None:
         # Arrays are read-only, so that what is read from the trajectory stays what was flown.
-        for name in ("times", *VECTORS, *CREW):
-            getattr(self, name).setflags(write=False)
+        arrays = [getattr(self, name) for name in ("times", *VECTORS, *CREW, "steps", "outcomes")]
+        for array in (*arrays, *self.series.values()):
+            array.setflags(write=False)
         # Nor can a series be added later: `dataclasses.replace` makes another trajectory with it.
-        object.__setattr__(self, "series", MappingProxyType(dict(self.series)))
+        object.__setattr__(self, "series", ReadOnlyDict(self.series))
 
     @property
     def outcome(self) -> tuple[Outcome, ...]:
@@ -186,10 +187,10 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
     # The format is looked at first: an older trajectory is no damaged one.
     if data.attrs.get("format") != FORMAT:
         written = data.attrs.get("format")
-        older = isinstance(written, str) and written.startswith(FORMAT[:-1])
+        ours = isinstance(written, str) and written.startswith(FORMAT[:-1])
         raise InputError(
-            f"{source} is a trajectory of an older version, {written!r}, and this one reads {FORMAT!r}: fly it again"
-            if older
+            f"{source} is a trajectory of another version, {written!r}, and this one reads {FORMAT!r}: fly it again"
+            if ours
             else f"{source} is not a trajectory of this program: its format is {written!r}, expected {FORMAT!r}"
         )
     try:
@@ -230,8 +231,9 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
 
 def _known_outcomes(data: xarray.Dataset) -> Int8[np.ndarray, " B"]:
     """The outcomes by the codes that they have here; those that a scenario named itself may have had others."""
-    # Codes of added outcomes depend on the order of adding, so they are found by name and text.
+    # Codes of added outcomes depend on the order of adding, so they are found by name; the text may have changed since.
     named = json.loads(data.attrs["outcomes"])
-    codes = {int(code): int(Outcome.add(*words)) for code, words in named.items()}
+    known = {outcome.name: outcome for outcome in Outcome.all()}
+    codes = {int(code): int(known.get(name) or Outcome.add(name, text)) for code, (name, text) in named.items()}
     own = [codes.get(code, code) for code in data["outcomes"].values.tolist()]
     return np.array([int(Outcome(code)) for code in own], np.int8)

@@ -305,3 +305,27 @@ def test_arrays_of_another_shape_are_refused_in_one_line() -> None:
     for shape in ((1, 5, 2, 3, 2), (5, 3, 3, 2)):
         with pytest.raises(InputError, match=r"etdagnn needs observations of shape \(B, N, K = 3, C = 3, D\); got"):
             network(np.zeros(shape, np.float32))
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_weights_that_do_not_fit_the_channels_are_told_in_one_line(tmp_path: Path) -> None:
+    @ef.controller("narrow")
+    class Narrow(torch.nn.Module):
+        senses = ef.Senses((("velocity", "mean"),), hops=1)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(6, 2)
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            answer: torch.Tensor = self.layer(observations.flatten(2))
+            return answer
+
+    network: Any = Narrow()
+    for use in (
+        lambda: ef.simulate(ef.random_disk(1, 10), network),
+        lambda: ef.save(network, tmp_path / "narrow.safetensors"),
+    ):
+        with pytest.raises(InputError, match=r"narrow does not take observations .*shapes") as caught:
+            use()
+        assert "\n" not in str(caught.value)
