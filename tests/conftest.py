@@ -29,7 +29,7 @@ jaxtyping.install_import_hook(
 )
 
 # Kernels compile at their first call, so a single example may take seconds.
-settings.register_profile("equiflock", deadline=None, max_examples=60, derandomize=True)
+settings.register_profile("equiflock", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("equiflock")
 
 

@@ -93,7 +93,7 @@ def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) ->
         (["--controller", "etdagn"], "did you mean"),
         (["--comm-radius", "-1"], "comm_radius must be"),
         (["--controller", "tanner,tanner"], "controller must name each one once"),
-        (["--epochs", "1", "--controller", "tanner"], "network must be one of"),
+        (["--epochs", "1", "--controller", "tanner"], "tanner has no weights to train"),
     ],
 )
 def test_bad_grids_are_refused_before_anything_is_flown(

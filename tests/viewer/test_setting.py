@@ -128,7 +128,7 @@ def test_whatever_the_class_of_a_plugin_raises_is_told_in_one_line(own_registry:
 
     with pytest.raises(ValidationError) as error:
         Setting(scenario="broken")
-    assert one_line(error.value) == "scenario 'broken': KeyError: 'speed'"
+    assert one_line(error.value) == "scenario 'broken' cannot be made: KeyError: 'speed'"
 
 
 def test_a_flock_in_space_or_of_too_many_agents_is_refused(own_registry: None) -> None:

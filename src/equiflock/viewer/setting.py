@@ -87,12 +87,7 @@ class Setting(Checked):
             _check_option(name, value)
             if name in self.shared:
                 raise InputError(f"{name} is no option of a scenario on this page: it is chosen for all scenarios")
-        try:
-            self.make()
-        except InputError:
-            raise
-        except Exception as error:  # whatever the class of a plugin may raise
-            raise InputError(f"scenario {self.scenario!r}: {type(error).__name__}: {error}") from None
+        self.make()
         return self
 
     @property
