@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from equiflock import cli
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.paper import reproduction, shown
 from equiflock.experiments.paper.reproduction import Profile
+from equiflock.experiments.paper.shown import FILMS
 from equiflock.learning.fast_forward import FastForward
 from equiflock.report.reproduction import draw_figures, draw_film
 from equiflock.simulation import assembly
@@ -51,6 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "paper"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(reproduction.PROFILES, "quick", TINY)
+        for name, film in FILMS.items():
+            patch.setitem(FILMS, name, replace(film, speed=10 * film.speed))  # as many frames as a test needs
         cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "2", "--checks"])
     return folder
 
