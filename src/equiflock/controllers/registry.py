@@ -7,15 +7,13 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
 from equiflock.controllers.bridge import takes_numpy
 from equiflock.controllers.trained import TRAINED
 from equiflock.features import Senses, paper_senses
-from equiflock.flock import Flock, Observations
-from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.options import read_options
 from equiflock.runtime.renamed import renamed_arguments
@@ -29,31 +27,25 @@ Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Law:
-    """A local controller made of a plain function of the observations and, if it has any, options."""
+    """A controller made of a plain function of the observations, or for an expert of the flock and the observations.
+
+    Attributes:
+        name: under which it is registered.
+        function: returns accelerations (B, N, D).
+        senses: what it observes.
+        options: further arguments of the function.
+        privileged: whether it is an expert, which is given the flock first.
+    """
 
     name: str
     function: Callable[..., NDArray[Any]]
     senses: Senses
     options: Mapping[str, Any]
+    privileged: bool = False
 
-    def __call__(self, observations: Observations) -> NDArray[Any]:
-        """Accelerations (B, N, D) from observations (B, N, K, C, D)."""
-        return self.function(observations, **self.options)
-
-
-@dataclass(frozen=True)
-class ExpertLaw:
-    """An expert made of a plain function of the flock, its observations and, if it has any, options."""
-
-    name: str
-    function: Callable[..., NDArray[Any]]
-    senses: Senses
-    options: Mapping[str, Any]
-    privileged: Literal[True] = True
-
-    def __call__(self, flock: Flock, observations: Observations) -> NDArray[Any]:
-        """Accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
-        return self.function(flock, observations, **self.options)
+    def __call__(self, *known: Any) -> NDArray[Any]:
+        """Accelerations (B, N, D) from observations (B, N, K, C, D), or from the flock and its observations."""
+        return self.function(*known, **self.options)
 
 
 @overload
@@ -106,18 +98,16 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
         else:
             needed = paper_senses("mean", hops=1) if senses is None else senses
             # A function is made a controller when it is loaded, as only then its options are known.
-            _factories[name] = partial(_law, ExpertLaw if privileged else Law, name, definition, needed)
+            _factories[name] = partial(_law, name, definition, needed, privileged)
         return definition
 
     return add
 
 
-def _law(
-    kind: type[Law] | type[ExpertLaw], name: str, function: Callable[..., Any], senses: Senses, /, **options: Any
-) -> Controller:
-    arguments = (None,) if kind is Law else (None, None)
-    inspect.signature(function).bind(*arguments, **options)  # a TypeError unless these are arguments of it
-    return kind(name, function, senses, options)
+def _law(name: str, function: Callable[..., Any], senses: Senses, privileged: bool, /, **options: Any) -> Law:
+    known = (None, None) if privileged else (None,)
+    inspect.signature(function).bind(*known, **options)  # a TypeError unless these are arguments of it
+    return Law(name, function, senses, options, privileged)
 
 
 def add_network(name: str, make: Callable[..., Any]) -> None:

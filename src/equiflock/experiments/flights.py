@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import NoneType
 from typing import Any
@@ -65,7 +66,7 @@ def ending_table(run: Trajectory) -> pd.DataFrame:
     return pd.DataFrame({"flock": range(len(names)), "outcome": names, "seconds": run.steps * run.time_step})
 
 
-class FlightJob:
+class FlightJob(ABC):
     """The common part of jobs that fly one controller through a scenario; they add `scenario` and `run`."""
 
     controller: str
@@ -74,9 +75,9 @@ class FlightJob:
     duration: float
 
     @property
+    @abstractmethod
     def scenario(self) -> Scenario:
         """The scenario that is flown."""
-        raise NotImplementedError
 
     def start(self) -> Flock:
         """The flocks at t = 0."""
