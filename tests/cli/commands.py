@@ -1,4 +1,4 @@
-"""Commands as a user gives them, each in a process of its own: nothing of one is remembered by the next."""
+"""Commands as a user gives them, in this process, or each in a process of its own that remembers nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import equiflock
+from equiflock import cli
 
 SOURCE = Path(equiflock.__file__).parents[1]
 
@@ -35,3 +38,16 @@ def command(*arguments: str, folder: Path, code: int = 0) -> tuple[str, str]:
     assert process.returncode == code, printed + errors
     assert "Traceback" not in errors
     return printed, errors
+
+
+def run(*arguments: str) -> None:
+    """Give a command in this process."""
+    cli.main(list(arguments))
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a failing command prints on standard error."""
+    with pytest.raises(SystemExit) as caught:
+        run(*arguments)
+    assert caught.value.code == 2
+    return capsys.readouterr().err

@@ -18,7 +18,8 @@ from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.run import TrainingRun
 from equiflock.runtime.checksums import read_json, write_json
-from tests.test_cli import SMALL_TRAINING, failure, run
+from tests.cli.commands import failure, run
+from tests.test_cli import SMALL_TRAINING
 
 RESULTS = "weights.safetensors", "metrics.csv", "validation.csv"
 ENDLESS = (

@@ -1,7 +1,13 @@
-"""`equiflock view` begins with what the command line says."""
+"""`equiflock view` begins with what the command line says, serves the page, and says what it cannot show."""
 
 from __future__ import annotations
 
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -11,6 +17,7 @@ from equiflock.cli.plugins import import_plugin
 from equiflock.cli.view import View
 from equiflock.runtime.checks import InputError
 from equiflock.viewer.setting import Setting
+from tests.cli.commands import failure
 
 PLUGIN = '''
 from dataclasses import dataclass, field
@@ -70,3 +77,49 @@ def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, 
     assert told == {"name": "crawl", "help": "A flock that hardly moves.", "options": [option]}
     assert exhibit.setting.options == {"brisk": True}
     assert abs(exhibit.setting.draw().velocities).max() <= 0.2
+
+
+def test_view_takes_the_next_port_serves_the_page_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "equiflock", "view", "--no-browser", "--port", str(port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://127.0.0.1:\d+/", process.stdout.readline())
+            assert found is not None
+            with urllib.request.urlopen(found[0]) as answer:
+                assert b"<title>equiflock</title>" in answer.read()
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 0
+    assert f"port {port} is in use" in errors
+    assert "Traceback" not in errors
+
+
+def test_view_of_an_experiment_asks_for_one_of_its_jobs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = tmp_path / "jobs" / "some.csv"
+    job.parent.mkdir()
+    job.touch()
+    table = tmp_path / "flocking.csv"
+    table.touch()
+    assert f"name one of its jobs, such as {job}" in failure(capsys, "view", str(tmp_path))
+    assert "those are in its folder, as jobs/*.csv" in failure(capsys, "view", str(table))
+
+
+def test_view_without_its_extra_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("equiflock.viewer")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "pip install 'equiflock[view]'" in failure(capsys, "view")

@@ -1,0 +1,64 @@
+"""The address of the page holds a setting: it restores it, and one that makes no sense changes nothing."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.viewer.pages import Open, look, wait_for
+from tests.viewer.servers import Running
+
+
+def test_a_link_restores_the_setting(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    page.get_by_text("Leaders", exact=True).first.click()
+    wait_for(page, "view.state.setting.scenario === 'leaders'")
+    page.locator("#agents").fill("33")
+    page.locator("#agents").press("Enter")
+    wait_for(page, "panel.agents === 33")
+    page.locator("#compare").select_option("tdagnn")
+    wait_for(page, "view.frame.panels.length === 2")
+    page.get_by_label("Trails").uncheck()
+    page.get_by_label("Who hears whom").check()
+    page.locator("#speed").select_option("2")
+    wait_for(page, "panel.edges.length > 0")
+    other = open_page(server, page.url.removeprefix(server.address))
+    assert other.url == page.url
+    assert look(other, "view.state") == look(page, "view.state")
+    assert other.locator("#agents").input_value() == "33"
+    assert other.locator("#compare").input_value() == "tdagnn"
+
+
+def test_a_setting_that_is_refused_changes_nothing(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#scenario=leaders")
+    before = page.url
+    page.get_by_text("More settings").click()
+    page.locator("#option-leaders").fill("80")
+    page.locator("#option-leaders").press("Enter")
+    expect(page.locator("#notices")).to_contain_text("leaders must be fewer than agents")
+    expect(page.locator("#option-leaders")).to_have_value("2")
+    assert page.url == before
+    assert look(page, "view.state.setting.options") == {}
+    page.locator("#seed").fill("4")
+    page.locator("#seed").press("Enter")
+    wait_for(page, "view.state.setting.seed === 4")
+
+
+def test_an_address_that_makes_no_sense_is_told_and_something_flies(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#agents=999999999&comm_radius=banana")
+    expect(page.locator("#notices")).to_contain_text("agents")
+    assert look(page, "panel.agents") == 40
+
+
+def test_an_address_that_is_changed_flies_and_one_that_makes_no_sense_changes_nothing(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server)
+    page.evaluate("() => { location.hash = '#agents=25&scenario=leaders'; }")
+    wait_for(page, "panel.agents === 25")
+    before = look(page, "view.state.setting")
+    page.evaluate("() => { location.hash = '#agents=25&scenario=leaders:leaders=90'; }")
+    expect(page.locator("#notices")).to_contain_text("leaders must be fewer")
+    assert look(page, "view.state.setting") == before
+    assert "scenario=leaders&" in page.url
+    time = look(page, "view.frame.time")
+    wait_for(page, f"view.frame.time > {time + 0.05}")
