@@ -16,7 +16,7 @@ Index: TypeAlias = Any
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-PARTS_WITH_KERNELS = ("runtime", "senses", "bodies", "controllers", "scenarios", "simulation")
+PARTS_WITH_KERNELS = ("runtime", "senses", "bodies", "controllers", "scenarios", "simulation", "learning")
 """Kernels, and the constants in them, are in these parts of the package and in the modules at its top."""
 
 
@@ -37,8 +37,20 @@ def kernel(function: Function) -> Function:
     Numba compiles a cached kernel anew only when its own file changes, though kernels of other files may be compiled
     into it; here a change of any file in the parts that have kernels does it.
     """
+    return _compiled(function)
+
+
+def vector_kernel(function: Function) -> Function:
+    """Compile `function` like a kernel, but let the compiler fuse a product with a sum and add up in vector registers.
+
+    How it rounds then depends on the instructions that a processor has and on the lengths of loops, never on data.
+    """
+    return _compiled(function, fastmath={"contract", "reassoc", "nsz"})
+
+
+def _compiled(function: Function, **options: Any) -> Function:
     # error_model="numpy": a division by zero gives infinity or NaN, without a test and a branch for it.
-    compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
+    compiled: Any = njit(nogil=True, cache=True, error_model="numpy", **options)(function)
     if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT=1
         compiled._cache._cache_file._source_stamp = _STAMP
     return cast(Function, compiled)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from equiflock.controllers.bridge import takes_numpy
-from equiflock.controllers.networks.compiled import CompiledNetwork, compile_equivariant, compile_plain, is_as_built
+from equiflock.controllers.networks.compiled import CompiledNetwork, compile_chain, is_as_built
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.registry import add_network
@@ -81,8 +81,7 @@ class TDAGNN(nn.Module):
         """This network with the weights that it has now, for flights; None if it is not just this class."""
         if type(self) is not TDAGNN or not is_as_built(self, (Conv, Conv, Conv)):
             return None
-        first, second, third = cast(Iterable[Conv], self.layers)
-        return compile_plain(self.name, self.senses, self.dimensions, (first, second, third), self.second_tanh)
+        return compile_chain(self.name, self.senses, self.dimensions, self.chain)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -135,8 +134,7 @@ class ETDAGNN(nn.Module):
         """This network with the weights that it has now, for flights; None if it is not just this class."""
         if type(self) is not ETDAGNN or not is_as_built(self, (ScaleLog, EqConv, ScaleTanh, EqConv, EqConv)):
             return None
-        _, first, _, second, third = self.layers
-        return compile_equivariant(self.name, self.senses, *cast(tuple[EqConv, EqConv, EqConv], (first, second, third)))
+        return compile_chain(self.name, self.senses, None, self.chain)
 
     @property
     def options(self) -> dict[str, Any]:

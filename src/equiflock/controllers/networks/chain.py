@@ -1,0 +1,209 @@
+"""A chain of our layers as numbers: a table that kernels read, and all weights in one array.
+
+Layers of vectors (EqConv) treat the D components of their vectors alike; layers of numbers (Conv) have one component.
+The first layer spans all hops, the others have kernels of size 1, so that each layer is one matrix. Sides of matrices
+are padded by zeros to a multiple of `lanes.BLOCK`; padding stays zero in training, as nothing depends on it.
+
+Layers with nothing between them are one linear map, and are multiplied out before agents go through them:
+
+    A_k = W_k A_(k-1),    c_k = W_k c_(k-1) + b_k
+
+or A_k = W_k and c_k = b_k for a layer that follows an activation. These products are the `folded` weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from torch import nn
+
+from equiflock.controllers.networks.lanes import padded
+from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
+from equiflock.runtime.jit import Array, vector_kernel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NOTHING, TANH, SCALE_TANH, SCALE_LOG = range(4)
+"""What may follow a layer."""
+ACTIVATIONS: dict[type[nn.Module], int] = {nn.Tanh: TANH, ScaleTanh: SCALE_TANH, ScaleLog: SCALE_LOG}
+
+OUTPUTS, INPUTS, WEIGHTS, BIAS, ACTIVATION, FOLDED_INPUTS, FOLDED, FOLDED_BIAS, JOINED, COLUMNS = range(10)
+"""Columns of the table: padded sides; where weights and bias begin (-1: no bias); what follows the layer; the same for
+A_k and c_k among the folded weights; and whether the layer is multiplied out with the one before it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Layers and activations in their order, each a matrix."""
+
+    layers: tuple[Conv | EqConv, ...]
+    table: Int64[np.ndarray, "layers columns"]
+    """One row for each layer, with the columns above."""
+    before: int
+    """The activation before the first layer, which no weight comes before; or NOTHING."""
+    of_vectors: bool
+    """Whether layers act on vectors, or on single numbers."""
+
+    @property
+    def width(self) -> int:
+        """How many vectors, or numbers, an agent's observations are to the first layer."""
+        _, inputs, hops = self.layers[0].weight.shape
+        return inputs * hops
+
+    @property
+    def size(self) -> int:
+        """How many numbers the weights are, padding included."""
+        last = self.table[-1]
+        return int(max(last[WEIGHTS] + last[OUTPUTS] * last[INPUTS], last[BIAS] + last[OUTPUTS]))
+
+    @property
+    def folded_size(self) -> int:
+        """How many numbers the folded weights are."""
+        return int(self.table[-1, FOLDED_BIAS] + self.table[-1, OUTPUTS])
+
+    def weights(self) -> Float32[np.ndarray, " size"]:
+        """A copy of the weights that the layers have now."""
+        flat = np.zeros(self.size, np.float32)
+        for tensor, place in self._places(flat):
+            place[:] = tensor
+        return flat
+
+    def give_back(self, flat: Float32[np.ndarray, " size"]) -> None:
+        """Copy weights into the layers."""
+        for tensor, place in self._places(flat):
+            tensor[:] = place
+
+    def folded(self) -> Float32[np.ndarray, " folded"]:
+        """The weights that the layers have now, multiplied out where nothing is between two layers."""
+        product = np.empty(self.folded_size, np.float32)
+        fold(self.table, self.weights(), product)
+        return product
+
+    def _places(self, flat: Array) -> list[tuple[Array, Array]]:
+        """Each layer's weight and bias, beside its place in the flat array; both share memory with the originals."""
+        found = []
+        for layer, row in zip(self.layers, self.table, strict=True):
+            # Inputs in the order in which observations lie in memory: hop by hop.
+            weight = _shared(layer.weight).transpose(0, 2, 1)
+            O, K, C = weight.shape
+            matrix = flat[row[WEIGHTS] : row[WEIGHTS] + row[OUTPUTS] * row[INPUTS]].reshape(row[OUTPUTS], row[INPUTS])
+            found.append((weight, matrix[:O, : K * C].reshape(O, K, C)))
+            if isinstance(layer, Conv):
+                found.append((_shared(layer.bias), flat[row[BIAS] : row[BIAS] + O]))
+        return found
+
+
+def _shared(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().numpy()
+    return array
+
+
+def chain_of(modules: Sequence[nn.Module], hops: int) -> Chain | None:
+    """These modules as a chain; None if they are not layers of ours that can be one."""
+    kinds = [ACTIVATIONS.get(type(module), NOTHING) for module in modules]
+    layers = tuple(module for module in modules if type(module) in (Conv, EqConv))
+    of_vectors = bool(layers) and type(layers[0]) is EqConv
+    # One kind of layer, at least one of them, and activations of that kind, never two in a row.
+    if not layers or any(type(layer) is not type(layers[0]) for layer in layers):
+        return None
+    if len(layers) + np.count_nonzero(kinds) < len(modules):
+        return None
+    if any(kind != NOTHING and (kind != TANH) != of_vectors for kind in kinds):
+        return None
+    if any(first and second for first, second in zip(kinds, kinds[1:], strict=False)):
+        return None
+    # The first kernel takes in all hops at once; the layers must fit one another.
+    if [layer.weight.shape[2] for layer in layers] != [hops] + [1] * (len(layers) - 1):
+        return None
+    if any(one.weight.shape[0] != next_.weight.shape[1] for one, next_ in zip(layers, layers[1:], strict=False)):
+        return None
+    after = [*kinds, NOTHING]
+    following = [after[place + 1] for place, kind in enumerate(kinds) if kind == NOTHING]
+    return Chain(layers, _table(layers, following), kinds[0], of_vectors)
+
+
+def _table(layers: Sequence[Conv | EqConv], following: Sequence[int]) -> Int64[np.ndarray, "layers columns"]:
+    """The table of layers, each followed by an activation or by nothing."""
+    table = np.zeros((len(layers), COLUMNS), np.int64)
+    at = folded_at = 0
+    for k, (layer, row) in enumerate(zip(layers, table, strict=True)):
+        outputs, inputs = padded(layer.weight.shape[0]), padded(layer.weight.shape[1] * layer.weight.shape[2])
+        joined = k > 0 and following[k - 1] == NOTHING
+        folded_inputs = table[k - 1, FOLDED_INPUTS] if joined else inputs
+        row[[OUTPUTS, INPUTS, ACTIVATION, JOINED, FOLDED_INPUTS]] = (
+            outputs,
+            inputs,
+            following[k],
+            joined,
+            folded_inputs,
+        )
+        # Weight and bias of each layer, one after the other.
+        row[WEIGHTS], at = at, at + outputs * inputs
+        row[BIAS] = -1
+        if isinstance(layer, Conv):
+            row[BIAS], at = at, at + outputs
+        row[FOLDED], row[FOLDED_BIAS] = folded_at, folded_at + outputs * folded_inputs
+        folded_at += outputs * folded_inputs + outputs
+    return table
+
+
+@vector_kernel
+def fold(table: Array, weights: Array, folded: Array) -> None:
+    """Fill in A_k and c_k of every layer."""
+    for k in range(len(table)):
+        outputs, inputs, width = table[k, OUTPUTS], table[k, INPUTS], table[k, FOLDED_INPUTS]
+        W = weights[table[k, WEIGHTS] :][: outputs * inputs].reshape(outputs, inputs)
+        A = folded[table[k, FOLDED] :][: outputs * width].reshape(outputs, width)
+        c = folded[table[k, FOLDED_BIAS] :][:outputs]
+        # b_k, or zero where a layer has no bias.
+        for o in range(outputs):
+            c[o] = weights[table[k, BIAS] + o] if table[k, BIAS] >= 0 else np.float32(0)
+        if not table[k, JOINED]:
+            A[:] = W
+            continue
+        # W_k A_(k-1) and W_k c_(k-1).
+        before = folded[table[k - 1, FOLDED] :][: inputs * width].reshape(inputs, width)
+        shift = folded[table[k - 1, FOLDED_BIAS] :][:inputs]
+        A[:] = np.float32(0)
+        for o in range(outputs):
+            for i in range(inputs):
+                c[o] += W[o, i] * shift[i]
+                for n in range(width):
+                    A[o, n] += W[o, i] * before[i, n]
+
+
+@vector_kernel
+def unfold(table: Array, weights: Array, folded: Array, slopes: Array, gradient: Array) -> None:
+    """From dL/dA_k and dL/dc_k, in `slopes`, to the gradient of all weights; slopes are overwritten.
+
+    dL/dW_k = dL/dA_k A_(k-1)^T + dL/dc_k c_(k-1)^T, dL/db_k = dL/dc_k, and what is passed on to the layer before is
+    W_k^T dL/dA_k and W_k^T dL/dc_k.
+    """
+    for k in range(len(table) - 1, -1, -1):
+        outputs, inputs, width = table[k, OUTPUTS], table[k, INPUTS], table[k, FOLDED_INPUTS]
+        W = weights[table[k, WEIGHTS] :][: outputs * inputs].reshape(outputs, inputs)
+        dW = gradient[table[k, WEIGHTS] :][: outputs * inputs].reshape(outputs, inputs)
+        dA = slopes[table[k, FOLDED] :][: outputs * width].reshape(outputs, width)
+        dc = slopes[table[k, FOLDED_BIAS] :][:outputs]
+        if table[k, BIAS] >= 0:
+            gradient[table[k, BIAS] :][:outputs] = dc
+        if not table[k, JOINED]:
+            dW[:] = dA
+            continue
+        before = folded[table[k - 1, FOLDED] :][: inputs * width].reshape(inputs, width)
+        shift = folded[table[k - 1, FOLDED_BIAS] :][:inputs]
+        passed = slopes[table[k - 1, FOLDED] :][: inputs * width].reshape(inputs, width)
+        passed_shift = slopes[table[k - 1, FOLDED_BIAS] :][:inputs]
+        for o in range(outputs):
+            for i in range(inputs):
+                total = dc[o] * shift[i]
+                passed_shift[i] += W[o, i] * dc[o]
+                for n in range(width):
+                    total += dA[o, n] * before[i, n]
+                    passed[i, n] += W[o, i] * dA[o, n]
+                dW[o, i] = total

@@ -1,0 +1,222 @@
+"""Arithmetic on rows of 64 agents, of which networks are made: matrix products, activations, and their gradients.
+
+Sixty-four agents go through a network side by side. Each number of theirs is a row of `LANES`, and rows stand one after
+the other in a flat array, so that every inner loop is plain arithmetic along rows at distances that the compiler knows:
+it turns them into vector instructions by itself. Matrices have sides that are multiples of `BLOCK`, padded by zeros, so
+that products are made of one block of registers, again and again. Functions that processors have no vector instruction
+for are made of such as they have: tanh is a quotient of polynomials, the logarithm a series after the bits of a float32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from equiflock.runtime.jit import Array, Index, inlined, kernel, vector_kernel
+
+LANES = 64
+"""Agents that go through a network side by side."""
+BLOCK = 4
+"""Matrices are multiplied in blocks of so many rows and columns."""
+ROW_2, ROW_3, BLOCK_LANES = 2 * LANES, 3 * LANES, BLOCK * LANES
+
+# Python's float 1.0 would turn all of this into float64.
+ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
+TINY = np.float32(1e-30)
+"""Added to |x|^2, so that its root has a gradient at 0."""
+# tanh x = x P(x^2) / Q(x^2) up to LARGEST, beyond which a float32 cannot tell it from 1: relative error 3e-7, by a fit
+# of least squares that weighs relative errors.
+LARGEST = np.float32(8)
+P0, P1, P2, P3, P4 = map(np.float32, (1.0, 0.13444518, 0.0035716216, 2.1895035e-05, 1.5230912e-08))
+Q0, Q1, Q2, Q3, Q4 = map(np.float32, (1.0, 0.46777844, 0.026164534, 0.00034113298, 8.522653e-07))
+LN_2 = np.float32(np.log(2))
+# artanh s = s (1 + s^2 / 3 + s^4 / 5 + ..)
+S3, S5, S7, S9, S11 = (np.float32(1 / n) for n in (3, 5, 7, 9, 11))
+# A float32 is 2^(exponent - BIAS) (1 + mantissa / 2^EXPONENT_BITS).
+EXPONENT_BITS, BIAS = np.int32(23), np.int32(127)
+MANTISSA, BITS_OF_ONE = np.int32((1 << 23) - 1), np.int32(127 << 23)
+
+
+def padded(count: int) -> int:
+    """The next multiple of `BLOCK`."""
+    return -(-count // BLOCK) * BLOCK
+
+
+@vector_kernel
+def product(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) -> None:
+    """Y = W x + b, for x of `inputs` rows, y of any multiple of BLOCK rows, and W row by row in `weights`."""
+    outputs = y.size // LANES
+    for o in range(0, outputs, BLOCK):
+        # Four rows of y begin with their biases, and take in four rows of x at a time, with 16 weights in registers.
+        four, begin = y[o * LANES : o * LANES + BLOCK_LANES], biases[o : o + BLOCK]
+        a0, b0, e0, f0 = begin[0], begin[1], begin[2], begin[3]
+        for lane in range(LANES):
+            four[lane], four[lane + LANES], four[lane + ROW_2], four[lane + ROW_3] = a0, b0, e0, f0
+        w = weights[o * inputs : (o + BLOCK) * inputs]
+        for c in range(0, inputs, BLOCK):
+            a, b = w[c : c + BLOCK], w[inputs + c : inputs + c + BLOCK]
+            e, f = w[2 * inputs + c : 2 * inputs + c + BLOCK], w[3 * inputs + c : 3 * inputs + c + BLOCK]
+            a0, a1, a2, a3 = a[0], a[1], a[2], a[3]
+            b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
+            e0, e1, e2, e3 = e[0], e[1], e[2], e[3]
+            f0, f1, f2, f3 = f[0], f[1], f[2], f[3]
+            known = x[c * LANES : c * LANES + BLOCK_LANES]
+            for lane in range(LANES):
+                x0, x1 = known[lane], known[lane + LANES]
+                x2, x3 = known[lane + ROW_2], known[lane + ROW_3]
+                four[lane] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+                four[lane + LANES] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
+                four[lane + ROW_2] += e0 * x0 + e1 * x1 + e2 * x2 + e3 * x3
+                four[lane + ROW_3] += f0 * x0 + f1 * x1 + f2 * x2 + f3 * x3
+
+
+@vector_kernel
+def add_outer_product(slopes: Array, x: Array, inputs: Index, gradient: Array) -> None:
+    """gradient[o, c] += sum over lanes of slopes[o] x[c]: the gradient of the matrix in y = W x, where slopes = dL/dy."""
+    outputs = slopes.size // LANES
+    for o in range(0, outputs, BLOCK):
+        four = slopes[o * LANES : o * LANES + BLOCK_LANES]
+        for c in range(0, inputs, BLOCK):
+            known = x[c * LANES : c * LANES + BLOCK_LANES]
+            # Sixteen sums over lanes, in registers.
+            a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = ZERO
+            e0 = e1 = e2 = e3 = f0 = f1 = f2 = f3 = ZERO
+            for lane in range(LANES):
+                x0, x1 = known[lane], known[lane + LANES]
+                x2, x3 = known[lane + ROW_2], known[lane + ROW_3]
+                a, b = four[lane], four[lane + LANES]
+                e, f = four[lane + ROW_2], four[lane + ROW_3]
+                a0, a1, a2, a3 = a0 + a * x0, a1 + a * x1, a2 + a * x2, a3 + a * x3
+                b0, b1, b2, b3 = b0 + b * x0, b1 + b * x1, b2 + b * x2, b3 + b * x3
+                e0, e1, e2, e3 = e0 + e * x0, e1 + e * x1, e2 + e * x2, e3 + e * x3
+                f0, f1, f2, f3 = f0 + f * x0, f1 + f * x1, f2 + f * x2, f3 + f * x3
+            # Into rows o .. o + 3 of the gradient.
+            _add_four(gradient, o * inputs + c, a0, a1, a2, a3)
+            _add_four(gradient, (o + 1) * inputs + c, b0, b1, b2, b3)
+            _add_four(gradient, (o + 2) * inputs + c, e0, e1, e2, e3)
+            _add_four(gradient, (o + 3) * inputs + c, f0, f1, f2, f3)
+
+
+@inlined
+def _add_four(array: Array, at: Index, a: float, b: float, c: float, d: float) -> None:
+    array[at] += a
+    array[at + 1] += b
+    array[at + 2] += c
+    array[at + 3] += d
+
+
+@vector_kernel
+def add_sums(rows: Array, sums: Array) -> None:
+    """sums[o] += the sum of row o, over its lanes."""
+    for o in range(rows.size // LANES):
+        row, total = rows[o * LANES : (o + 1) * LANES], ZERO
+        for lane in range(LANES):
+            total += row[lane]
+        sums[o] += total
+
+
+@inlined
+def tanh_of(x: float) -> float:
+    """Tanh of one float32."""
+    x = min(max(x, -LARGEST), LARGEST)
+    z = x * x
+    return x * ((((P4 * z + P3) * z + P2) * z + P1) * z + P0) / ((((Q4 * z + Q3) * z + Q2) * z + Q1) * z + Q0)
+
+
+@vector_kernel
+def tanh(x: Array, y: Array) -> None:
+    """Y = tanh x, number by number."""
+    for lane in range(x.size):
+        y[lane] = tanh_of(x[lane])
+
+
+@vector_kernel
+def tanh_slopes(y: Array, slopes: Array) -> None:
+    """From dL/dy to dL/dx for y = tanh x: times 1 - y^2."""
+    for lane in range(y.size):
+        slopes[lane] *= ONE - y[lane] * y[lane]
+
+
+@vector_kernel
+def norms(x: Array, stride: Index, norm: Array) -> None:
+    """|x| of vectors, whose components stand in x at this distance from each other: two of them, or three."""
+    size = norm.size
+    u, v, w = x[:size], x[stride : stride + size], x[2 * stride : 2 * stride + size]
+    if w.size == 0:
+        for lane in range(size):
+            norm[lane] = np.sqrt(u[lane] * u[lane] + v[lane] * v[lane] + TINY)
+    else:
+        for lane in range(size):
+            norm[lane] = np.sqrt(u[lane] * u[lane] + v[lane] * v[lane] + w[lane] * w[lane] + TINY)
+
+
+@kernel  # a compiler that may reorder sums would make norm of (norm + 1) - 1
+def log_scales(norm: Array, scale: Array, bits: Array) -> None:
+    """Set scale to ln(1 + norm) / norm.
+
+    With u = 1 + norm = 2^k m as a float32, ln u = k ln 2 + 2 artanh s for s = (m - 1) / (m + 1); and ln u / (u - 1) has
+    none of the error that rounding u would bring to ln u / norm. The limit at 0 is 1.
+    """
+    mantissa = bits.view(np.float32)
+    # u = 1 + norm, then k from its exponent bits and m from its mantissa.
+    for lane in range(norm.size):
+        mantissa[lane] = norm[lane] + ONE
+    for lane in range(norm.size):
+        scale[lane] = np.float32((bits[lane] >> EXPONENT_BITS) - BIAS)
+        bits[lane] = (bits[lane] & MANTISSA) | BITS_OF_ONE
+    # ln u = k ln 2 + 2 artanh s by its series, divided by u - 1.
+    for lane in range(norm.size):
+        s = (mantissa[lane] - ONE) / (mantissa[lane] + ONE)
+        q = s * s
+        series = ((((q * S11 + S9) * q + S7) * q + S5) * q + S3) * q + ONE
+        above = (norm[lane] + ONE) - ONE
+        ratio = (scale[lane] * LN_2 + TWO * s * series) / (above if above > ZERO else ONE)
+        scale[lane] = ratio if above > ZERO else ONE
+
+
+@vector_kernel
+def tanh_scales(norm: Array, scale: Array) -> None:
+    """Set scale to tanh |x|."""
+    for lane in range(norm.size):
+        scale[lane] = tanh_of(norm[lane])
+
+
+@vector_kernel
+def stretch(x: Array, stride: Index, scale: Array, y: Array) -> None:
+    """Y = x times scale, for every component of vectors."""
+    size = scale.size
+    for at in range(0, x.size, stride):
+        source, target = x[at : at + size], y[at : at + size]
+        for lane in range(size):
+            target[lane] = source[lane] * scale[lane]
+
+
+@vector_kernel
+def stretch_slopes(x: Array, stride: Index, scale: Array, bend: Array, inner: Array, slopes: Array) -> None:
+    """From dL/dy to dL/dx for y = s(|x|) x: s dL/dy + (s' / |x|) <x, dL/dy> x, where bend = s' / |x|."""
+    size = scale.size
+    for lane in range(size):
+        inner[lane] = ZERO
+    for at in range(0, x.size, stride):
+        part, slope = x[at : at + size], slopes[at : at + size]
+        for lane in range(size):
+            inner[lane] += part[lane] * slope[lane]
+    for lane in range(size):
+        inner[lane] *= bend[lane]
+    for at in range(0, x.size, stride):
+        part, slope = x[at : at + size], slopes[at : at + size]
+        for lane in range(size):
+            slope[lane] = scale[lane] * slope[lane] + inner[lane] * part[lane]
+
+
+@vector_kernel
+def tanh_bends(norm: Array, scale: Array, bend: Array) -> None:
+    """s' / |x| for s = tanh |x|, which is given as scale."""
+    for lane in range(norm.size):
+        bend[lane] = (ONE - scale[lane] * scale[lane]) / norm[lane]
+
+
+@vector_kernel
+def log_bends(norm: Array, scale: Array, bend: Array) -> None:
+    """s' / |x| for s = ln(1 + |x|) / |x|, which is given as scale: (1 / (1 + |x|) - s) / |x|^2."""
+    for lane in range(norm.size):
+        bend[lane] = (ONE / (ONE + norm[lane]) - scale[lane]) / norm[lane] / norm[lane]
