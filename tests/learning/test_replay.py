@@ -1,46 +1,63 @@
-"""The replay keeps the newest tuples, in order, in memory made once."""
+"""The replay keeps the newest tuples, in order, in memory made once, in the form that its learner wants."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from equiflock.features import paper_senses
+from equiflock.controllers.loading import new_network
+from equiflock.learning.learner import TorchLearner, learner_for
 from equiflock.learning.replay import Replay
 from equiflock.runtime.checks import InputError
 
 
+def empty(capacity: int) -> Replay:
+    return Replay(capacity, agents=2, dimensions=2, learner=TorchLearner(new_network("etdagnn", hops=1), 1e-3))
+
+
 def fill(replay: Replay, numbers: range) -> None:
-    for n in numbers:
-        replay.add(np.full((2, 1, 3, 2), float(n)), np.full((2, 2), -float(n)))
+    values = np.array(numbers, np.float32).reshape(-1, 1, 1, 1, 1)
+    replay.add(values * np.ones((2, 1, 3, 2), np.float32), -values[..., 0, 0] * np.ones((2, 2), np.float32))
 
 
 def test_the_oldest_give_way_when_it_is_full() -> None:
-    replay = Replay(4, agents=2, senses=paper_senses(hops=1), dimensions=2)
+    replay = empty(4)
     fill(replay, range(3))
     assert len(replay) == 3
     fill(replay, range(3, 6))
     assert len(replay) == 4
     assert replay.added == 6
-    assert replay.observations[:, 0, 0, 0, 0].tolist() == [4.0, 5.0, 2.0, 3.0]
+    observations, targets = replay.tuples
+    assert observations[:, 0, 0, 0, 0].tolist() == [4.0, 5.0, 2.0, 3.0]
+    assert targets[:, 1, 1].tolist() == [-4.0, -5.0, -2.0, -3.0]
 
 
-def test_a_batch_holds_observations_with_their_own_targets_and_may_repeat() -> None:
-    replay = Replay(4, agents=2, senses=paper_senses(hops=1), dimensions=2)
-    fill(replay, range(4))
-    observations, targets = replay.batch(np.array([3, 1, 3]))
-    assert observations.shape == (3, 2, 1, 3, 2)
-    assert observations[:, 1, 0, 2, 1].tolist() == [3.0, 1.0, 3.0]
-    assert targets[:, 1, 1].tolist() == [-3.0, -1.0, -3.0]
+def test_many_at_once_are_as_one_after_the_other() -> None:
+    at_once, singly = empty(4), empty(4)
+    fill(at_once, range(11))
+    for n in range(11):
+        fill(singly, range(n, n + 1))
+    assert at_once.added == singly.added
+    for one, other in zip(at_once.tuples, singly.tuples, strict=True):
+        assert np.array_equal(one, other)
 
 
 def test_adding_allocates_nothing() -> None:
-    replay = Replay(4, agents=2, senses=paper_senses(hops=1), dimensions=2)
-    before = replay.observations.data_ptr(), replay.targets.data_ptr()
+    replay = empty(4)
+    before = [array.ctypes.data for array in replay.tuples]
     fill(replay, range(20))
-    assert (replay.observations.data_ptr(), replay.targets.data_ptr()) == before
+    assert [array.ctypes.data for array in replay.tuples] == before
+
+
+def test_a_compiled_learner_keeps_rows_of_agents() -> None:
+    replay = Replay(3, agents=5, dimensions=2, learner=learner_for(new_network("tdagnn"), 1e-3))
+    observations = np.random.default_rng(0).standard_normal((2, 5, 3, 3, 2)).astype(np.float32)
+    targets = np.random.default_rng(1).standard_normal((2, 5, 2)).astype(np.float32)
+    replay.add(observations, targets)
+    assert np.array_equal(replay.tuples[0][:2], observations.reshape(2, 5, 18).transpose(0, 2, 1))
+    assert np.array_equal(replay.tuples[1][:2], targets.transpose(0, 2, 1))
 
 
 def test_a_replay_keeps_at_least_one() -> None:
     with pytest.raises(InputError, match="capacity must be a whole number of at least 1"):
-        Replay(0, agents=2, senses=paper_senses(hops=1), dimensions=2)
+        empty(0)

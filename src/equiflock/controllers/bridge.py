@@ -17,12 +17,12 @@ from equiflock.runtime.checks import InputError
 Module = TypeVar("Module")
 
 
-def as_numpy_function(controller: Controller, learning: bool = False) -> Callable[..., NDArray[Any]]:
+def as_numpy_function(controller: Controller) -> Callable[..., NDArray[Any]]:
     """The controller as a function of NumPy arrays.
 
-    A network that has a `compiled_form()` is run in that form, with its present weights, unless it is `learning`. Any
-    other torch module shares memory with the arrays and keeps no gradients. All other controllers get read-only
-    observations, so that they cannot change what agents remember.
+    A network that has a `compiled_form()` is run in that form, with its present weights. Any other torch module shares
+    memory with the arrays and keeps no gradients. All other controllers get read-only observations, so that they cannot
+    change what agents remember.
     """
     function: Callable[..., Any] = controller
     torch = sys.modules.get("torch")  # without torch imported, it cannot be a module
@@ -31,7 +31,7 @@ def as_numpy_function(controller: Controller, learning: bool = False) -> Callabl
         return lambda *known: function(*known[:-1], read_only(known[-1]))
     check_float32(controller)
     compiled = getattr(controller, "compiled_form", None)
-    if not learning and compiled is not None and (fast := compiled()) is not None:
+    if compiled is not None and (fast := compiled()) is not None:
         return cast(Callable[..., NDArray[Any]], fast)
 
     def think(*known: Any) -> NDArray[Any]:

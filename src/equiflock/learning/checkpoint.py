@@ -44,13 +44,9 @@ def write_checkpoint(
     # Only the filled part of the replay.
     kept = len(trainer.replay)
     tensors = {f"network.{name}": tensor for name, tensor in trainer.network.state_dict().items()}
-    # Adam's moments and step counts, by the index of the weight that they belong to.
-    for place, state in trainer.optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{place}.{name}": tensor for name, tensor in state.items()}
-    tensors |= {
-        "replay.observations": trainer.replay.observations[:kept],
-        "replay.targets": trainer.replay.targets[:kept],
-    }
+    tensors |= {f"learner.{name}": tensor for name, tensor in trainer.learner.state().items()}
+    for name, array in zip(("replay.observations", "replay.targets"), trainer.replay.tuples, strict=True):
+        tensors[name] = torch.from_numpy(array[:kept])
     # As tensors, since tables may grow beyond what safetensors allows as metadata.
     for name, text in (texts or {}).items():
         tensors[f"table.{name}"] = torch.tensor(bytearray(text.encode()), dtype=torch.uint8)
@@ -101,16 +97,10 @@ def epochs_done(path: str | os.PathLike[str]) -> int:
 def _fill(trainer: Trainer, tensors: dict[str, Tensor], added: int) -> None:
     """Copy weights, Adam's state and the replay into a trainer."""
     trainer.network.load_state_dict(_under("network.", tensors))
-    # Adam's moments, by the index of the weight that they belong to.
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in _under("optimizer.", tensors).items():
-        place, key = name.split(".")
-        moments.setdefault(int(place), {})[key] = tensor
-    trainer.optimizer.load_state_dict({**trainer.optimizer.state_dict(), "state": moments})
+    trainer.learner.restore(_under("learner.", tensors))
     # The filled part of the replay, and where its next tuple goes.
-    observations, targets = tensors["replay.observations"], tensors["replay.targets"]
-    trainer.replay.observations[: len(observations)] = observations
-    trainer.replay.targets[: len(targets)] = targets
+    for name, array in zip(("replay.observations", "replay.targets"), trainer.replay.tuples, strict=True):
+        array[: len(tensors[name])] = tensors[name].numpy()
     trainer.replay.added = added
 
 

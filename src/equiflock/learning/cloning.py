@@ -13,12 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from jaxtyping import Float32, Float64
+from torch import nn
 
 from equiflock.controllers.loading import fitting_options, new_network
+from equiflock.learning.adam import Adam
 from equiflock.learning.dagger import DivergedError
 from equiflock.learning.fast_forward import FastForwardData, Split
+from equiflock.learning.learner import learner_for
 from equiflock.learning.recipe import Cloning
 from equiflock.protocols import Controller, LocalController
 from equiflock.runtime.checks import InputError
@@ -71,11 +75,10 @@ class Cloner:
             hops = self.pupil.senses.hops
             raise InputError(f"the network hears {hops} hops, but the data has {data.recipe.hops}")
         data.check_channels(self.pupil.senses.channels)
-        # b begins at 0 and is trained together with the weights.
-        self.score_bias = nn.Parameter(torch.zeros(()))
-        self.optimizer = torch.optim.Adam(
-            [*network.parameters(), self.score_bias], lr=recipe.learning_rate, betas=(0.9, 0.999), fused=True
-        )
+        self.learner = learner_for(network, recipe.learning_rate)
+        # b begins at 0 and is trained together with the weights, by an Adam of its own.
+        self.score_bias = np.zeros(1, np.float32)
+        self._bias_adam = Adam(1, recipe.learning_rate)
         self.epoch = self.updates = 0
 
     def run_epoch(self) -> None:
@@ -92,13 +95,13 @@ class Cloner:
             torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             self.network.train()
             for first in range(0, len(order), read):
-                observations, targets = map(
-                    torch.from_numpy, self.data.gather(order[first : first + read], self.pupil.senses.channels)
-                )
-                # One step of Adam per batch.
-                for start in range(0, len(observations), self.recipe.batch):
-                    batch = slice(start, start + self.recipe.batch)
-                    self._update(observations[batch], targets[batch])
+                tuples = self._packed(*self.data.gather(order[first : first + read], self.pupil.senses.channels))
+                # One step of Adam per batch; what is left at the end is a smaller one.
+                places = np.arange(len(tuples[0]))
+                whole = len(places) - len(places) % self.recipe.batch
+                self.learner.descend(tuples, places[:whole].reshape(-1, self.recipe.batch), self._gate)
+                if whole < len(places):
+                    self.learner.descend(tuples, places[None, whole:], self._gate)
             self.network.eval()
         self.epoch += 1
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
@@ -107,39 +110,47 @@ class Cloner:
     def report(self) -> CloningReport:
         """Measure the loss on both sets with the present weights."""
         (train_loss, live), (test_loss, _) = self.losses("train"), self.losses("test")
-        return CloningReport(self.epoch, train_loss, test_loss, live, self.score_bias.item())
+        return CloningReport(self.epoch, train_loss, test_loss, live, float(self.score_bias[0]))
 
     def losses(self, split: Split) -> tuple[float, float]:
         """The mean loss over all training or test tuples, and the share of tuples whose loss is below 1."""
-        # One time index at a time, as the data may not fit into memory; the sum is taken in float64.
+        # One time index at a time, as the data may not fit into memory.
         total, below, count = 0.0, 0, 0
-        with torch.inference_mode():
-            for step in range(self.data.recipe.indices):
-                observations, targets = self.data.block(step, split, self.pupil.senses.channels)
-                scores = self._scores(torch.tensor(observations), torch.tensor(targets))
-                total += scores.clamp(max=1.0).sum(dtype=torch.float64).item()
-                below += int((scores < 1.0).sum())
-                count += len(scores)
+        for step in range(self.data.recipe.indices):
+            tuples = self._packed(*self.data.block(step, split, self.pupil.senses.channels))
+            scores = self._scores(self.learner.errors(tuples))
+            total += float(np.minimum(scores, 1.0).sum())
+            below += int((scores < 1.0).sum())
+            count += len(scores)
         return total / count, below / count
 
-    def _scores(self, observations: Tensor, targets: Tensor) -> Tensor:
-        """(b^2 + MSE) / M of every tuple, (b,), from observations (b, N, K, C, D) and targets (b, N, D)."""
-        errors: Tensor = self.network(observations) - targets
-        return (self.score_bias**2 + errors.square().sum(-1).mean(-1)) / self.recipe.loss_scale
+    def _packed(
+        self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
+    ) -> tuple[Float32[np.ndarray, "T ..."], Float32[np.ndarray, "T ..."]]:
+        """Tuples in the form in which the learner reads them."""
+        T, N, D = targets.shape
+        known, wanted = self.learner.shapes(N, D)
+        tuples = np.empty((T, *known), np.float32), np.empty((T, *wanted), np.float32)
+        self.learner.pack(observations, targets, tuples)
+        return tuples
 
-    def _update(self, observations: Tensor, targets: Tensor) -> None:
-        """One step of Adam on a batch."""
-        scores = self._scores(observations, targets)
+    def _scores(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
+        """(b^2 + MSE) / M of every tuple."""
+        scores: Float64[np.ndarray, " b"] = (float(self.score_bias[0]) ** 2 + errors) / self.recipe.loss_scale
+        return scores
+
+    def _gate(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
+        """The slope of the batch's mean loss in each tuple's MSE; b takes its own step on the way."""
+        slopes = np.full(len(errors), 1.0 / (self.recipe.loss_scale * len(errors)))
         if self.updates >= self.recipe.warm_up:
-            # min(1, .), whose gradient is zero above 1.
-            scores = scores.clamp(max=1.0)
-        self.optimizer.zero_grad(set_to_none=True)
-        scores.mean().backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        with torch.no_grad():
-            # b stays in [0, sqrt(M)].
-            self.score_bias.clamp_(0.0, math.sqrt(self.recipe.loss_scale))
+            # min(1, .), whose slope is zero above 1.
+            slopes[self._scores(errors) > 1.0] = 0.0
+        # d b^2 / db = 2 b, and b stays in [0, sqrt(M)].
+        gradient = (2.0 * self.score_bias * slopes.sum()).astype(np.float32)
+        self._bias_adam.step(self.score_bias, gradient)
+        np.clip(self.score_bias, 0.0, math.sqrt(self.recipe.loss_scale), out=self.score_bias)
         self.updates += 1
+        return slopes
 
 
 def clone(

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from equiflock.controllers import load
 from equiflock.controllers.loading import fitting_options, new_network
 from equiflock.flock import FOLLOWER, Flock
+from equiflock.learning.learner import learner_for
 from equiflock.learning.mixture import Mixture
 from equiflock.learning.recipe import DAgger
 from equiflock.learning.replay import Replay, check_fits
@@ -70,10 +71,10 @@ class Trainer:
         followers = (self.starts.roles == FOLLOWER).sum(axis=1)
         if followers.min() < max(followers.max(), 1):
             raise InputError(f"every flock of {recipe.scenario!r} must have as many followers, and at least one")
-        self.optimizer = torch.optim.Adam(
-            self.network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.999), fused=True
-        )
-        self.replay = Replay(recipe.capacity, int(followers[0]), self.pupil.senses, self.starts.shape[2])
+        self.learner = learner_for(self.network, recipe.learning_rate)
+        agents, D, senses = int(followers[0]), self.starts.shape[2], self.pupil.senses
+        check_fits(recipe.capacity + recipe.batch, agents, senses.hops, D, senses.width)
+        self.replay = Replay(recipe.capacity, agents, D, self.learner)
         self.epoch = 0
         self.validate = Validator(recipe)
 
@@ -131,12 +132,16 @@ class Trainer:
         loop = flight(start, mixture, time_step=recipe.time_step, ending=self.scenario.ending(), **rules)
         # Leaders and obstacle agents have no observations and no controller: there is nothing to learn from them.
         who = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)
+        observations, targets = [], []
         for moment in islice(loop, recipe.steps):
             if not moment.flying[0]:
                 break
             # Z of the pupil, and what the expert would do, whoever flew this step.
             assert mixture.target is not None
-            self.replay.add(moment.observations[0, who], mixture.target[0, who])
+            observations.append(moment.observations[0, who].copy())
+            targets.append(mixture.target[0, who])
+        if observations:
+            self.replay.add(np.stack(observations), np.stack(targets))
 
     def update(self) -> float:
         """Take the epoch's steps of Adam; returns their mean loss."""
@@ -147,16 +152,7 @@ class Trainer:
         places = stream(recipe.seed, "batches", self.epoch).integers(
             len(self.replay), size=(recipe.updates, recipe.batch)
         )
-        # Summed as a tensor, so that torch is not asked for a number after every step.
-        total = torch.zeros(())
-        for batch in places:
-            observations, targets = self.replay.batch(batch)
-            loss = imitation_loss(self.network(observations), targets)
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
-            total += loss.detach()
-        return total.item() / recipe.updates
+        return float(self.learner.descend(self.replay.tuples, places).mean())
 
 
 def _diverged(epoch: int, how: str) -> DivergedError:
@@ -199,12 +195,6 @@ def _try(network: nn.Module, recipe: DAgger) -> None:
         got = tuple(answer.shape) if isinstance(answer, Tensor) else answer
         wanted = 1, recipe.agents, recipe.dimensions
         raise InputError(f"the network must return accelerations (B, N, D) = {wanted}; got {got!r:.80}")
-
-
-def imitation_loss(accelerations: Tensor, targets: Tensor) -> Tensor:
-    """The mean over agents and batch of |a_expert - a_pupil|^2, for accelerations (batch, N, D)."""
-    # mse_loss is the mean over the D components, too.
-    return targets.shape[-1] * functional.mse_loss(accelerations, targets)
 
 
 def train(

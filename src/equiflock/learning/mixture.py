@@ -43,8 +43,7 @@ class Mixture:
         self.beta = beta
         self.rng = rng
         self.target: Vectors | None = None
-        # The pupil is run by torch, not in its compiled form, whose numbers differ in the last bits.
-        self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil, learning=True)
+        self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil)
         self._ask_expert, _ = decision(expert)
         self._sensing = sensing or DelayedAggregation(expert.senses)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-import torch
-from jaxtyping import Float, Int64
-from torch import Tensor
+from typing import TYPE_CHECKING
 
-from equiflock.features import PAPER_FEATURES, Senses
+import numpy as np
+from jaxtyping import Float
+
+from equiflock.features import PAPER_FEATURES
 from equiflock.runtime.checks import InputError, check_count
 from equiflock.runtime.memory import physical_memory
+
+if TYPE_CHECKING:
+    from equiflock.learning.learner import Learner
 
 
 class Replay:
@@ -18,34 +21,39 @@ class Replay:
     Args:
         capacity: how many tuples are kept.
         agents: N.
-        senses: the channels and hops of the observations.
         dimensions: D.
+        learner: reads the tuples, and says in which form they are kept.
     """
 
-    def __init__(self, capacity: int, agents: int, senses: Senses, dimensions: int) -> None:
+    def __init__(self, capacity: int, agents: int, dimensions: int, learner: Learner) -> None:
         check_count("capacity", capacity)
-        check_fits(capacity, agents, senses.hops, dimensions, senses.width)
-        self.observations = torch.zeros(capacity, agents, senses.hops, senses.width, dimensions)
-        self.targets = torch.zeros(capacity, agents, dimensions)
+        known, wanted = learner.shapes(agents, dimensions)
+        self.learner = learner
+        self.tuples = np.zeros((capacity, *known), np.float32), np.zeros((capacity, *wanted), np.float32)
+        """Observations and targets as the learner packed them."""
         self.added = 0
         """How many tuples were ever added; the next is written at index `added % capacity`."""
 
+    @property
+    def capacity(self) -> int:
+        """How many tuples can be kept."""
+        return len(self.tuples[0])
+
     def __len__(self) -> int:
         """How many tuples are kept now."""
-        return min(self.added, len(self.observations))
+        return min(self.added, self.capacity)
 
-    def add(self, observations: Float[np.ndarray, "N K C D"], target: Float[np.ndarray, "N D"]) -> None:
-        """Keep one tuple: every agent's observations, (N, K, C, D), and the expert's accelerations, (N, D)."""
-        place = self.added % len(self.observations)
-        # The tensors share their memory with these arrays.
-        self.observations.numpy()[place] = observations
-        self.targets.numpy()[place] = target
-        self.added += 1
-
-    def batch(self, places: Int64[np.ndarray, " batch"]) -> tuple[Tensor, Tensor]:
-        """The tuples at these indices: observations (batch, N, K, C, D) and targets (batch, N, D)."""
-        index = torch.from_numpy(places)
-        return self.observations.index_select(0, index), self.targets.index_select(0, index)
+    def add(self, observations: Float[np.ndarray, "T N K C D"], targets: Float[np.ndarray, "T N D"]) -> None:
+        """Keep tuples: every agent's observations, (T, N, K, C, D), and the expert's accelerations, (T, N, D)."""
+        known, wanted = self.tuples
+        done = 0
+        while done < len(targets):
+            # As many as fit before the ring's end.
+            place = self.added % self.capacity
+            count = min(len(targets) - done, self.capacity - place)
+            part, ring = slice(done, done + count), slice(place, place + count)
+            self.learner.pack(observations[part], targets[part], (known[ring], wanted[ring]))
+            self.added, done = self.added + count, done + count
 
 
 def check_fits(tuples: int, agents: int, hops: int, dimensions: int, channels: int = len(PAPER_FEATURES)) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
-from numba import njit
+from numba import config, njit, types
+from numba.extending import intrinsic
 from numpy import float32
 from numpy.typing import NDArray
 
@@ -37,20 +38,8 @@ def kernel(function: Function) -> Function:
     Numba compiles a cached kernel anew only when its own file changes, though kernels of other files may be compiled
     into it; here a change of any file in the parts that have kernels does it.
     """
-    return _compiled(function)
-
-
-def vector_kernel(function: Function) -> Function:
-    """Compile `function` like a kernel, but let the compiler fuse a product with a sum and add up in vector registers.
-
-    How it rounds then depends on the instructions that a processor has and on the lengths of loops, never on data.
-    """
-    return _compiled(function, fastmath={"contract", "reassoc", "nsz"})
-
-
-def _compiled(function: Function, **options: Any) -> Function:
     # error_model="numpy": a division by zero gives infinity or NaN, without a test and a branch for it.
-    compiled: Any = njit(nogil=True, cache=True, error_model="numpy", **options)(function)
+    compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
     if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT=1
         compiled._cache._cache_file._source_stamp = _STAMP
     return cast(Function, compiled)
@@ -59,6 +48,28 @@ def _compiled(function: Function, **options: Any) -> Function:
 def inlined(function: Function) -> Function:
     """A part of a kernel's inner loop, compiled into each kernel that calls it, without the cost of a call."""
     return cast(Function, njit(inline="always", nogil=True, error_model="numpy")(function))
+
+
+if config.DISABLE_JIT:
+
+    def fma(a: Any, b: Any, c: Any) -> Any:
+        """The sum a b + c."""
+        return a * b + c
+
+else:
+
+    @intrinsic
+    def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
+        """The sum a b + c of three float32, rounded once.
+
+        Numba's fastmath would let the compiler choose where to fuse a product with a sum, and it chooses differently
+        for a kernel by itself and for the same kernel inside another; so sums that shall be fused say so.
+        """
+        return types.float32(types.float32, types.float32, types.float32), _build_fma
+
+
+def _build_fma(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return builder.fma(*arguments)
 
 
 # Two kernels for benchmarks, which measure the most that a machine can do.

@@ -23,7 +23,7 @@ from torch import nn
 
 from equiflock.controllers.networks.lanes import padded
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
-from equiflock.runtime.jit import Array, vector_kernel
+from equiflock.runtime.jit import Array, kernel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -152,7 +152,7 @@ def _table(layers: Sequence[Conv | EqConv], following: Sequence[int]) -> Int64[n
     return table
 
 
-@vector_kernel
+@kernel
 def fold(table: Array, weights: Array, folded: Array) -> None:
     """Fill in A_k and c_k of every layer."""
     for k in range(len(table)):
@@ -177,7 +177,7 @@ def fold(table: Array, weights: Array, folded: Array) -> None:
                     A[o, n] += W[o, i] * before[i, n]
 
 
-@vector_kernel
+@kernel
 def unfold(table: Array, weights: Array, folded: Array, slopes: Array, gradient: Array) -> None:
     """From dL/dA_k and dL/dc_k, in `slopes`, to the gradient of all weights; slopes are overwritten.
 

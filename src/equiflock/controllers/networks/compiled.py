@@ -21,7 +21,6 @@ from equiflock.controllers.networks.chain import (
     chain_of,
 )
 from equiflock.controllers.networks.lanes import (
-    BLOCK,
     LANES,
     log_scales,
     norms,
@@ -80,6 +79,16 @@ def compile_chain(
     return None if chain is None else CompiledNetwork(name, senses, dimensions, program_of(chain, chain.folded()))
 
 
+def trainable_chain(network: nn.Module) -> Chain | None:
+    """The chain that a network is, if it has a compiled form and all of its weights may change; None if not."""
+    compiled = getattr(network, "compiled_form", None)
+    if compiled is None or not isinstance(compiled(), CompiledNetwork):
+        return None
+    if not all(parameter.requires_grad for parameter in network.parameters()):
+        return None
+    return chain_of(network.chain, network.senses.hops)  # type: ignore[arg-type, union-attr]
+
+
 def program_of(chain: Chain, folded: NDArray[np.float32]) -> tuple[Any, ...]:
     """A chain with these folded weights as `fly` takes it."""
     return chain.table, folded, chain.before, chain.of_vectors
@@ -121,7 +130,7 @@ def fly(observations: Array, program: Any, accelerations: Array, first: Index, l
         # The acceleration is the one vector, or the D numbers, that are left.
         for lane in range(count):
             for d in range(D):
-                accelerations[base + lane, d] = x[(d * BLOCK if of_vectors else d) * LANES + lane]
+                accelerations[base + lane, d] = x[d * LANES + lane]
 
 
 @kernel

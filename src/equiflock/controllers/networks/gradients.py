@@ -33,12 +33,12 @@ from equiflock.controllers.networks.chain import (
 )
 from equiflock.controllers.networks.compiled import apply_layer, bend, load, scale_memory
 from equiflock.controllers.networks.lanes import (
-    BLOCK,
     LANES,
+    PARTS,
     TWO,
     ZERO,
     add_outer_product,
-    add_sums,
+    add_rows,
     log_bends,
     product,
     stretch_slopes,
@@ -73,18 +73,18 @@ def batch_memory(table: Array, components: Index, D: Index) -> Any:
 
 @kernel
 def pack(observations: Array, before: Index, components: Index, rows: Array) -> None:
-    """Write observations (N, K * C * D) as rows of agents (K * C * D, N), bent by what comes before the first layer."""
-    N, width = observations.shape
+    """Write observations (T, N, K * C * D) as rows of agents (T, K * C * D, N), bent by what comes before all layers."""
+    T, N, width = observations.shape
     channels = width // components
     raw, known = np.zeros(width * LANES, np.float32), np.zeros(width * LANES, np.float32)
     memory = scale_memory(channels)
-    for base in range(0, N, LANES):
-        count = min(LANES, N - base)
-        load(observations, base, count, components, raw)
-        bent = bend(raw, before, components, channels, memory, known)
-        for row in range(width):
-            for lane in range(count):
-                rows[row, base + lane] = bent[row * LANES + lane]
+    for t in range(T):
+        for base in range(0, N, LANES):
+            count = min(LANES, N - base)
+            load(observations[t], base, count, components, raw)
+            bent = bend(raw, before, components, channels, memory, known)
+            for c in range(width):
+                _copy(bent, c * LANES, count, rows[t, c], base)
 
 
 @kernel
@@ -99,21 +99,21 @@ def add_errors(tuples: Any, places: Array, program: Any, memory: Any, errors: Ar
 
 @kernel
 def add_gradient(
-    tuples: Any, places: Array, shares: Array, program: Any, memory: Any, errors: Array, turned: Array, gradient: Array
+    tuples: Any, places: Array, shares: Array, program: Any, memory: Any, errors: Array, turned: Array, sums: Array
 ) -> None:
     """Add up |error|^2 of every tuple, and the gradient of the sum over tuples of shares times |error|^2.
 
     Args:
         shares: (b,) float32.
         turned: the folded matrices, transposed (`turn`).
-        gradient: of the folded weights, to which that of the batch is added.
+        sums: partial sums (`lanes.PARTS` each) of the gradient of the folded weights, to which that of the batch is added.
     """
     _, targets = tuples
     for base in range(0, len(places) * targets.shape[2], LANES):
         _gather(tuples, places, shares, base, program, memory)
         result = _forth(program, memory, targets.shape[1])
         _begin_slopes(result, program, memory, errors)
-        _back(program, memory, targets.shape[1], turned, gradient)
+        _back(program, memory, targets.shape[1], turned, sums)
 
 
 @kernel
@@ -190,8 +190,7 @@ def _begin_slopes(result: Array, program: Any, memory: Any, errors: Array) -> No
     slopes[:], squares[:] = ZERO, ZERO
     for d in range(target.size // LANES):
         # The acceleration is the one vector, or the D numbers, that are left.
-        row = (d * BLOCK if program[3] else d) * LANES
-        answer, slope = result[row : row + LANES], slopes[row : row + LANES]
+        answer, slope = result[d * LANES : (d + 1) * LANES], slopes[d * LANES : (d + 1) * LANES]
         wanted = target[d * LANES : (d + 1) * LANES]
         for lane in range(LANES):
             error = answer[lane] - wanted[lane]
@@ -203,7 +202,7 @@ def _begin_slopes(result: Array, program: Any, memory: Any, errors: Array) -> No
 
 
 @kernel
-def _back(program: Any, memory: Any, D: Index, turned: Array, gradient: Array) -> None:
+def _back(program: Any, memory: Any, D: Index, turned: Array, sums: Array) -> None:
     """The slopes of a block back through all layers, each of which adds to its gradient."""
     table, _, _, of_vectors = program
     components = D if of_vectors else 1
@@ -226,12 +225,14 @@ def _back(program: Any, memory: Any, D: Index, turned: Array, gradient: Array) -
             row -= 1
             start -= table[row, OUTPUTS]
         x = memory[0][0] if row == 0 else bent[components * (start - inputs) * LANES : components * start * LANES]
-        weights = gradient[table[k, FOLDED] :][: outputs * inputs]
-        biases = gradient[table[k, FOLDED_BIAS] :][:outputs]
+        weights = sums[table[k, FOLDED] * PARTS :][: outputs * inputs * PARTS]
+        biases = sums[table[k, FOLDED_BIAS] * PARTS :][: outputs * PARTS]
         across = turned[table[k, FOLDED] :][: outputs * inputs]
         for d in range(components):
             own = its[d * outputs * LANES : (d + 1) * outputs * LANES]
-            add_sums(own, biases)
+            # Layers of vectors have no bias.
+            if not of_vectors:
+                add_rows(own, biases)
             add_outer_product(own, x[d * inputs * LANES : (d + 1) * inputs * LANES], inputs, weights)
             # dL/dx = A_k^T dL/dy, which nothing needs of observations.
             if row > 0:

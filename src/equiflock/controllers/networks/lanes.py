@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from equiflock.runtime.jit import Array, Index, inlined, kernel, vector_kernel
+from equiflock.runtime.jit import Array, Index, fma, inlined, kernel
 
-LANES = 64
+LANES = 128
 """Agents that go through a network side by side."""
 BLOCK = 4
 """Matrices are multiplied in blocks of so many rows and columns."""
 ROW_2, ROW_3, BLOCK_LANES = 2 * LANES, 3 * LANES, BLOCK * LANES
+PARTS = 16
+"""A sum over lanes is kept as so many partial sums, lane n in the one of number n modulo PARTS, until the very end."""
+PARTS_2, PARTS_3, ROUND = 2 * PARTS, 3 * PARTS, 4 * PARTS
 
 # Python's float 1.0 would turn all of this into float64.
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
@@ -37,14 +40,17 @@ MANTISSA, BITS_OF_ONE = np.int32((1 << 23) - 1), np.int32(127 << 23)
 
 
 def padded(count: int) -> int:
-    """The next multiple of `BLOCK`."""
-    return -(-count // BLOCK) * BLOCK
+    """The next multiple of `BLOCK`; but 1 stays 1, as the last of layers of vectors has one output."""
+    return 1 if count == 1 else -(-count // BLOCK) * BLOCK
 
 
-@vector_kernel
+@kernel
 def product(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) -> None:
-    """Y = W x + b, for x of `inputs` rows, y of any multiple of BLOCK rows, and W row by row in `weights`."""
+    """Y = W x + b, for x of `inputs` rows, and W row by row in `weights`; numbers of rows are padded, or 1."""
     outputs = y.size // LANES
+    if outputs == 1 or inputs == 1:
+        _thin_product(weights, biases, inputs, x, y)
+        return
     for o in range(0, outputs, BLOCK):
         # Four rows of y begin with their biases, and take in four rows of x at a time, with 16 weights in registers.
         four, begin = y[o * LANES : o * LANES + BLOCK_LANES], biases[o : o + BLOCK]
@@ -63,55 +69,93 @@ def product(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) ->
             for lane in range(LANES):
                 x0, x1 = known[lane], known[lane + LANES]
                 x2, x3 = known[lane + ROW_2], known[lane + ROW_3]
-                four[lane] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
-                four[lane + LANES] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
-                four[lane + ROW_2] += e0 * x0 + e1 * x1 + e2 * x2 + e3 * x3
-                four[lane + ROW_3] += f0 * x0 + f1 * x1 + f2 * x2 + f3 * x3
+                four[lane] = fma(a3, x3, fma(a2, x2, fma(a1, x1, fma(a0, x0, four[lane]))))
+                four[lane + LANES] = fma(b3, x3, fma(b2, x2, fma(b1, x1, fma(b0, x0, four[lane + LANES]))))
+                four[lane + ROW_2] = fma(e3, x3, fma(e2, x2, fma(e1, x1, fma(e0, x0, four[lane + ROW_2]))))
+                four[lane + ROW_3] = fma(f3, x3, fma(f2, x2, fma(f1, x1, fma(f0, x0, four[lane + ROW_3]))))
 
 
-@vector_kernel
-def add_outer_product(slopes: Array, x: Array, inputs: Index, gradient: Array) -> None:
-    """gradient[o, c] += sum over lanes of slopes[o] x[c]: the gradient of the matrix in y = W x, where slopes = dL/dy."""
-    outputs = slopes.size // LANES
-    for o in range(0, outputs, BLOCK):
-        four = slopes[o * LANES : o * LANES + BLOCK_LANES]
-        for c in range(0, inputs, BLOCK):
-            known = x[c * LANES : c * LANES + BLOCK_LANES]
-            # Sixteen sums over lanes, in registers.
-            a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = ZERO
-            e0 = e1 = e2 = e3 = f0 = f1 = f2 = f3 = ZERO
+@kernel
+def _thin_product(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) -> None:
+    """Y = W x + b, for W of one row or one column."""
+    for o in range(y.size // LANES):
+        row, bias = y[o * LANES : (o + 1) * LANES], biases[o]
+        if inputs == 1:
+            w, known = weights[o], x[:LANES]
             for lane in range(LANES):
-                x0, x1 = known[lane], known[lane + LANES]
-                x2, x3 = known[lane + ROW_2], known[lane + ROW_3]
-                a, b = four[lane], four[lane + LANES]
-                e, f = four[lane + ROW_2], four[lane + ROW_3]
-                a0, a1, a2, a3 = a0 + a * x0, a1 + a * x1, a2 + a * x2, a3 + a * x3
-                b0, b1, b2, b3 = b0 + b * x0, b1 + b * x1, b2 + b * x2, b3 + b * x3
-                e0, e1, e2, e3 = e0 + e * x0, e1 + e * x1, e2 + e * x2, e3 + e * x3
-                f0, f1, f2, f3 = f0 + f * x0, f1 + f * x1, f2 + f * x2, f3 + f * x3
-            # Into rows o .. o + 3 of the gradient.
-            _add_four(gradient, o * inputs + c, a0, a1, a2, a3)
-            _add_four(gradient, (o + 1) * inputs + c, b0, b1, b2, b3)
-            _add_four(gradient, (o + 2) * inputs + c, e0, e1, e2, e3)
-            _add_four(gradient, (o + 3) * inputs + c, f0, f1, f2, f3)
+                row[lane] = fma(w, known[lane], bias)
+            continue
+        for lane in range(LANES):
+            row[lane] = bias
+        for c in range(0, inputs, BLOCK):
+            w = weights[c : c + BLOCK]
+            w0, w1, w2, w3 = w[0], w[1], w[2], w[3]
+            known = x[c * LANES : c * LANES + BLOCK_LANES]
+            for lane in range(LANES):
+                x0, x1, x2, x3 = known[lane], known[lane + LANES], known[lane + ROW_2], known[lane + ROW_3]
+                row[lane] = fma(w3, x3, fma(w2, x2, fma(w1, x1, fma(w0, x0, row[lane]))))
+
+
+@kernel
+def add_outer_product(slopes: Array, x: Array, inputs: Index, sums: Array) -> None:
+    """Add slopes[o] x[c] to the partial sums of (o, c): the gradient of the matrix in y = W x, where slopes = dL/dy."""
+    outputs = slopes.size // LANES
+    if outputs == 1 or inputs == 1:
+        _add_thin_product(slopes, x, inputs, sums)
+        return
+    for o in range(outputs):
+        for c in range(0, inputs, BLOCK):
+            # The partial sums of (o, c) .. (o, c + 3), each of which takes in four lanes at a time.
+            four = sums[(o * inputs + c) * PARTS :][:ROUND]
+            for first in range(0, LANES, ROUND):
+                a, b = slopes[o * LANES + first :][:ROUND], x[c * LANES + first :][: ROW_3 + ROUND]
+                e, f, g = b[LANES:], b[ROW_2:], b[ROW_3:]
+                for n in range(PARTS):
+                    a0, a1, a2, a3 = a[n], a[n + PARTS], a[n + PARTS_2], a[n + PARTS_3]
+                    four[n] = _fma_4(a0, a1, a2, a3, b, n, four[n])
+                    four[n + PARTS] = _fma_4(a0, a1, a2, a3, e, n, four[n + PARTS])
+                    four[n + PARTS_2] = _fma_4(a0, a1, a2, a3, f, n, four[n + PARTS_2])
+                    four[n + PARTS_3] = _fma_4(a0, a1, a2, a3, g, n, four[n + PARTS_3])
 
 
 @inlined
-def _add_four(array: Array, at: Index, a: float, b: float, c: float, d: float) -> None:
-    array[at] += a
-    array[at + 1] += b
-    array[at + 2] += c
-    array[at + 3] += d
+def _fma_4(a0: float, a1: float, a2: float, a3: float, b: Array, n: Index, total: float) -> float:
+    """The sum of total and of four products, lanes n, n + PARTS, .. of b being the second factors."""
+    return fma(a3, b[n + PARTS_3], fma(a2, b[n + PARTS_2], fma(a1, b[n + PARTS], fma(a0, b[n], total))))
 
 
-@vector_kernel
-def add_sums(rows: Array, sums: Array) -> None:
-    """sums[o] += the sum of row o, over its lanes."""
+@kernel
+def _add_thin_product(slopes: Array, x: Array, inputs: Index, sums: Array) -> None:
+    """The same for a matrix of one row or one column."""
+    for o in range(slopes.size // LANES):
+        for c in range(inputs):
+            own = sums[(o * inputs + c) * PARTS :][:PARTS]
+            for first in range(0, LANES, ROUND):
+                a, b = slopes[o * LANES + first :][:ROUND], x[c * LANES + first :][:ROUND]
+                for n in range(PARTS):
+                    early = fma(a[n + PARTS], b[n + PARTS], fma(a[n], b[n], own[n]))
+                    own[n] = fma(a[n + PARTS_3], b[n + PARTS_3], fma(a[n + PARTS_2], b[n + PARTS_2], early))
+
+
+@kernel
+def add_rows(rows: Array, sums: Array) -> None:
+    """Add every row to its partial sums."""
     for o in range(rows.size // LANES):
-        row, total = rows[o * LANES : (o + 1) * LANES], ZERO
-        for lane in range(LANES):
-            total += row[lane]
-        sums[o] += total
+        own = sums[o * PARTS :][:PARTS]
+        for first in range(0, LANES, ROUND):
+            a = rows[o * LANES + first :][:ROUND]
+            for n in range(PARTS):
+                own[n] += (a[n] + a[n + PARTS]) + (a[n + PARTS_2] + a[n + PARTS_3])
+
+
+@kernel
+def finish_sums(sums: Array, totals: Array) -> None:
+    """Set each total to the sum of its partial sums."""
+    for n in range(totals.size):
+        total, own = ZERO, sums[n * PARTS :][:PARTS]
+        for part in range(PARTS):
+            total += own[part]
+        totals[n] = total
 
 
 @inlined
@@ -119,37 +163,38 @@ def tanh_of(x: float) -> float:
     """Tanh of one float32."""
     x = min(max(x, -LARGEST), LARGEST)
     z = x * x
-    return x * ((((P4 * z + P3) * z + P2) * z + P1) * z + P0) / ((((Q4 * z + Q3) * z + Q2) * z + Q1) * z + Q0)
+    above = fma(fma(fma(fma(P4, z, P3), z, P2), z, P1), z, P0)
+    return x * above / fma(fma(fma(fma(Q4, z, Q3), z, Q2), z, Q1), z, Q0)
 
 
-@vector_kernel
+@kernel
 def tanh(x: Array, y: Array) -> None:
     """Y = tanh x, number by number."""
     for lane in range(x.size):
         y[lane] = tanh_of(x[lane])
 
 
-@vector_kernel
+@kernel
 def tanh_slopes(y: Array, slopes: Array) -> None:
     """From dL/dy to dL/dx for y = tanh x: times 1 - y^2."""
     for lane in range(y.size):
         slopes[lane] *= ONE - y[lane] * y[lane]
 
 
-@vector_kernel
+@kernel
 def norms(x: Array, stride: Index, norm: Array) -> None:
     """|x| of vectors, whose components stand in x at this distance from each other: two of them, or three."""
     size = norm.size
     u, v, w = x[:size], x[stride : stride + size], x[2 * stride : 2 * stride + size]
     if w.size == 0:
         for lane in range(size):
-            norm[lane] = np.sqrt(u[lane] * u[lane] + v[lane] * v[lane] + TINY)
+            norm[lane] = np.sqrt(fma(u[lane], u[lane], fma(v[lane], v[lane], TINY)))
     else:
         for lane in range(size):
-            norm[lane] = np.sqrt(u[lane] * u[lane] + v[lane] * v[lane] + w[lane] * w[lane] + TINY)
+            norm[lane] = np.sqrt(fma(u[lane], u[lane], fma(v[lane], v[lane], fma(w[lane], w[lane], TINY))))
 
 
-@kernel  # a compiler that may reorder sums would make norm of (norm + 1) - 1
+@kernel
 def log_scales(norm: Array, scale: Array, bits: Array) -> None:
     """Set scale to ln(1 + norm) / norm.
 
@@ -167,20 +212,20 @@ def log_scales(norm: Array, scale: Array, bits: Array) -> None:
     for lane in range(norm.size):
         s = (mantissa[lane] - ONE) / (mantissa[lane] + ONE)
         q = s * s
-        series = ((((q * S11 + S9) * q + S7) * q + S5) * q + S3) * q + ONE
+        series = fma(fma(fma(fma(fma(q, S11, S9), q, S7), q, S5), q, S3), q, ONE)
         above = (norm[lane] + ONE) - ONE
         ratio = (scale[lane] * LN_2 + TWO * s * series) / (above if above > ZERO else ONE)
         scale[lane] = ratio if above > ZERO else ONE
 
 
-@vector_kernel
+@kernel
 def tanh_scales(norm: Array, scale: Array) -> None:
     """Set scale to tanh |x|."""
     for lane in range(norm.size):
         scale[lane] = tanh_of(norm[lane])
 
 
-@vector_kernel
+@kernel
 def stretch(x: Array, stride: Index, scale: Array, y: Array) -> None:
     """Y = x times scale, for every component of vectors."""
     size = scale.size
@@ -190,32 +235,32 @@ def stretch(x: Array, stride: Index, scale: Array, y: Array) -> None:
             target[lane] = source[lane] * scale[lane]
 
 
-@vector_kernel
+@kernel
 def stretch_slopes(x: Array, stride: Index, scale: Array, bend: Array, inner: Array, slopes: Array) -> None:
     """From dL/dy to dL/dx for y = s(|x|) x: s dL/dy + (s' / |x|) <x, dL/dy> x, where bend = s' / |x|."""
     size = scale.size
+    u, v = x[:size], x[stride : stride + size]
+    du, dv = slopes[:size], slopes[stride : stride + size]
     for lane in range(size):
-        inner[lane] = ZERO
+        inner[lane] = fma(u[lane], du[lane], v[lane] * dv[lane]) * bend[lane]
+    if x.size > 2 * stride:
+        w, dw = x[2 * stride :], slopes[2 * stride :]
+        for lane in range(size):
+            inner[lane] = fma(w[lane], dw[lane] * bend[lane], inner[lane])
     for at in range(0, x.size, stride):
         part, slope = x[at : at + size], slopes[at : at + size]
         for lane in range(size):
-            inner[lane] += part[lane] * slope[lane]
-    for lane in range(size):
-        inner[lane] *= bend[lane]
-    for at in range(0, x.size, stride):
-        part, slope = x[at : at + size], slopes[at : at + size]
-        for lane in range(size):
-            slope[lane] = scale[lane] * slope[lane] + inner[lane] * part[lane]
+            slope[lane] = fma(scale[lane], slope[lane], inner[lane] * part[lane])
 
 
-@vector_kernel
+@kernel
 def tanh_bends(norm: Array, scale: Array, bend: Array) -> None:
     """s' / |x| for s = tanh |x|, which is given as scale."""
     for lane in range(norm.size):
         bend[lane] = (ONE - scale[lane] * scale[lane]) / norm[lane]
 
 
-@vector_kernel
+@kernel
 def log_bends(norm: Array, scale: Array, bend: Array) -> None:
     """s' / |x| for s = ln(1 + |x|) / |x|, which is given as scale: (1 / (1 + |x|) - s) / |x|^2."""
     for lane in range(norm.size):

@@ -1,0 +1,44 @@
+"""Adam (Kingma and Ba, 2015) for weights in one flat array, as torch's `torch.optim.Adam` does it."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float32
+
+from equiflock.runtime.jit import Array, Index, kernel
+
+BETA_1, BETA_2 = 0.9, 0.999
+"""How much of the mean gradient, and of its mean square, is kept at a step."""
+EPSILON = 1e-8
+"""Added to the root of the mean square."""
+
+
+class Adam:
+    """The state of Adam: the running means of the gradient and of its square, and the number of steps done."""
+
+    def __init__(self, size: int, learning_rate: float) -> None:
+        self.learning_rate = learning_rate
+        self.mean: Float32[np.ndarray, " size"] = np.zeros(size, np.float32)
+        self.mean_square: Float32[np.ndarray, " size"] = np.zeros(size, np.float32)
+        self.steps = 0
+
+    def step(self, weights: Float32[np.ndarray, " size"], gradient: Float32[np.ndarray, " size"]) -> None:
+        """Change the weights, in place, by one step."""
+        self.steps += 1
+        adam_step(weights, gradient, self.mean, self.mean_square, self.steps, self.learning_rate)
+
+
+@kernel
+def adam_step(
+    weights: Array, gradient: Array, mean: Array, mean_square: Array, steps: Index, learning_rate: float
+) -> None:
+    """The step number `steps`, counted from 1: w -= rate m / (sqrt(v) + eps), for m and v without their bias."""
+    # m and v begin at zero, and are too small by these factors.
+    size = np.float32(learning_rate / (1.0 - BETA_1**steps))
+    per_root = np.float32(1.0 / np.sqrt(1.0 - BETA_2**steps))
+    old, new = np.float32(BETA_1), np.float32(1.0 - BETA_1)
+    old_square, new_square = np.float32(BETA_2), np.float32(1.0 - BETA_2)
+    for n in range(weights.size):
+        mean[n] = old * mean[n] + new * gradient[n]
+        mean_square[n] = old_square * mean_square[n] + new_square * gradient[n] * gradient[n]
+        weights[n] -= size * mean[n] / (np.sqrt(mean_square[n]) * per_root + np.float32(EPSILON))
