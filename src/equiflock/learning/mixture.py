@@ -43,8 +43,8 @@ class Mixture:
         self.beta = beta
         self.rng = rng
         self.target: Vectors | None = None
-        # The pupil is run by torch, not in its compiled form, whose numbers differ in the last bits.
-        self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil, learning=True)
+        # In its compiled form, if it has one, with the weights that it has now.
+        self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil)
         self._ask_expert, _ = decision(expert)
         self._sensing = sensing or DelayedAggregation(expert.senses)
 

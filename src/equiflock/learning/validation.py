@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float64
-from numpy.typing import NDArray
 
-from equiflock.controllers.bridge import as_numpy_function
-from equiflock.features import Senses
-from equiflock.flock import Observations
 from equiflock.learning.recipe import DAgger
-from equiflock.protocols import Controller, LocalController
+from equiflock.protocols import Controller
 from equiflock.simulation import metrics
 from equiflock.simulation.simulate import simulate
 
@@ -32,18 +27,6 @@ class Validation:
         )
 
 
-class _AsItLearns:
-    """A network run by torch rather than in its compiled form: validated as it flies in DAgger, to the bit."""
-
-    def __init__(self, pupil: LocalController) -> None:
-        self.senses: Senses = pupil.senses
-        self._ask = as_numpy_function(pupil, learning=True)
-
-    def __call__(self, observations: Observations) -> NDArray[Any]:
-        """Accelerations (B, N, D)."""
-        return self._ask(observations.copy())
-
-
 class Validator:
     """Flies the validation flocks of a recipe, which are the same for all of its seeds."""
 
@@ -54,11 +37,9 @@ class Validator:
 
     def __call__(self, controller: Controller) -> Validation:
         """Validate a network or the expert."""
-        # A privileged expert sees the flock; a network is flown by torch.
-        expert = getattr(controller, "privileged", False)
         run = simulate(
             self.start,
-            controller if expert else _AsItLearns(cast(LocalController, controller)),
+            controller,
             time_step=self.recipe.time_step,
             duration=self.recipe.duration,
             ending=self.scenario.ending(),

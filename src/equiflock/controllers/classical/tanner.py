@@ -138,11 +138,11 @@ def _tanner(
             square = 0.0
             for d in range(D):
                 # -sum_j v_ij = sum_j v_j - N v_i, or minus the sum over those heard.
-                sums = -float(observations[b, i, 0, 0, d])
+                sums = -np.float64(observations[b, i, 0, 0, d])
                 toward = total[d] - count * velocities[b, i, d] if everyone else sums
                 # The sum over those heard of grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4).
-                per_fourth, per_square = float(observations[b, i, 0, 1, d]), float(observations[b, i, 0, 2, d])
-                acceleration = toward - 2.0 * (per_square - per_fourth)
+                per_fourth, per_square = observations[b, i, 0, 1, d], observations[b, i, 0, 2, d]
+                acceleration = toward - 2.0 * (np.float64(per_square) - np.float64(per_fourth))
                 result[b, i, d] = acceleration
                 square += acceleration * acceleration
             # The clamp: min(1, C / |a|) a.
