@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock
-from equiflock.protocols import Body, Controller, Ending, FusedStep
+from equiflock.protocols import Body, Controller, Ending, FusedStep, Sensing
 from equiflock.runtime.checks import InputError, check_positive, short
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles
@@ -65,16 +66,20 @@ def flight(
         )
     # The paper's parts fill whatever the caller left open.
     sensing, body = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles), body or DoubleIntegrator()
-    decide, order_free = (None, None) if controller is None else decision(controller)
+    decide, compiled = (None, None) if controller is None else decision(controller)
     # Cell order pays only if nobody looks at the flock: an ending would have it copied back at every step.
-    pays = order_free is not None and ending is None and MemoryOrder.pays(start)
+    pays = compiled is not None and ending is None and MemoryOrder.pays(start)
     order = MemoryOrder(sensing, start.shape[1]) if pays else None
-    fused = None if order_free is None else _fused(sensing, order_free, body)
+    fused = _fused(controller, compiled, sensing, body)
     return Flight(start, sensing, decide, body, time_step=time_step, ending=ending, order=order, fused=fused)
 
 
-def _fused(sensing: DelayedAggregation, network: object, body: Body) -> FusedStep | None:
+def _fused(controller: object, network: object | None, sensing: Sensing, body: Body) -> FusedStep | None:
     """The step that makes what these parts make in one call, if there is one."""
+    # A controller may bring its own, such as the mixture of expert and pupil in learning.
+    own: Callable[[Sensing, Body], FusedStep | None] | None = getattr(controller, "fused_step", None)
+    if own is not None or network is None:
+        return None if own is None else own(sensing, body)
     # Imported here, as it imports torch, without which there is no network to fly.
     from equiflock.simulation.fused import fused_step
 

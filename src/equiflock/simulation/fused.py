@@ -31,10 +31,18 @@ State = tuple[NDArray[Any], ...]
 
 def fused_step(sensing: object, network: object, body: object) -> FusedNetworkStep | None:
     """The step that fuses these parts, or None if they are not those that it knows."""
+    return FusedNetworkStep(sensing, network, body) if can_fuse(sensing, network, body) else None  # type: ignore[arg-type]
+
+
+def can_fuse(sensing: object, network: object, body: object) -> bool:
+    """Whether these are parts whose kernels are called here, and fit each other."""
     # Exactly these classes: one that inherits from them may do something else.
-    if type(sensing) is DelayedAggregation and type(network) is CompiledNetwork and type(body) is DoubleIntegrator:
-        return FusedNetworkStep(sensing, network, body)
-    return None
+    if type(sensing) is not DelayedAggregation or type(network) is not CompiledNetwork:
+        return False
+    # The kernel of a network does not look whether the weights fit the observations.
+    senses, needed = sensing.senses, network.senses
+    fit = senses.topology == "dynamic" and (senses.hops, senses.width) == (needed.hops, needed.width)
+    return fit and type(body) is DoubleIntegrator
 
 
 class FusedNetworkStep:
@@ -49,8 +57,9 @@ class FusedNetworkStep:
     def __init__(self, sensing: DelayedAggregation, network: CompiledNetwork, body: DoubleIntegrator) -> None:
         self.sensing = sensing
         self.body = body
+        self.senses = sensing.senses
         self.dimensions = network.dimensions
-        self._network = _as_arguments(network)
+        self._network = as_arguments(network)
 
     def fits(self, flock: Flock, sensing: Sensing, body: Body) -> bool:
         """Whether it does what these parts would do with this flock."""
@@ -60,7 +69,7 @@ class FusedNetworkStep:
             and body is self.body
             and N <= SMALL_FLOCK
             and self.dimensions in (None, D)
-            and self.sensing.senses.topology == "dynamic"
+            and self.sensing.senses is self.senses
         )
 
     def step(
@@ -80,7 +89,7 @@ class FusedNetworkStep:
             accelerations[ended] = 0.0
         known = before, now
         if self._fly(flock, state, accelerations, known, time_step, active, moves, 1):
-            return now.reshape(*flock.shape[:2], self.sensing.senses.hops, self.sensing.senses.width, -1)
+            return now.reshape(*flock.shape[:2], self.senses.hops, self.senses.width, -1)
         self.sensing.turn(flock)
         return None
 
@@ -161,7 +170,6 @@ def fly(
     now, before = known
     _, N, D = positions.shape
     V = now.shape[2]
-    fine = True
     for step in range(steps):
         before, now = now, before
         # Move: r and v by the accelerations that were decided a step before.
@@ -177,16 +185,22 @@ def fly(
                 rows, answers = now.reshape(-1, V), accelerations.reshape(-1, D)
                 decide(rows, network, answers, active[first] * N, (active[each - 1] + 1) * N)
                 first = each
-        # Every answer must be a number, those for leaders and obstacle agents, who do not obey, included.
-        for b in active:
-            for i in range(N):
-                for d in range(D):
-                    fine &= math.isfinite(accelerations[b, i, d])
-                    if roles[b, i] != FOLLOWER:
-                        accelerations[b, i, d] = 0.0
-        if not fine:
+        if not obeyed_by_followers(accelerations, roles, active):
             return False
     return True
+
+
+@kernel
+def obeyed_by_followers(accelerations: Array, roles: Array, active: Array) -> bool:
+    """Set the accelerations of all others to zero; False if an answer, even one that nobody obeys, is no number."""
+    fine = True
+    for b in active:
+        for i in range(roles.shape[1]):
+            for d in range(accelerations.shape[2]):
+                fine &= math.isfinite(accelerations[b, i, d])
+                if roles[b, i] != FOLLOWER:
+                    accelerations[b, i, d] = 0.0
+    return fine
 
 
 @inlined
@@ -199,7 +213,7 @@ def decide(observations: Array, network: Any, accelerations: Array, first: Index
         _plain(observations, inner, inner_bias, middle, middle_bias, outer, outer_bias, accelerations, first, last)
 
 
-def _as_arguments(network: CompiledNetwork) -> tuple[Any, ...]:
+def as_arguments(network: CompiledNetwork) -> tuple[Any, ...]:
     """The weights of either network in the form of `decide`, so that the step is compiled once for both."""
     if network.forward is _equivariant:
         inner, outer = network.weights

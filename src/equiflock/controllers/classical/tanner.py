@@ -101,14 +101,19 @@ def _accelerations(velocities: Vectors, roles: Roles, observations: Observations
         raise InputError(f"observations must be one-hop sums of the shape (B, N, 1, 3, D); got {observations.shape}")
     B, N, _, _, D = observations.shape
     known, result = np.ascontiguousarray(observations), np.empty((B, N, D))
-    common = velocities, roles, known, math.inf if clamp is None else clamp, result
+    common = velocities, roles, known, tanner_limit(clamp), result
     parts = threads.split_flocks(B, N) if B > 1 else [(0, 1)]
-    threads.share(_tanner, [(*common, *part) for part in parts])
+    threads.share(tanner_flocks, [(*common, *part) for part in parts])
     return result
 
 
+def tanner_limit(clamp: float | None) -> float:
+    """C as the kernel takes it: infinity if there is no clamp."""
+    return math.inf if clamp is None else float(clamp)
+
+
 @kernel
-def _tanner(
+def tanner_flocks(
     velocities: Array, roles: Array, observations: Array, clamp: float, result: Array, first: Index, last: Index
 ) -> None:
     """The law for the flocks first .. last, the velocity sums being those over the whole flock if velocities are given.
