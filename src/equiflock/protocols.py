@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int8, Int64
+from numpy.typing import NDArray
 
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, Roles, Vectors
@@ -114,6 +115,50 @@ class Body(Protocol):
             accelerations: (B, N, D), what controllers command; zero for all but followers.
             time_step: dt > 0, in seconds.
             active: the indices of the flocks to move.
+        """
+        ...
+
+
+@runtime_checkable
+class FusedStep(Protocol):
+    """Move, sense and decide in one call: what the parts of a flight make one after the other, to the bit.
+
+    The state of a flight, `state` (positions, velocities, roles, ..) and `accelerations`, is changed in place; `flock`
+    is a read-only view of it. What agents remember is that of the senses.
+    """
+
+    def fits(self, flock: Flock, sensing: Sensing, body: Body) -> bool:
+        """Whether it does what these parts would do with this flock; asked at every step, as parts may change."""
+        ...
+
+    def step(
+        self,
+        flock: Flock,
+        state: tuple[NDArray[Any], ...],
+        accelerations: Vectors,
+        time_step: float,
+        active: Int64[np.ndarray, " active"],
+        moves: bool,
+    ) -> Observations | None:
+        """Move the active flocks, if `moves`, and let them sense and decide; observations (B, N, K, C, D).
+
+        None if a flock is off the scale or an acceleration no finite number: the move is made, but the senses are as
+        before, so that the parts by themselves can tell what is wrong.
+        """
+        ...
+
+    def skip(
+        self,
+        flock: Flock,
+        state: tuple[NDArray[Any], ...],
+        accelerations: Vectors,
+        time_step: float,
+        moves: bool,
+        steps: int,
+    ) -> bool:
+        """Make so many steps of all flocks, of which the first begins with a move if `moves`.
+
+        False, and everything as before, if one of them would fail.
         """
         ...
 

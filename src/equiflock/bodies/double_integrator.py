@@ -33,15 +33,19 @@ class DoubleIntegrator:
         # Threads share out the flocks, or the agents of a single one.
         # A step of the body costs little, so a thread is worth its start for ten times the usual number of agents only.
         N, least = positions.shape[1], 10 * AGENTS_PER_THREAD
-        if len(active) > 1:
+        if len(active) * N < 2 * least:
+            parts = [(active, 0, N)]
+        elif len(active) > 1:
             parts = [(active[first:last], 0, N) for first, last in threads.split(len(active), least // N)]
         else:
             parts = [(active, first, last) for first, last in threads.split(N, least)]
-        threads.share(_advance, [(positions, velocities, roles, accelerations, time_step, *part) for part in parts])
+        threads.share(
+            advance_agents, [(positions, velocities, roles, accelerations, time_step, *part) for part in parts]
+        )
 
 
 @kernel
-def _advance(
+def advance_agents(
     positions: Array,
     velocities: Array,
     roles: Array,

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, Vectors
-from equiflock.protocols import Controller, LocalController
+from equiflock.protocols import Body, Controller, FusedStep, LocalController, Sensing
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.assembly import decision
+from equiflock.simulation.fused import State
+from equiflock.simulation.taught import TaughtStep, taught_step
 
 
 class Mixture:
@@ -43,15 +45,69 @@ class Mixture:
         self.beta = beta
         self.rng = rng
         self.target: Vectors | None = None
-        self._ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil)
+        self.expert = expert
+        # In its compiled form, if it has one, with the weights that it has now.
+        self.ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil)
         self._ask_expert, _ = decision(expert)
-        self._sensing = sensing or DelayedAggregation(expert.senses)
+        self.sensing = sensing or DelayedAggregation(expert.senses)
+        self._unused: float | None = None
 
     def __call__(self, flock: Flock, observations: Observations) -> NDArray[Any]:
         """Accelerations (B, N, D) of the whole flock, all by the expert or all by the pupil."""
         # The expert's accelerations are the targets to learn, whoever flies.
-        self.target = self._ask_expert(flock, self._sensing.hear(flock))
-        if self.rng.random() < self.beta:
+        self.target = self._ask_expert(flock, self.sensing.hear(flock))
+        if self.draw() < self.beta:
             return self.target
         # A copy, as these observations are read-only, and torch has no read-only tensors.
-        return self._ask_pupil(observations.copy())
+        return self.ask_pupil(observations.copy())
+
+    def draw(self) -> float:
+        """The number that decides who flies this step."""
+        number, self._unused = self.rng.random() if self._unused is None else self._unused, None
+        return number
+
+    def put_back(self, number: float) -> None:
+        """Let the next draw be this number again, for a step that was not made with it."""
+        self._unused = number
+
+    def fused_step(self, sensing: Sensing, body: Body) -> FusedStep | None:
+        """A step that is one call, for a flight with these parts; None if an expert or pupil is not known to it."""
+        taught = taught_step(self.expert, self.ask_pupil, (self.sensing, sensing), body)
+        return None if taught is None else FusedMixtureStep(self, taught)
+
+
+class FusedMixtureStep:
+    """The step of a flight under a mixture, as `equiflock.protocols.FusedStep` describes it.
+
+    Args:
+        mixture: draws who flies, and is told the expert's accelerations.
+        taught: makes the step.
+    """
+
+    def __init__(self, mixture: Mixture, taught: TaughtStep) -> None:
+        self.mixture = mixture
+        self.fits = taught.fits
+        self._taught = taught
+        self._target: Vectors = np.empty((0, 0, 0))
+
+    def step(
+        self, flock: Flock, state: State, accelerations: Vectors, time_step: float, active: NDArray[Any], moves: bool
+    ) -> Observations | None:
+        """Move the flock, let both sense, and let one of them decide."""
+        mixture = self.mixture
+        if self._target.shape != accelerations.shape:
+            self._target = np.empty_like(accelerations)
+        number = mixture.draw()
+        arrays = flock, state, accelerations, self._target
+        observations = self._taught(*arrays, time_step, moves=moves, pupil_flies=number >= mixture.beta)
+        # Where it fails the mixture is called after it, for the same step.
+        if observations is None:
+            mixture.put_back(number)
+        mixture.target = self._target
+        return observations
+
+    def skip(
+        self, flock: Flock, state: State, accelerations: Vectors, time_step: float, moves: bool, steps: int
+    ) -> bool:
+        """Nothing: every step of a lesson is one to learn from."""
+        return False

@@ -110,21 +110,11 @@ class DelayedAggregation:
             ranks: (N,), for a single large flock whose agents do not stand in their order in memory: the number of
                 each. An agent adds up whom it hears within a cell in the order of their numbers.
         """
-        # At the first step there is no past: zeros. After it, the flock's size changes through `replace` only.
-        B, N, _ = shape = check_flock(flock).shape
-        if self._now is None or self._before is None:
-            self._said = self.senses.paper_aggregation == "mean", channel_table(self.senses, self._radius_of(flock))
-            self._now, self._before = (np.zeros(self._shape(flock), np.float32) for _ in range(2))
-            self._heard = shape
-        elif self._heard != shape:
-            raise InputError(f"the flock must stay {self._heard[:2]}; got {shape[:2]}: use replace")
-        # What was Z(t) a step ago is Z(t - dt) now; the older one is overwritten by the kernels below.
-        self._now, self._before = self._before, self._now
-        active = np.arange(B) if flying is None else np.flatnonzero(flying)
+        before, now = self.turn(flock)
+        B, N, _ = flock.shape
+        active = np.arange(B) if flying is None else flying.nonzero()[0]
         if len(active) < B:
-            self._now[~flying] = 0.0  # type: ignore[operator]
-        # One row of K * C * D numbers per agent, as the kernels have it.
-        now, before = (z.reshape(B, N, -1) for z in (self._now, self._before))
+            now[~flying] = 0.0  # type: ignore[operator]
         # Small flocks are shared out to threads whole; the agents of a large one are, by cells.
         if len(active) == 0:
             pass
@@ -135,7 +125,30 @@ class DelayedAggregation:
         else:
             for b in active:
                 self._hear_large(flock, b, before[b], now[b], ranks)
+        assert self._now is not None
         return self._now
+
+    def turn(self, flock: Flock) -> tuple[Array, Array]:
+        """Let a time step pass, with nobody heard yet: Z(t - dt), and the memory for Z(t), each (B, N, K * C * D).
+
+        `hear` begins with it; whoever fills in Z(t) by other means calls it too. A second call takes it back.
+        """
+        # At the first step there is no past: zeros. After it, the flock's size changes through `replace` only.
+        B, N, _ = shape = check_flock(flock).shape
+        if self._now is None or self._before is None:
+            self._said = self.senses.paper_aggregation == "mean", channel_table(self.senses, self._radius_of(flock))
+            self._now, self._before = (np.zeros(self._shape(flock), np.float32) for _ in range(2))
+            self._heard = shape
+        elif self._heard != shape:
+            raise InputError(f"the flock must stay {self._heard[:2]}; got {shape[:2]}: use replace")
+        # What was Z(t) a step ago is Z(t - dt) now; the older one is overwritten by the kernels.
+        self._now, self._before = self._before, self._now
+        # One row of K * C * D numbers per agent, as the kernels have it.
+        return self._before.reshape(B, N, -1), self._now.reshape(B, N, -1)
+
+    def terms(self, flock: Flock) -> tuple[Any, ...]:
+        """What the kernels are told besides the state: the obstacle rule, R, and what is said. After a `turn`."""
+        return self._rules, self._radius_of(flock), self._said
 
     def _shape(self, flock: Flock) -> tuple[int, ...]:
         """The shape of observations, (B, N, K, C, D)."""
@@ -189,9 +202,9 @@ class DelayedAggregation:
 
     def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
         """Fill in `now` for small flocks; each thread takes some of the active ones."""
-        parts = split_flocks(len(active), flock.shape[1])
+        parts = split_flocks(len(active), flock.shape[1]) if len(active) > 1 else [(0, 1)]
         state = flock.positions, flock.velocities, flock.roles, flock.groups, before
-        rest = self._rules, self._radius_of(flock), self._said, now
+        rest = *self.terms(flock), now
         if not all(threads.share(hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise self._off_scale(flock)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock
-from equiflock.protocols import Body, Controller, Ending
+from equiflock.protocols import Body, Controller, Ending, FusedStep, Sensing
 from equiflock.runtime.checks import InputError, check_positive, short
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles
@@ -64,23 +65,37 @@ def flight(
             f"body must be an object with advance(), such as equiflock.DoubleIntegrator(); got {short(body)}"
         )
     # The paper's parts fill whatever the caller left open.
-    sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles)
-    decide, order_free = (None, False) if controller is None else decision(controller)
+    sensing, body = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles), body or DoubleIntegrator()
+    decide, compiled = (None, None) if controller is None else decision(controller)
     # Cell order pays only if nobody looks at the flock: an ending would have it copied back at every step.
-    order = MemoryOrder(sensing, start.shape[1]) if order_free and ending is None and MemoryOrder.pays(start) else None
-    return Flight(start, sensing, decide, body or DoubleIntegrator(), time_step=time_step, ending=ending, order=order)
+    pays = compiled is not None and ending is None and MemoryOrder.pays(start)
+    order = MemoryOrder(sensing, start.shape[1]) if pays else None
+    fused = _fused(controller, compiled, sensing, body)
+    return Flight(start, sensing, decide, body, time_step=time_step, ending=ending, order=order, fused=fused)
 
 
-def decision(controller: Controller) -> tuple[Decision, bool]:
-    """The controller as a function of flock and observations, and whether agents may be given in any order.
+def _fused(controller: object, network: object | None, sensing: Sensing, body: Body) -> FusedStep | None:
+    """The step that makes what these parts make in one call, if there is one."""
+    # A controller may bring its own, such as the mixture of expert and pupil in learning.
+    own: Callable[[Sensing, Body], FusedStep | None] | None = getattr(controller, "fused_step", None)
+    if own is not None or network is None:
+        return None if own is None else own(sensing, body)
+    # Imported here, as it imports torch, without which there is no network to fly.
+    from equiflock.simulation.fused import fused_step
+
+    return fused_step(sensing, network, body)
+
+
+def decision(controller: Controller) -> tuple[Decision, object | None]:
+    """The controller as a function of flock and observations; and its compiled form, which takes agents in any order.
 
     This is where a network of the package is compiled, with the weights that it has now (see `as_numpy_function`).
     """
     ask: Any = as_numpy_function(controller)
     # An expert indexes the flock itself, so agents must keep the caller's order.
     if getattr(controller, "privileged", False):
-        return ask, False
-    return (lambda flock, observations: ask(observations)), getattr(ask, "order_free", False)
+        return ask, None
+    return (lambda flock, observations: ask(observations)), ask if getattr(ask, "order_free", False) else None
 
 
 def check_controller(controller: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,15 +12,17 @@ from numpy.typing import NDArray
 
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors, check_flock
 from equiflock.outcomes import Outcome
-from equiflock.protocols import Body, Ending, Moment, Sensing
+from equiflock.protocols import Body, Ending, FusedStep, Moment, Sensing
 from equiflock.runtime.arrays import read_only
-from equiflock.runtime.checks import InputError, OffScaleError, check_positive, short
+from equiflock.runtime.checks import InputError, OffScaleError, check_count, check_positive, short
 from equiflock.runtime.renamed import renamed_attributes
 
 if TYPE_CHECKING:
     from equiflock.simulation.memory_order import MemoryOrder
 
 FLYING = int(Outcome.FLYING)
+AGENT_STEPS_AT_ONCE = 1_000_000
+"""So much is flown in one call, a fraction of a second, before Python can be interrupted again."""
 Decision = Callable[[Flock, Observations], NDArray[Any]]
 """Accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
 
@@ -42,6 +45,7 @@ class Flight(Iterator[Moment]):
         time_step: dt, in seconds.
         ending: decides at every moment which flocks have ended; None lets them fly for ever.
         order: keeps a single large flock in cell order in memory; None leaves agents where they are.
+        fused: makes whole steps in one call where it can stand for the other parts; None if there is none.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Flight(Iterator[Moment]):
         time_step: float,
         ending: Ending | None = None,
         order: MemoryOrder | None = None,
+        fused: FusedStep | None = None,
     ) -> None:
         if not isinstance(start, Flock) or len(start) == 0:
             raise InputError(f"start must be a Flock of at least one flock; got {short(start)}")
@@ -65,39 +70,60 @@ class Flight(Iterator[Moment]):
         self.comm_radius = start.comm_radius
         self._decide = decide
         self._order = order
+        self._fused = fused
         # No moment was made yet; the first one, step 0, moves nobody.
         self._step = -1
-        self._outcomes = np.full(len(start), FLYING, np.int8)
+        self._set_outcomes(np.full(len(start), FLYING, np.int8))
         self._take(start)
 
     def __next__(self) -> Moment:
         """Make the step that the last moment decided on, if any, and return the moment after it."""
-        flying = self._outcomes == FLYING
-        if not flying.any():
+        if len(self._active) == 0:
             raise StopIteration
-        # Move: first into cell order, if agents have strayed far, then by the accelerations of the last moment.
+        # Agents are put into cell order first, if they have strayed far.
         if self._order is not None and (order := self._order.wanted()) is not None:
             self._reorder(order)
-        if self._step >= 0:
+        # The ending has to see agents when they have moved and not yet sensed: then only the rest of a step is fused.
+        fused, moves = self._fused_step(), self._step >= 0
+        if moves and (fused is None or self.ending is not None):
             positions, velocities, roles, *_ = self._state
-            self.body.advance(positions, velocities, roles, self._accelerations, self.time_step, np.flatnonzero(flying))
+            self.body.advance(positions, velocities, roles, self._accelerations, self.time_step, self._active)
+            moves = False
         # A product, not a sum of steps: rounding does not pile up over a long flight.
         self._step += 1
         time = self._step * self.time_step
-        flock = self._flock
+        flock, observations = self._flock, None
         # The ending sees the state before anybody senses, so ended flocks cost nothing from this step on.
         if self.ending is not None:
-            # An outcome is final: flocks that ended earlier keep theirs.
-            outcomes = _checked_outcomes(self.ending(time, flock, flying), len(flock))
-            self._outcomes = np.where(flying, outcomes, self._outcomes)
-            flying = self._outcomes == FLYING
-        # Sense Z(t), then decide a(t) from it.
-        observations = self.sensing.hear(flock, flying, None if self._order is None else self._order.ranks)
-        self._accelerate(flock, observations, flying, time)
-        ends = read_only(flying), read_only(self._outcomes), self.comm_radius
+            self._end(_checked_outcomes(self.ending(time, flock, self._flying), len(flock)))
+        # Sense Z(t), then decide a(t) from it; where the fused step fails, its parts say why.
+        if fused is not None and len(self._active) > 0:
+            observations = fused.step(flock, self._state, self._accelerations, self.time_step, self._active, moves)
+        if observations is None:
+            observations = self.sensing.hear(flock, self._flying, None if self._order is None else self._order.ranks)
+            self._accelerate(flock, observations, time)
+        ends = self._flying, self._outcomes, self.comm_radius
         if self._order is not None:
             return self._order.moment(self._step, time, (flock, observations, self._accelerations), ends)
-        return Moment(self._step, time, flock, read_only(observations), read_only(self._accelerations), *ends)
+        return Moment(self._step, time, flock, read_only(observations), self._decided, *ends)
+
+    def skip(self, steps: int) -> None:
+        """Let so many moments pass that nobody looks at; `next` returns the one after them, as if all had been made.
+
+        It stops where all flocks have ended.
+        """
+        left = check_count("steps", steps, least=0)
+        # In one call where nothing has to be asked at every step, neither an ending nor the author of another flight.
+        whole = self.ending is None and type(self).__next__ is Flight.__next__ and len(self._active) == len(self._flock)
+        while left > 0 and whole and (fused := self._fused_step()) is not None:
+            some = min(left, max(AGENT_STEPS_AT_ONCE // self._flock.roles.size, 1))
+            state = self._flock, self._state, self._accelerations
+            if not fused.skip(*state, self.time_step, self._step >= 0, some):
+                break
+            self._step, left = self._step + some, left - some
+        # One by one otherwise, and where a step fails: the error is then that of the step.
+        for _ in islice(self, left):
+            pass
 
     def step(self, accelerations: Vectors) -> Moment:
         """Make the step that these accelerations command, in place of those decided on, and return the moment after it.
@@ -107,7 +133,7 @@ class Flight(Iterator[Moment]):
         """
         if self._step < 0:
             raise InputError("the flight has not begun: ask for its first moment, next(flight), before stepping it")
-        if not (self._outcomes == FLYING).any():
+        if len(self._active) == 0:
             raise InputError("every flock of the flight has ended: there is no step to make")
         # An outsider's accelerations are checked like a controller's, since they enter the state.
         answer = _real_numbers(accelerations)
@@ -118,7 +144,7 @@ class Flight(Iterator[Moment]):
         if self._order is not None:
             answer = answer[:, self._order.ranks]
         # Leaders, obstacle agents and ended flocks do not obey.
-        obeys = (self._state[2] == FOLLOWER) & (self._outcomes == FLYING)[:, None]
+        obeys = (self._state[2] == FOLLOWER) & self._flying[:, None]
         self._accelerations[:] = np.where(obeys[..., None], answer, 0.0)
         return next(self)
 
@@ -158,30 +184,47 @@ class Flight(Iterator[Moment]):
 
     def _take(self, flock: Flock) -> None:
         """Copy the state of a flock, which the body may then change in place."""
-        self._store(array.copy() for array in flock.arrays)
-        self._accelerations = np.zeros_like(flock.positions)
+        self._store((array.copy() for array in flock.arrays), np.zeros_like(flock.positions))
 
-    def _store(self, arrays: Iterable[NDArray[Any]]) -> None:
-        """Keep the state, and one read-only view of it: the body changes the state in place, so the view stays true."""
+    def _store(self, arrays: Iterable[NDArray[Any]], accelerations: Vectors) -> None:
+        """Keep the state, and one read-only view of it: parts change the state in place, so the view stays true."""
         self._state = tuple(np.ascontiguousarray(array) for array in arrays)
         self._flock = Flock.view(*self._state, comm_radius=self.comm_radius)
+        self._accelerations = np.ascontiguousarray(accelerations)
+        self._decided = read_only(self._accelerations)
+        self._all_follow = not self._flock.roles.any()
+
+    def _set_outcomes(self, outcomes: Int8[np.ndarray, " B"]) -> None:
+        """Keep the outcomes of all flocks, and which of them fly."""
+        self._outcomes = read_only(outcomes)
+        self._flying = read_only(outcomes == FLYING)
+        self._active = np.flatnonzero(self._flying)
+
+    def _end(self, outcomes: Int8[np.ndarray, " B"]) -> None:
+        """Take note of how the flocks that fly stand now."""
+        # An outcome is final: flocks that ended earlier keep theirs.
+        now = np.where(self._flying, outcomes, self._outcomes)
+        if (now != self._outcomes).any():
+            self._set_outcomes(now)
+
+    def _fused_step(self) -> FusedStep | None:
+        """The fused step, if it stands for the parts that the flight has now."""
+        fused = self._fused
+        return fused if fused is not None and fused.fits(self._flock, self.sensing, self.body) else None
 
     def _reorder(self, order: Int64[np.ndarray, " N"]) -> None:
         """Put agents into another order in memory."""
         assert self._order is not None
-        self._store(array[:, order] for array in self._state)
-        self._accelerations = self._accelerations[:, order]
+        self._store((array[:, order] for array in self._state), self._accelerations[:, order])
         self._order.reorder(order)
 
-    def _accelerate(
-        self, flock: Flock, observations: Observations, flying: Bool[np.ndarray, " B"], time: float
-    ) -> None:
+    def _accelerate(self, flock: Flock, observations: Observations, time: float) -> None:
         """Ask the controller, for flocks still flying only, and check its answer."""
         # Ended flocks, and all flocks if an outsider acts by `step`, are not asked: their acceleration is zero.
-        everyone = bool(flying.all())
+        flying, everyone = self._flying, len(self._active) == len(flock)
         if self._decide is None or not everyone:
             self._accelerations[... if self._decide is None else ~flying] = 0.0
-            if self._decide is None or not flying.any():
+            if self._decide is None or len(self._active) == 0:
                 return
             flock, observations = flock[flying], observations[flying]
         # A wrong shape is the author's mistake; NaN or infinity comes of a flight that diverged.
@@ -192,8 +235,8 @@ class Flight(Iterator[Moment]):
             )
         if not np.isfinite(answer).all():
             raise OffScaleError(f"the controller returned NaN or infinity at t = {time:g} s")
-        # Followers have role 0: with nobody else in the flock there is nothing to mask.
-        if flock.roles.any():
+        # With nobody but followers, whose role is 0, there is nothing to mask.
+        if not self._all_follow:
             answer = np.where((flock.roles == FOLLOWER)[..., None], answer, 0.0)
         self._accelerations[... if everyone else flying] = answer
 

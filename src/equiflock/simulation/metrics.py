@@ -6,15 +6,18 @@ Each function takes a `Flock` or `Moment` and returns one number per flock, (B,)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 
 from equiflock import geometry
-from equiflock.flock import Flock, Role
+from equiflock.flock import OBSTACLE, Flock, Role
 from equiflock.protocols import Moment
+from equiflock.runtime import threads
+from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.runtime.renamed import renamed_arguments
@@ -27,20 +30,17 @@ Numbers: TypeAlias = Float64[np.ndarray, "*frames B"]
 
 def velocity_variance(subject: Subject) -> Numbers:
     """var(v) = (1/N) sum_i |v_i - mean(v)|^2: 0 when all agents fly with the same velocity."""
-    velocities, member = _velocities(subject), _member(subject)
-    deviations = velocities - _mean_vector(velocities, member)
-    return _mean(np.square(deviations).sum(axis=-1), member)
+    return _over_agents(_variances, subject, _velocities(subject))
 
 
 def mean_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
     """(1/N) sum_i |a_i|, the effort; (F - 1, B) for a trajectory, as no step follows its last frame."""
-    return _mean(_acceleration_norms(subject), _member(subject))
+    return _over_agents(_mean_norms, subject, _accelerations(subject))
 
 
 def peak_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
     """Max over i of |a_i|, the largest acceleration that a body must deliver; (F - 1, B) for a trajectory."""
-    norms = _acceleration_norms(subject)
-    return np.asarray(norms.max(axis=-1, initial=0.0, where=np.broadcast_to(_member(subject), norms.shape)))
+    return _over_agents(_largest_norms, subject, _accelerations(subject))
 
 
 def ivv(run: Trajectory) -> Float64[np.ndarray, " B"]:
@@ -60,8 +60,8 @@ def mean_leader_velocity_distance(subject: Subject) -> Numbers:
     if not leaders.any(axis=1).all():
         raise InputError("mean_leader_velocity_distance needs a leader in every flock")
     velocities = _velocities(subject)
-    distances = np.sqrt(np.square(velocities - _mean_vector(velocities, leaders)).sum(axis=-1))
-    return _mean(distances, _member(subject))
+    where = np.broadcast_to(leaders[..., None], velocities.shape)
+    return _over_agents(_mean_norms, subject, velocities - velocities.mean(axis=-2, where=where, keepdims=True))
 
 
 def minimum_separation(subject: Subject) -> Numbers:
@@ -93,11 +93,11 @@ def component_count(subject: Subject, comm_radius: float | None = None) -> Numbe
     return counts.reshape(_velocities(subject).shape[:-2])
 
 
-def _acceleration_norms(subject: Moment | Trajectory) -> Array:
-    """|a_i|, (.., B, N)."""
+def _accelerations(subject: Moment | Trajectory) -> Array:
+    """(B, N, D), or all steps of a trajectory, (F - 1, B, N, D)."""
     if not isinstance(subject, (Moment, Trajectory)):
         raise InputError(f"accelerations are those of a Moment or a Trajectory; got {short(subject)}")
-    return np.asarray(np.sqrt(np.square(subject.accelerations).sum(axis=-1)))
+    return subject.accelerations
 
 
 def _flock(subject: Subject) -> Flock:
@@ -116,20 +116,15 @@ def _velocities(subject: Subject) -> Array:
     return subject.velocities if isinstance(subject, Trajectory) else _flock(subject).velocities
 
 
-def _member(subject: Subject) -> Bool[np.ndarray, "B N"]:
-    """Which agents belong to the flock: all but obstacle agents."""
-    return np.asarray(_flock(subject).roles != Role.OBSTACLE)
-
-
-def _mean(values: Array, member: Bool[np.ndarray, "B N"]) -> Array:
-    """The mean over those agents of (.., B, N) numbers: (.., B)."""
-    return np.asarray(values.mean(axis=-1, where=np.broadcast_to(member, values.shape)))
-
-
-def _mean_vector(vectors: Array, member: Bool[np.ndarray, "B N"]) -> Array:
-    """The mean over those agents of (.., B, N, D) vectors: (.., B, 1, D)."""
-    where = np.broadcast_to(member[..., None], vectors.shape)
-    return np.asarray(vectors.mean(axis=-2, where=where, keepdims=True))
+def _over_agents(measure: Callable[..., None], subject: Subject, vectors: Array) -> Numbers:
+    """Apply a kernel for one vector per agent, (.., B, N, D), to every frame and flock: (.., B)."""
+    roles = read_only(np.ascontiguousarray(_flock(subject).roles))
+    *frames, N, D = vectors.shape
+    result = np.empty(frames)
+    stacked = read_only(np.ascontiguousarray(vectors).reshape(-1, N, D))
+    parts = threads.split_flocks(len(stacked), N)
+    threads.share(measure, [(stacked, roles, result.reshape(-1), *part) for part in parts])
+    return result
 
 
 def _integral(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
@@ -167,6 +162,64 @@ def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str) -
     result = np.empty(len(stacked))
     over_flocks(measure, stacked, getattr(stacked, vectors), stacked.roles != Role.OBSTACLE, result)
     return result.reshape(_velocities(subject).shape[:-2])
+
+
+# Kernels over vectors (frames * B, N, D), of the flocks first .. last; `roles` (B, N) says who belongs to the flock.
+
+
+@kernel
+def _variances(vectors: Array, roles: Array, result: Array, first: Index, last: Index) -> None:
+    """The mean over the flock of |v_i - mean(v)|^2."""
+    _, N, D = vectors.shape
+    mean = np.empty(D)
+    for b in range(first, last):
+        member = roles[b % len(roles)] != OBSTACLE
+        count = member.sum()
+        # The mean velocity, then the squares of what velocities differ from it by.
+        mean[:] = 0.0
+        for i in range(N):
+            if member[i]:
+                for d in range(D):
+                    mean[d] += vectors[b, i, d]
+        mean /= count
+        total = 0.0
+        for i in range(N):
+            if member[i]:
+                for d in range(D):
+                    total += (vectors[b, i, d] - mean[d]) ** 2
+        result[b] = total / count
+
+
+@kernel
+def _mean_norms(vectors: Array, roles: Array, result: Array, first: Index, last: Index) -> None:
+    """The mean over the flock of |v_i|."""
+    for b in range(first, last):
+        norms = _norms(vectors[b], roles[b % len(roles)])
+        total = 0.0
+        for norm in norms:
+            total += norm
+        result[b] = total / len(norms)
+
+
+@kernel
+def _largest_norms(vectors: Array, roles: Array, result: Array, first: Index, last: Index) -> None:
+    """The largest |v_i| of the flock."""
+    for b in range(first, last):
+        result[b] = _norms(vectors[b], roles[b % len(roles)]).max()
+
+
+@kernel
+def _norms(vectors: Array, roles: Array) -> Array:
+    """|v_i| of (N, D) vectors of one flock, obstacle agents left out."""
+    norms, count = np.empty(len(vectors)), 0
+    for i in range(len(vectors)):
+        if roles[i] != OBSTACLE:
+            square = 0.0
+            for d in range(vectors.shape[1]):
+                square += vectors[i, d] * vectors[i, d]
+            norms[count] = math.sqrt(square)
+            count += 1
+    return norms[:count]
 
 
 @kernel

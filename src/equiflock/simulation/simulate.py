@@ -95,6 +95,8 @@ def simulate(
     # A flock is measured once more at the step at which it ended, and never after.
     changed = np.ones(len(start), bool)
 
+    # Where nothing happens but frames being kept, the steps between them need no moments.
+    watched = bool(measures) or on_step is not None or ending is not None
     for moment in loop:
         frames.add(moment)
         # Ended flocks repeat their last values; measures are given the others only.
@@ -106,9 +108,12 @@ def simulate(
             on_step(moment)
         if moment.step == steps or not moment.flying.any():
             break
-        # Whoever flies now makes one more step.
-        flown[moment.flying] = moment.step + 1
+        # Whoever flies now makes one more step, or all those that nobody looks at.
+        unseen = 0 if watched else frames.next_step - moment.step - 1
+        flown[moment.flying] = moment.step + 1 + unseen
         changed = moment.flying
+        if unseen > 0:
+            loop.skip(unseen)
     # If all flocks ended early, what remains of the time repeats their last states.
     frames.fill(moment)
     for values in series.values():
@@ -199,6 +204,11 @@ class _Frames:
         self.velocities = np.empty_like(self.positions)
         # No acceleration follows the last frame.
         self.accelerations: Vectors = np.zeros((len(self.kept) - 1, *shape))
+
+    @property
+    def next_step(self) -> int:
+        """The step of the next frame to keep."""
+        return int(self.kept[self.filled])
 
     def add(self, moment: Moment) -> None:
         """Keep the moment, if its step is one of those to keep."""

@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
 from equiflock.controllers import load
+from equiflock.controllers.classical.tanner import Tanner
+from equiflock.features import paper_senses
 from equiflock.flock import Flock, Role
+from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
+from equiflock.scenarios import random_disk
+from equiflock.senses.aggregation import observe
 from equiflock.simulation.assembly import flight
 from tests import twins
 from tests.flocks import flocks
@@ -48,6 +53,47 @@ def test_each_law_is_its_double_sum(flock: Flock, name: str) -> None:
         expected = by_the_book(flock, b, name == "tanner", 100.0)
         np.testing.assert_allclose(computed[b], expected, rtol=1e-4, atol=1e-3)
     assert np.sqrt(np.square(computed).sum(axis=-1)).max() <= 100.0 * (1 + 1e-12)
+
+
+def in_whole_arrays(flock: Flock, observations: NDArray[Any], everyone: bool, clamp: float | None) -> NDArray[Any]:
+    """The laws as plain expressions of whole arrays: the twin of the kernel."""
+    sums = observations[:, :, 0].astype(np.float64)
+    toward = -sums[:, :, 0]
+    if everyone:
+        count = (flock.roles != Role.OBSTACLE).sum(axis=1)[:, None, None]
+        toward = flock.velocities.sum(axis=1, keepdims=True) - count * flock.velocities
+    result = toward - 2.0 * (sums[:, :, 2] - sums[:, :, 1])
+    if clamp is None:
+        return result
+    norms = np.sqrt(np.square(result).sum(axis=-1, keepdims=True))
+    return result * (clamp / np.maximum(norms, clamp))
+
+
+@given(flocks(), st.sampled_from(["tanner", "tanner-dynamic"]), st.sampled_from([0.5, 100.0, None]), st.integers(1, 2))
+def test_the_kernel_is_the_law_in_whole_arrays(flock: Flock, name: str, clamp: float | None, hops: int) -> None:
+    law: Any = load(name, clamp=clamp)
+    observations = observe(flock, paper_senses("sum", hops=hops))
+    known = (flock, observations) if name == "tanner" else (observations,)
+    expected = in_whole_arrays(flock, observations, name == "tanner", clamp)
+    np.testing.assert_allclose(law(*known), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+
+
+def test_the_laws_are_the_same_on_any_number_of_threads_and_any_layout_of_memory() -> None:
+    flock, law = random_disk(50, 100, seed=2), Tanner()
+    observations = observe(flock, paper_senses("sum", hops=1))
+    found = set()
+    for count in (1, 2, 3):
+        with threads.use(count):
+            found.add(law(flock, observations).tobytes())
+    found.add(law(flock, np.asfortranarray(observations)).tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 1, 2, 2), (1, 5, 0, 3, 2), (1, 4, 1, 3, 2), (1, 5, 1, 3, 3), (1, 5, 3, 2)])
+def test_observations_that_are_not_of_the_flock_are_refused(shape: tuple[int, ...]) -> None:
+    flock = Flock(np.zeros((1, 5, 2)), np.zeros((1, 5, 2)))
+    with pytest.raises(InputError, match="observations must be"):
+        Tanner()(flock, np.zeros(shape, np.float32))
 
 
 @given(flocks(roles=False), st.sampled_from(["tanner", "tanner-dynamic"]), st.integers(0, 2**32 - 1))

@@ -8,15 +8,18 @@ whom the sums run over. All clamp |a_i|_2 <= C, which keeps them equivariant und
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from equiflock.controllers.registry import controller
-from equiflock.features import Senses, paper_senses
-from equiflock.flock import OBSTACLE, Flock, Observations, Vectors
-from equiflock.runtime.checks import check_positive
+from equiflock.features import PAPER_FEATURES, Senses, paper_senses
+from equiflock.flock import OBSTACLE, Flock, Observations, Roles, Vectors
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError, check_positive
+from equiflock.runtime.jit import Array, Index, kernel
 
 DEFAULT_CLAMP = 100.0
 """C, the largest norm of an acceleration; the paper does not give it."""
@@ -45,11 +48,9 @@ class Tanner:
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
         """Accelerations (B, N, D) from the flock and its one-hop sums (B, N, 1, 3, D)."""
-        # Obstacle agents stand still and add nothing to the sum.
-        # -sum_j v_ij = sum_j v_j - N v_i, then minus the gradient of the potential.
-        total = flock.velocities.sum(axis=1, keepdims=True)
-        count = (flock.roles != OBSTACLE).sum(axis=1)[:, None, None]
-        return _clamped(total - count * flock.velocities - _potential_gradient(observations), self.clamp)
+        if observations.shape[:2] != flock.shape[:2] or observations.shape[4:] != flock.shape[2:]:
+            raise InputError(f"observations must be those of the flock, {flock.shape}; got {observations.shape}")
+        return _accelerations(flock.velocities, flock.roles, observations, self.clamp)
 
 
 @controller("tanner-dynamic")
@@ -70,7 +71,7 @@ class TannerDynamic:
 
     def __call__(self, observations: Observations) -> Vectors:
         """Accelerations (B, N, D) from one-hop sums (B, N, 1, 3, D)."""
-        return _clamped(-observations[:, :, 0, 0].astype(np.float64) - _potential_gradient(observations), self.clamp)
+        return _accelerations(NOBODY, NO_ROLES, observations, self.clamp)
 
 
 @controller("tanner-fixed")
@@ -87,22 +88,73 @@ class TannerFixed(TannerDynamic):
     senses: ClassVar[Senses] = replace(SUMS, topology="fixed")
 
 
-def _potential_gradient(observations: Observations) -> Vectors:
-    """The sum over those heard of grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4)."""
-    # Channels 1 and 2 of hop 1 are the sums of r_ij / |r_ij|^4 and r_ij / |r_ij|^2.
-    sums = observations[:, :, 0].astype(np.float64)
-    gradient: Vectors = 2.0 * (sums[:, :, 2] - sums[:, :, 1])
-    return gradient
+NOBODY, NO_ROLES = np.empty((0, 0, 0)), np.empty((0, 0), np.int8)
+"""In place of velocities and roles, for laws that know the sums of velocities from observations."""
+for _array in (NOBODY, NO_ROLES):
+    _array.setflags(write=False)  # as the arrays of a flock are, so that kernels are compiled once
 
 
-def _clamped(accelerations: Vectors, clamp: float | None) -> Vectors:
-    """Shorten each vector to norm at most `clamp`, keeping its direction."""
-    if clamp is None:
-        return accelerations
-    # min(1, C / |a|) a, without a division by zero.
-    norms = np.sqrt(np.einsum("bnd,bnd->bn", accelerations, accelerations))
-    shortened: Vectors = accelerations * (clamp / np.maximum(norms, clamp))[..., None]
-    return shortened
+def _accelerations(velocities: Vectors, roles: Roles, observations: Observations, clamp: float | None) -> Vectors:
+    """The law for all flocks; each thread takes some of them."""
+    # The kernel does not look whether there is something where it reads.
+    if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] < len(PAPER_FEATURES):
+        raise InputError(f"observations must be one-hop sums of the shape (B, N, 1, 3, D); got {observations.shape}")
+    B, N, _, _, D = observations.shape
+    known, result = np.ascontiguousarray(observations), np.empty((B, N, D))
+    common = velocities, roles, known, tanner_limit(clamp), result
+    parts = threads.split_flocks(B, N) if B > 1 else [(0, 1)]
+    threads.share(tanner_flocks, [(*common, *part) for part in parts])
+    return result
+
+
+def tanner_limit(clamp: float | None) -> float:
+    """C as the kernel takes it: infinity if there is no clamp."""
+    return math.inf if clamp is None else float(clamp)
+
+
+@kernel
+def tanner_flocks(
+    velocities: Array, roles: Array, observations: Array, clamp: float, result: Array, first: Index, last: Index
+) -> None:
+    """The law for the flocks first .. last, the velocity sums being those over the whole flock if velocities are given.
+
+    Args:
+        velocities: (B, N, D), or of no flocks if sums of v_ij are taken from observations.
+        roles: (B, N), with velocities.
+        observations: (B, N, K, C, D), the sums of v_ij, r_ij / |r_ij|^4 and r_ij / |r_ij|^2 in front.
+        clamp: C.
+        result: (B, N, D), accelerations.
+        first: the first flock.
+        last: the one after the last.
+    """
+    _, N, D = result.shape
+    everyone = len(velocities) > 0
+    total = np.empty(D)
+    for b in range(first, last):
+        # The sum of all velocities, and over how many agents: obstacle agents stand still and do not count.
+        count = 0
+        total[:] = 0.0
+        if everyone:
+            for i in range(N):
+                count += roles[b, i] != OBSTACLE
+                for d in range(D):
+                    total[d] += velocities[b, i, d]
+        for i in range(N):
+            square = 0.0
+            for d in range(D):
+                # -sum_j v_ij = sum_j v_j - N v_i, or minus the sum over those heard.
+                sums = -np.float64(observations[b, i, 0, 0, d])
+                toward = total[d] - count * velocities[b, i, d] if everyone else sums
+                # The sum over those heard of grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4).
+                per_fourth, per_square = observations[b, i, 0, 1, d], observations[b, i, 0, 2, d]
+                acceleration = toward - 2.0 * (np.float64(per_square) - np.float64(per_fourth))
+                result[b, i, d] = acceleration
+                square += acceleration * acceleration
+            # The clamp: min(1, C / |a|) a.
+            norm = math.sqrt(square)
+            if norm > clamp:
+                for d in range(D):
+                    result[b, i, d] *= clamp / norm
 
 
 def _check_clamp(clamp: float | None) -> None:

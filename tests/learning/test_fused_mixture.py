@@ -1,0 +1,121 @@
+"""A lesson in one call is the lesson of its parts, to the bit: who flies, what both know, and what is to be learned."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import equiflock as ef
+from equiflock.controllers.loading import new_network
+from equiflock.flock import Flock
+from equiflock.learning.mixture import FusedMixtureStep, Mixture
+from equiflock.protocols import FusedStep
+from equiflock.runtime.checks import OffScaleError
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.simulation import taught
+from tests.flocks import flocks
+from tests.simple import EndAt
+
+
+class Apart:
+    """The slow twin: a mixture that brings no fused step."""
+
+    privileged = True
+
+    def __init__(self, mixture: Mixture) -> None:
+        self.senses = mixture.senses
+        self.mixture = mixture
+
+    def __call__(self, flock: Flock, observations: Any) -> Any:
+        return self.mixture(flock, observations)
+
+
+def lesson(start: Flock, pupil: Any, beta: float, fused: bool, steps: int = 12, **more: Any) -> list[tuple[Any, ...]]:
+    """The bits of every moment and every target."""
+    rules = {name: value for name, value in more.items() if name in ("orbit", "obstacles")}
+    sensing = DelayedAggregation(ef.load("tanner").senses, **rules)
+    mixture = Mixture(ef.load("tanner"), pupil, beta, np.random.default_rng(7), sensing)
+    loop = ef.flight(start, mixture if fused else Apart(mixture), **more)
+    found = []
+    for moment in itertools.islice(loop, steps):
+        arrays = *moment.flock.arrays, moment.observations, moment.accelerations, moment.flying
+        assert mixture.target is not None
+        found.append((moment.step, *(array.tobytes() for array in (*arrays, mixture.target))))
+    return found
+
+
+def network(name: str, dimensions: int) -> Any:
+    return new_network(name, 5, **({} if name == "etdagnn" else {"dimensions": dimensions})).eval()
+
+
+@given(flocks(), st.sampled_from(["etdagnn", "tdagnn"]), st.sampled_from([0.0, 0.5, 1.0]))
+def test_a_lesson_is_the_same_to_the_bit(start: Flock, name: str, beta: float) -> None:
+    pupil = network(name, start.shape[2])
+    for more in ({}, {"orbit": ef.Orbit(), "obstacles": "nearest"}):
+        assert lesson(start[0], pupil, beta, True, 5, **more) == lesson(start[0], pupil, beta, False, 5, **more)
+
+
+@pytest.mark.parametrize("scenario", [ef.LeaderFollowing(), ef.ObstacleCourse(sides=6)])
+def test_scenarios_are_learned_the_same(scenario: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, kernel = [], taught.fly_taught
+    start, rules = scenario.draw()[0], {"orbit": scenario.orbit, "obstacles": scenario.obstacles}
+    pupil = ef.load("etdagnn")
+    expected = lesson(start, pupil, 0.5, False, ending=scenario.ending(), **rules)
+    monkeypatch.setattr(taught, "fly_taught", lambda *known: calls.append(1) or kernel(*known))  # type: ignore[func-returns-value]
+    assert lesson(start, pupil, 0.5, True, ending=scenario.ending(), **rules) == expected
+    assert len(calls) == 12
+
+
+def test_a_flight_that_ends_is_the_same_to_its_last_moment() -> None:
+    start, options = ef.random_disk(1, 30, seed=3), {"ending": EndAt((4,)), "time_step": 0.1}
+    ours, theirs = (lesson(start, ef.load("etdagnn"), 0.5, fused, **options) for fused in (True, False))
+    assert ours == theirs
+    assert len(ours) == 5
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_pupil_that_fails_does_so_at_the_step_at_which_it_flies(beta: float) -> None:
+    pupil = network("etdagnn", 2)
+    with torch.no_grad():
+        pupil.layers[-1].weight[:] = float("nan")
+    told = []
+    for fused in (True, False):
+        with pytest.raises(OffScaleError, match="NaN or infinity at t = ") as caught:
+            lesson(ef.random_disk(1, 30, seed=3), pupil, beta, fused)
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+
+
+class Own(torch.nn.Module):
+    """A pupil of one's own, which has no compiled form."""
+
+    senses = ef.paper_senses("sum", hops=1)
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return observations[:, :, 0, 0]
+
+
+def test_a_mixture_of_others_flies_by_its_parts() -> None:
+    rng, network = np.random.default_rng(0), ef.load("etdagnn")
+    parts = DelayedAggregation(network.senses), ef.DoubleIntegrator()  # type: ignore[attr-defined]
+    known = Mixture(ef.load("tanner"), network, 0.5, rng).fused_step(*parts)  # type: ignore[arg-type]
+    assert isinstance(known, FusedMixtureStep)
+    assert isinstance(known, FusedStep)
+    assert Mixture(ef.load("tanner"), Own(), 0.5, rng).fused_step(*parts) is None  # type: ignore[arg-type]
+    assert Mixture(ef.load("tanner-dynamic"), network, 0.5, rng).fused_step(*parts) is None  # type: ignore[arg-type]
+
+
+def test_steps_of_a_lesson_that_are_skipped_draw_their_numbers_too() -> None:
+    start, pupil, positions = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), []
+    for skipped in (0, 6):
+        mixture = Mixture(ef.load("tanner"), pupil, 0.5, np.random.default_rng(1))  # type: ignore[arg-type]
+        loop = ef.flight(start, mixture)
+        loop.skip(skipped)
+        positions.append(next(itertools.islice(loop, 7 - skipped, None)).flock.positions.copy())
+    assert np.array_equal(*positions)
