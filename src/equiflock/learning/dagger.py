@@ -21,6 +21,7 @@ from torch.nn import functional
 from equiflock.controllers import load
 from equiflock.controllers.loading import fitting_options, new_network
 from equiflock.flock import FOLLOWER, Flock
+from equiflock.learning.flights import Flights, Flown, checksum_after, snapshot
 from equiflock.learning.mixture import Mixture
 from equiflock.learning.recipe import DAgger
 from equiflock.learning.replay import Replay, check_fits
@@ -74,6 +75,7 @@ class Trainer:
             self.network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.999), fused=True
         )
         self.replay = Replay(recipe.capacity, int(followers[0]), self.pupil.senses, self.starts.shape[2])
+        self.flights = Flights(recipe.capacity)
         self.epoch = 0
         self.validate = Validator(recipe)
 
@@ -84,12 +86,9 @@ class Trainer:
             DivergedError: if the loss or a flight is no longer finite; the text says at which epoch.
         """
         expert_share = self.recipe.beta(self.epoch)
-        with torch.random.fork_rng(devices=[]):
-            # Seeded for modules that draw random numbers themselves, such as dropout.
-            torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
-            self.network.eval()
+        with self.randomness():
             with self._divergence_told(self.epoch + 1):
-                self.collect()
+                self.fly()
             self.network.train()
             loss = self.update()
             self.network.eval()
@@ -118,8 +117,27 @@ class Trainer:
                 raise
             raise _diverged(epoch, str(error)) from None
 
-    def collect(self) -> None:
-        """Fly one flock of the training set under the mixture, and add every step to the replay."""
+    @contextmanager
+    def randomness(self) -> Iterator[None]:
+        """Seed torch with the epoch's number, for modules that draw random numbers themselves, such as dropout."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
+            yield
+
+    def fly(self) -> None:
+        """Collect the epoch's flight, and note what it takes to fly it again."""
+        network, before = snapshot(self.network), self.replay.added
+        self.network.eval()
+        checksum = self.collect()
+        self.flights.add(Flown(self.epoch, before, self.replay.added - before, checksum, network))
+
+    def collect(self) -> int:
+        """Fly one flock of the training set under the mixture, and add every step to the replay.
+
+        Returns:
+            a checksum of what was added.
+        """
+        checksum = 0
         recipe = self.recipe
         rng = stream(recipe.seed, "collect", self.epoch)
         # One flock of the training set, drawn with replacement.
@@ -136,7 +154,10 @@ class Trainer:
                 break
             # Z of the pupil, and what the expert would do, whoever flew this step.
             assert mixture.target is not None
-            self.replay.add(moment.observations[0, who], mixture.target[0, who])
+            observations, target = moment.observations[0, who], mixture.target[0, who]
+            self.replay.add(observations, target)
+            checksum = checksum_after(checksum, observations, target)
+        return checksum
 
     def update(self) -> float:
         """Take the epoch's steps of Adam; returns their mean loss."""
