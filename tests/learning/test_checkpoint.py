@@ -12,7 +12,7 @@ from equiflock.controllers.networks.weights import read_tensors, write_tensors
 from equiflock.learning.checkpoint import FORMAT, read_checkpoint, write_checkpoint
 from equiflock.learning.checkpoints import Checkpoints
 from equiflock.learning.dagger import Trainer
-from equiflock.learning.refilling import fly_again
+from equiflock.learning.refilling import refill
 from equiflock.learning.tables import Tables
 from equiflock.runtime.checks import InputError
 from tests.learning.small import small
@@ -30,7 +30,7 @@ def test_everything_comes_back(trainer: Trainer, tmp_path: Path) -> None:
     path = write_checkpoint(trainer, tmp_path / "checkpoint.safetensors")
     other = Trainer(small())
     read_checkpoint(path, other)
-    fly_again(other, pytest.fail)
+    refill(other, pytest.fail)
     assert (other.epoch, other.replay.added) == (6, 120)
     assert (other.replay.observations == trainer.replay.observations).all()
     assert (other.replay.targets == trainer.replay.targets).all()

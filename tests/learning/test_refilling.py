@@ -15,7 +15,7 @@ import equiflock as ef
 from equiflock.learning import refilling
 from equiflock.learning.checkpoint import read_checkpoint, write_checkpoint
 from equiflock.learning.dagger import Trainer
-from equiflock.learning.refilling import fly_again
+from equiflock.learning.refilling import refill
 from equiflock.runtime.checks import InputError
 from tests.learning.small import small
 
@@ -77,7 +77,7 @@ def trained(recipe: ef.DAgger) -> Trainer:
 def continued(trainer: Trainer, path: Path, notice: Callable[[str], object] = pytest.fail) -> Trainer:
     other = Trainer(trainer.recipe)
     read_checkpoint(write_checkpoint(trainer, path), other)
-    fly_again(other, notice)
+    refill(other, notice)
     return other
 
 
@@ -162,4 +162,4 @@ def test_flights_that_take_long_are_told(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(refilling, "SECONDS_IN_SILENCE", -1.0)
     said: list[str] = []
     continued(trained(small(epochs=20)), tmp_path / "checkpoint.safetensors", said.append)
-    assert said == ["flying the last 5 flights again, 0 are done"]
+    assert said == ["flying the last 5 flights again, 1 done so far"]

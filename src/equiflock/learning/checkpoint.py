@@ -62,7 +62,7 @@ def read_checkpoint(
 ) -> dict[str, str]:
     """Restore the state of a checkpoint in a fresh trainer of the same recipe; returns the tables.
 
-    The replay stays empty until `fly_again` fills it. The number of epochs may differ, as no epoch depends on it.
+    The replay stays empty until `refill` fills it. The number of epochs may differ, as no epoch depends on it.
     """
     tensors, metadata = read_tensors(path, FORMAT)
     try:

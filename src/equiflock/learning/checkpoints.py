@@ -50,7 +50,7 @@ class Checkpoints:
         """Restore the newest intact checkpoint in a fresh trainer and its tables; returns the tables that differ."""
         from equiflock.controllers.networks.weights import OtherVersionError
         from equiflock.learning.checkpoint import OtherRecipeError, read_checkpoint
-        from equiflock.learning.refilling import fly_again
+        from equiflock.learning.refilling import refill
 
         paths = self.paths
         for path in paths:
@@ -70,7 +70,7 @@ class Checkpoints:
                 notice(f"{error}; going on from the one before")
                 continue
             if trainer.epoch < trainer.recipe.epochs:  # else nothing is left to learn from the replay
-                fly_again(trainer, notice)
+                refill(trainer, notice)
             return differ
         return []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -9,11 +10,11 @@ from equiflock.learning.dagger import Trainer
 from equiflock.learning.flights import Flown, snapshot
 from equiflock.runtime.checks import InputError
 
-SECONDS_IN_SILENCE = 2.0
-"""If all flights together take longer than this, in seconds, the user is told what is going on."""
+SECONDS_IN_SILENCE = 5.0
+"""If the flights after the first take longer than this, in seconds, the user is told what is going on."""
 
 
-def fly_again(trainer: Trainer, notice: Callable[[str], object]) -> None:
+def refill(trainer: Trainer, notice: Callable[[str], object]) -> None:
     """Fly the flights that a checkpoint has put into `trainer.flights`, and fill the replay with them.
 
     On another machine or with other versions they may differ in the last bits, and one may even be shorter or longer.
@@ -42,11 +43,14 @@ def _fly(trainer: Trainer, flights: Sequence[Flown], first: int, notice: Callabl
     """Fly these flights; the first tuple goes where that with the number `first` was."""
     trainer.flights.clear()
     trainer.replay.added = first
-    began, told = time.monotonic(), False
+    deadline = math.inf
     for number, flown in enumerate(flights):
-        if not told and time.monotonic() - began > SECONDS_IN_SILENCE:
-            notice(f"flying the last {len(flights)} flights again, {number} are done")
-            told = True
+        # The first flight may compile kernels and says nothing about the others.
+        if number == 1:
+            deadline = time.monotonic() + SECONDS_IN_SILENCE
+        if time.monotonic() > deadline:
+            notice(f"flying the last {len(flights)} flights again, {number} done so far")
+            deadline = math.inf
         trainer.network.load_state_dict(flown.network)
         trainer.epoch = flown.epoch
         try:
