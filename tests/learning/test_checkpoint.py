@@ -12,6 +12,7 @@ from equiflock.controllers.networks.weights import read_tensors, write_tensors
 from equiflock.learning.checkpoint import FORMAT, read_checkpoint, write_checkpoint
 from equiflock.learning.checkpoints import Checkpoints
 from equiflock.learning.dagger import Trainer
+from equiflock.learning.refilling import refill
 from equiflock.learning.tables import Tables
 from equiflock.runtime.checks import InputError
 from tests.learning.small import small
@@ -29,6 +30,7 @@ def test_everything_comes_back(trainer: Trainer, tmp_path: Path) -> None:
     path = write_checkpoint(trainer, tmp_path / "checkpoint.safetensors")
     other = Trainer(small())
     read_checkpoint(path, other)
+    refill(other, pytest.fail)
     assert (other.epoch, other.replay.added) == (6, 120)
     for restored, array in zip(other.replay.tuples, trainer.replay.tuples, strict=True):
         assert (restored == array).all()
@@ -44,8 +46,9 @@ def test_everything_comes_back(trainer: Trainer, tmp_path: Path) -> None:
     ("change", "text"),
     [
         (lambda tensors, metadata: tensors.pop("network.layers.1.weight"), "does not fit etdagnn"),
-        (lambda tensors, metadata: tensors.pop("replay.targets"), "does not fit etdagnn"),
-        (lambda tensors, metadata: tensors.update({"replay.observations": torch.zeros(3, 17, 20)}), "does not fit"),
+        (lambda tensors, metadata: tensors.pop("flights.numbers"), "does not fit etdagnn"),
+        (lambda tensors, metadata: tensors.update({"flights.numbers": torch.zeros(5, 3)}), "does not fit etdagnn"),
+        (lambda tensors, metadata: tensors.pop("flights.network.layers.1.weight"), "its flights have other weights"),
         (lambda tensors, metadata: metadata.pop("epoch"), "the metadata of .* is damaged"),
         (
             lambda tensors, metadata: metadata["made_by"].update(recipe={"agents": 20}),
@@ -72,7 +75,7 @@ def test_a_changed_number_in_the_metadata_is_damage_too(trainer: Trainer, tmp_pa
 
 def test_weights_are_no_checkpoint_and_half_a_file_is_none_either(trainer: Trainer, tmp_path: Path) -> None:
     network: Any = trainer.network
-    with pytest.raises(InputError, match="expected format 'equiflock checkpoint 3'; got 'equiflock weights 1'"):
+    with pytest.raises(InputError, match="expected format 'equiflock checkpoint 4'; got 'equiflock weights 1'"):
         read_checkpoint(network.save(tmp_path / "weights.safetensors"), trainer)
     path = write_checkpoint(trainer, tmp_path / "checkpoint.safetensors")
     path.write_bytes(path.read_bytes()[:5000])
@@ -84,9 +87,9 @@ def test_checkpoints_of_an_older_version_are_refused_in_one_line(trainer: Traine
     checkpoints = Checkpoints(tmp_path, {"recipe": {}})
     checkpoints.folder.mkdir()
     for epoch in (1, 2):
-        write_tensors({}, checkpoints.folder / f"epoch-{epoch:06d}.safetensors", "equiflock checkpoint 2", {})
+        write_tensors({}, checkpoints.folder / f"epoch-{epoch:06d}.safetensors", "equiflock checkpoint 3", {})
     notices: list[str] = []
-    text = "epoch-000002.* is of another version: .* got 'equiflock checkpoint 2'; remove .*checkpoints to train again"
+    text = "epoch-000002.* is of another version: .* got 'equiflock checkpoint 3'; remove .*checkpoints to train again"
     with pytest.raises(InputError, match=text):
         checkpoints.restore(trainer, Tables(tmp_path, small()), notices.append)
     assert notices == []

@@ -86,3 +86,31 @@ def test_a_process_that_dies_is_reported(tmp_path: Path) -> None:
 
 def _die() -> None:
     raise SystemExit(1)
+
+
+def test_a_process_takes_one_training_after_the_other_and_a_failure_of_one_is_not_the_next_ones(tmp_path: Path) -> None:
+    folders = [tmp_path / f"{seed}" for seed in range(3)]
+    for seed, folder in enumerate(folders):
+        TrainingRun.create(folder, small(seed=seed, epochs=2, learning_rate=1e30 if seed == 1 else 5e-5))
+    processes: dict[str, set[int | None]] = {}
+
+    def note_processes(folder: Path, report: EpochReport) -> None:
+        processes.setdefault(folder.name, set()).update(child.pid for child in multiprocessing.active_children())
+
+    with pytest.raises(InputError, match=rf"^{folders[1]}: the training diverged in epoch 1"):
+        train_several(folders, workers=1, on_epoch=note_processes)
+    assert len(processes["0"]) == 1
+    assert processes["0"] == processes["2"]
+    assert [TrainingRun(folder).finished for folder in folders] == [True, False, True]
+
+
+def test_a_preparation_that_fails_is_the_failure_of_every_training(tmp_path: Path) -> None:
+    folders = [tmp_path / "0", tmp_path / "1"]
+    for folder in folders:
+        TrainingRun.create(folder, small())
+    with pytest.raises(InputError, match=rf"^{folders[0]}: not prepared; {folders[1]}: not prepared$"):
+        train_several(folders, workers=1, prepare=_refuse)
+
+
+def _refuse() -> None:
+    raise InputError("not prepared")

@@ -1,13 +1,14 @@
 """The format of a checkpoint: everything that the next epoch of a training needs.
 
-A checkpoint holds weights, Adam's state, the replay, the number of epochs done and the rows of the tables. No state of
-a random generator is needed, because every epoch draws from streams named by the seed and its number.
+A checkpoint holds weights, Adam's state, the number of epochs done and the rows of the tables. No state of a random
+generator is needed, because every epoch draws from streams named by the seed and its number. The replay is not written:
+its flights are flown again, for which the checkpoint holds the network at the beginning of each.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ from torch import Tensor
 
 from equiflock.controllers.networks.weights import read_tensors, write_tensors
 from equiflock.learning.dagger import Trainer
+from equiflock.learning.flights import Flown
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.provenance import differences
 
-FORMAT = "equiflock checkpoint 3"
+FORMAT = "equiflock checkpoint 4"
+NUMBERS = "epoch", "before", "tuples", "checksum"
+"""The numbers of a flight, in their order."""
 
 
 class OtherRecipeError(InputError):
@@ -41,19 +45,16 @@ def write_checkpoint(
         made_by: the recipe and whatever else the bits depend on, fit for JSON; the recipe alone if left out.
         texts: the content of each table, by its name.
     """
-    # Only the filled part of the replay.
-    kept = len(trainer.replay)
-    tensors = {f"network.{name}": tensor for name, tensor in trainer.network.state_dict().items()}
-    tensors |= {f"learner.{name}": tensor for name, tensor in trainer.learner.state().items()}
-    for name, array in zip(("replay.observations", "replay.targets"), trainer.replay.tuples, strict=True):
-        tensors[name] = torch.from_numpy(array[:kept])
+    tensors = {
+        **_named("network.", trainer.network.state_dict()),
+        **_named("learner.", trainer.learner.state()),
+        **_named("flights.", _packed(list(trainer.flights))),
+    }
     # As tensors, since tables may grow beyond what safetensors allows as metadata.
     for name, text in (texts or {}).items():
-        tensors[f"table.{name}"] = torch.tensor(bytearray(text.encode()), dtype=torch.uint8)
+        tensors[f"table.{name}"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
     made_by = made_by or {"recipe": asdict(trainer.recipe)}
-    return write_tensors(
-        tensors, path, FORMAT, {"made_by": made_by, "epoch": trainer.epoch, "added": trainer.replay.added}
-    )
+    return write_tensors(tensors, path, FORMAT, {"made_by": made_by, "epoch": trainer.epoch})
 
 
 def read_checkpoint(
@@ -61,13 +62,13 @@ def read_checkpoint(
 ) -> dict[str, str]:
     """Restore the state of a checkpoint in a fresh trainer of the same recipe; returns the tables.
 
-    The number of epochs may differ, as no epoch depends on it.
+    The replay stays empty until `refill` fills it. The number of epochs may differ, as no epoch depends on it.
     """
     tensors, metadata = read_tensors(path, FORMAT)
     try:
         # The number of epochs is taken from the trainer, so that it does not count as a difference.
         before = dict(metadata["made_by"])
-        epoch, added = int(metadata["epoch"]), int(metadata["added"])
+        epoch = int(metadata["epoch"])
         recipe = {**before["recipe"], "epochs": trainer.recipe.epochs}
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
@@ -79,7 +80,7 @@ def read_checkpoint(
     if other:
         raise OtherRecipeError(f"{path} was written by another training: {', '.join(other)}")
     try:
-        _fill(trainer, tensors, added)
+        _fill(trainer, tensors)
         texts = {name: text.numpy().tobytes().decode() for name, text in _under("table.", tensors).items()}
     except (KeyError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[-1].strip()
@@ -94,14 +95,39 @@ def epochs_done(path: str | os.PathLike[str]) -> int:
     return int(metadata["epoch"])
 
 
-def _fill(trainer: Trainer, tensors: dict[str, Tensor], added: int) -> None:
-    """Copy weights, Adam's state and the replay into a trainer."""
+def _fill(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
+    """Copy weights, Adam's state and what it takes to fly again into a trainer."""
     trainer.network.load_state_dict(_under("network.", tensors))
     trainer.learner.restore(_under("learner.", tensors))
-    # The filled part of the replay, and where its next tuple goes.
-    for name, array in zip(("replay.observations", "replay.targets"), trainer.replay.tuples, strict=True):
-        array[: len(tensors[name])] = tensors[name].numpy()
-    trainer.replay.added = added
+    trainer.flights.clear()  # an older checkpoint may be read after one that does not fit
+    for flown in _unpacked(_under("flights.", tensors), trainer.network.state_dict()):
+        trainer.flights.add(flown)
+
+
+def _packed(flights: list[Flown]) -> dict[str, Tensor]:
+    """The flights as a table of their numbers, and for every weight of the network its values in all of them."""
+    numbers = [[getattr(flown, name) for name in NUMBERS] for flown in flights]
+    names = flights[0].network if flights else {}
+    return {
+        "numbers": torch.tensor(numbers, dtype=torch.int64).reshape(-1, len(NUMBERS)),
+        **{f"network.{name}": torch.stack([flown.network[name] for flown in flights]) for name in names},
+    }
+
+
+def _unpacked(tensors: dict[str, Tensor], expected: Mapping[str, Tensor]) -> Iterator[Flown]:
+    """The flights that `_packed` packed; an error unless their networks have the weights that are expected."""
+    numbers, networks = tensors["numbers"].tolist(), _under("network.", tensors)
+    shapes = {name: (len(numbers), *tensor.shape) for name, tensor in expected.items()}
+    if numbers and {name: tuple(tensor.shape) for name, tensor in networks.items()} != shapes:
+        raise ValueError("the networks of its flights have other weights")
+    for place, row in enumerate(numbers):
+        network = {name: values[place] for name, values in networks.items()}
+        yield Flown(**dict(zip(NUMBERS, row, strict=True)), network=network)
+
+
+def _named(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors with a prefix before their names; `_under` is the inverse."""
+    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

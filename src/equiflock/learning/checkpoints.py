@@ -50,11 +50,12 @@ class Checkpoints:
         """Restore the newest intact checkpoint in a fresh trainer and its tables; returns the tables that differ."""
         from equiflock.controllers.networks.weights import OtherVersionError
         from equiflock.learning.checkpoint import OtherRecipeError, read_checkpoint
+        from equiflock.learning.refilling import refill
 
         paths = self.paths
         for path in paths:
             try:
-                return tables.restore(read_checkpoint(path, trainer, self.made_by))
+                differ = tables.restore(read_checkpoint(path, trainer, self.made_by))
             # A checkpoint of another training is no damage: an older one would not help.
             except OtherRecipeError:
                 raise
@@ -67,6 +68,10 @@ class Checkpoints:
                         f"{error}; there is no other checkpoint: remove {self.folder} to train again from the start"
                     ) from None
                 notice(f"{error}; going on from the one before")
+                continue
+            if trainer.epoch < trainer.recipe.epochs:  # else nothing is left to learn from the replay
+                refill(trainer, notice)
+            return differ
         return []
 
     def write(self, trainer: Trainer, tables: Tables) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from equiflock.controllers import load
 from equiflock.controllers.loading import fitting_options, new_network
 from equiflock.flock import FOLLOWER, Flock
+from equiflock.learning.flights import Flights, Flown, checksum_of, snapshot
 from equiflock.learning.learner import learner_for
 from equiflock.learning.mixture import Mixture
 from equiflock.learning.recipe import DAgger
@@ -75,6 +76,7 @@ class Trainer:
         agents, D, senses = int(followers[0]), self.starts.shape[2], self.pupil.senses
         check_fits(recipe.capacity + recipe.batch, agents, senses.hops, D, senses.width)
         self.replay = Replay(recipe.capacity, agents, D, self.learner)
+        self.flights = Flights(recipe.capacity)
         self.epoch = 0
         self.validate = Validator(recipe)
 
@@ -85,12 +87,9 @@ class Trainer:
             DivergedError: if the loss or a flight is no longer finite; the text says at which epoch.
         """
         expert_share = self.recipe.beta(self.epoch)
-        with torch.random.fork_rng(devices=[]):
-            # Seeded for modules that draw random numbers themselves, such as dropout.
-            torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
-            self.network.eval()
+        with self.randomness():
             with self._divergence_told(self.epoch + 1):
-                self.collect()
+                self.fly()
             self.network.train()
             loss = self.update()
             self.network.eval()
@@ -119,8 +118,26 @@ class Trainer:
                 raise
             raise _diverged(epoch, str(error)) from None
 
-    def collect(self) -> None:
-        """Fly one flock of the training set under the mixture, and add every step to the replay."""
+    @contextmanager
+    def randomness(self) -> Iterator[None]:
+        """Seed torch with the epoch's number, for modules that draw random numbers themselves, such as dropout."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
+            yield
+
+    def fly(self) -> None:
+        """Collect the epoch's flight, and note what it takes to fly it again."""
+        network, before = snapshot(self.network), self.replay.added
+        self.network.eval()
+        checksum = self.collect()
+        self.flights.add(Flown(self.epoch, before, self.replay.added - before, checksum, network))
+
+    def collect(self) -> int:
+        """Fly one flock of the training set under the mixture, and add every step to the replay.
+
+        Returns:
+            a checksum of what was added.
+        """
         recipe = self.recipe
         rng = stream(recipe.seed, "collect", self.epoch)
         # One flock of the training set, drawn with replacement.
@@ -139,9 +156,12 @@ class Trainer:
             # Z of the pupil, and what the expert would do, whoever flew this step.
             assert mixture.target is not None
             observations.append(moment.observations[0, who].copy())
-            targets.append(mixture.target[0, who])
-        if observations:
-            self.replay.add(np.stack(observations), np.stack(targets))
+            targets.append(mixture.target[0, who].astype(np.float32))
+        if not observations:
+            return 0
+        known, wanted = np.stack(observations), np.stack(targets)
+        self.replay.add(known, wanted)
+        return checksum_of(known, wanted)
 
     def update(self) -> float:
         """Take the epoch's steps of Adam; returns their mean loss."""

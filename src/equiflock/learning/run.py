@@ -240,16 +240,17 @@ class TrainingRun:
         """Open the tables and the events; rows of epochs that will be trained again are dropped."""
         from torch.utils.tensorboard import SummaryWriter
 
-        expert = trainer.validate(trainer.expert)
+        # The expert is validated once: a training that continues has its rows already.
         if trainer.epoch == 0:
-            tables.begin(expert)
+            tables.begin(trainer.validate(trainer.expert))
+        expert = _medians("expert", tables.expert)
         with tables.kept(), SummaryWriter(str(self.folder), purge_step=trainer.epoch + 1) as events:
 
             def log(report: EpochReport) -> None:
                 tables.add(report)
                 scalars = {"loss": report.loss, "expert share": report.expert_share}
                 if report.validation is not None:
-                    scalars |= _medians("pupil", report.validation) | _medians("expert", expert)
+                    scalars |= _medians("pupil", report.validation) | expert
                 for name, value in scalars.items():
                     events.add_scalar(name, value, report.epoch)
 

@@ -1,4 +1,4 @@
-"""Several trainings at once, each in a process and a folder of its own."""
+"""Several trainings at once, each in a folder of its own, in processes that train one after the other."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 OnEpoch = Callable[[Path, "EpochReport"], object]
 OnNotice = Callable[[Path, str], object]
+
+STOP = None
+"""Sent to a process in place of a folder: it stops, in the middle of a training too."""
 
 SECONDS_BETWEEN_LOOKS = 0.2
 """`should_stop` is called at least this often, in seconds, while no process sends anything."""
@@ -63,17 +66,15 @@ def train_several(
         while waiting or running:
             # Start as many processes as there is room for.
             while waiting and len(running) < workers:
-                folder = waiting.popleft()
                 ours, theirs = context.Pipe()
-                arguments = folder, theirs, prepare
                 # Daemons: they end with the parent.
-                process = context.Process(target=_work, name=str(folder), args=arguments, daemon=True)
+                process = context.Process(target=_work, args=(theirs, prepare), daemon=True)
                 # Ctrl-C goes to the whole group of processes; only the parent shall act on it.
                 with deaf_children():
                     process.start()
                 # The child has its own copy of this end; closing ours lets its death be seen as the end of the pipe.
                 theirs.close()
-                running[ours] = folder, process
+                running[ours] = _give(waiting.popleft(), ours, process)
             # Pass on what the processes send.
             for ready in cast(list[Connection], wait(list(running), SECONDS_BETWEEN_LOOKS)):
                 folder, worker = running[ready]
@@ -90,14 +91,19 @@ def train_several(
                 elif kind == "notice":
                     on_notice(folder, content)
                 else:
-                    failures.append(f"{folder}: {content}")
+                    if kind == "failure":
+                        failures.append(f"{folder}: {content}")
+                    # The process is there, with torch imported: it takes the next training.
+                    if waiting:
+                        running[ready] = _give(waiting.popleft(), ready, worker)
+                    else:
+                        _send(ready, STOP)
             # Ask the processes to stop, once.
             if not stopped and should_stop():
                 stopped = True
                 waiting.clear()
                 for pipe in running:
-                    with suppress(OSError):  # it may have ended
-                        pipe.send("stop")
+                    _send(pipe, STOP)
     finally:
         for _, worker in running.values():
             worker.kill()  # safe: a killed training continues from its last checkpoint
@@ -108,8 +114,20 @@ def train_several(
         raise KeyboardInterrupt
 
 
-def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) -> None:
-    """Train in a folder, in a process of its own, and send reports, notices and a failure through the pipe."""
+def _give(folder: Path, pipe: Connection, process: BaseProcess) -> tuple[Path, BaseProcess]:
+    """Let a process train in a folder."""
+    process.name = str(folder)
+    _send(pipe, folder)
+    return folder, process
+
+
+def _send(pipe: Connection, content: Path | None) -> None:
+    with suppress(OSError):  # the process may have ended, which the parent learns from the end of the pipe
+        pipe.send(content)
+
+
+def _work(pipe: Connection, prepare: Callable[[], object] | None) -> None:
+    """Train in the folders that come through the pipe, and send reports, notices and failures back."""
     # The parent decides when to stop, so Ctrl-C is ignored here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -119,15 +137,23 @@ def _work(folder: Path, pipe: Connection, prepare: Callable[[], object] | None) 
         except OSError:
             sys.exit(1)  # the parent is gone
 
+    failure = _failure_of(prepare) if prepare is not None else ""
+    with suppress(EOFError, OSError, KeyboardInterrupt):  # the parent is gone, or asked for it
+        while (folder := pipe.recv()) is not STOP:
+            failed = failure or _failure_of(
+                lambda: TrainingRun(folder).train(
+                    lambda epoch: say("epoch", epoch),
+                    lambda text: say("notice", text),
+                    should_stop=pipe.poll,  # true once the parent sent STOP, or has ended: no folder comes meanwhile
+                )
+            )
+            say("failure" if failed else "done", failed)
+
+
+def _failure_of(work: Callable[[], object]) -> str:
+    """Do some work; returns the text of its error, which is empty if there was none."""
     try:
-        if prepare is not None:
-            prepare()
-        TrainingRun(folder).train(
-            lambda epoch: say("epoch", epoch),
-            lambda text: say("notice", text),
-            should_stop=pipe.poll,  # true once the parent sent "stop", all it ever sends, or has ended
-        )
-    except KeyboardInterrupt:
-        pass  # the parent asked for it
+        work()
     except (InputError, OSError) as error:
-        say("failure", str(error))
+        return str(error) or type(error).__name__
+    return ""

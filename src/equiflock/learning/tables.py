@@ -51,6 +51,11 @@ class Tables:
         """Write the rows of the expert's validation, which come first, as epoch 0."""
         self._judge(0, self.recipe.expert, expert)
 
+    @property
+    def expert(self) -> Validation:
+        """The expert's validation, as it is in the table, to the bit."""
+        return _validations(self._lines[VALIDATION][1:])[0]
+
     def restore(self, texts: Mapping[str, str]) -> list[Path]:
         """Continue after the rows of a checkpoint; returns the files that do not begin with them."""
         differ = []
@@ -120,20 +125,25 @@ class Tables:
 def read_reports(folder: Path) -> tuple[tuple[EpochReport, ...], Validation]:
     """The reports of all epochs of a finished training, to the bit, and the expert's validation."""
     from equiflock.learning.dagger import EpochReport
-    from equiflock.learning.validation import Validation
 
-    # Numbers were written in their shortest exact form, so reading them gives the same bits.
     rows = {name: (folder / name).read_text("utf-8").splitlines()[1:] for name in COLUMNS}
-    flocks: dict[int, list[list[float]]] = {}
-    # Rows of one validation, a flock each, are collected by their epoch; epoch 0 is the expert's.
-    for epoch, _, _, *numbers in (line.split(",") for line in rows[VALIDATION]):
-        flocks.setdefault(int(epoch), []).append(list(map(float, numbers)))
-    found = {epoch: Validation(*np.array(numbers).T.copy()) for epoch, numbers in flocks.items()}
+    found = _validations(rows[VALIDATION])
     reports = (
         EpochReport(int(epoch), float(loss), float(share), found.get(int(epoch)))
         for epoch, loss, share in (line.split(",") for line in rows[METRICS])
     )
     return tuple(reports), found[0]
+
+
+def _validations(lines: list[str]) -> dict[int, Validation]:
+    """The validations in the rows of their table, to the bit, by their epochs; epoch 0 is the expert's."""
+    from equiflock.learning.validation import Validation
+
+    # Numbers were written in their shortest exact form, so reading them gives the same bits.
+    flocks: dict[int, list[list[float]]] = {}
+    for epoch, _, _, *numbers in (line.split(",") for line in lines):
+        flocks.setdefault(int(epoch), []).append(list(map(float, numbers)))
+    return {epoch: Validation(*np.array(numbers).T.copy()) for epoch, numbers in flocks.items()}
 
 
 def _line(row: tuple[Any, ...]) -> str:
