@@ -29,6 +29,8 @@ COPIED = 8
 """Candidates are copied so many at a time, whatever is too much being overwritten or never read."""
 WIDEST = 16
 """Cells of a block at most."""
+FILLED = 0.85
+"""The share of a word that candidates fill on average, so that they seldom need another."""
 
 # 1 << n for all n, as an array: looking a bit up is faster than shifting by a different number in each lane.
 BITS = np.array([1 << n for n in range(WORD)], np.uint64)
@@ -66,7 +68,7 @@ def cells_per_block(starts: Array, shape: Any) -> Index:
     # Three rows of cells in the plane and nine in space, each two cells longer than the block.
     rows = 9 if shape[2] > 1 else 3
     each = starts[buckets] / max(occupied, 1)
-    return min(max(int(WORD / (rows * each)) - 2, 1), WIDEST)
+    return min(max(int(FILLED * WORD / (rows * each)) - 2, 1), WIDEST)
 
 
 @kernel
@@ -154,7 +156,7 @@ def _list_batch_of(
                 words[a * wide + w] = word
             words[a * wide + ((mine + a) >> PER_WORD)] &= ~(ONE << np.uint64((mine + a) & INSIDE))
 
-        # The bits of each agent's words as a list, from the lowest to the highest; leaders and obstacle agents have none.
+        # The bits of each agent's words as a list, from the lowest on; leaders and obstacle agents have none.
         for a in range(listed):
             x, y, z = place[0, own + a], place[1, own + a], place[2, own + a] if D == 3 else 0.0
             for w in range(wide if roles[order[own + a]] == FOLLOWER else np.uintp(0)):

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from equiflock.features import PAPER_FEATURES
-from equiflock.runtime.jit import Array, Index, inlined, kernel
+from equiflock.runtime.jit import Array, Index, inlined
 from equiflock.senses.weights import SHORTEST
+from equiflock.senses.wide import wide_kernel
 
 PAPER_CHANNELS = len(PAPER_FEATURES)
 GROUP = 12
@@ -39,16 +40,14 @@ def weigh_offsets(D: Index, offsets: Array, entries: Index) -> None:
 
 
 @inlined
-def _keep_group(now: Array, i: Index, at: Index, count: Index, scale: Any, group: Any) -> None:
-    """Write the first `count` of twelve sums, times `scale`, into now[i, at : ]; there are always three, six, nine .."""
-    p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11 = group
-    now[i, at], now[i, at + 1], now[i, at + 2] = p0 * scale, p1 * scale, p2 * scale
-    if count > 3:
-        now[i, at + 3], now[i, at + 4], now[i, at + 5] = p3 * scale, p4 * scale, p5 * scale
-    if count > 6:
-        now[i, at + 6], now[i, at + 7], now[i, at + 8] = p6 * scale, p7 * scale, p8 * scale
-    if count > 9:
-        now[i, at + 9], now[i, at + 10], now[i, at + 11] = p9 * scale, p10 * scale, p11 * scale
+def _keep_means(p: Any, scale: Any, line: Array, now: Array, i: Index, at: Index) -> None:
+    """Write twelve sums, times `scale`, into now[i, at : ], as many as there is room for."""
+    # By way of a line of memory, so that the sums are neighbours in any case.
+    line[0], line[1], line[2], line[3] = p[0] * scale, p[1] * scale, p[2] * scale, p[3] * scale
+    line[4], line[5], line[6], line[7] = p[4] * scale, p[5] * scale, p[6] * scale, p[7] * scale
+    line[8], line[9], line[10], line[11] = p[8] * scale, p[9] * scale, p[10] * scale, p[11] * scale
+    for n in range(min(GROUP, now.shape[1] - at)):
+        now[i, at + n] = line[n]
 
 
 @inlined
@@ -58,7 +57,7 @@ def _add_up_of(
     _, motion, past = records
     senders, offsets, ends = lists
     taken, _, rims = rule
-    older = now.shape[1] - PAPER_CHANNELS * D
+    older, line = now.shape[1] - PAPER_CHANNELS * D, np.empty(GROUP, np.float32)
     begin = np.uintp(0)
     for a in range(agents):
         s, end = first + a, ends[a]
@@ -89,17 +88,18 @@ def _add_up_of(
         if D == 3:
             now[i, 2], now[i, 5], now[i, 8] = v2 * scale, a2 * single, b2 * single
         if older > 0:
-            group = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
-            _keep_group(now, i, PAPER_CHANNELS * D, older, np.float32(per_degree), group)
+            sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
+            _keep_means(sums, np.float32(per_degree), line, now, i, PAPER_CHANNELS * D)
         begin = end
 
 
-@kernel
+@wide_kernel
 def _add_older(
     at: Index, column: Index, first: Index, agents: Index, order: Array, past: Array, lists: Any, now: Array
 ) -> None:
     """Write into now[:, at : ] the means of twelve more numbers of the past, from `column` on."""
     senders, _, ends = lists
+    line = np.empty(GROUP, np.float32)
     begin = np.uintp(0)
     for a in range(agents):
         end = ends[a]
@@ -109,13 +109,13 @@ def _add_older(
             p0, p1, p2, p3 = p0 + past[j, c], p1 + past[j, c + 1], p2 + past[j, c + 2], p3 + past[j, c + 3]
             p4, p5, p6, p7 = p4 + past[j, c + 4], p5 + past[j, c + 5], p6 + past[j, c + 6], p7 + past[j, c + 7]
             p8, p9, p10, p11 = p8 + past[j, c + 8], p9 + past[j, c + 9], p10 + past[j, c + 10], p11 + past[j, c + 11]
-        group = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
+        sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
         per_degree = np.float32(1.0 / float(max(end - begin, np.uintp(1))))
-        _keep_group(now, order[first + a], at, now.shape[1] - at, per_degree, group)
+        _keep_means(sums, per_degree, line, now, order[first + a], at)
         begin = end
 
 
-@kernel
+@wide_kernel
 def add_up_paper(
     first: Index, agents: Index, order: Array, records: Any, lists: Any, rule: Any, mean: bool, now: Array
 ) -> None:
