@@ -21,7 +21,7 @@ from equiflock.senses.cells import FASTEST, cell_list, sort_into_cells
 from equiflock.senses.listing import BATCH, COPIED, cells_per_block, list_batch, list_memory, take_offsets
 from equiflock.senses.orbit import sort_out_obstacles
 from equiflock.senses.paper_sums import GROUP, PAPER_CHANNELS, add_up_paper
-from equiflock.senses.sums import aggregate, neighbour_scratch
+from equiflock.senses.sums import add_up_declared, feature_memory
 
 LINE = 16
 """Numbers of float32 in a cache line."""
@@ -109,18 +109,10 @@ def _add_up(
 ) -> bool:
     """Write into `now` what a batch of agents, whose records begin with `first`, makes of those in its lists."""
     mean, table = said
-    if len(table) == 0:
-        add_up_paper(first, agents, order, records, lists, rule, mean, now)
-        return True
-    senders, _, ends = lists
-    taken, nearest, rims = rule
-    fine, begin = True, np.uintp(0)
-    for a in range(agents):
-        obstacle = nearest[a], rims[a], taken[a, 0], taken[a, 1]
-        s, end = first + a, ends[a]
-        fine &= aggregate(s, order[s], begin, end, senders, records, order, crew, obstacle, table, now, scratch)
-        begin = end
-    return fine
+    if len(table) > 0:
+        return add_up_declared(first, agents, order, records, crew, lists, rule, table, now, scratch)
+    add_up_paper(first, agents, order, records, lists, rule, mean, now)
+    return True
 
 
 @kernel
@@ -143,7 +135,7 @@ def hear_cells(
     N, D = order.size, place.shape[0]
     memory, rule = list_memory(N, D), _rule_memory()
     lists = memory[4]
-    scratch = neighbour_scratch(N if len(said[1]) > 0 else 0, now.shape[1])
+    scratch = feature_memory(lists[0].size if len(said[1]) > 0 else 0, D, now.shape[1])
     obstacles = (roles == OBSTACLE).any()
     most = cells_per_block(starts, shape)
     fine, c, done = True, np.intp(first), np.uintp(0)
@@ -217,7 +209,7 @@ def hear_listed(
     order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
     older = before.shape[2] - first_hop(said, D)
     records, rule, lists = make_records(N, D, older), _rule_memory(), list_memory(N, D)[4]
-    scratch = neighbour_scratch(N if len(said[1]) > 0 else 0, before.shape[2])
+    scratch = feature_memory(lists[0].size if len(said[1]) > 0 else 0, D, before.shape[2])
     fine = True
     for b in active:
         if not gather_records(positions[b], velocities[b], before[b], older, order, records, 0, N):

@@ -21,6 +21,7 @@ from equiflock.senses.cells import runs_around, wrap
 
 WORD = 64
 """Candidates whose bits fit into one word."""
+HALF = WORD // 2
 BATCH = 128
 """At most so many agents are listed at once: their words and lists stay in the processor's nearest cache."""
 ROOM = 4_096
@@ -148,11 +149,13 @@ def _list_batch_of(
         for a in range(listed):
             x, y, z = place[0, own + a], place[1, own + a], place[2, own + a] if D == 3 else 0.0
             for w in range(wide):
+                # By halves, of which the second may be nobody; a constant length makes it one loop without a rest.
                 word, base = NONE, w << PER_WORD
-                for n in range(np.uintp(WORD)):
-                    dx, dy = x - columns[0, base + n], y - columns[1, base + n]
-                    dz = z - columns[2, base + n] if D == 3 else 0.0
-                    word |= BITS[n] if dx * dx + dy * dy + dz * dz <= radius_squared else NONE
+                for half in range(np.uintp(0), min(found - base, np.uintp(WORD)), np.uintp(HALF)):
+                    for n in range(half, half + np.uintp(HALF)):
+                        dx, dy = x - columns[0, base + n], y - columns[1, base + n]
+                        dz = z - columns[2, base + n] if D == 3 else 0.0
+                        word |= BITS[n] if dx * dx + dy * dy + dz * dz <= radius_squared else NONE
                 words[a * wide + w] = word
             words[a * wide + ((mine + a) >> PER_WORD)] &= ~(ONE << np.uint64((mine + a) & INSIDE))
 
