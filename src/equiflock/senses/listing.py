@@ -30,8 +30,9 @@ COPIED = 8
 """Candidates are copied so many at a time, whatever is too much being overwritten or never read."""
 WIDEST = 16
 """Cells of a block at most."""
-FILLED = 0.85
-"""The share of a word that candidates fill on average, so that they seldom need another."""
+CANDIDATES = 54, 128
+"""About so many candidates around a block take the least time, in the plane and in space: fewer are copied for too few
+agents, more are tested in vain. In the plane they seldom need a second word."""
 
 # 1 << n for all n, as an array: looking a bit up is faster than shifting by a different number in each lane.
 BITS = np.array([1 << n for n in range(WORD)], np.uint64)
@@ -62,14 +63,14 @@ def list_memory(N: Index, D: Index) -> Any:
 
 @kernel
 def cells_per_block(starts: Array, shape: Any) -> Index:
-    """How many cells make up a block whose candidates fill about one word."""
+    """How many cells make up a block that has about `CANDIDATES`."""
     occupied, buckets = 0, shape[0] * shape[1] * shape[2]
     for c in range(buckets):
         occupied += starts[c] < starts[c + 1]
     # Three rows of cells in the plane and nine in space, each two cells longer than the block.
-    rows = 9 if shape[2] > 1 else 3
+    rows, wanted = (9, CANDIDATES[1]) if shape[2] > 1 else (3, CANDIDATES[0])
     each = starts[buckets] / max(occupied, 1)
-    return min(max(int(FILLED * WORD / (rows * each)) - 2, 1), WIDEST)
+    return min(max(int(wanted / (rows * each)) - 2, 1), WIDEST)
 
 
 @kernel

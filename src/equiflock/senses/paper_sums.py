@@ -22,6 +22,8 @@ GROUP = 12
 """Numbers of the past that are added up in one pass over a list: both older hops of K = 3 in the plane."""
 SHORTEST_SQUARE = np.float32(SHORTEST * SHORTEST)
 ZERO, UNIT = np.float32(0.0), np.float32(1.0)
+# Columns are unsigned: a signed one that is not a constant is tested for its sign wherever it is used.
+_, U1, U2, U3, U4, U5, U6, U7, U8, U9, U10, U11 = map(np.uintp, range(GROUP))
 
 
 @inlined
@@ -105,10 +107,11 @@ def _add_older(
         end = ends[a]
         p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p8 = p9 = p10 = p11 = ZERO
         for e in range(begin, end):
-            j, c = np.uintp(senders[e]), column
-            p0, p1, p2, p3 = p0 + past[j, c], p1 + past[j, c + 1], p2 + past[j, c + 2], p3 + past[j, c + 3]
-            p4, p5, p6, p7 = p4 + past[j, c + 4], p5 + past[j, c + 5], p6 + past[j, c + 6], p7 + past[j, c + 7]
-            p8, p9, p10, p11 = p8 + past[j, c + 8], p9 + past[j, c + 9], p10 + past[j, c + 10], p11 + past[j, c + 11]
+            j, c = np.uintp(senders[e]), np.uintp(column)
+            p0, p1, p2 = p0 + past[j, c], p1 + past[j, c + U1], p2 + past[j, c + U2]
+            p3, p4, p5 = p3 + past[j, c + U3], p4 + past[j, c + U4], p5 + past[j, c + U5]
+            p6, p7, p8 = p6 + past[j, c + U6], p7 + past[j, c + U7], p8 + past[j, c + U8]
+            p9, p10, p11 = p9 + past[j, c + U9], p10 + past[j, c + U10], p11 + past[j, c + U11]
         sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
         per_degree = np.float32(1.0 / float(max(end - begin, np.uintp(1))))
         _keep_means(sums, per_degree, line, now, order[first + a], at)
