@@ -215,9 +215,11 @@ class DelayedAggregation:
         # Whatever the order in memory, agents of a cell are added up in the caller's order: the sums keep every bit.
         if ranks is not None:
             threads.share(order_by_rank, [(order, starts, ranks, *part) for part in bounds])
-        # All records must be in cell order before any thread aggregates, so these are two rounds of threads.
+        # All records must be in cell order before any thread aggregates. Copying them is so little work that handing
+        # it over pays for many agents only.
         source = positions, velocities, before, older, order, records
-        if not all(threads.share(gather_records, [(*source, *part) for part in parts])):
+        copied = threads.split(N, 3 * AGENTS_PER_THREAD)
+        if not all(threads.share(gather_records, [(*source, *part) for part in copied])):
             raise self._off_scale(flock)
         numbers = np.empty(0, np.int64) if ranks is None else ranks
         cells = order, starts, shape, numbers
