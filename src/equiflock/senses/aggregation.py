@@ -210,10 +210,11 @@ class DelayedAggregation:
 
     def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None) -> None:
         """Fill in `now` for one large flock; each thread takes some of its cells."""
-        N, comm_radius = flock.shape[1], self._radius_of(flock)
+        _, N, D = flock.shape
+        comm_radius, older = self._radius_of(flock), (self.senses.hops - 1) * self.senses.width * D
         # Memory for cells and records is kept from step to step.
-        if self._memory is None or len(self._memory[1][0]) != N:
-            self._memory = cell_list(N), make_records(N, before.shape[1], self.senses.width * flock.shape[2])
+        if self._memory is None or len(self._memory[0][0]) != N:
+            self._memory = cell_list(N), make_records(N, D, older)
         (order, starts, bucket), records = self._memory
         positions, velocities, crew = flock.positions[b], flock.velocities[b], (flock.roles[b], flock.groups[b])
         shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
@@ -227,9 +228,11 @@ class DelayedAggregation:
         # Whatever the order in memory, agents of a cell are added up in the caller's order: the sums keep every bit.
         if ranks is not None:
             threads.share(order_by_rank, [(order, starts, ranks, *part) for part in bounds])
-        # All records must be in cell order before any thread aggregates, so these are two rounds of threads.
-        source = positions, velocities, before, order, records
-        if not all(threads.share(gather_records, [(*source, *part) for part in parts])):
+        # All records must be in cell order before any thread aggregates. Copying them is so little work that handing
+        # it over pays for many agents only.
+        source = positions, velocities, before, older, order, records
+        copied = threads.split(N, 3 * AGENTS_PER_THREAD)
+        if not all(threads.share(gather_records, [(*source, *part) for part in copied])):
             raise self._off_scale(flock)
         numbers = np.empty(0, np.int64) if ranks is None else ranks
         cells = order, starts, shape, numbers

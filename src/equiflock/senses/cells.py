@@ -159,7 +159,7 @@ def into_cell_order(vectors: Array, order: Array, padded: Array, first: Index, l
 
 
 @inlined
-def _wrap(cell: Index, cells: Index) -> Index:
+def wrap(cell: Index, cells: Index) -> Index:
     """`cell` modulo `cells` for -1 <= cell <= cells, without a division."""
     return cell + cells if cell < 0 else (cell - cells if cell >= cells else cell)
 
@@ -179,11 +179,11 @@ def runs_around(c: Index, shape: Any, starts: Array, runs: Array) -> Index:
     # In the plane there is one layer of cells, and no neighbouring layer to visit.
     for dz in range(-1 if nz > 1 else 0, 2 if nz > 1 else 1):
         for dy in range(-1, 2):
-            row = (_wrap(z + dz, nz) * ny + _wrap(y + dy, ny)) * nx
+            row = (wrap(z + dz, nz) * ny + wrap(y + dy, ny)) * nx
             # Three neighbouring cells of a row are one run of agents, except where the row wraps around.
             whole = 0 < x < nx - 1
             for dx in range(-1, 0 if whole else 2):
-                first = row + _wrap(x + dx, nx)
+                first = row + wrap(x + dx, nx)
                 runs[count, 0] = starts[first]
                 runs[count, 1] = starts[first + (3 if whole else 1)]
                 count += np.uintp(1)

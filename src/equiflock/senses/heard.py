@@ -31,15 +31,13 @@ def heard_edges(flock: Flock, graph: Graph | None = None) -> Int64[np.ndarray, "
 def _keep_nearest_obstacles(positions: Array, roles: Array, starts: Array, senders: Array, heard: Array) -> None:
     """Rewrite the list of each agent's senders by the obstacle rule, and mark those that are left."""
     # The rule works on records in cell order; here record i is agent i.
-    N, D = positions.shape
+    N = positions.shape[0]
     order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
-    place = np.zeros((N, 3))
-    place[:, :D] = positions
+    place = positions.T.copy()
     for i in range(np.uintp(N)):
         first, last = starts[i], starts[i + np.uintp(1)]
-        hits = senders[first:last]
         # Velocities matter to the orbit technique only, which has no say in who is heard.
-        count = sort_out_obstacles(
-            i, np.uintp(hits.size), hits, place, place, roles, (order, unranked), (True, False, STAND_STILL)
+        end = sort_out_obstacles(
+            i, first, last, senders, place, positions, roles, (order, unranked), (True, False, STAND_STILL)
         )[0]
-        heard[first : first + np.uintp(count)] = True
+        heard[first:end] = True

@@ -1,8 +1,8 @@
 """The kernels of `aggregation`: what each agent learns from those it hears, added up in a fixed order.
 
-The records of a flock are (place, motion, past): place and motion are positions and velocities padded
-to three float64, past the first K - 1 hops of what each agent knew a step ago. In `before` and `now` an agent's
-K x C x D block is one row. Further arguments of these kernels:
+The records of a flock are (place, motion, past): positions in columns (D, N + a few), velocities (N, D), and the first
+K - 1 hops of what each agent knew a step ago, a row of which is padded by zeros to whole cache lines. In `before` and
+`now` an agent's K x C x D block is one row. Further arguments of these kernels:
 
     crew    (roles, groups) of the agents, each (N,)
     rules   the obstacle rule: is only the nearest obstacle agent heard, do followers orbit, and `Orbit.numbers`
@@ -16,95 +16,103 @@ from typing import Any
 import numpy as np
 
 from equiflock.flock import FOLLOWER, OBSTACLE
-from equiflock.runtime.jit import Array, Index, inlined, kernel
-from equiflock.senses.cells import (
-    FASTEST,
-    cell_list,
-    into_cell_order,
-    runs_around,
-    select_heard,
-    sort_into_cells,
-    workspace,
-)
+from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.senses.cells import FASTEST, cell_list, sort_into_cells
+from equiflock.senses.listing import BATCH, COPIED, cells_per_block, list_batch, list_memory, take_offsets
 from equiflock.senses.orbit import sort_out_obstacles
-from equiflock.senses.sums import PAPER_CHANNELS, aggregate, aggregate_paper, neighbour_scratch
+from equiflock.senses.paper_sums import GROUP, PAPER_CHANNELS, add_up_paper
+from equiflock.senses.sums import add_up_declared, feature_memory
+
+LINE = 16
+"""Numbers of float32 in a cache line."""
 
 
 @kernel
-def make_records(N: Index, width: Index, heard: Index) -> tuple[Array, Array, Array]:
-    """Memory for the records of N agents that know `width` = K * C * D numbers each, `heard` of them of hop 1."""
-    past = np.empty((N, width - heard), np.float32)
-    return np.empty((N, 3), np.float64), np.empty((N, 3), np.float64), past
+def make_records(N: Index, D: Index, older: Index) -> tuple[Array, Array, Array]:
+    """Memory for the records of N agents, each of which knew `older` = (K - 1) * C * D numbers that it passes on."""
+    # Whole groups are added up, and candidates copied several at a time: what is too much must be there, and be finite.
+    width = -(-older // GROUP) * GROUP
+    past = np.zeros((N, -(-width // LINE) * LINE), np.float32)
+    return np.zeros((D, N + COPIED), np.float64), np.empty((N, D), np.float64), past
 
 
 @kernel
 def gather_records(
-    positions: Array, velocities: Array, before: Array, order: Array, records: Any, first: Index, last: Index
-) -> bool:
-    """Copy agents first .. last into cell order; False if a vector is not finite or absurdly large."""
-    place, motion, past = records
-    into_cell_order(positions, order, place, first, last)
-    into_cell_order(velocities, order, motion, first, last)
-    # Hops 1 .. K - 1 of a step ago become hops 2 .. K now; and nothing may overflow float32 later.
-    fine = True
-    for s in range(np.uintp(first), np.uintp(last)):
-        for c in range(past.shape[1]):
-            past[s, c] = before[order[s], c]
-        for d in range(3):
-            fine &= (abs(place[s, d]) <= FASTEST) & (abs(motion[s, d]) <= FASTEST)
-    return fine
-
-
-@inlined
-def _hear_cells_of(
-    D: Index,
+    positions: Array,
+    velocities: Array,
+    before: Array,
+    older: Index,
+    order: Array,
     records: Any,
-    crew: Any,
-    cells: Any,
-    rules: Any,
-    comm_radius: float,
-    said: Any,
-    now: Array,
     first: Index,
     last: Index,
 ) -> bool:
-    # Memory of this thread; the scratch of declared channels is needed by these only.
-    order, starts, shape, ranks = cells
+    """Copy agents first .. last into cell order; False if a vector is not finite or absurdly large."""
     place, motion, past = records
-    roles, _ = crew
-    mean, table = said
-    runs, hits = workspace(place.shape[0])
-    later = np.empty(past.shape[1], np.float32)
-    scratch = neighbour_scratch(place.shape[0] if len(table) > 0 else 0)
-    obstacles = D == 2 and (roles == OBSTACLE).any()
+    # Hops 1 .. K - 1 of a step ago become hops 2 .. K now; and nothing may overflow float32 later.
     fine = True
-    for c in range(first, last):
-        if starts[c] == starts[c + 1]:
-            continue
-        # The runs of agents around a cell are the same for all its agents.
-        count = runs_around(c, shape, starts, runs)
-        for s in range(starts[c], starts[c + 1]):
-            i = order[s]
-            # Leaders and obstacle agents hear nobody: their Z is zero.
-            if roles[i] != FOLLOWER:
-                now[i] = 0.0
-                continue
-            # Whom it hears; the obstacle rule then decides which obstacle agents count, and with which velocity.
-            heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits, D)
-            nearest, rim, taken_x, taken_y = s, 0, 0.0, 0.0
-            if obstacles:
-                heard, nearest, rim, taken_x, taken_y = sort_out_obstacles(
-                    s, heard, hits, place, motion, roles, (order, ranks), rules
-                )
-            # What it makes of them. A function for this step, shared with `hear_listed`, costs 70% more time.
-            if len(table) > 0:
-                obstacle = nearest, rim, taken_x, taken_y
-                fine &= aggregate(s, i, heard, hits, records, order, crew, obstacle, table, D, later, now, scratch)
-            else:
-                # v_ij = v_i is summed for an obstacle agent; add the difference to what the orbit technique says.
-                more_x, more_y = taken_x - rim * motion[s, 0], taken_y - rim * motion[s, 1]
-                aggregate_paper(s, i, heard, hits, records, mean, D, later, now, more_x, more_y)
+    for s in range(np.uintp(first), np.uintp(last)):
+        i = order[s]
+        for d in range(positions.shape[1]):
+            place[d, s], motion[s, d] = positions[i, d], velocities[i, d]
+            fine &= (abs(positions[i, d]) <= FASTEST) & (abs(velocities[i, d]) <= FASTEST)
+        for c in range(older):
+            past[s, c] = before[i, c]
     return fine
+
+
+@kernel
+def _rule_memory() -> tuple[Array, Array, Array]:
+    """Memory for what `sort_out_obstacles` finds for each agent of a batch: nothing, so far.
+
+    That is the velocity that the nearest obstacle agent is taken to have, its record, and how many obstacle agents have
+    another velocity than their own.
+    """
+    return np.zeros((BATCH, 2)), np.zeros(BATCH, np.uintp), np.zeros(BATCH, np.int64)
+
+
+@kernel
+def _apply_rule(
+    first: Index, agents: Index, lists: Any, records: Any, roles: Array, numbering: Any, rules: Any, rule: Any
+) -> None:
+    """Apply the obstacle rule to the lists of a batch of agents, whose records begin with `first`."""
+    place, motion, _ = records
+    senders, _, ends = lists
+    taken, nearest, rims = rule
+    begin, kept = np.uintp(0), np.uintp(0)
+    for a in range(agents):
+        # Which obstacle agents count, and with which velocity.
+        end, nearest[a], rims[a], taken[a, 0], taken[a, 1] = sort_out_obstacles(
+            first + a, begin, ends[a], senders, place, motion, roles, numbering, rules
+        )
+        # Lists become shorter by it, and move together.
+        head = kept
+        for e in range(begin, end):
+            senders[kept] = senders[e]
+            kept += np.uintp(1)
+        take_offsets(2, first + a, place, lists, head, kept)
+        begin, ends[a] = ends[a], kept
+
+
+@kernel
+def _add_up(
+    first: Index,
+    agents: Index,
+    order: Array,
+    records: Any,
+    crew: Any,
+    lists: Any,
+    rule: Any,
+    said: Any,
+    now: Array,
+    scratch: Any,
+) -> bool:
+    """Write into `now` what a batch of agents, whose records begin with `first`, makes of those in its lists."""
+    mean, table = said
+    if len(table) > 0:
+        return add_up_declared(first, agents, order, records, crew, lists, rule, table, now, scratch)
+    add_up_paper(first, agents, order, records, lists, rule, mean, now)
+    return True
 
 
 @kernel
@@ -120,10 +128,29 @@ def hear_cells(
     last: Index,
 ) -> bool:
     """What the agents in buckets first .. last of one flock know, into `now` (N, K * C * D); False if off the scale."""
-    # The constant lets the compiler leave the third coordinate out in the plane.
-    if cells[2][2] == 1:
-        return _hear_cells_of(2, records, crew, cells, rules, comm_radius, said, now, first, last)
-    return _hear_cells_of(3, records, crew, cells, rules, comm_radius, said, now, first, last)
+    order, starts, shape, ranks = cells
+    place, _, _ = records
+    roles, _ = crew
+    # Memory of this thread; the scratch of declared channels is needed by these only.
+    N, D = order.size, place.shape[0]
+    memory, rule = list_memory(N, D), _rule_memory()
+    lists = memory[4]
+    scratch = feature_memory(lists[0].size if len(said[1]) > 0 else 0, D, now.shape[1])
+    obstacles = (roles == OBSTACLE).any()
+    most = cells_per_block(starts, shape)
+    fine, c, done = True, np.intp(first), np.uintp(0)
+    while c < last:
+        # Whom a batch of agents hears, after the obstacle rule, and what they make of it.
+        s = starts[c] + done
+        c, done, agents = list_batch(
+            c, done, last, place, crew[0], order, starts, shape, most, comm_radius * comm_radius, memory
+        )
+        if agents == 0:
+            continue
+        if obstacles:
+            _apply_rule(s, agents, lists, records, roles, (order, ranks), rules, rule)
+        fine &= _add_up(s, agents, order, records, crew, lists, rule, said, now, scratch)
+    return fine
 
 
 @kernel
@@ -143,11 +170,12 @@ def hear_flocks(
     _, N, D = positions.shape
     order, starts, bucket = cell_list(N)
     unranked = np.empty(0, np.int64)
-    records = make_records(N, before.shape[2], first_hop(said, D))
+    older = before.shape[2] - first_hop(said, D)
+    records = make_records(N, D, older)
     for b in active:
         # Sort the flock into cells and its records into cell order, then aggregate in all cells.
         shape = sort_into_cells(positions[b], comm_radius, order, starts, bucket)
-        if shape[0] == 0 or not gather_records(positions[b], velocities[b], before[b], order, records, 0, N):
+        if shape[0] == 0 or not gather_records(positions[b], velocities[b], before[b], older, order, records, 0, N):
             return False
         buckets = shape[0] * shape[1] * shape[2]
         cells, crew = (order, starts, shape, unranked), (roles[b], groups[b])
@@ -178,35 +206,38 @@ def hear_listed(
 ) -> bool:
     """What all agents of the active flocks know if they hear the listed senders, at any distance."""
     _, N, D = positions.shape
-    mean, table = said
     order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
-    records = make_records(N, before.shape[2], first_hop(said, D))
-    place, motion, past = records
-    later = np.empty(past.shape[1], np.float32)
-    scratch = neighbour_scratch(N if len(table) > 0 else 0)
+    older = before.shape[2] - first_hop(said, D)
+    records, rule, lists = make_records(N, D, older), _rule_memory(), list_memory(N, D)[4]
+    scratch = feature_memory(lists[0].size if len(said[1]) > 0 else 0, D, before.shape[2])
     fine = True
     for b in active:
-        if not gather_records(positions[b], velocities[b], before[b], order, records, 0, N):
+        if not gather_records(positions[b], velocities[b], before[b], older, order, records, 0, N):
             return False
-        crew = roles[b], groups[b]
-        for i in range(np.uintp(N)):
-            # Leaders and obstacle agents hear nobody: their Z is zero.
-            if roles[b, i] != FOLLOWER:
-                now[b, i] = 0.0
-                continue
+        crew, first = (roles[b], groups[b]), np.uintp(0)
+        while first < N:
             # Records stand in the order of agents here, so the listed senders are the records heard.
-            row = np.uintp(b * N) + i
-            hits = senders[begins[row] : begins[row + np.uintp(1)]].copy()
-            heard, nearest, rim, taken_x, taken_y = np.uintp(hits.size), i, 0, 0.0, 0.0
+            agents, end = np.uintp(0), np.uintp(0)
+            while first + agents < N and agents < BATCH:
+                row = np.uintp(b * N) + first + agents
+                begin = np.uintp(begins[row])
+                degree = np.uintp(begins[row + np.uintp(1)]) - begin
+                if end + degree > lists[0].size:
+                    break
+                # Leaders and obstacle agents hear nobody: their Z is zero.
+                for e in range(degree if roles[b, first + agents] == FOLLOWER else np.uintp(0)):
+                    lists[0][end] = senders[begin + e]
+                    end += np.uintp(1)
+                lists[2][agents] = end
+                agents += np.uintp(1)
             # The obstacle rule, for the plane only, where obstacles exist.
             if D == 2:
-                heard, nearest, rim, taken_x, taken_y = sort_out_obstacles(
-                    i, heard, hits, place, motion, crew[0], (order, unranked), rules
-                )
-            if len(table) > 0:
-                obstacle = nearest, rim, taken_x, taken_y
-                fine &= aggregate(i, i, heard, hits, records, order, crew, obstacle, table, D, later, now[b], scratch)
+                _apply_rule(first, agents, lists, records, roles[b], (order, unranked), rules, rule)
             else:
-                more_x, more_y = taken_x - rim * motion[i, 0], taken_y - rim * motion[i, 1]
-                aggregate_paper(i, i, heard, hits, records, mean, D, later, now[b], more_x, more_y)
+                begin = np.uintp(0)
+                for a in range(agents):
+                    take_offsets(3, first + a, records[0], lists, begin, lists[2][a])
+                    begin = lists[2][a]
+            fine &= _add_up(first, agents, order, records, crew, lists, rule, said, now[b], scratch)
+            first += agents
     return fine

@@ -82,23 +82,33 @@ def taken_velocity(x: float, y: float, u: float, v: float, numbers: Any) -> tupl
 
 @inlined
 def sort_out_obstacles(
-    s: Index, heard: Index, hits: Array, place: Array, motion: Array, roles: Array, numbering: Any, rules: Any
+    s: Index,
+    begin: Index,
+    end: Index,
+    senders: Array,
+    place: Array,
+    motion: Array,
+    roles: Array,
+    numbering: Any,
+    rules: Any,
 ) -> tuple[Index, Index, Index, float, float]:
-    """Apply the obstacle rule to the obstacle agents among hits[:heard] of the agent with record s.
+    """Apply the obstacle rule to the obstacle agents among senders[begin : end] of the agent with record s.
 
     Args:
         s: its record.
-        heard: how many it hears.
-        hits: their records; rewritten if only the nearest obstacle agent is heard: flock agents, then that one.
-        place: positions of all records, (N, 3).
-        motion: velocities of all records, (N, 3).
+        begin: where its list begins.
+        end: where it ends.
+        senders: the records of those heard; rewritten if only the nearest obstacle agent is heard: flock agents, then
+            that one.
+        place: positions of all records in columns, (D, N) or longer.
+        motion: velocities of all records, (N, D).
         roles: (N,), of agents.
         numbering: (order, ranks): record s is agent order[s], whose number is ranks[order[s]], or order[s] itself if
             there are no ranks.
         rules: whether only the nearest obstacle agent is heard, whether followers orbit, and `Orbit.numbers`.
 
     Returns:
-        How many of `hits` count now, the record of the nearest obstacle agent, how many obstacle agents have a relative
+        Where the list ends now, the record of the nearest obstacle agent, how many obstacle agents have a relative
         velocity other than their own (0 without the technique), and the one that the nearest is taken to have; that of
         the others is 0.
     """
@@ -107,13 +117,13 @@ def sort_out_obstacles(
     # The sum of velocities begins with the follower's own, and counts the others in `flock`.
     u, v, flock, rim = motion[s, 0], motion[s, 1], 0, 0
     nearest, least, number = s, math.inf, np.int64(0)
-    kept = np.uintp(0)
-    # Find the nearest obstacle agent, add up the velocities of flock agents, and close the gaps in `hits`.
-    for h in range(heard):
-        j = hits[h]
+    kept = begin
+    # Find the nearest obstacle agent, add up the velocities of flock agents, and close the gaps in the list.
+    for e in range(begin, end):
+        j = np.uintp(senders[e])
         if roles[order[j]] == OBSTACLE:
             rim += 1
-            square = (place[j, 0] - place[s, 0]) ** 2 + (place[j, 1] - place[s, 1]) ** 2
+            square = (place[0, j] - place[0, s]) ** 2 + (place[1, j] - place[1, s]) ** 2
             # Of several equally near, the first by number, whatever cell it is in.
             its = ranks[order[j]] if ranks.size > 0 else np.int64(order[j])
             if square < least or (square == least and its < number):
@@ -121,18 +131,18 @@ def sort_out_obstacles(
         else:
             u, v, flock = u + motion[j, 0], v + motion[j, 1], flock + 1
             if nearest_only:
-                hits[kept] = j
+                senders[kept] = j
                 kept += np.uintp(1)
     # No obstacle agent is heard: nothing changes.
     if least == math.inf:
-        return heard, s, 0, 0.0, 0.0
+        return end, s, 0, 0.0, 0.0
     # The nearest obstacle agent stands last, and counts once in |N_i|.
     if nearest_only:
-        hits[kept] = nearest
-        heard, rim = kept + np.uintp(1), 1
+        senders[kept] = nearest
+        end, rim = kept + np.uintp(1), 1
     if not orbiting:
-        return heard, nearest, 0, 0.0, 0.0
+        return end, nearest, 0, 0.0, 0.0
     # The mean velocity of the follower and the flock agents that it hears decides which way to dodge.
-    x, y = place[nearest, 0] - place[s, 0], place[nearest, 1] - place[s, 1]
+    x, y = place[0, nearest] - place[0, s], place[1, nearest] - place[1, s]
     taken_x, taken_y = taken_velocity(x, y, u / (flock + 1), v / (flock + 1), numbers)
-    return heard, nearest, rim, taken_x, taken_y
+    return end, nearest, rim, taken_x, taken_y

@@ -1,8 +1,8 @@
-"""The kernels that add up what one agent hears, in the order in which it hears: the paper's channels, or any others.
+"""The kernel that adds up channels of any declaration, and the older hops, over lists.
 
-Records are (place, motion, past): positions and velocities padded to three float64, and the first K - 1 hops of what
-each agent knew a step ago. `hits[:heard]` are the records of those whom the agent with record s hears, obstacle agents
-after the obstacle rule. The result goes to row i of `now`, the agent's K x C x D block.
+What the weights of features are functions of is a number of an entry of a list alone, so it is computed for all entries
+of a batch at once, and so are the weights. Then each agent adds up its own entries in the order of its list, features
+in float64 and older hops in float32: every sum is that of its list, whatever the batch.
 """
 
 from __future__ import annotations
@@ -11,143 +11,144 @@ from typing import Any
 
 import numpy as np
 
-from equiflock.features import PAPER_FEATURES
 from equiflock.flock import NO_GROUP, OBSTACLE
 from equiflock.runtime.jit import Array, Index, inlined, kernel
 from equiflock.senses.weights import ADDRESS, ALL, IS_MEAN, OF_VELOCITY, SAME, SHORTEST, WHOM, call_loop
 
-PAPER_CHANNELS = len(PAPER_FEATURES)
 LARGEST_SUM = 1e30
 """Sums of features beyond this could overflow a sum of sums in float32."""
 
 
+@kernel
+def feature_memory(entries: Index, D: Index, width: Index) -> Any:
+    """Memory for the features of a batch: r_ij and v_ij in rows (2 D, entries), |r_ij|^2, <r_ij, v_ij> and weights.
+
+    The last array is a row of `width` numbers, for the sums of one agent.
+    """
+    numbers = np.empty(entries), np.empty(entries), np.empty(entries)
+    return np.empty((2 * D, entries)), numbers, np.empty(width, np.float32)
+
+
 @inlined
-def aggregate_paper(
-    s: Index,
-    i: Index,
-    heard: Index,
-    hits: Array,
-    records: Any,
-    mean: bool,
-    D: Index,
-    later: Array,
-    now: Array,
-    more_x: float,
-    more_y: float,
+def _compare_of(
+    D: Index, first: Index, agents: Index, order: Array, records: Any, roles: Array, lists: Any, rule: Any, memory: Any
 ) -> None:
-    """Write into now[i] what agent i, whose record is s, learns from hits[:heard] by the paper's three channels.
-
-    All sums run in the order of `hits`. (more_x, more_y) is added to the sum of v_ij.
-    """
-    place, motion, past = records
-    x, y, z = place[s, 0], place[s, 1], place[s, 2]
-    u, v, w = motion[s, 0], motion[s, 1], motion[s, 2]
-    v0, v1, v2 = more_x, more_y, 0.0  # the sum of v_ij
-    a0, a1, a2 = 0.0, 0.0, 0.0  # the sum of r_ij / |r_ij|^4
-    b0, b1, b2 = 0.0, 0.0, 0.0  # the sum of r_ij / |r_ij|^2
-    for c in range(later.size):
-        later[c] = 0.0
-    # One pass over those heard: psi of hop 1, and what they knew a step before for hops 2 .. K.
-    for h in range(heard):
-        j = hits[h]
-        dx, dy, dz = x - place[j, 0], y - place[j, 1], z - place[j, 2] if D == 3 else 0.0
-        # Below the shortest distance the weights stay finite, and r_ij = 0 gives exactly zero.
-        per_square = 1.0 / max(dx * dx + dy * dy + dz * dz, SHORTEST * SHORTEST)
-        per_fourth = per_square * per_square
-        v0, v1, v2 = v0 + (u - motion[j, 0]), v1 + (v - motion[j, 1]), v2 + (w - motion[j, 2])
-        a0, a1, a2 = a0 + dx * per_fourth, a1 + dy * per_fourth, a2 + dz * per_fourth
-        b0, b1, b2 = b0 + dx * per_square, b1 + dy * per_square, b2 + dz * per_square
-        for c in range(later.size):
-            later[c] += past[j, c]
-    # Hop 1 is the sum or the mean, hops 2 .. K are means.
-    per_degree = 1.0 / float(max(heard, np.uintp(1)))
-    scale = per_degree if mean else 1.0
-    now[i, 0], now[i, 1] = v0 * scale, v1 * scale
-    now[i, D], now[i, D + 1] = a0 * scale, a1 * scale
-    now[i, 2 * D], now[i, 2 * D + 1] = b0 * scale, b1 * scale
-    if D == 3:
-        now[i, 2], now[i, 5], now[i, 8] = v2 * scale, a2 * scale, b2 * scale
-    for c in range(later.size):
-        now[i, 3 * D + c] = later[c] * np.float32(per_degree)
+    place, motion, _ = records
+    senders, _, ends = lists
+    taken, nearest, rims = rule
+    vectors, (squares, inners, _), _ = memory
+    begin = np.uintp(0)
+    for a in range(agents):
+        s = first + a
+        for e in range(begin, ends[a]):
+            # Relative position and velocity.
+            j = np.uintp(senders[e])
+            for d in range(D):
+                vectors[d, e] = place[d, s] - place[d, j]
+                vectors[D + d, e] = motion[s, d] - motion[j, d]
+            # The orbit technique gives the nearest obstacle agent a relative velocity of its own, any others none.
+            if rims[a] > 0 and roles[order[j]] == OBSTACLE:
+                vectors[D, e] = taken[a, 0] if j == nearest[a] else 0.0
+                vectors[D + 1, e] = taken[a, 1] if j == nearest[a] else 0.0
+            # |r_ij|^2 and <r_ij, v_ij>, of which weights are functions.
+            square, inner = 0.0, 0.0
+            for d in range(D):
+                square += vectors[d, e] * vectors[d, e]
+                inner += vectors[d, e] * vectors[D + d, e]
+            squares[e], inners[e] = max(square, SHORTEST * SHORTEST), inner
+        begin = ends[a]
 
 
-@kernel
-def neighbour_scratch(N: Index) -> Any:
-    """Memory for the features of one agent's neighbours: r_ij, v_ij, |r_ij|^2, <r_ij, v_ij> and weights."""
-    return np.empty((N, 3)), np.empty((N, 3)), np.empty(N), np.empty(N), np.empty(N)
-
-
-@kernel
-def aggregate(
-    s: Index,
-    i: Index,
-    heard: Index,
-    hits: Array,
-    records: Any,
-    order: Array,
-    crew: Any,
-    obstacle: Any,
-    table: Array,
+@inlined
+def _add_channel_of(
     D: Index,
-    later: Array,
+    c: Index,
+    first: Index,
+    agents: Index,
+    order: Array,
+    groups: Array,
+    lists: Any,
+    row: Any,
+    memory: Any,
     now: Array,
-    scratch: Any,
 ) -> bool:
-    """Write into now[i] what agent i, whose record is s, learns from hits[:heard] by the channels of a table.
-
-    `obstacle` is what `sort_out_obstacles` found. False if a sum is not finite or absurdly large.
-    """
-    place, motion, past = records
-    roles, groups = crew
-    nearest, rim, taken_x, taken_y = obstacle
-    offsets, relative, squares, inners, weights = scratch
-    # Relative positions and velocities of those heard, the latter of obstacle agents by the obstacle rule.
-    for h in range(heard):
-        j = hits[h]
-        for d in range(3):
-            offsets[h, d] = place[s, d] - place[j, d]
-            relative[h, d] = motion[s, d] - motion[j, d]
-        # The orbit technique gives the nearest obstacle agent a relative velocity of its own, any others none.
-        if rim > 0 and roles[order[j]] == OBSTACLE:
-            relative[h, 0] = taken_x if j == nearest else 0.0
-            relative[h, 1] = taken_y if j == nearest else 0.0
-        # |r_ij|^2 and <r_ij, v_ij>, of which weights are functions.
-        square, inner = 0.0, 0.0
-        for d in range(3):
-            square += offsets[h, d] * offsets[h, d]
-            inner += offsets[h, d] * relative[h, d]
-        squares[h], inners[h] = max(square, SHORTEST * SHORTEST), inner
-    # Hop 1, channel by channel: weights of all those heard at once, then the sum of the vectors that they multiply.
-    fine, C = True, table.shape[0]
-    for c in range(C):
-        pointers = squares.ctypes.data, inners.ctypes.data, weights.ctypes.data
-        call_loop(table[c, ADDRESS], pointers[0], pointers[1], pointers[2], np.intp(heard))  # type: ignore[call-arg]
-        vectors = relative if table[c, OF_VELOCITY] else offsets
-        x, y, z, counted = 0.0, 0.0, 0.0, 0
-        for h in range(heard):
+    senders, _, ends = lists
+    vectors, (squares, inners, weights), _ = memory
+    # The weights of all entries, and the first row of the vectors that they multiply.
+    entries = np.intp(ends[agents - np.uintp(1)])
+    call_loop(row[ADDRESS], squares.ctypes.data, inners.ctypes.data, weights.ctypes.data, entries)  # type: ignore[call-arg]
+    k, whom, mean = (D if row[OF_VELOCITY] else 0), row[WHOM], row[IS_MEAN]
+    fine, begin = True, np.uintp(0)
+    for a in range(agents):
+        i, end = order[first + a], ends[a]
+        x, y, z, counted = 0.0, 0.0, 0.0, np.uintp(0)
+        for e in range(begin, end):
             # A channel among the same group, or among others, leaves the rest out, and obstacle agents in any case.
-            its, whom = groups[order[hits[h]]], table[c, WHOM]
-            if whom != ALL and (its == NO_GROUP or (its == groups[i]) != (whom == SAME)):
-                continue
-            x, y, z = (
-                x + weights[h] * vectors[h, 0],
-                y + weights[h] * vectors[h, 1],
-                z + weights[h] * vectors[h, 2],
-            )
-            counted += 1
+            if whom != ALL:
+                its = groups[order[senders[e]]]
+                if its == NO_GROUP or (its == groups[i]) != (whom == SAME):
+                    continue
+            x, y = x + weights[e] * vectors[k, e], y + weights[e] * vectors[k + 1, e]
+            if D == 3:
+                z += weights[e] * vectors[k + 2, e]
+            counted += np.uintp(1)
         # A mean is over those counted; of nobody it is zero.
-        scale = 1.0 / max(counted, 1) if table[c, IS_MEAN] else 1.0
+        scale = 1.0 / float(max(counted, np.uintp(1))) if mean else 1.0
         now[i, c * D], now[i, c * D + 1] = x * scale, y * scale
         if D == 3:
             now[i, c * D + 2] = z * scale
         fine &= (abs(x) <= LARGEST_SUM) & (abs(y) <= LARGEST_SUM) & (abs(z) <= LARGEST_SUM)
-    # Hops 2 .. K: means over all those heard of what they knew a step before.
-    for n in range(later.size):
-        later[n] = 0.0
-    for h in range(heard):
-        for n in range(later.size):
-            later[n] += past[hits[h], n]
-    per_degree = np.float32(1.0 / float(max(heard, np.uintp(1))))
-    for n in range(later.size):
-        now[i, C * D + n] = later[n] * per_degree
+        begin = end
+    return fine
+
+
+@kernel
+def _add_older(
+    first: Index, agents: Index, order: Array, past: Array, lists: Any, later: Array, at: Index, now: Array
+) -> None:
+    """Write into now[:, at : ] hops 2 .. K: means over all those heard of what they knew a step before."""
+    senders, _, ends = lists
+    older, begin = now.shape[1] - at, np.uintp(0)
+    for a in range(agents):
+        i, end = order[first + a], ends[a]
+        for n in range(older):
+            later[n] = 0.0
+        for e in range(begin, end):
+            for n in range(older):
+                later[n] += past[senders[e], n]
+        per_degree = np.float32(1.0 / float(max(end - begin, np.uintp(1))))
+        for n in range(older):
+            now[i, at + n] = later[n] * per_degree
+        begin = end
+
+
+@kernel
+def add_up_declared(
+    first: Index,
+    agents: Index,
+    order: Array,
+    records: Any,
+    crew: Any,
+    lists: Any,
+    rule: Any,
+    table: Array,
+    now: Array,
+    memory: Any,
+) -> bool:
+    """Write into `now` what a batch of agents, whose records begin with `first`, learns by the channels of a table.
+
+    Its arguments are those of `add_up_paper`, with the channels and memory. False if a sum is not finite or too large.
+    """
+    roles, groups = crew
+    fine, C, D = True, table.shape[0], records[1].shape[1]
+    # The constant lets the compiler leave the third coordinate out in the plane.
+    if D == 2:
+        _compare_of(2, first, agents, order, records, roles, lists, rule, memory)
+        for c in range(C):
+            fine &= _add_channel_of(2, c, first, agents, order, groups, lists, table[c], memory, now)
+    else:
+        _compare_of(3, first, agents, order, records, roles, lists, rule, memory)
+        for c in range(C):
+            fine &= _add_channel_of(3, c, first, agents, order, groups, lists, table[c], memory, now)
+    _add_older(first, agents, order, records[2], lists, memory[2], C * D, now)
     return fine

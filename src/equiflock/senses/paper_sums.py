@@ -1,0 +1,148 @@
+"""The paper's three channels and the older hops, added up over lists: the second half of making observations.
+
+Features of r_ij are numbers of an entry of a list alone, so they are computed for all entries of a batch in one loop.
+Then each agent adds up its own entries in the order of its list: these features in float32, v_ij in float64, and what
+the senders knew a step ago in float32. Every sum is that of its list, whatever the batch, so nothing out of reach and
+no number of threads changes a bit of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from equiflock.features import PAPER_FEATURES
+from equiflock.runtime.jit import Array, Index, inlined
+from equiflock.senses.weights import SHORTEST
+from equiflock.senses.wide import wide_kernel
+
+PAPER_CHANNELS = len(PAPER_FEATURES)
+GROUP = 12
+"""Numbers of the past that are added up in one pass over a list: both older hops of K = 3 in the plane."""
+SHORTEST_SQUARE = np.float32(SHORTEST * SHORTEST)
+ZERO, UNIT = np.float32(0.0), np.float32(1.0)
+# Columns are unsigned: a signed one that is not a constant is tested for its sign wherever it is used.
+_, U1, U2, U3, U4, U5, U6, U7, U8, U9, U10, U11 = map(np.uintp, range(GROUP))
+
+
+@inlined
+def weigh_offsets(D: Index, offsets: Array, entries: Index) -> None:
+    """Turn r_ij of all entries, rows 0 .. D, into r_ij / |r_ij|^2, and write r_ij / |r_ij|^4 into the rows after."""
+    for e in range(entries):
+        x, y, z = offsets[0, e], offsets[1, e], offsets[2, e] if D == 3 else ZERO
+        # Below the shortest distance the weights stay finite, and r_ij = 0 gives exactly zero.
+        per_square = UNIT / max(x * x + y * y + z * z, SHORTEST_SQUARE)
+        # One weight after the other: |r_ij|^4 by itself leaves the range of float32 much sooner.
+        x, y, z = x * per_square, y * per_square, z * per_square
+        offsets[0, e], offsets[1, e] = x, y
+        offsets[D, e], offsets[D + 1, e] = x * per_square, y * per_square
+        if D == 3:
+            offsets[2, e], offsets[5, e] = z, z * per_square
+
+
+@inlined
+def _keep_means(p: Any, scale: Any, line: Array, now: Array, i: Index, at: Index) -> None:
+    """Write twelve sums, times `scale`, into now[i, at : ], as many as there is room for."""
+    # By way of a line of memory, so that the sums are neighbours in any case.
+    line[0], line[1], line[2], line[3] = p[0] * scale, p[1] * scale, p[2] * scale, p[3] * scale
+    line[4], line[5], line[6], line[7] = p[4] * scale, p[5] * scale, p[6] * scale, p[7] * scale
+    line[8], line[9], line[10], line[11] = p[8] * scale, p[9] * scale, p[10] * scale, p[11] * scale
+    for n in range(min(GROUP, now.shape[1] - at)):
+        now[i, at + n] = line[n]
+
+
+@inlined
+def _add_up_of(
+    D: Index, first: Index, agents: Index, order: Array, records: Any, lists: Any, rule: Any, mean: bool, now: Array
+) -> None:
+    _, motion, past = records
+    senders, offsets, ends = lists
+    taken, _, rims = rule
+    older, line = now.shape[1] - PAPER_CHANNELS * D, np.empty(GROUP, np.float32)
+    begin = np.uintp(0)
+    for a in range(agents):
+        s, end = first + a, ends[a]
+        # The sums of v_ij, of r_ij / |r_ij|^4 and r_ij / |r_ij|^2, and of the first twelve numbers of the past.
+        u, v, w = motion[s, 0], motion[s, 1], motion[s, 2] if D == 3 else 0.0
+        # For an obstacle agent v_ij = v_i is summed below; the difference to what the orbit technique says comes first.
+        v0, v1, v2 = taken[a, 0] - rims[a] * u, taken[a, 1] - rims[a] * v, 0.0
+        a0 = a1 = a2 = b0 = b1 = b2 = ZERO
+        p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p8 = p9 = p10 = p11 = ZERO
+        for e in range(begin, end):
+            j = np.uintp(senders[e])
+            v0, v1 = v0 + (u - motion[j, 0]), v1 + (v - motion[j, 1])
+            b0, b1 = b0 + offsets[0, e], b1 + offsets[1, e]
+            a0, a1 = a0 + offsets[D, e], a1 + offsets[D + 1, e]
+            if D == 3:
+                v2, b2, a2 = v2 + (w - motion[j, 2]), b2 + offsets[2, e], a2 + offsets[5, e]
+            if older > 0:
+                p0, p1, p2, p3 = p0 + past[j, 0], p1 + past[j, 1], p2 + past[j, 2], p3 + past[j, 3]
+                p4, p5, p6, p7 = p4 + past[j, 4], p5 + past[j, 5], p6 + past[j, 6], p7 + past[j, 7]
+                p8, p9, p10, p11 = p8 + past[j, 8], p9 + past[j, 9], p10 + past[j, 10], p11 + past[j, 11]
+        # Hop 1 is the sum or the mean, hops 2 .. K are means.
+        per_degree = 1.0 / float(max(end - begin, np.uintp(1)))
+        scale = per_degree if mean else 1.0
+        i, single = order[s], np.float32(scale)
+        now[i, 0], now[i, 1] = v0 * scale, v1 * scale
+        now[i, D], now[i, D + 1] = a0 * single, a1 * single
+        now[i, 2 * D], now[i, 2 * D + 1] = b0 * single, b1 * single
+        if D == 3:
+            now[i, 2], now[i, 5], now[i, 8] = v2 * scale, a2 * single, b2 * single
+        if older > 0:
+            sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
+            _keep_means(sums, np.float32(per_degree), line, now, i, PAPER_CHANNELS * D)
+        begin = end
+
+
+@wide_kernel
+def _add_older(
+    at: Index, column: Index, first: Index, agents: Index, order: Array, past: Array, lists: Any, now: Array
+) -> None:
+    """Write into now[:, at : ] the means of twelve more numbers of the past, from `column` on."""
+    senders, _, ends = lists
+    line = np.empty(GROUP, np.float32)
+    begin = np.uintp(0)
+    for a in range(agents):
+        end = ends[a]
+        p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p8 = p9 = p10 = p11 = ZERO
+        for e in range(begin, end):
+            j, c = np.uintp(senders[e]), np.uintp(column)
+            p0, p1, p2 = p0 + past[j, c], p1 + past[j, c + U1], p2 + past[j, c + U2]
+            p3, p4, p5 = p3 + past[j, c + U3], p4 + past[j, c + U4], p5 + past[j, c + U5]
+            p6, p7, p8 = p6 + past[j, c + U6], p7 + past[j, c + U7], p8 + past[j, c + U8]
+            p9, p10, p11 = p9 + past[j, c + U9], p10 + past[j, c + U10], p11 + past[j, c + U11]
+        sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
+        per_degree = np.float32(1.0 / float(max(end - begin, np.uintp(1))))
+        _keep_means(sums, per_degree, line, now, order[first + a], at)
+        begin = end
+
+
+@wide_kernel
+def add_up_paper(
+    first: Index, agents: Index, order: Array, records: Any, lists: Any, rule: Any, mean: bool, now: Array
+) -> None:
+    """Write into `now` what a batch of agents, whose records begin with `first`, learns by the paper's three channels.
+
+    Args:
+        first: the record of the first.
+        agents: how many.
+        order: record s is agent order[s], whose row of `now` is written.
+        records: of all agents.
+        lists: whom each of the batch hears, with r_ij; the offsets are overwritten.
+        rule: what the obstacle rule says of each of the batch.
+        mean: whether hop 1 is the mean rather than the sum.
+        now: (N, K * C * D).
+    """
+    # The constant lets the compiler leave the third coordinate out in the plane.
+    D, entries = records[1].shape[1], lists[2][agents - np.uintp(1)]
+    if D == 2:
+        weigh_offsets(2, lists[1], entries)
+        _add_up_of(2, first, agents, order, records, lists, rule, mean, now)
+    else:
+        weigh_offsets(3, lists[1], entries)
+        _add_up_of(3, first, agents, order, records, lists, rule, mean, now)
+    # Further numbers of the past, if there are more hops than three, or more than two in space.
+    one_hop = PAPER_CHANNELS * D
+    for column in range(GROUP, now.shape[1] - one_hop, GROUP):
+        _add_older(one_hop + column, column, first, agents, order, records[2], lists, now)
