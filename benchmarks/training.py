@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
+from itertools import islice
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 import equiflock as ef
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.bench import best_time
-from equiflock.learning.dagger import Trainer, imitation_loss
+from equiflock.learning.dagger import Trainer
 from equiflock.runtime.threads import one_thread
 
 
@@ -61,10 +62,17 @@ def update_alone(network: nn.Module, observations: Tensor, targets: Tensor) -> C
 
     def update() -> None:
         optimizer.zero_grad()
-        imitation_loss(network(observations), targets).backward()  # type: ignore[no-untyped-call]
+        (network(observations) - targets).square().sum(-1).mean().backward()
         optimizer.step()
 
     return update
+
+
+def tuples(trainer: Trainer, count: int) -> tuple[Tensor, Tensor]:
+    """Observations and targets of the first steps of a flight, as torch takes them."""
+    moments = islice(ef.flight(trainer.starts[0], trainer.pupil), count)
+    observations, targets = zip(*((m.observations.copy(), m.accelerations.copy()) for m in moments), strict=True)
+    return torch.from_numpy(np.concatenate(observations)), torch.from_numpy(np.concatenate(targets)).float()
 
 
 def main() -> None:
@@ -78,7 +86,7 @@ def main() -> None:
         trainer.run_epoch()
         flight = best_time(trainer.collect, repeats=5) * 1e3
         update = best_time(trainer.update, repeats=5) * 1e3 / recipe.updates
-        batch = trainer.replay.batch(np.arange(recipe.batch))
+        batch = tuples(trainer, recipe.batch)
         alone = best_time(update_alone(trainer.network, *batch), repeats=15) * 1e3
         plain = PlainETDAGNN() if name == "etdagnn" else PlainTDAGNN(second_tanh=name == "tdagnn")
         usual = best_time(update_alone(plain, *batch), repeats=15) * 1e3

@@ -209,9 +209,9 @@ def test_a_loss_that_is_no_number_stops_the_training_and_says_when() -> None:
 
 
 def test_a_network_that_flies_off_the_scale_is_a_training_that_diverged() -> None:
-    recipe = small(controller="tdagnn", learning_rate=1e12)
+    recipe = small(controller="tdagnn", learning_rate=1e11)
     with pytest.raises(
-        DivergedError, match=r"the training diverged in epoch 2: .* off the scale .*; lower learning_rate"
+        DivergedError, match=r"the training diverged in epoch \d+: .* off the scale .*; lower learning_rate"
     ):
         train(replace(recipe, expert_share=0.0, least_expert_share=0.0))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Compiled training is torch's: the same gradients, the same steps of Adam, the same errors, for every chain of ours."""
+"""Compiled training is torch's: the same gradients, steps of Adam and errors, for every chain of our layers."""
 
 from __future__ import annotations
 
@@ -144,9 +144,8 @@ def test_many_steps_are_torchs(name: str) -> None:
     twin = copy.deepcopy(network)
     observations, targets = batch(network, 12, 40, 2)
     places = np.random.default_rng(2).integers(12, size=(120, 5))
-    losses = []
-    for learner in (learner_for(network, 1e-3), TorchLearner(twin, 1e-3)):
-        losses.append(learner.descend(packed(learner, observations, targets), places))
+    learners = learner_for(network, 1e-3), TorchLearner(twin, 1e-3)
+    losses = [learner.descend(packed(learner, observations, targets), places) for learner in learners]
     np.testing.assert_allclose(losses[0], losses[1], rtol=2e-3)
     for ours, theirs in zip(network.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-3)

@@ -140,7 +140,7 @@ def test_flights_that_became_shorter_or_longer_leave_no_hole(then: float, now: f
     assert len(said) == 1
     targets = two.replay.tuples[1][: len(two.replay)]
     assert len(targets) == min(35, sum(flown.tuples for flown in two.flights))
-    assert targets.abs().sum(dim=(1, 2)).all()
+    assert np.abs(targets).sum(axis=(1, 2)).all()
     two.run_epoch()
 
 

@@ -22,8 +22,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import equiflock as ef
 from equiflock.controllers.networks.weights import read_tensors, write_tensors
 from equiflock.learning import checkpoint
-from equiflock.learning.dagger import EpochReport, train
 from equiflock.learning.compiled_learner import CompiledLearner
+from equiflock.learning.dagger import EpochReport, train
 from equiflock.learning.run import TrainingRun
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import json_text, read_json, write_json

@@ -55,7 +55,7 @@ class CompiledLearner:
         self,
         tuples: tuple[Float32[np.ndarray, "T rows N"], Float32[np.ndarray, "T D N"]],
         places: Int64[np.ndarray, "U b"],
-        gate: Callable[[Float64[np.ndarray, "..."]], Float64[np.ndarray, "..."]] | None = None,
+        gate: Callable[[Float64[np.ndarray, ...]], Float64[np.ndarray, ...]] | None = None,
     ) -> Float64[np.ndarray, "U b"]:
         """Take a step for every row of places; the errors of a row that a gate is given cost a pass of their own."""
         N, batch = tuples[1].shape[2], places.shape[1]
@@ -69,7 +69,8 @@ class CompiledLearner:
                 shares = (gate(self._errors(tuples, places[first])) / N).astype(np.float32)
             self._descend(tuples, places[rows], shares, weights, errors[rows])
         self.chain.give_back(weights)
-        return errors / N
+        per_agent: Float64[np.ndarray, "U b"] = errors / N
+        return per_agent
 
     def errors(
         self, tuples: tuple[Float32[np.ndarray, "T rows N"], Float32[np.ndarray, "T D N"]]
@@ -97,9 +98,10 @@ class CompiledLearner:
         """The errors of the tuples at these places, with the folded weights as they are."""
         errors = np.zeros(len(places))
         add_errors(tuples, places, program_of(self.chain, self._folded), self._memory_for(tuples), errors)
-        return errors / tuples[1].shape[2]
+        per_agent: Float64[np.ndarray, " b"] = errors / tuples[1].shape[2]
+        return per_agent
 
-    def _descend(self, tuples: tuple[Array, Array], places: Array, shares: Array, weights: Array, errors: Array) -> None:
+    def _descend(self, tuples: Any, places: Array, shares: Array, weights: Array, errors: Array) -> None:
         adam, memory = self.adam, self._memory_for(tuples)
         work = program_of(self.chain, self._folded), memory, self._turned, self._sums, self._slopes, self._gradient
         moments = adam.mean, adam.mean_square, adam.steps, adam.learning_rate
@@ -115,9 +117,7 @@ class CompiledLearner:
 
 
 @kernel
-def _descend(
-    tuples: Any, places: Array, shares: Array, weights: Array, errors: Array, work: Any, moments: Any
-) -> None:
+def _descend(tuples: Any, places: Array, shares: Array, weights: Array, errors: Array, work: Any, moments: Any) -> None:
     """One step of Adam for every row of places; errors (U, b) get the sums over agents of |error|^2."""
     program, memory, turned, sums, slopes, gradient = work
     mean, mean_square, steps, learning_rate = moments

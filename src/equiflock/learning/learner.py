@@ -1,8 +1,8 @@
 """What changes a network's weights: steps of Adam on batches of tuples, by torch or by compiled kernels.
 
 A tuple is what the agents of one flock observed, (N, K, C, D), and the accelerations that they should have answered,
-(N, D). Its error is the mean over agents of |a_expert - a_pupil|^2. A step follows the gradient of a weighted sum of the
-errors of a batch: their mean, or what a gate makes of them.
+(N, D). Its error is the mean over agents of |a_expert - a_pupil|^2. A step follows the gradient of a weighted sum of
+the errors of a batch: their mean, or what a gate makes of them.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def inlined(function: Function) -> Function:
     return cast(Function, njit(inline="always", nogil=True, error_model="numpy")(function))
 
 
-if config.DISABLE_JIT:
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
 
     def fma(a: Any, b: Any, c: Any) -> Any:
         """The sum a b + c."""

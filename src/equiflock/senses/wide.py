@@ -18,17 +18,17 @@ from equiflock.runtime.jit import Function, kernel
 def wide_kernel(function: Function) -> Function:
     """Compile `function` at its first call like any kernel, with both vectorisers."""
     compiled: Any = kernel(function)
-    compile_plainly = getattr(compiled, "compile", None)  # not under NUMBA_DISABLE_JIT=1
+    compile_plainly: Any = getattr(compiled, "compile", None)  # not under NUMBA_DISABLE_JIT=1
 
     def compile_wide(signature: Any) -> Any:
         # Numba compiles one function at a time, so nobody else sees the setting.
         with global_compiler_lock:
-            before = config.SLP_VECTORIZE
-            config.SLP_VECTORIZE = 1
+            before = config.SLP_VECTORIZE  # type: ignore[attr-defined]
+            config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
             try:
                 return compile_plainly(signature)
             finally:
-                config.SLP_VECTORIZE = before
+                config.SLP_VECTORIZE = before  # type: ignore[attr-defined]
 
     if compile_plainly is not None:
         compiled.compile = compile_wide

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,11 +91,11 @@ class Chain:
         for layer, row in zip(self.layers, self.table, strict=True):
             # Inputs in the order in which observations lie in memory: hop by hop.
             weight = _shared(layer.weight).transpose(0, 2, 1)
-            O, K, C = weight.shape
+            outputs, K, C = weight.shape
             matrix = flat[row[WEIGHTS] : row[WEIGHTS] + row[OUTPUTS] * row[INPUTS]].reshape(row[OUTPUTS], row[INPUTS])
-            found.append((weight, matrix[:O, : K * C].reshape(O, K, C)))
+            found.append((weight, matrix[:outputs, : K * C].reshape(outputs, K, C)))
             if isinstance(layer, Conv):
-                found.append((_shared(layer.bias), flat[row[BIAS] : row[BIAS] + O]))
+                found.append((_shared(layer.bias), flat[row[BIAS] : row[BIAS] + outputs]))
         return found
 
 
@@ -106,21 +107,21 @@ def _shared(tensor: Tensor) -> Array:
 def chain_of(modules: Sequence[nn.Module], hops: int) -> Chain | None:
     """These modules as a chain; None if they are not layers of ours that can be one."""
     kinds = [ACTIVATIONS.get(type(module), NOTHING) for module in modules]
-    layers = tuple(module for module in modules if type(module) in (Conv, EqConv))
+    layers = tuple(module for module in modules if isinstance(module, Conv | EqConv))
     of_vectors = bool(layers) and type(layers[0]) is EqConv
     # One kind of layer, at least one of them, and activations of that kind, never two in a row.
-    if not layers or any(type(layer) is not type(layers[0]) for layer in layers):
+    if not layers or any(type(layer) is not (EqConv if of_vectors else Conv) for layer in layers):
         return None
     if len(layers) + np.count_nonzero(kinds) < len(modules):
         return None
     if any(kind != NOTHING and (kind != TANH) != of_vectors for kind in kinds):
         return None
-    if any(first and second for first, second in zip(kinds, kinds[1:], strict=False)):
+    if any(first and second for first, second in pairwise(kinds)):
         return None
     # The first kernel takes in all hops at once; the layers must fit one another.
     if [layer.weight.shape[2] for layer in layers] != [hops] + [1] * (len(layers) - 1):
         return None
-    if any(one.weight.shape[0] != next_.weight.shape[1] for one, next_ in zip(layers, layers[1:], strict=False)):
+    if any(one.weight.shape[0] != other.weight.shape[1] for one, other in pairwise(layers)):
         return None
     after = [*kinds, NOTHING]
     following = [after[place + 1] for place, kind in enumerate(kinds) if kind == NOTHING]

@@ -1,10 +1,10 @@
 """Errors and gradients of a chain of layers over a batch of tuples, compiled.
 
-A tuple is what the N agents of one flock observed, and the accelerations that they should have answered. Tuples are kept
-as rows of agents, float32: for layers of vectors row d V + v is component d of the v-th of V vectors, for layers of
-numbers row v is the v-th number. An activation before the first layer is applied when a tuple is packed, since no weight
-comes before it. A batch goes through the network in blocks of `LANES` agents, forth and, while all that a block needs is
-still in the processor's nearest cache, back again.
+A tuple is what the N agents of one flock observed, and the accelerations that they should have answered. Tuples are
+kept as rows of agents, float32: for layers of vectors row d V + v is component d of the v-th of V vectors, for layers
+of numbers row v is the v-th number. An activation before the first layer is applied when a tuple is packed, since no
+weight comes before it. A batch goes through the network in blocks of `LANES` agents, forth and, while all that a block
+needs is still in the processor's nearest cache, back again.
 
 Arguments of these kernels:
 
@@ -13,6 +13,9 @@ Arguments of these kernels:
     program  of the network, as `compiled.program_of` makes it
     memory   as `batch_memory` makes it
     errors   (b,) float64, to which the sum over agents of |error|^2 is added
+    shares   (b,) float32, the weight of each tuple's |error|^2 in what is differentiated
+    turned   the folded matrices, transposed (`turn`)
+    sums     partial sums (`lanes.PARTS` each) of the gradient of the folded weights, to which that of a batch is added
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ def batch_memory(table: Array, components: Index, D: Index) -> Any:
 
 @kernel
 def pack(observations: Array, before: Index, components: Index, rows: Array) -> None:
-    """Write observations (T, N, K * C * D) as rows of agents (T, K * C * D, N), bent by what comes before all layers."""
+    """Write observations (T, N, K * C * D) as rows (T, K * C * D, N), bent by what comes before the first layer."""
     T, N, width = observations.shape
     channels = width // components
     raw, known = np.zeros(width * LANES, np.float32), np.zeros(width * LANES, np.float32)
@@ -101,13 +104,7 @@ def add_errors(tuples: Any, places: Array, program: Any, memory: Any, errors: Ar
 def add_gradient(
     tuples: Any, places: Array, shares: Array, program: Any, memory: Any, errors: Array, turned: Array, sums: Array
 ) -> None:
-    """Add up |error|^2 of every tuple, and the gradient of the sum over tuples of shares times |error|^2.
-
-    Args:
-        shares: (b,) float32.
-        turned: the folded matrices, transposed (`turn`).
-        sums: partial sums (`lanes.PARTS` each) of the gradient of the folded weights, to which that of the batch is added.
-    """
+    """Add up |error|^2 of every tuple, and the gradient of the sum over tuples of shares times |error|^2."""
     _, targets = tuples
     for base in range(0, len(places) * targets.shape[2], LANES):
         _gather(tuples, places, shares, base, program, memory)
@@ -163,7 +160,7 @@ def _copy(source: Array, first: Index, count: Index, target: Array, at: Index) -
 
 
 @kernel
-def _forth(program: Any, memory: Any, D: Index) -> Array:
+def _forth(program: Any, memory: Any, D: Index) -> Any:
     """A block through all layers; returns the rows of the last, and keeps those of every layer."""
     table, folded, _, of_vectors = program
     components = D if of_vectors else 1
@@ -206,7 +203,7 @@ def _back(program: Any, memory: Any, D: Index, turned: Array, sums: Array) -> No
     """The slopes of a block back through all layers, each of which adds to its gradient."""
     table, _, _, of_vectors = program
     components = D if of_vectors else 1
-    (made, bent), kept = memory[1], memory[2]
+    made, bent = memory[1]
     slopes, passed = memory[3]
     at = table[:, OUTPUTS].sum()
     for k in range(len(table) - 1, -1, -1):
@@ -241,9 +238,7 @@ def _back(program: Any, memory: Any, D: Index, turned: Array, sums: Array) -> No
 
 
 @kernel
-def _bend_back(
-    activation: Index, x: Array, y: Array, components: Index, at: Index, memory: Any, slopes: Array
-) -> None:
+def _bend_back(activation: Index, x: Array, y: Array, components: Index, at: Index, memory: Any, slopes: Array) -> None:
     """From dL/dy to dL/dx, in place, for y the activation of x."""
     if activation == NOTHING:
         return

@@ -1,13 +1,17 @@
-"""Arithmetic on rows of 64 agents, of which networks are made: matrix products, activations, and their gradients.
+"""Arithmetic on rows of 128 agents, of which networks are made: matrix products, activations, and their gradients.
 
-Sixty-four agents go through a network side by side. Each number of theirs is a row of `LANES`, and rows stand one after
-the other in a flat array, so that every inner loop is plain arithmetic along rows at distances that the compiler knows:
-it turns them into vector instructions by itself. Matrices have sides that are multiples of `BLOCK`, padded by zeros, so
+Agents go through a network side by side, `LANES` at a time. Each number of theirs is a row of lanes, and rows stand one
+after the other in a flat array, so that every inner loop is plain arithmetic along rows at distances that the compiler
+knows: it turns them into vector instructions by itself. Matrices have sides that are multiples of `BLOCK`, padded by zeros, so
 that products are made of one block of registers, again and again. Functions that processors have no vector instruction
-for are made of such as they have: tanh is a quotient of polynomials, the logarithm a series after the bits of a float32.
+for are made of what they have: tanh is a quotient of polynomials, the logarithm a series after the bits of a float32.
+
+Arrays that a function writes to must not be those that it reads from: it would then run one number at a time.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -119,7 +123,7 @@ def add_outer_product(slopes: Array, x: Array, inputs: Index, sums: Array) -> No
 
 
 @inlined
-def _fma_4(a0: float, a1: float, a2: float, a3: float, b: Array, n: Index, total: float) -> float:
+def _fma_4(a0: Any, a1: Any, a2: Any, a3: Any, b: Array, n: Index, total: Any) -> Any:
     """The sum of total and of four products, lanes n, n + PARTS, .. of b being the second factors."""
     return fma(a3, b[n + PARTS_3], fma(a2, b[n + PARTS_2], fma(a1, b[n + PARTS], fma(a0, b[n], total))))
 
@@ -159,7 +163,7 @@ def finish_sums(sums: Array, totals: Array) -> None:
 
 
 @inlined
-def tanh_of(x: float) -> float:
+def tanh_of(x: Any) -> Any:
     """Tanh of one float32."""
     x = min(max(x, -LARGEST), LARGEST)
     z = x * x
@@ -255,13 +259,13 @@ def stretch_slopes(x: Array, stride: Index, scale: Array, bend: Array, inner: Ar
 
 @kernel
 def tanh_bends(norm: Array, scale: Array, bend: Array) -> None:
-    """s' / |x| for s = tanh |x|, which is given as scale."""
+    """Set bend to s' / |x| for s = tanh |x|, which is given as scale."""
     for lane in range(norm.size):
         bend[lane] = (ONE - scale[lane] * scale[lane]) / norm[lane]
 
 
 @kernel
 def log_bends(norm: Array, scale: Array, bend: Array) -> None:
-    """s' / |x| for s = ln(1 + |x|) / |x|, which is given as scale: (1 / (1 + |x|) - s) / |x|^2."""
+    """Set bend to s' / |x| for s = ln(1 + |x|) / |x|, given as scale: s' / |x| = (1 / (1 + |x|) - s) / |x|^2."""
     for lane in range(norm.size):
         bend[lane] = (ONE / (ONE + norm[lane]) - scale[lane]) / norm[lane] / norm[lane]
