@@ -2,9 +2,10 @@
 
 Agents go through a network side by side, `LANES` at a time. Each number of theirs is a row of lanes, and rows stand one
 after the other in a flat array, so that every inner loop is plain arithmetic along rows at distances that the compiler
-knows: it turns them into vector instructions by itself. Matrices have sides that are multiples of `BLOCK`, padded by zeros, so
-that products are made of one block of registers, again and again. Functions that processors have no vector instruction
-for are made of what they have: tanh is a quotient of polynomials, the logarithm a series after the bits of a float32.
+knows, which it turns into vector instructions by itself. Matrices have sides that are multiples of `BLOCK`, padded by
+zeros, so that products are made of one block of registers, again and again. Functions that processors have no vector
+instruction for are made of what they have: tanh is a quotient of polynomials, the logarithm a series
+after the bits of a float32.
 
 Arrays that a function writes to must not be those that it reads from: it would then run one number at a time.
 """
