@@ -3,26 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from equiflock.experiments.bench import Limits, bytes_per_step, measure_limits, measure_loop, multiply_adds_per_step
+from equiflock.controllers.loading import new_network
+from equiflock.controllers.networks.chain import chain_of
+from equiflock.experiments.bench import Cost, Limits, costs_per_step, measure_limits, measure_loop
+from equiflock.experiments.training_bench import measure_epoch, multiply_adds_per_agent
 from equiflock.features import paper_senses
 
 
 def test_bytes_and_multiply_adds_of_an_agents_step_by_hand() -> None:
     # Position and velocity 32 bytes, acceleration 16, observations 72: each in and out.
-    assert bytes_per_step(paper_senses(hops=3)) == 2 * (32 + 16 + 72)
+    costs = costs_per_step(paper_senses(hops=3), degree=10.0)
+    assert costs["step"].bytes_moved == 2 * (32 + 16 + 72)
     # 9/pi * 10 candidates of 4; 10 heard of 6 + 18; 9 x 16 x 2 + 16 x 2 products; 25 norms of 2 and functions of 12.
-    assert multiply_adds_per_step(paper_senses(hops=3), degree=10.0) == pytest.approx(
-        114.59 + 240 + 320 + 350, abs=0.01
-    )
+    assert costs["step"].multiply_adds == pytest.approx(114.59 + 240 + 320 + 350, abs=0.01)
+    assert costs["policy"] == Cost(72 + 16, 320 + 350)
+
+
+@pytest.mark.parametrize(
+    ("name", "by_hand"),
+    [
+        # Two uses of the first matrix, three of the last, and tanh with norm and scale, forth and back.
+        ("etdagnn", 2 * 9 * 16 * 2 + 3 * 16 * 2 + 2 * 16 * 16),
+        ("tdagnn", 2 * 18 * 32 + 3 * 32 * 32 + 3 * 32 * 2 + 2 * 2 * 32 * 14),
+        # Without a second tanh the last two layers are one.
+        ("tdagnn-tf", 2 * 18 * 32 + 3 * 32 * 2 + 2 * 32 * 14),
+    ],
+)
+def test_the_multiply_adds_of_a_training_by_hand(name: str, by_hand: float) -> None:
+    network: Any = new_network(name)
+    chain = chain_of(network.chain, 3)
+    assert chain is not None
+    assert multiply_adds_per_agent(chain, D=2) == by_hand
+
+
+def test_an_epoch_is_its_flight_its_updates_and_a_share_of_a_validation() -> None:
+    timing = measure_epoch("etdagnn", repeats=1)
+    assert timing.epoch == pytest.approx(timing.flight + timing.updates + timing.validation / 40)
+    assert timing.multiply_adds == 200 * 20 * 100 * (2 * 9 * 16 * 2 + 3 * 16 * 2 + 2 * 16 * 16)
 
 
 def test_a_measurement_has_every_part_and_the_limit_that_binds() -> None:
     timing = measure_loop(1, 300, repeats=1)
     for part in (timing.sort, timing.policy, timing.integration, timing.step):
         assert part > 0.0
+    assert timing.sort + timing.observations + timing.policy + timing.integration <= timing.step * (1 + 1e-9)
     assert timing.speed == pytest.approx(1e9 / timing.step)
     found = measure_limits(repeats=1)
     assert min(found.copy_bandwidth, found.multiply_add_peak) > 1e6

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from equiflock.cli.terminal import out, print_table, progress
 from equiflock.runtime.checks import check_count
 from equiflock.runtime.files import atomic_write, check_writable
+
+if TYPE_CHECKING:
+    from equiflock.experiments.bench import Limits, LoopTiming
+    from equiflock.experiments.training_bench import EpochTiming
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,8 @@ class Bench:
 
     agents: tuple[int, ...] = (100, 1_000, 10_000, 100_000, 1_000_000)
     """Sizes of a single flock, at constant density."""
+    training: bool = True
+    """Measure an epoch of training too."""
     repeats: int = 5
     """Report the best of so many."""
     json: Path | None = None
@@ -26,7 +33,9 @@ class Bench:
 
     def run(self) -> None:
         """Print the table."""
+        from equiflock.controllers.trained import TRAINED
         from equiflock.experiments.bench import BATCHES, measure_limits, measure_loop
+        from equiflock.experiments.training_bench import measure_epoch
 
         # Measuring takes minutes, so everything that can be wrong is checked before.
         check_count("repeats", self.repeats)
@@ -39,6 +48,8 @@ class Bench:
             sizes = [*BATCHES, *((1, agents) for agents in self.agents)]
             timings = [measure_loop(*size, self.repeats) for size in bar.track(sizes, description="measuring")]
             limits = measure_limits(self.repeats)
+            names = TRAINED if self.training else ()
+            epochs = [measure_epoch(name, self.repeats) for name in bar.track(names, description="training")]
         # A row for each size: the parts of a step, its speed, and the share of what the machine allows.
         title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
         header = "B x N", "sort", "observations", "policy", "integration", "step", "10⁶/s", "of limit", "by"
@@ -55,11 +66,42 @@ class Bench:
             f"{timings[0].bytes_moved:.0f} bytes and takes about {timings[-1].multiply_adds:.0f} multiply-adds",
             highlight=False,
         )
+        _print_parts(timings[-1], limits)
+        if epochs:
+            _print_epochs(epochs, limits, timings[-1].threads)
         if self.plot is not None:
             from equiflock.report.bench import draw_bench
 
             draw_bench(timings, limits, self.plot)
         if self.json is not None:
-            figures = {"limits": asdict(limits), "steps": [asdict(timing) for timing in timings]}
+            figures = {
+                "limits": asdict(limits),
+                "steps": [asdict(timing) for timing in timings],
+                "epochs": [asdict(epoch) for epoch in epochs],
+            }
             with atomic_write(self.json) as scratch:
                 scratch.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def _print_parts(timing: LoopTiming, limits: Limits) -> None:
+    """A table of the parts of one step, each beside what the machine could do at best."""
+    title = f"the parts of a step of {timing.flocks} x {timing.agents:,}, per agent"
+    header = "part", "ns", "bytes", "multiply-adds", "least ns", "of limit", "by"
+    rows = []
+    for part, cost in timing.costs.items():
+        (least, what), took = limits.least(timing, part), getattr(timing, part)
+        share = f"{least / took:.0%}" if took > 0 else ""
+        work = f"{cost.bytes_moved:.0f}", f"{cost.multiply_adds:.0f}"
+        rows.append([part, f"{took:.1f}", *work, f"{least:.1f}", share, what])
+    print_table(title, (header, rows))
+
+
+def _print_epochs(epochs: list[EpochTiming], limits: Limits, threads: int) -> None:
+    """A table of the epochs of a training, whose steps of Adam stand beside what one thread could do at best."""
+    header = "controller", "flight", "200 updates", "validation", "epoch", "updates at least", "of limit"
+    rows = []
+    for epoch in epochs:
+        least = epoch.multiply_adds / (limits.multiply_add_peak / threads) * 1e3
+        parts = epoch.flight, epoch.updates, epoch.validation, epoch.epoch, least
+        rows.append([epoch.controller, *(f"{part:.1f}" for part in parts), f"{least / epoch.updates:.0%}"])
+    print_table("an epoch of training, ms, one thread (a validation is due every 40 epochs)", (header, rows))

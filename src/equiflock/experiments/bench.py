@@ -84,6 +84,16 @@ def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bo
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What must be done at least, per agent and step."""
+
+    bytes_moved: float
+    """Bytes that go to memory and back."""
+    multiply_adds: float
+    """Multiply-adds; any other operation on a number counts as one."""
+
+
+@dataclass(frozen=True)
 class LoopTiming:
     """The time of a step and of its parts, in nanoseconds per agent and step."""
 
@@ -95,11 +105,19 @@ class LoopTiming:
     policy: float
     integration: float
     step: float
-    """The whole step, as `flight` makes it."""
-    bytes_moved: int
-    """The least number of bytes that must go to memory and back, per agent and step."""
-    multiply_adds: float
-    """The number of multiply-adds, per agent and step."""
+    """The whole step, as `flight` makes it; what it takes besides its parts is between them."""
+    costs: dict[str, Cost]
+    """What each part, and the step, must do at least."""
+
+    @property
+    def bytes_moved(self) -> float:
+        """The least number of bytes that must go to memory and back, per agent and step."""
+        return self.costs["step"].bytes_moved
+
+    @property
+    def multiply_adds(self) -> float:
+        """The number of multiply-adds, per agent and step."""
+        return self.costs["step"].multiply_adds
 
     @property
     def speed(self) -> float:
@@ -130,42 +148,41 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     # Flocks are sorted on several threads in the loop, a single flock on one.
     sorting = per_agent(sort) / (min(threads.count(), flocks) if flocks > 1 else 1)
     hearing = per_agent(lambda: sensing.hear(start))
-    degree = float(survey(start, 1.0)[0].mean())
-    return LoopTiming(
-        flocks,
-        agents,
-        threads.count(),
-        sort=sorting,
-        observations=max(hearing - sorting, 0.0),
-        policy=per_agent(lambda: think(known)),
-        integration=per_agent(lambda: body.advance(*state, 1e-12, everyone)),
-        step=per_agent(lambda: next(loop)),
-        bytes_moved=bytes_per_step(controller.senses),
-        multiply_adds=multiply_adds_per_step(controller.senses, degree),
+    parts = (
+        sorting,
+        max(hearing - sorting, 0.0),
+        per_agent(lambda: think(known)),
+        per_agent(lambda: body.advance(*state, 1e-12, everyone)),
     )
+    step = per_agent(lambda: next(loop))
+    # A fused step makes all parts in one call, in less time than they take by themselves: each gets its share of it.
+    sort_time, observing, deciding, moving = (part * min(1.0, step / sum(parts)) for part in parts)
+    degree = float(survey(start, 1.0)[0].mean())
+    costs = costs_per_step(controller.senses, degree)
+    return LoopTiming(flocks, agents, threads.count(), sort_time, observing, deciding, moving, step, costs)
 
 
-def bytes_per_step(senses: Senses, D: int = 2) -> int:
-    """The least number of bytes per agent that a step moves between memory and processor.
+def costs_per_step(senses: Senses, degree: float, D: int = 2) -> dict[str, Cost]:
+    """What the parts of a step under ETDAGNN must do at least, and the step as a whole.
 
-    The state (float64) and the acceleration (float64) are read and written; the old observations (float32) are read and
-    the new ones written.
+    The state and the acceleration (float64) are read and written; the old observations (float32) are read and the new
+    ones written. Whoever is in the nine cells around, 9 / pi times the degree, is a candidate (its distance: 2 D); each
+    agent heard costs a quotient, five products and sums of K C D numbers; then the network, with 12 multiply-adds for
+    each logarithm and tanh.
     """
     state, action, knowledge = 2 * 8 * D, 8 * D, 4 * senses.hops * senses.width * D
-    return 2 * state + 2 * action + 2 * knowledge
-
-
-def multiply_adds_per_step(senses: Senses, degree: float, D: int = 2) -> float:
-    """Multiply-adds for an agent under ETDAGNN, any other operation on a number counted as one.
-
-    Whoever is in the nine cells around, 9 / pi times the degree, is a candidate (its distance: 2 D); each agent heard
-    costs a quotient, five products and sums of K C D numbers; then the network, with 12 for each logarithm and tanh.
-    """
-    candidates = 9 / np.pi * degree * 2 * D
     vectors, channels = senses.width * senses.hops, 16
-    heard = degree * (6 + vectors * D)
+    heard = 9 / np.pi * degree * 2 * D + degree * (6 + vectors * D)
     network = vectors * channels * D + channels * D + (vectors + channels) * (D + 12)
-    return float(candidates + heard + network)
+    parts = {
+        # Positions are read, and an agent's cell and place are written (8 bytes each).
+        "sort": Cost(8 * D + 16, 2 * D),
+        "observations": Cost(state + 2 * knowledge, heard),
+        "policy": Cost(knowledge + action, network),
+        "integration": Cost(2 * state + action, 3 * D),
+    }
+    # What one part writes and the next one reads need not go to memory in between.
+    return {**parts, "step": Cost(2 * (state + action + knowledge), heard + network)}
 
 
 @dataclass(frozen=True)
@@ -177,14 +194,15 @@ class Limits:
     multiply_add_peak: float
     """float32 multiply-adds per second."""
 
-    def least(self, timing: LoopTiming) -> tuple[float, str]:
+    def least(self, timing: LoopTiming, part: str = "step") -> tuple[float, str]:
         """The nanoseconds per agent and step that cannot be undercut, and what binds: memory or arithmetic.
 
         Flocks that stay in the processor's caches from step to step are not bound by memory.
         """
         # Both take at least so long; the larger of the two binds.
-        memory = timing.bytes_moved / self.copy_bandwidth * 1e9
-        arithmetic = timing.multiply_adds / self.multiply_add_peak * 1e9
+        cost = timing.costs[part]
+        memory = cost.bytes_moved / self.copy_bandwidth * 1e9
+        arithmetic = cost.multiply_adds / self.multiply_add_peak * 1e9
         if timing.flocks * timing.agents < FITS_CACHES or arithmetic > memory:
             return arithmetic, "compute"
         return memory, "memory"
