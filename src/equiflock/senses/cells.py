@@ -79,6 +79,20 @@ def sort_flock(positions: Array, comm_radius: float, memory: Any) -> tuple[Index
 
 
 @kernel
+def _extremes(positions: Vectors) -> tuple[bool, tuple[float, float, float], tuple[float, float, float]]:
+    """Whether no coordinate of one flock's positions (N, D) is NaN, and the least and the largest of each."""
+    numbers, D = True, positions.shape[1]
+    x, y, z, X, Y, Z = math.inf, math.inf, math.inf, -math.inf, -math.inf, -math.inf
+    for i in range(np.uintp(positions.shape[0])):
+        a, b, c = positions[i, 0], positions[i, 1], positions[i, 2] if D == 3 else 0.0
+        numbers &= (a == a) & (b == b) & (c == c)
+        # Conditions rather than min and max, which would take care of NaN once more.
+        x, y, z = a if a < x else x, b if b < y else y, c if c < z else z
+        X, Y, Z = a if a > X else X, b if b > Y else Y, c if c > Z else Z
+    return numbers, (x, y, z), (X, Y, Z)
+
+
+@kernel
 def sort_into_cells(
     positions: Vectors, comm_radius: float, order: Array, starts: Array, bucket: Array
 ) -> tuple[Index, Index, Index]:
@@ -87,19 +101,18 @@ def sort_into_cells(
     The shape is (0, 0, 0) if a position is not finite or too far away. Within a cell, agents stay in the
     order of their indices.
     """
-    # The box of cells that the flock fills.
+    # The box of cells that the flock fills; cells grow with coordinates, so those of the extremes are enough.
     N, D = positions.shape
     per_side = 1.0 / (comm_radius * SLACK)
     low = np.zeros(3, np.int64)
     shape = np.ones(3, np.int64)
     capacity = starts.size - 1
+    numbers, least, most = _extremes(positions)
     for d in range(D):
-        smallest, largest = math.inf, -math.inf
-        for i in range(N):
-            cell = np.floor(positions[i, d] * per_side)  # math.floor would overflow an integer
-            if not abs(cell) <= FARTHEST_CELL:
-                return 0, 0, 0
-            smallest, largest = min(smallest, float(cell)), max(largest, float(cell))
+        smallest, largest = np.floor(least[d] * per_side), np.floor(most[d] * per_side)
+        # NaN is in no order, and math.floor would overflow an integer.
+        if not (numbers and abs(smallest) <= FARTHEST_CELL and abs(largest) <= FARTHEST_CELL):
+            return 0, 0, 0
         # An empty cell on either side, so that no range of three cells wraps around in a compact flock.
         low[d] = np.int64(smallest) - 1
         shape[d] = min(int(largest - smallest) + 3, capacity)
@@ -109,22 +122,25 @@ def sort_into_cells(
         widest = np.argmax(shape)
         shape[widest] = max(shape[widest] // 2, 3)
 
-    # Each agent's bucket, cell indices modulo the torus; starts[c + 1] counts the agents of bucket c.
+    # Each agent's bucket, cell indices modulo the torus.
     nx, ny, nz = shape
     buckets = nx * ny * nz
-    starts[: buckets + 1] = 0
-    for i in range(N):
-        flat = np.int64(0)
-        for d in range(D - 1, -1, -1):
-            cell = np.int64(np.floor(positions[i, d] * per_side)) - low[d]
-            flat = flat * shape[d] + (cell if cell < shape[d] else cell % shape[d])
-        bucket[i] = flat
-        starts[np.uintp(flat) + np.uintp(1)] += np.uintp(1)
+    lx, ly, lz = low
+    for i in range(np.uintp(N)):
+        x = np.int64(np.floor(positions[i, 0] * per_side)) - lx
+        y = np.int64(np.floor(positions[i, 1] * per_side)) - ly
+        z = np.int64(np.floor(positions[i, 2] * per_side)) - lz if D == 3 else 0
+        row = (z if z < nz else z % nz) * ny + (y if y < ny else y % ny)
+        bucket[i] = row * nx + (x if x < nx else x % nx)
 
-    # The sums of these counts are where buckets start; they move on as agents are put in, and are moved back after.
+    # starts[c + 1] counts the agents of bucket c. The sums of these counts are where buckets start; they move on as
+    # agents are put in, and are moved back after.
+    starts[: buckets + 1] = 0
+    for i in range(np.uintp(N)):
+        starts[bucket[i] + np.uintp(1)] += np.uintp(1)
     for c in range(buckets):
         starts[c + 1] += starts[c]
-    for i in range(N):
+    for i in range(np.uintp(N)):
         c = bucket[i]
         order[starts[c]] = i
         starts[c] += np.uintp(1)
@@ -137,11 +153,17 @@ def sort_into_cells(
 @kernel
 def order_by_rank(order: Array, starts: Array, ranks: Array, first: Index, last: Index) -> None:
     """Within each of the buckets first .. last, put agents into the order of their ranks; they nearly are."""
-    # Insertion sort, which takes linear time for what is nearly in order.
+    # Insertion sort, which takes linear time for what is nearly in order: most agents stay where they are.
     for c in range(first, last):
-        for s in range(starts[c] + np.uintp(1), starts[c + 1]):
-            i, t = order[s], np.uintp(s)
-            while t > starts[c] and ranks[order[t - np.uintp(1)]] > ranks[i]:
+        highest = np.int64(-1)
+        for s in range(starts[c], starts[c + 1]):
+            i = order[s]
+            rank = ranks[i]
+            if rank > highest:
+                highest = rank
+                continue
+            t = np.uintp(s)
+            while t > starts[c] and ranks[order[t - np.uintp(1)]] > rank:
                 order[t] = order[t - np.uintp(1)]
                 t -= np.uintp(1)
             order[t] = i
