@@ -50,7 +50,7 @@ peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (inst
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/peers.py
 
-weights: $(READY)  ## train the weights of the package again (about 20 minutes on 2 cores)
+weights: $(READY)  ## train the weights of the package again (about seven minutes on 2 cores)
 	test -d runs/trained && $(BIN)/equiflock train --resume runs/trained --workers 2 || \
 		$(BIN)/equiflock train --controller all --seeds 0-4 --workers 2 --out runs/trained
 	set -e; for run in runs/trained/*; do \
