@@ -8,7 +8,7 @@ import numpy as np
 from numba import config
 
 from equiflock.runtime.jit import Array, kernel
-from equiflock.senses.wide import wide_kernel
+from equiflock.senses.wide import SETTING, wide_kernel
 
 
 def add_up(rows: Array, sums: Array) -> None:
@@ -27,6 +27,6 @@ def sums_of(compiled: Any, rows: Array) -> bytes:
 
 def test_a_wide_kernel_gives_the_bits_of_a_plain_one() -> None:
     rows = np.random.default_rng(0).normal(size=(1000, 4)).astype(np.float32)
-    before = config.SLP_VECTORIZE
+    before = getattr(config, SETTING)
     assert sums_of(wide_kernel(add_up), rows) == sums_of(kernel(add_up), rows)
-    assert before == config.SLP_VECTORIZE
+    assert getattr(config, SETTING) == before

@@ -8,8 +8,9 @@ With N_i(t) the agents that i hears at time t and psi the features of the channe
 
 A feature among agents of the same group, or of others, is summed or averaged over those alone. Of several obstacle
 agents within R only the nearest is heard, and it stands still unless the `Orbit` technique says what else a follower
-takes it to do. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody. Relative vectors and
-the one-hop sums are taken in float64, so a flock far from the origin loses nothing; observations are float32.
+takes it to do. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody. Relative vectors are
+subtracted in float64, so a flock far from the origin loses nothing. The paper's features of r_ij and their sums, the
+older hops and the observations are float32; v_ij and declared features are summed in float64.
 """
 
 from __future__ import annotations

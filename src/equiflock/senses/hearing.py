@@ -62,6 +62,14 @@ def gather_records(
 
 
 @kernel
+def _batch_memory(N: Index, D: Index, width: Index, declared: bool) -> tuple[Any, Any, Any]:
+    """Memory of one thread for batches of agents that know `width` numbers each: lists, obstacle rule and features."""
+    lists = list_memory(N, D)
+    # Declared channels alone need memory for features.
+    return lists, _rule_memory(), feature_memory(lists[4][0].size if declared else 0, D, width)
+
+
+@kernel
 def _rule_memory() -> tuple[Array, Array, Array]:
     """Memory for what `sort_out_obstacles` finds for each agent of a batch: nothing, so far.
 
@@ -105,12 +113,12 @@ def _add_up(
     rule: Any,
     said: Any,
     now: Array,
-    scratch: Any,
+    features: Any,
 ) -> bool:
     """Write into `now` what a batch of agents, whose records begin with `first`, makes of those in its lists."""
     mean, table = said
     if len(table) > 0:
-        return add_up_declared(first, agents, order, records, crew, lists, rule, table, now, scratch)
+        return add_up_declared(first, agents, order, records, crew, lists, rule, table, now, features)
     add_up_paper(first, agents, order, records, lists, rule, mean, now)
     return True
 
@@ -128,28 +136,39 @@ def hear_cells(
     last: Index,
 ) -> bool:
     """What the agents in buckets first .. last of one flock know, into `now` (N, K * C * D); False if off the scale."""
+    memory = _batch_memory(cells[0].size, records[0].shape[0], now.shape[1], len(said[1]) > 0)
+    return _hear_cells(records, crew, cells, rules, comm_radius, said, now, first, last, memory)
+
+
+@kernel
+def _hear_cells(
+    records: Any,
+    crew: Any,
+    cells: Any,
+    rules: Any,
+    comm_radius: float,
+    said: Any,
+    now: Array,
+    first: Index,
+    last: Index,
+    memory: Any,
+) -> bool:
     order, starts, shape, ranks = cells
-    place, _, _ = records
-    roles, _ = crew
-    # Memory of this thread; the scratch of declared channels is needed by these only.
-    N, D = order.size, place.shape[0]
-    memory, rule = list_memory(N, D), _rule_memory()
-    lists = memory[4]
-    scratch = feature_memory(lists[0].size if len(said[1]) > 0 else 0, D, now.shape[1])
-    obstacles = (roles == OBSTACLE).any()
-    most = cells_per_block(starts, shape)
+    listing, rule, features = memory
+    place, roles, lists = records[0], crew[0], listing[4]
+    obstacles, most = (roles == OBSTACLE).any(), cells_per_block(starts, shape)
     fine, c, done = True, np.intp(first), np.uintp(0)
     while c < last:
         # Whom a batch of agents hears, after the obstacle rule, and what they make of it.
         s = starts[c] + done
         c, done, agents = list_batch(
-            c, done, last, place, crew[0], order, starts, shape, most, comm_radius * comm_radius, memory
+            c, done, last, place, roles, order, starts, shape, most, comm_radius * comm_radius, listing
         )
         if agents == 0:
             continue
         if obstacles:
             _apply_rule(s, agents, lists, records, roles, (order, ranks), rules, rule)
-        fine &= _add_up(s, agents, order, records, crew, lists, rule, said, now, scratch)
+        fine &= _add_up(s, agents, order, records, crew, lists, rule, said, now, features)
     return fine
 
 
@@ -171,7 +190,7 @@ def hear_flocks(
     order, starts, bucket = cell_list(N)
     unranked = np.empty(0, np.int64)
     older = before.shape[2] - first_hop(said, D)
-    records = make_records(N, D, older)
+    records, memory = make_records(N, D, older), _batch_memory(N, D, before.shape[2], len(said[1]) > 0)
     for b in active:
         # Sort the flock into cells and its records into cell order, then aggregate in all cells.
         shape = sort_into_cells(positions[b], comm_radius, order, starts, bucket)
@@ -179,7 +198,7 @@ def hear_flocks(
             return False
         buckets = shape[0] * shape[1] * shape[2]
         cells, crew = (order, starts, shape, unranked), (roles[b], groups[b])
-        if not hear_cells(records, crew, cells, rules, comm_radius, said, now[b], 0, buckets):
+        if not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], 0, buckets, memory):
             return False
     return True
 
@@ -208,8 +227,9 @@ def hear_listed(
     _, N, D = positions.shape
     order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
     older = before.shape[2] - first_hop(said, D)
-    records, rule, lists = make_records(N, D, older), _rule_memory(), list_memory(N, D)[4]
-    scratch = feature_memory(lists[0].size if len(said[1]) > 0 else 0, D, before.shape[2])
+    records = make_records(N, D, older)
+    listing, rule, features = _batch_memory(N, D, before.shape[2], len(said[1]) > 0)
+    lists = listing[4]
     fine = True
     for b in active:
         if not gather_records(positions[b], velocities[b], before[b], older, order, records, 0, N):
@@ -238,6 +258,6 @@ def hear_listed(
                 for a in range(agents):
                     take_offsets(3, first + a, records[0], lists, begin, lists[2][a])
                     begin = lists[2][a]
-            fine &= _add_up(first, agents, order, records, crew, lists, rule, said, now[b], scratch)
+            fine &= _add_up(first, agents, order, records, crew, lists, rule, said, now[b], features)
             first += agents
     return fine

@@ -14,22 +14,26 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from equiflock.runtime.jit import Function, kernel
 
+SETTING = "SLP_VECTORIZE"
+"""The name in `numba.config`; where a version of Numba has none, kernels are merely slower."""
+
 
 def wide_kernel(function: Function) -> Function:
     """Compile `function` at its first call like any kernel, with both vectorisers."""
     compiled: Any = kernel(function)
-    compile_plainly: Any = getattr(compiled, "compile", None)  # not under NUMBA_DISABLE_JIT=1
+    if not hasattr(compiled, "compile"):  # under NUMBA_DISABLE_JIT=1
+        return cast(Function, compiled)
+    compile_plainly = compiled.compile
 
     def compile_wide(signature: Any) -> Any:
         # Numba compiles one function at a time, so nobody else sees the setting.
         with global_compiler_lock:
-            before = config.SLP_VECTORIZE  # type: ignore[attr-defined]
-            config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
+            before = getattr(config, SETTING, 0)
+            setattr(config, SETTING, 1)
             try:
                 return compile_plainly(signature)
             finally:
-                config.SLP_VECTORIZE = before  # type: ignore[attr-defined]
+                setattr(config, SETTING, before)
 
-    if compile_plainly is not None:
-        compiled.compile = compile_wide
+    compiled.compile = compile_wide
     return cast(Function, compiled)
