@@ -73,7 +73,7 @@ def test_ctrl_c_ends_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
 
 def test_ctrl_c_twice_stops_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    slow = "--updates", "10000"  # an epoch takes seconds
+    slow = "--updates", "200000"  # an epoch takes seconds
 
     def in_the_second_epoch() -> bool:
         time.sleep(0.3)
