@@ -14,9 +14,9 @@ REMARKS = {
     "F5": "Differences are of hundredths, but ETDAGNN's norm is the smallest at every size, and at N = 400 both "
     "mean-aggregation controllers' are below the others'.",
     "L2": "All are near 0, from 0.03 to 0.11, so that curves on one axis look alike; but their ratios reach 3.5.",
-    "O2": "TDAGNN-TF-mean falls short from 12 sides on, the two with sum aggregation at 24; ETDAGNN never does.",
-    "O3": "TDAGNN-TF and ETDAGNN fail in at most 4% of flights, TDAGNN and TDAGNN-TF-mean in 12 to 20%.",
-    "O4": "ETDAGNN is level with both sum-aggregation controllers at 48 sides, 2 to 6 points ahead of them at 96, and "
+    "O2": "TDAGNN-TF-mean falls short from 12 sides on, TDAGNN at 12 and 24, TDAGNN-TF at 24; ETDAGNN never does.",
+    "O3": "TDAGNN-TF and ETDAGNN fail in at most 4% of flights, TDAGNN and TDAGNN-TF-mean in 10 to 20%.",
+    "O4": "ETDAGNN is level with both sum-aggregation controllers at 48 sides, 6 points ahead of them at 96, and "
     "ahead of TDAGNN-TF-mean at both; its clear lead is at 24 sides. If followers heard all obstacle agents within R, "
     "it would lead by 24 points and more at 48, but then the sum-aggregation controllers fail near 90%, against O2.",
     "G5": "The difference between the two bounds is 4.75 points in the median, just below the rule's 5; the data bound "
