@@ -24,6 +24,8 @@ from equiflock.learning.dagger import DivergedError
 from equiflock.learning.fast_forward import FastForwardData, Split
 from equiflock.learning.learner import learner_for
 from equiflock.learning.recipe import Cloning
+from equiflock.learning.replay import Replay
+from equiflock.learning.tuples import Tuples
 from equiflock.protocols import Controller, LocalController
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.randomness import stream
@@ -124,15 +126,12 @@ class Cloner:
             count += len(scores)
         return total / count, below / count
 
-    def _packed(
-        self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
-    ) -> tuple[Float32[np.ndarray, "T ..."], Float32[np.ndarray, "T ..."]]:
+    def _packed(self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]) -> Tuples:
         """Tuples in the form in which the learner reads them."""
         T, N, D = targets.shape
-        known, wanted = self.learner.shapes(N, D)
-        tuples = np.empty((T, *known), np.float32), np.empty((T, *wanted), np.float32)
-        self.learner.pack(observations, targets, tuples)
-        return tuples
+        memory = Replay(T, N, D, self.learner)
+        memory.add(observations, targets)
+        return memory.tuples
 
     def _scores(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
         """(b^2 + MSE) / M of every tuple."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from equiflock.controllers.networks.compiled import program_of
 from equiflock.controllers.networks.gradients import add_errors, add_gradient, batch_memory, pack, turn
 from equiflock.controllers.networks.lanes import PARTS, finish_sums
 from equiflock.learning.adam import Adam, adam_step
+from equiflock.learning.tuples import Errors, Gate, Tuples
 from equiflock.runtime.jit import Array, kernel
 
 STEPS_PER_CALL = 100
@@ -43,7 +44,7 @@ class CompiledLearner:
         self,
         observations: Float32[np.ndarray, "T N K C D"],
         targets: Float32[np.ndarray, "T N D"],
-        tuples: tuple[Float32[np.ndarray, "T rows N"], Float32[np.ndarray, "T D N"]],
+        tuples: Tuples,
     ) -> None:
         """Transpose tuples, and apply the activation before the first layer once and for all."""
         T, N, *_, D = observations.shape
@@ -53,9 +54,9 @@ class CompiledLearner:
 
     def descend(
         self,
-        tuples: tuple[Float32[np.ndarray, "T rows N"], Float32[np.ndarray, "T D N"]],
+        tuples: Tuples,
         places: Int64[np.ndarray, "U b"],
-        gate: Callable[[Float64[np.ndarray, ...]], Float64[np.ndarray, ...]] | None = None,
+        gate: Gate | None = None,
     ) -> Float64[np.ndarray, "U b"]:
         """Take a step for every row of places; the errors of a row that a gate is given cost a pass of their own."""
         N, batch = tuples[1].shape[2], places.shape[1]
@@ -72,9 +73,7 @@ class CompiledLearner:
         per_agent: Float64[np.ndarray, "U b"] = errors / N
         return per_agent
 
-    def errors(
-        self, tuples: tuple[Float32[np.ndarray, "T rows N"], Float32[np.ndarray, "T D N"]]
-    ) -> Float64[np.ndarray, " T"]:
+    def errors(self, tuples: Tuples) -> Errors:
         """The errors of these tuples."""
         fold(self.chain.table, self.chain.weights(), self._folded)
         return self._errors(tuples, np.arange(len(tuples[0])))
@@ -94,7 +93,7 @@ class CompiledLearner:
         self.adam.mean_square[:] = state["mean_square"].numpy()
         self.adam.steps = int(state["steps"])
 
-    def _errors(self, tuples: tuple[Array, Array], places: Array) -> Float64[np.ndarray, " b"]:
+    def _errors(self, tuples: Tuples, places: Array) -> Float64[np.ndarray, " b"]:
         """The errors of the tuples at these places, with the folded weights as they are."""
         errors = np.zeros(len(places))
         add_errors(tuples, places, program_of(self.chain, self._folded), self._memory_for(tuples), errors)
@@ -108,7 +107,7 @@ class CompiledLearner:
         _descend(tuples, places, shares, weights, errors, work, moments)
         adam.steps += len(places)
 
-    def _memory_for(self, tuples: tuple[Array, Array]) -> Any:
+    def _memory_for(self, tuples: Tuples) -> Any:
         """Memory for blocks of agents, kept for each number of dimensions."""
         D = tuples[1].shape[1]
         if D not in self._memory:

@@ -7,24 +7,19 @@ the errors of a batch: their mean, or what a gate makes of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Int64
 from torch import Tensor, nn
 
 from equiflock.controllers.networks.compiled import trainable_chain
 from equiflock.features import Senses
 from equiflock.learning.compiled_learner import CompiledLearner
+from equiflock.learning.tuples import Errors, Gate, Tuples
 from equiflock.protocols import LocalController
-
-Tuples = tuple[Float32[np.ndarray, "T ..."], Float32[np.ndarray, "T ..."]]
-"""Packed observations and packed targets of T tuples."""
-Errors = Float64[np.ndarray, "..."]
-Gate = Callable[[Errors], Errors]
-"""From the errors of a batch to the weight of each in what the step makes smaller."""
 
 
 class Learner(Protocol):

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from equiflock.features import PAPER_FEATURES
+from equiflock.learning.tuples import Tuples
 from equiflock.runtime.checks import InputError, check_count
 from equiflock.runtime.memory import physical_memory
 
@@ -29,7 +30,7 @@ class Replay:
         check_count("capacity", capacity)
         known, wanted = learner.shapes(agents, dimensions)
         self.learner = learner
-        self.tuples = np.zeros((capacity, *known), np.float32), np.zeros((capacity, *wanted), np.float32)
+        self.tuples: Tuples = np.zeros((capacity, *known), np.float32), np.zeros((capacity, *wanted), np.float32)
         """Observations and targets as the learner packed them."""
         self.added = 0
         """How many tuples were ever added; the next is written at index `added % capacity`."""

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from equiflock.bodies import DoubleIntegrator
 from equiflock.bodies.double_integrator import advance_agents
-from equiflock.controllers.networks.compiled import CompiledNetwork
-from equiflock.controllers.networks.compiled import fly as decide
+from equiflock.controllers.networks.compiled import CompiledNetwork, decide
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
 from equiflock.protocols import Body, Sensing
 from equiflock.runtime import threads

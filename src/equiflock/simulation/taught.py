@@ -12,8 +12,7 @@ import numpy as np
 from equiflock.bodies import DoubleIntegrator
 from equiflock.bodies.double_integrator import advance_agents
 from equiflock.controllers.classical.tanner import Tanner, tanner_flocks, tanner_limit
-from equiflock.controllers.networks.compiled import CompiledNetwork
-from equiflock.controllers.networks.compiled import fly as decide
+from equiflock.controllers.networks.compiled import CompiledNetwork, decide
 from equiflock.flock import Flock, Observations, Vectors
 from equiflock.protocols import Body, Sensing
 from equiflock.runtime.jit import kernel

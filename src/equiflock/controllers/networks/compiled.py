@@ -53,7 +53,7 @@ class CompiledNetwork:
     dimensions: int | None
     """D that the network is built for; None if it takes any."""
     program: tuple[Any, ...]
-    """What the kernel `fly` needs to know of the network: its table, its folded weights, and how its chain begins."""
+    """What the kernel `decide` needs to know: the table and folded weights of the chain, and how the chain begins."""
 
     def __call__(self, observations: Observations) -> Vectors:
         """Accelerations, the same for any number of threads."""
@@ -67,7 +67,7 @@ class CompiledNetwork:
             )
         known, accelerations = observations.reshape(B * N, -1), np.empty((B, N, D))
         common = known, self.program, accelerations.reshape(B * N, D)
-        threads.share(fly, [(*common, *part) for part in threads.split(B * N, AGENTS_PER_THREAD)])
+        threads.share(decide, [(*common, *part) for part in threads.split(B * N, AGENTS_PER_THREAD)])
         return accelerations
 
 
@@ -90,7 +90,7 @@ def trainable_chain(network: nn.Module) -> Chain | None:
 
 
 def program_of(chain: Chain, folded: NDArray[np.float32]) -> tuple[Any, ...]:
-    """A chain with these folded weights as `fly` takes it."""
+    """A chain with these folded weights as `decide` takes it."""
     return chain.table, folded, chain.before, chain.of_vectors
 
 
@@ -105,7 +105,7 @@ def is_as_built(network: nn.Module, kinds: tuple[type, ...]) -> bool:
 
 
 @kernel
-def fly(observations: Array, program: Any, accelerations: Array, first: Index, last: Index) -> None:
+def decide(observations: Array, program: Any, accelerations: Array, first: Index, last: Index) -> None:
     """Agents first .. last of observations (n, K * C * D) through a network, into accelerations (n, D)."""
     table, folded, before, of_vectors = program
     D = accelerations.shape[1]
