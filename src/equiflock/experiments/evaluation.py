@@ -13,12 +13,13 @@ import pandas as pd
 
 from equiflock.controllers.registry import is_bundled
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.curves import QUARTILES, curve_table, weights_checksum
+from equiflock.experiments.curves import QUARTILES, controller_of, curve_table, weights_checksum
 from equiflock.experiments.flights import FlightJob, ending_table, measures_of
 from equiflock.experiments.summary import peak_acceleration
 from equiflock.flock import Flock
 from equiflock.learning.recipe import EXPERT
 from equiflock.outcomes import Outcome
+from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, short
 from equiflock.scenarios import registry
 from equiflock.scenarios.registry import Scenario, failures, make_scenario, options_of
@@ -89,6 +90,10 @@ class EvaluationJob(FlightJob):
     def scenario(self) -> Scenario:
         """The scenario that is flown."""
         return make_scenario(self.scenario_name, **dict(self.options))
+
+    def flown(self) -> Controller:
+        """The controller that flies."""
+        return controller_of(self.controller, self.seed)
 
     def run(self) -> pd.DataFrame:
         """The table behind the scenario's figure: how each flight ended, or its measures over time and in the whole."""

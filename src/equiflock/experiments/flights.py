@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 
-from equiflock.experiments.curves import controller_of
 from equiflock.flock import Flock
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, short, wrong_choice
@@ -67,10 +66,8 @@ def ending_table(run: Trajectory) -> pd.DataFrame:
 
 
 class FlightJob(ABC):
-    """The common part of jobs that fly one controller through a scenario; they add `scenario` and `run`."""
+    """The common part of jobs that fly one controller through a scenario; they add `scenario`, `flown` and `run`."""
 
-    controller: str
-    seed: int | None
     time_step: float
     duration: float
 
@@ -79,11 +76,14 @@ class FlightJob(ABC):
     def scenario(self) -> Scenario:
         """The scenario that is flown."""
 
+    @abstractmethod
+    def flown(self) -> Controller:
+        """The controller that flies."""
+
     def start(self) -> Flock:
         """The flocks at t = 0."""
         return self.scenario.draw()
 
     def fly(self, start: Flock, **kept: Any) -> Trajectory:
         """The flight of these flocks; `kept` are the arguments of `simulate` about what is kept of it."""
-        controller = controller_of(self.controller, self.seed)
-        return fly(self.scenario, start, controller, self.time_step, self.duration, **kept)
+        return fly(self.scenario, start, self.flown(), self.time_step, self.duration, **kept)

@@ -165,7 +165,8 @@ def clone(
         data: from `FastForward.make`.
         network: a torch module of your own with `senses`, to continue from its weights; if left out, a fresh one of
             the recipe's controller.
-        on_epoch: called with the cloner and the report of every epoch, beginning with 0, before the first step.
+        on_epoch: called with the cloner and the report of every epoch that is measured, beginning with 0, before the
+            first step.
     """
     # More threads would only slow down networks this small, and could change torch's bits.
     with one_thread():
@@ -174,6 +175,7 @@ def clone(
             on_epoch(cloner, cloner.report())
         while cloner.epoch < recipe.epochs:
             cloner.run_epoch()
-            if on_epoch is not None:
+            due = cloner.epoch % recipe.measure_every == 0 or cloner.epoch == recipe.epochs
+            if on_epoch is not None and due:
                 on_epoch(cloner, cloner.report())
     return cloner.network

@@ -213,9 +213,11 @@ class Cloning:
     """M: the loss of a tuple grows until b^2 + MSE = M."""
     warm_up: int = 0
     """How many steps of Adam at the start use the plain loss, (b^2 + MSE) / M without min(1, .)."""
+    measure_every: int = 1
+    """Epochs from one measurement of the losses to the next; the first and the last epoch are always measured."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
+        for name in ("epochs", "batch", "measure_every"):
             check_count(name, getattr(self, name))
         for name in ("seed", "warm_up"):
             check_count(name, getattr(self, name), least=0)

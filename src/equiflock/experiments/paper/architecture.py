@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from equiflock.controllers import load
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.paper.ledger import Check, Statement
+from equiflock.experiments.paper.pupils import Pupils
 from equiflock.flock import Flock
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation.assembly import flight
@@ -20,10 +20,10 @@ SAME = 1e-3
 """The largest relative difference of accelerations that counts as rounding of float32 observations."""
 
 
-def architecture_statements(seeds: tuple[int, ...]) -> list[Statement]:
+def architecture_statements(pupils: Pupils, seeds: tuple[int, ...]) -> list[Statement]:
     """A1, the numbers of weights, and A2, the symmetries."""
     controllers: dict[tuple[str, int], Any] = {
-        (name, seed): load(name, seed=seed) for name, seed in product(TRAINED, seeds)
+        (name, seed): pupils.load(name, seed) for name, seed in product(TRAINED, seeds)
     }
     # One number for every training seed: weights, and the errors of the two symmetries.
     counts = {

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from equiflock.experiments.flights import FlightJob
 from equiflock.experiments.paper.ledger import Check, Statement
-from equiflock.scenarios import Scenario, make_scenario
+from equiflock.experiments.paper.pupils import PupilFlight, Pupils
+from equiflock.scenarios import Scenario
 from equiflock.simulation import metrics
 
 LAW, NETWORK = "tanner-dynamic", "tdagnn"
 
 
 @dataclass(frozen=True)
-class ConnectivityJob(FlightJob):
+class ConnectivityJob(PupilFlight):
     """One controller on the test flocks."""
 
     controller: str
@@ -26,21 +26,23 @@ class ConnectivityJob(FlightJob):
     agents: int = 100
     time_step: float = 0.01
     duration: float = 2.0
+    pupils: Pupils = field(default_factory=Pupils)
+    split: str | None = None
 
     @property
     def key(self) -> str:
         """The job's name."""
-        return f"connectivity-{self.controller}-{self.seed}"
+        return f"connectivity-{self.shown_name}-{self.seed}"
 
     @property
     def labels(self) -> dict[str, Any]:
         """The columns that mark its rows in the experiment's table."""
-        return {"controller": self.controller, "seed": self.seed}
+        return {"controller": self.shown_name, "seed": self.seed}
 
     @property
     def scenario(self) -> Scenario:
         """The test flocks."""
-        return make_scenario("flocking", flocks=self.flocks, agents=self.agents)
+        return self.scene("flocking")
 
     def run(self) -> pd.DataFrame:
         """For every flock: components at the end, whether it was always connected, and when it was lost first."""
@@ -58,9 +60,12 @@ class ConnectivityJob(FlightJob):
         )
 
 
-def connectivity_jobs(seeds: tuple[int, ...], flocks: int) -> list[ConnectivityJob]:
+def connectivity_jobs(
+    seeds: tuple[int, ...], flocks: int, pupils: Pupils, split: str | None = None
+) -> list[ConnectivityJob]:
     """The law, and the network with every seed."""
-    return [ConnectivityJob(LAW, None, flocks), *(ConnectivityJob(NETWORK, seed, flocks) for seed in seeds)]
+    who: list[tuple[str, int | None]] = [(pupils.reading.law(LAW), None), *((NETWORK, seed) for seed in seeds)]
+    return [ConnectivityJob(name, seed, flocks, pupils=pupils, split=split) for name, seed in who]
 
 
 def telling_flocks(table: pd.DataFrame, seed: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -12,11 +12,12 @@ from jaxtyping import Float64
 
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import Curves, curve_table
-from equiflock.experiments.flights import FlightJob
 from equiflock.experiments.paper.ledger import Check, Statement
+from equiflock.experiments.paper.pupils import PupilFlight, Pupils
+from equiflock.experiments.paper.reading import Reading
 from equiflock.experiments.paper.training import MEAN, SUM
 from equiflock.learning.recipe import EXPERT
-from equiflock.scenarios import Scenario, make_scenario
+from equiflock.scenarios import Scenario
 from equiflock.simulation import metrics
 
 VARIANCE, EFFORT = "velocity_variance", "mean_acceleration_norm"
@@ -25,7 +26,7 @@ CALM = 0.2
 
 
 @dataclass(frozen=True)
-class FlockingJob(FlightJob):
+class FlockingJob(PupilFlight):
     """One controller on the test flocks of one size."""
 
     controller: str
@@ -34,21 +35,23 @@ class FlockingJob(FlightJob):
     flocks: int = 50
     time_step: float = 1e-3
     duration: float = 2.0
+    pupils: Pupils = field(default_factory=Pupils)
+    split: str | None = None
 
     @property
     def key(self) -> str:
         """The job's name."""
-        return f"flocking-{self.controller}-{self.seed}-{self.agents}"
+        return f"flocking-{self.shown_name}-{self.seed}-{self.agents}"
 
     @property
     def labels(self) -> dict[str, Any]:
         """The columns that mark its rows in the experiment's table."""
-        return {"controller": self.controller, "seed": self.seed, "agents": self.agents}
+        return {"controller": self.shown_name, "seed": self.seed, "agents": self.agents}
 
     @property
     def scenario(self) -> Scenario:
         """The test flocks."""
-        return make_scenario("flocking", flocks=self.flocks, agents=self.agents)
+        return self.scene("flocking")
 
     def run(self) -> pd.DataFrame:
         """Velocity variance and mean acceleration norm, every hundredth of a second."""
@@ -57,10 +60,13 @@ class FlockingJob(FlightJob):
         return curve_table(run.series, self.time_step)
 
 
-def flocking_jobs(sizes: tuple[int, ...], seeds: tuple[int, ...], flocks: int) -> list[FlockingJob]:
+def flocking_jobs(
+    sizes: tuple[int, ...], seeds: tuple[int, ...], flocks: int, reading: Reading, pupils: Pupils, split: str | None
+) -> list[FlockingJob]:
     """The whole experiment: every controller, seed and size, and the expert."""
-    trained = [FlockingJob(name, seed, agents, flocks) for agents, name, seed in product(sizes, TRAINED, seeds)]
-    return [*(FlockingJob(EXPERT, None, agents, flocks) for agents in sizes), *trained]
+    shared: dict[str, Any] = {"duration": reading.flocking_duration, "pupils": pupils, "split": split}
+    who: list[tuple[str, int | None]] = [(reading.expert, None), *product(TRAINED, seeds)]
+    return [FlockingJob(name, seed, agents, flocks, **shared) for agents, (name, seed) in product(sizes, who)]
 
 
 def flocking_statements(table: pd.DataFrame) -> list[Statement]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ from jaxtyping import Float64
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import Curves
 from equiflock.experiments.paper.ledger import Check, Statement
+from equiflock.experiments.paper.reading import Reading
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
 from equiflock.protocols import LocalController
@@ -43,12 +45,12 @@ class CloningJob:
     @property
     def key(self) -> str:
         """The job's name."""
-        return f"generalization-{self.recipe.controller}-{self.recipe.seed}"
+        return f"generalization-{self.labels['controller']}-{self.recipe.seed}"
 
     @property
     def labels(self) -> dict[str, Any]:
         """The columns that mark its rows in the experiment's table."""
-        return {"controller": self.recipe.controller, "seed": self.recipe.seed}
+        return {"controller": self.recipe.controller.partition(":")[0], "seed": self.recipe.seed}
 
     def run(self) -> pd.DataFrame:
         """After every epoch, and before the first: losses, gap, and the bound with its terms."""
@@ -86,9 +88,24 @@ class CloningJob:
         return pd.DataFrame(rows)
 
 
-def cloning_jobs(seeds: tuple[int, ...], epochs: int, data: FastForward, folder: Path) -> list[CloningJob]:
-    """The whole experiment: every controller and seed."""
-    return [CloningJob(Cloning(name, seed, epochs), data, folder) for seed in seeds for name in TRAINED]
+def data_sets(seeds: tuple[int, ...], reading: Reading, usual: FastForward, folder: Path) -> dict[Path, FastForward]:
+    """A data set for every seed, which seeds the training, too; by their folders, which are inside the given one."""
+    shared: dict[str, Any] = {"expert": reading.expert, "velocities": reading.velocities, "hop_mean": reading.hop_mean}
+    found = [replace(usual, seed=seed, **shared) for seed in seeds]
+    # A hash of all settings in the name, so that data sets of other readings have folders of their own.
+    return {folder / f"{data.seed}-{zlib.crc32(repr(data).encode()):08x}": data for data in found}
+
+
+def cloning_jobs(reading: Reading, data: Mapping[Path, FastForward]) -> list[CloningJob]:
+    """The whole experiment: every controller on every data set."""
+    # At most a hundred epochs are measured: that takes as long as training them.
+    epochs = reading.cloning_epochs
+    every = max(epochs // 100, 1)
+    return [
+        CloningJob(Cloning(reading.network(name), each.seed, epochs, measure_every=every), each, folder)
+        for folder, each in data.items()
+        for name in TRAINED
+    ]
 
 
 def correlation(curves: Curves, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:

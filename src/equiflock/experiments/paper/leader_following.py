@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
 
@@ -11,16 +11,18 @@ import pandas as pd
 
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import Curves, curve_table
-from equiflock.experiments.flights import FlightJob, measures_of
+from equiflock.experiments.flights import measures_of
 from equiflock.experiments.paper.ledger import Check, Statement
-from equiflock.scenarios import Scenario, make_scenario
+from equiflock.experiments.paper.pupils import PupilFlight, Pupils
+from equiflock.experiments.paper.reading import Reading
+from equiflock.scenarios import Scenario
 from equiflock.scenarios.leaders import LeaderVelocity
 
 DISTANCE, EFFORT, PIECES = "mean_leader_velocity_distance", "mean_acceleration_norm", "component_count"
 
 
 @dataclass(frozen=True)
-class LeaderJob(FlightJob):
+class LeaderJob(PupilFlight):
     """One controller on the test flocks, two agents of each being leaders."""
 
     controller: str
@@ -30,6 +32,8 @@ class LeaderJob(FlightJob):
     leader_velocity: LeaderVelocity = "mean"
     time_step: float = 1e-3
     duration: float = 3.0
+    pupils: Pupils = field(default_factory=Pupils)
+    split: str | None = None
 
     @property
     def key(self) -> str:
@@ -44,12 +48,7 @@ class LeaderJob(FlightJob):
     @property
     def scenario(self) -> Scenario:
         """Flocks of which two agents lead."""
-        options: dict[str, Any] = {
-            "flocks": self.flocks,
-            "agents": self.agents,
-            "leader_velocity": self.leader_velocity,
-        }
-        return make_scenario("leaders", **options)
+        return self.scene("leaders", leader_velocity=self.leader_velocity)
 
     def run(self) -> pd.DataFrame:
         """Distance to the leaders' velocity, mean acceleration norm and components, every hundredth of a second."""
@@ -59,9 +58,12 @@ class LeaderJob(FlightJob):
         return curve_table({name: series[name] for name in (DISTANCE, EFFORT, "disconnected")}, self.time_step)
 
 
-def leader_jobs(seeds: tuple[int, ...], flocks: int) -> list[LeaderJob]:
+def leader_jobs(
+    seeds: tuple[int, ...], flocks: int, reading: Reading, pupils: Pupils, split: str | None
+) -> list[LeaderJob]:
     """The whole experiment: every controller and seed."""
-    return [LeaderJob(name, seed, flocks) for name, seed in product(TRAINED, seeds)]
+    shared: dict[str, Any] = {"leader_velocity": reading.leader_velocity, "pupils": pupils, "split": split}
+    return [LeaderJob(name, seed, flocks, **shared) for name, seed in product(TRAINED, seeds)]
 
 
 def leader_statements(table: pd.DataFrame) -> list[Statement]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
 
@@ -12,11 +12,13 @@ import pandas as pd
 from jaxtyping import Float64
 
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.flights import FlightJob, ending_table
+from equiflock.experiments.flights import ending_table
 from equiflock.experiments.paper.ledger import Check, Statement
+from equiflock.experiments.paper.pupils import PupilFlight, Pupils
+from equiflock.experiments.paper.reading import Reading
 from equiflock.outcomes import Outcome
-from equiflock.scenarios import ObstacleCourse, Scenario, make_scenario
-from equiflock.scenarios.passing import ObstacleNode
+from equiflock.scenarios import ObstacleCourse, Scenario
+from equiflock.scenarios.passing import Awareness, ObstacleNode
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 
@@ -24,7 +26,7 @@ SIDES = (3, 6, 12, 24, 48, 96)
 
 
 @dataclass(frozen=True)
-class ObstacleJob(FlightJob):
+class ObstacleJob(PupilFlight):
     """The flights of one controller past an obstacle of `sides` sides, with the orbit technique or without."""
 
     controller: str
@@ -39,13 +41,16 @@ class ObstacleJob(FlightJob):
     obstacles: Obstacles = "nearest"
     obstacle_node: ObstacleNode = "one"
     clear_time: float = 1.0
+    awareness: Awareness = "followers"
+    pupils: Pupils = field(default_factory=Pupils)
+    split: str | None = None
 
     @property
     def key(self) -> str:
         """The job's name."""
         # Readings of the paper other than the default ones are named, so that their results have names of their own.
         usual = ObstacleJob("", None, 3, True)
-        readings = ("time_step", "duration", "obstacles", "obstacle_node", "clear_time")
+        readings = ("time_step", "duration", "obstacles", "obstacle_node", "clear_time", "awareness")
         other = [f"-{name}={getattr(self, name)}" for name in readings if getattr(self, name) != getattr(usual, name)]
         how = "with" if self.technique else "without"
         return f"obstacles-{self.controller}-{self.seed}-{self.sides}-{how}" + "".join(other)
@@ -59,15 +64,14 @@ class ObstacleJob(FlightJob):
     @property
     def scenario(self) -> Scenario:
         """The flocks and their obstacles."""
-        return make_scenario(
+        return self.scene(
             "obstacles",
-            flocks=self.flocks,
-            agents=self.agents,
             sides=self.sides,
             orbit=Orbit() if self.technique else None,
             obstacles=self.obstacles,
             obstacle_node=self.obstacle_node,
             clear_time=self.clear_time,
+            awareness=self.awareness,
         )
 
     def run(self) -> pd.DataFrame:
@@ -76,10 +80,14 @@ class ObstacleJob(FlightJob):
         return ending_table(run)
 
 
-def obstacle_jobs(sides: tuple[int, ...], seeds: tuple[int, ...], flocks: int) -> list[ObstacleJob]:
+def obstacle_jobs(
+    sides: tuple[int, ...], seeds: tuple[int, ...], flocks: int, reading: Reading, pupils: Pupils, split: str | None
+) -> list[ObstacleJob]:
     """The whole experiment: every controller, seed and obstacle, with the technique and without."""
+    rules = {name: getattr(reading, name) for name in ("obstacles", "awareness", "clear_time")}
+    shared: dict[str, Any] = {**rules, "pupils": pupils, "split": split}
     every = product(sides, TRAINED, seeds, (True, False))
-    return [ObstacleJob(name, seed, s, technique, flocks) for s, name, seed, technique in every]
+    return [ObstacleJob(name, seed, s, technique, flocks, **shared) for s, name, seed, technique in every]
 
 
 class Endings:
