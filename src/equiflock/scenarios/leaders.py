@@ -39,8 +39,8 @@ class LeaderFollowing:
     leaders: int = 2
     """How many agents lead."""
     leader_velocity: LeaderVelocity = "mean"
-    """The leaders' common velocity: the mean of their own, the first leader's own, a fresh draw with every entry in
-    [-max_speed, max_speed], or the flock's mean."""
+    """The leaders' common velocity: the mean of their own, the first leader's own, a fresh draw by the
+    disk's rule `velocities`, or the flock's mean."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
@@ -57,7 +57,7 @@ class LeaderFollowing:
             # A stream for each flock, and both draws in any case: the leaders are the same for every `leader_velocity`.
             rng = stream(self.disk.seed, "leaders", self.disk.split, b)
             leaders = rng.choice(self.disk.agents, self.leaders, replace=False)
-            fresh = rng.uniform(-self.disk.max_speed, self.disk.max_speed, start.shape[2])
+            fresh = self.disk.draw_velocities(rng, 1)[0]
             roles[b, leaders] = Role.LEADER
             velocities[b, leaders] = {
                 "mean": velocities[b, leaders].mean(axis=0),
