@@ -16,7 +16,7 @@ import equiflock as ef
 from equiflock.features import Aggregation, paper_channels
 from equiflock.learning.fast_forward import FastForward, FastForwardData
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import write_json
+from equiflock.runtime.checksums import read_json, write_json
 
 SMALL = FastForward(train_flocks=2, test_flocks=3, steps=6, agents=20)
 
@@ -97,6 +97,25 @@ def test_an_interrupted_set_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.
     assert sorted(made + done) == sorted(seen) == list(range(7))
     for name, array in SMALL.make().arrays.items():
         assert np.array_equal(array, data.arrays[name])
+
+
+def test_velocities_are_drawn_by_the_rule_of_the_set() -> None:
+    disc = replace(SMALL, velocities="disc")
+    assert disc.disk(2) == replace(SMALL.disk(2), velocities="disc")
+    assert np.array_equal(disc.disk(2).draw().positions, SMALL.disk(2).draw().positions)
+    with pytest.raises(InputError, match="velocities must be one of 'entries', 'disc'; got 'box'"):
+        replace(SMALL, velocities="box")
+
+
+def test_a_folder_from_before_there_was_a_choice_of_velocities_is_read_and_gone_on_with(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    SMALL.make(folder)
+    assert "velocities" not in read_json(folder / "config.json")["fast_forward"]
+    assert FastForwardData.open(folder).recipe == SMALL.make(folder).recipe == SMALL
+    with pytest.raises(InputError, match="other settings: fast_forward velocities = None, not disc"):
+        replace(SMALL, velocities="disc").make(folder)
+    replace(SMALL, velocities="disc").make(tmp_path / "disc")
+    assert FastForwardData.open(tmp_path / "disc").recipe.velocities == "disc"
 
 
 def test_blocks_and_gathered_tuples_are_the_same_data() -> None:

@@ -51,6 +51,11 @@ def test_a_recipe_of_version_0_1_had_the_clamp_of_its_only_expert() -> None:
         assert ef.DAgger.from_settings({**settings, "clamp": clamp}, "config.json").expert == expert
 
 
+def test_a_recipe_from_before_there_was_a_choice_of_velocities_drew_their_entries() -> None:
+    settings = {name: value for name, value in asdict(ef.DAgger()).items() if name != "velocities"}
+    assert ef.DAgger.from_settings(settings, "config.json") == ef.DAgger(velocities="entries")
+
+
 DISK: dict[str, Any] = {
     "agents": 30,
     "comm_radius": 1.5,
@@ -62,6 +67,7 @@ DISK: dict[str, Any] = {
     "min_degree": 1,
     "connected": False,
     "max_speed": 1.0,
+    "velocities": "disc",
 }
 """Another value than the default of every field that says where flocks begin."""
 
@@ -147,6 +153,8 @@ def test_settings_that_are_no_recipe_are_refused(change: dict[str, Any], text: s
         ({"seed": 10**400}, r"seed must be a whole number below 2\^63; got 1000"),
         ({"learning_rate": 10**400}, "learning_rate must be a finite number; got 1000"),
         ({"agents": 2}, "agents must be more than min_degree = 2, .*: lower min_degree or take more agents"),
+        ({"velocities": "discs"}, "velocities must be one of 'entries', 'disc'; got 'discs'"),
+        ({"velocities": 5}, "velocities must be the name of a rule; got 5"),
         ({"density": 3.0}, "density goes with the constant-density rule only"),
     ],
 )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, get_args
+
 import numpy as np
 import pytest
 
 import equiflock as ef
 from equiflock.runtime.checks import InputError
+from equiflock.scenarios.leaders import LeaderVelocity
 
 DISK = ef.RandomDisk(flocks=20, agents=30, seed=2)
 
@@ -25,7 +29,7 @@ def test_two_leaders_of_each_flock_share_the_mean_of_their_velocities() -> None:
 
 def test_the_other_readings_of_their_velocity() -> None:
     plain = DISK.draw()
-    readings = {name: ef.LeaderFollowing(DISK, leader_velocity=name).draw() for name in ("first", "fresh", "flock")}
+    readings = {name: ef.LeaderFollowing(DISK, leader_velocity=name).draw() for name in get_args(LeaderVelocity)}
     leads = readings["first"].roles[0] == ef.Role.LEADER
     own = plain.velocities[0, leads].tolist()
     assert readings["first"].velocities[0, leads][0].tolist() in own
@@ -34,6 +38,28 @@ def test_the_other_readings_of_their_velocity() -> None:
     for start in readings.values():
         assert (start.roles == readings["first"].roles).all()
         np.testing.assert_array_equal(*start.velocities[0, leads])
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_a_diagonal_velocity_is_one_draw_for_all_entries(dimensions: Any) -> None:
+    disk = replace(DISK, flocks=300, dimensions=dimensions, max_speed=2.0)
+    start = ef.LeaderFollowing(disk, leader_velocity="diagonal").draw()
+    common = start.velocities[start.roles == ef.Role.LEADER].reshape(300, 2 * dimensions)
+    assert (common == common[:, :1]).all()
+    assert len(np.unique(common[:, 0])) == 300
+    assert np.abs(common).max() <= 2.0
+    assert np.isclose(common[:, 0].var(), 4.0 / 3.0, rtol=0.15)  # the variance of a uniform number in [-2, 2]
+
+
+def test_a_fresh_velocity_follows_the_rule_of_the_disk() -> None:
+    disk = replace(DISK, flocks=300, velocities="disc")
+    start, entries = (
+        ef.LeaderFollowing(each, leader_velocity="fresh").draw() for each in (disk, replace(DISK, flocks=300))
+    )
+    leads = start.roles == ef.Role.LEADER
+    assert (leads == (entries.roles == ef.Role.LEADER)).all()
+    assert np.linalg.norm(start.velocities[leads], axis=-1).max() <= 3.0 * (1 + 1e-15)
+    assert np.linalg.norm(entries.velocities[leads], axis=-1).max() > 3.0
 
 
 def test_a_longer_set_begins_with_the_shorter_one() -> None:

@@ -68,6 +68,43 @@ def test_velocities_are_a_uniform_box_with_one_bias_per_flock() -> None:
     assert np.isclose((flock.velocities - bias[:, None]).var(), 3.0, rtol=0.02)
 
 
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_velocities_may_be_uniform_in_a_disc_or_ball_with_one_bias_per_flock(dimensions: Any) -> None:
+    disk = RandomDisk(400, 100, seed=3, dimensions=dimensions, velocities="disc", max_speed=3.0)
+    flock = disk.draw()
+    assert (np.linalg.norm(flock.velocities, axis=-1) <= 2 * 3.0).all()
+    # The mean square of a uniform vector is D / (D + 2) max_speed^2: 4.5 in the plane.
+    bias = flock.velocities.mean(axis=1)
+    own = flock.velocities - bias[:, None]
+    expected = 9.0 * dimensions / (dimensions + 2)
+    assert np.isclose(np.square(own).sum(axis=-1).mean(), expected, rtol=0.02)
+    assert np.isclose(np.square(bias).sum(axis=-1).mean(), expected, rtol=0.15)
+    # As many vectors as the volume within a radius, and as many in one half of the directions as in the other.
+    drawn = disk.draw_velocities(np.random.default_rng(0), 100_000)
+    lengths = np.linalg.norm(drawn, axis=1)
+    assert lengths.max() <= 3.0 * (1 + 1e-15)
+    for share in (0.2, 0.5, 0.9):
+        assert np.isclose((lengths <= 3.0 * share).mean(), share**dimensions, atol=0.005)
+    assert np.allclose(drawn.mean(axis=0), 0.0, atol=0.03)
+
+
+@pytest.mark.parametrize("rule", ["quarter-power", "constant-density"])
+def test_positions_are_the_same_bits_however_velocities_are_drawn(rule: Any) -> None:
+    entries, disc = (random_disk(3, 40, seed=7, radius_rule=rule, velocities=name) for name in ("entries", "disc"))
+    assert (entries.positions == disc.positions).all()
+    assert (entries.velocities != disc.velocities).all()
+
+
+def test_velocities_are_those_of_the_papers_text_unless_told() -> None:
+    flock = random_disk(1, 3, seed=11)
+    assert flock.velocities[0].tolist() == [
+        [-0.7915102581842488, 3.3227069172278627],
+        [4.245091460385937, 1.4330634440257901],
+        [3.6572838288621714, -0.8207541315837514],
+    ]
+    assert (random_disk(1, 3, seed=11, velocities="entries").velocities == flock.velocities).all()
+
+
 def test_the_same_seed_gives_the_same_bits_and_a_longer_set_begins_with_the_shorter() -> None:
     short, long = random_disk(3, 40, seed=7), random_disk(5, 40, seed=7)
     assert (long.positions[:3] == short.positions).all()
@@ -93,6 +130,7 @@ def test_other_seeds_and_splits_give_other_flocks() -> None:
         ({"dimensions": 4}, "dimensions must be 2 or 3; got 4"),
         ({"comm_radius": 0.0}, "comm_radius must be a finite number above 0"),
         ({"radius_rule": "constant"}, "did you mean 'constant-density'"),
+        ({"velocities": "disk"}, "velocities must be one of .*; got 'disk'; did you mean 'disc'"),
         ({"density": 1.0}, "density goes with the constant-density rule"),
         ({"density": 1.0, "radius_rule": "constant-density", "disk_radius": 3.0}, "not with disk_radius"),
         ({"agents": 10**8}, "no room .* or use the constant-density rule"),

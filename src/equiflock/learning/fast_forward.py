@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -39,7 +39,7 @@ from equiflock.runtime.checksums import DamagedError, read_json
 from equiflock.runtime.files import check_writable, folder_lock
 from equiflock.runtime.provenance import CONFIG, claim_folder, versions
 from equiflock.runtime.renamed import renamed_arguments
-from equiflock.scenarios import RandomDisk
+from equiflock.scenarios.random_disk import RandomDisk, VelocityRule
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.assembly import flight
 
@@ -74,6 +74,8 @@ class FastForward:
     """The controller to learn from, as for `load`."""
     channels: tuple[Channel, ...] | None = None
     """The channels of the observations, as for `Senses`; if left out the paper's, once summed and once averaged."""
+    velocities: VelocityRule = "entries"
+    """How velocities are drawn at t = 0, as for `RandomDisk`."""
 
     def __post_init__(self) -> None:
         if self.channels is not None:
@@ -82,8 +84,9 @@ class FastForward:
             check_count(name, getattr(self, name))
         for name in ("seed", "steps"):
             check_count(name, getattr(self, name), least=0)
-        for name in ("time_step", "comm_radius"):
-            check_positive(name, getattr(self, name))
+        check_positive("time_step", self.time_step)
+        check_positive("comm_radius", self.comm_radius)
+        check_choice("velocities", self.velocities, get_args(VelocityRule))
 
     @property
     def flocks(self) -> int:
@@ -104,8 +107,8 @@ class FastForward:
 
     def disk(self, step: int) -> RandomDisk:
         """The initial conditions of the flocks of this time index; no two indices share a flock."""
-        split = f"fast-forward {step}"
-        return RandomDisk(self.flocks, self.agents, self.seed, split=split, comm_radius=self.comm_radius)
+        numbers = self.flocks, self.agents, self.seed, f"fast-forward {step}"
+        return RandomDisk(*numbers, comm_radius=self.comm_radius, velocities=self.velocities)
 
     def part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
         """The tuples of one time index: sum and mean, each (B, N, K, C, D), and targets, (B, N, D)."""
@@ -174,7 +177,9 @@ class FastForward:
                 on_notice(f"{error}; all of the data is made again")
                 path.unlink()
                 parts.remove()
-        claim_folder(parts.folder, KIND, {"fast_forward": asdict(self), "versions": versions()})
+        # The newest field is left out at its default, so that folders from before it go on.
+        ours = {name: value for name, value in asdict(self).items() if (name, value) != ("velocities", "entries")}
+        claim_folder(parts.folder, KIND, {"fast_forward": ours, "versions": versions()})
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -237,16 +242,15 @@ class FastForwardData:
         """Observations and targets of all training or test tuples of one time index."""
         check_choice("split", split, ("train", "test"))
         first = self.recipe.train_flocks
-        # The first flocks of every time index are for training.
         part = slice(None, first) if split == "train" else slice(first, None)
-        return self._observations(channels)[step, part], self.arrays["targets"][step, part]
+        return self.arrays[self.check_channels(channels)][step, part], self.arrays["targets"][step, part]
 
     def gather(
         self, places: Int64[np.ndarray, " b"], channels: tuple[Channel, ...]
     ) -> tuple[Float32[np.ndarray, "b N K C D"], Float32[np.ndarray, "b N D"]]:
         """Observations and targets of the training tuples with these indices, from 0 to `samples` - 1."""
         where = np.divmod(places, self.recipe.train_flocks)
-        return self._observations(channels)[where], self.arrays["targets"][where]
+        return self.arrays[self.check_channels(channels)][where], self.arrays["targets"][where]
 
     def largest_input(self, channels: tuple[Channel, ...]) -> float:
         """The largest |Z_i|_F of any agent in any tuple, for observations with these channels."""
@@ -269,8 +273,7 @@ class FastForwardData:
     def _largest(self) -> dict[str, float]:
         found = {}
         for name, array in self.arrays.items():
-            # One time index after the other, as the whole may not fit into memory.
-            squares = 0.0
+            squares = 0.0  # one time index after the other, as the whole may not fit into memory
             for step in range(self.recipe.indices):
                 vectors = np.asarray(array[step]).reshape(self.recipe.flocks * self.recipe.agents, -1)
                 squares = np.maximum(squares, np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64).max())
@@ -279,9 +282,6 @@ class FastForwardData:
             found[name] = math.sqrt(squares)
         return found
 
-    def _observations(self, channels: tuple[Channel, ...]) -> Float32[np.ndarray, "S B N K C D"]:
-        return self.arrays[self.check_channels(channels)]
-
 
 def _read_recipe(path: Path) -> FastForward:
     try:
@@ -289,7 +289,7 @@ def _read_recipe(path: Path) -> FastForward:
         ours = {field.name for field in fields(FastForward)}
         if settings.get("clamp") == USUAL_CLAMP:  # version 0.1 knew the paper's expert and channels only
             del settings["clamp"]
-        if not ours - {"expert", "channels"} <= set(settings) <= ours:
+        if not ours - {"expert", "channels", "velocities"} <= set(settings) <= ours:
             raise KeyError("fields")
         return FastForward(**settings)
     except DamagedError:

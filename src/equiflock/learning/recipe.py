@@ -12,7 +12,7 @@ import numpy as np
 from equiflock.runtime.checks import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario
-from equiflock.scenarios.random_disk import RadiusRule
+from equiflock.scenarios.random_disk import RadiusRule, VelocityRule
 from equiflock.simulation.simulate import count_steps
 
 EXPERT = "tanner"
@@ -66,7 +66,9 @@ class DAgger:
     connected: bool = True
     """Whether the communication graph must be connected at the start."""
     max_speed: float = 3.0
-    """The bound on each entry of a random velocity."""
+    """The bound on each entry of a random velocity; under `velocities` = "disc" on its magnitude."""
+    velocities: VelocityRule = "entries"
+    """What is uniform up to max_speed: the "entries" of random velocities, or the vectors, in a "disc"."""
     expert_share: float = 0.993
     """beta_0, the probability of the expert's acceleration in the first epoch, and its decay per epoch."""
     least_expert_share: float = 0.5
@@ -171,7 +173,7 @@ def _is_a(kind: str, value: object) -> bool:
     """Whether a value has the type of an annotation; its range is checked elsewhere."""
     if value is None:
         return kind.endswith("| None")
-    if kind in ("str", "RadiusRule"):
+    if kind in ("str", "RadiusRule", "VelocityRule"):
         return isinstance(value, str)
     # True and False are integers to Python, but no number of epochs.
     if kind == "bool" or isinstance(value, bool):
@@ -183,7 +185,8 @@ def _is_a(kind: str, value: object) -> bool:
 
 def _told(kind: str) -> str:
     """An annotation in words, for errors."""
-    words = {"str": "a name", "RadiusRule": "the name of a rule", "bool": "True or False", "float": "a finite number"}
+    words = {"str": "a name", "bool": "True or False", "float": "a finite number"}
+    words |= dict.fromkeys(("RadiusRule", "VelocityRule"), "the name of a rule")
     return words.get(kind.removesuffix(" | None"), "a whole number below 2^63")
 
 

@@ -14,7 +14,7 @@ from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.registry import Measure, scenario
 from equiflock.scenarios.search import Stop
 
-LeaderVelocity = Literal["mean", "first", "fresh", "flock"]
+LeaderVelocity = Literal["mean", "first", "fresh", "flock", "diagonal"]
 
 
 @scenario("leaders")
@@ -39,8 +39,9 @@ class LeaderFollowing:
     leaders: int = 2
     """How many agents lead."""
     leader_velocity: LeaderVelocity = "mean"
-    """The leaders' common velocity: the mean of their own, the first leader's own, a fresh draw with every entry in
-    [-max_speed, max_speed], or the flock's mean."""
+    """The leaders' common velocity: the mean of their own, the first leader's own, a fresh draw by the disk's
+    rule `velocities`, the flock's mean, or on the diagonal: (u, u) with one u uniform in [-max_speed, max_speed], as
+    public code of the baseline has it."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
@@ -54,15 +55,17 @@ class LeaderFollowing:
         start = self.disk.draw(stop)
         velocities, roles = start.velocities.copy(), start.roles.copy()
         for b in range(len(start)):
-            # A stream for each flock, and both draws in any case: the leaders are the same for every `leader_velocity`.
+            # A stream for each flock, and all draws in any case: the leaders are the same for every `leader_velocity`.
             rng = stream(self.disk.seed, "leaders", self.disk.split, b)
             leaders = rng.choice(self.disk.agents, self.leaders, replace=False)
-            fresh = rng.uniform(-self.disk.max_speed, self.disk.max_speed, start.shape[2])
+            fresh = self.disk.draw_velocities(rng, 1)[0]
+            slant = rng.uniform(-self.disk.max_speed, self.disk.max_speed)
             roles[b, leaders] = Role.LEADER
             velocities[b, leaders] = {
                 "mean": velocities[b, leaders].mean(axis=0),
                 "first": velocities[b, leaders[0]].copy(),
                 "fresh": fresh,
                 "flock": velocities[b].mean(axis=0),
+                "diagonal": np.full(start.shape[2], slant),
             }[self.leader_velocity]
         return replace(start, velocities=np.ascontiguousarray(velocities), roles=roles)

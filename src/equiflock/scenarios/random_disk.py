@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
+from jaxtyping import Float64
 
 from equiflock.flock import Flock
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, short
@@ -16,6 +17,7 @@ from equiflock.scenarios.search import NoStartError, Stop
 from equiflock.senses.cells import FASTEST
 
 RadiusRule = Literal["quarter-power", "constant-density"]
+VelocityRule = Literal["entries", "disc"]
 
 MOST_AGENTS = 100_000_000
 """The most agents of all flocks together: more would need tens of gigabytes."""
@@ -30,7 +32,7 @@ class RandomDisk:
     connectivity is discarded and drawn again. Under "constant-density" (disk radius sqrt(N / (pi density))), made for
     large flocks where some agent always breaks a condition, only those agents (too few neighbours, or outside the
     largest component) are placed again, until none is left; agents are then numbered cell by cell.
-    Velocities are V + b, every entry of V and of the flock's one b uniform in [-max_speed, max_speed].
+    Velocities are V + b, a random vector for each agent and one b for the whole flock, by the rule `velocities`.
 
     Flock b comes from its own stream (seed, split, b): more flocks begin with the same ones.
     """
@@ -60,7 +62,10 @@ class RandomDisk:
     connected: bool = True
     """Whether the communication graph must be connected."""
     max_speed: float = 3.0
-    """The bound on each entry of a random velocity."""
+    """The bound on each entry of a random velocity; under `velocities` = "disc" on its magnitude."""
+    velocities: VelocityRule = "entries"
+    """What is uniform: the "entries" of V and b, each in [-max_speed, max_speed], as the text of section 5 says; or the
+    vectors, in the "disc" (ball) of radius max_speed: then |V + b| <= 2 max_speed, as a caption of the paper says."""
 
     def __post_init__(self) -> None:
         check_count("flocks", self.flocks)
@@ -71,6 +76,7 @@ class RandomDisk:
         check_count("min_degree", self.min_degree, least=0)
         check_positive("comm_radius", self.comm_radius)
         check_choice("radius_rule", self.radius_rule, get_args(RadiusRule))
+        check_choice("velocities", self.velocities, get_args(VelocityRule))
         if not isinstance(self.connected, bool):
             raise InputError(f"connected must be True or False; got {short(self.connected)}")
         if not isinstance(self.split, str):
@@ -134,9 +140,23 @@ class RandomDisk:
             if failure != FINE:
                 self._give_up(failure, number)
             # V + b: one velocity for each agent, and one for the whole flock.
-            shared = rng.uniform(-self.max_speed, self.max_speed, self.dimensions)
-            velocities[b] = rng.uniform(-self.max_speed, self.max_speed, positions.shape[1:]) + shared
+            shared = self.draw_velocities(rng, 1)
+            velocities[b] = self.draw_velocities(rng, self.agents) + shared
         return Flock(positions, velocities, comm_radius=self.comm_radius)
+
+    def draw_velocities(self, rng: np.random.Generator, count: int) -> Float64[np.ndarray, "count D"]:
+        """Random vectors by the rule `velocities`, as V and b are: each by itself, nothing added."""
+        shape = count, self.dimensions
+        if self.velocities == "entries":
+            return rng.uniform(-self.max_speed, self.max_speed, shape)
+        # A normal vector has a uniform direction. A share (r / max_speed)^D of the ball lies within r of its middle, so
+        # r = max_speed u^(1/D) for u uniform in [0, 1].
+        directions = rng.normal(size=shape)
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        vectors: Float64[np.ndarray, "count D"] = (
+            self.max_speed * rng.random((count, 1)) ** (1.0 / self.dimensions) * directions
+        )
+        return vectors
 
     def _give_up(self, failure: int, number: int) -> NoReturn:
         """Raise the error that says which condition could not be met, and what to change."""

@@ -152,9 +152,8 @@ class Stage:
         """Give every follower a velocity of its own, drawn anew as at the start, the same in both flights."""
         # A stream for each scattering: velocities differ from the last time, and are the same for the same seed.
         self._scatterings += 1
-        most, seed = self.setting.disk.max_speed, self.setting.seed
-        shape = self.flights[0].flock.velocities[0].shape
-        fresh = stream(seed, "scatter", self._scatterings).uniform(-most, most, shape)
+        rng = stream(self.setting.seed, "scatter", self._scatterings)
+        fresh = self.setting.disk.draw_velocities(rng, self.flights[0].flock.shape[1])
         self._velocities(lambda live: np.where(_is(live, Role.FOLLOWER)[:, None], fresh, live.flock.velocities[0]))
 
     def lead(self, at: tuple[float, float], reach: float, panel: int) -> None:
