@@ -43,6 +43,21 @@ def test_a_finished_training_that_is_prolonged_is_one_long_training(long: Path, 
     assert read_json(run.folder / "config.json") == read_json(long / "config.json")
 
 
+@pytest.mark.parametrize("controller", ["tdagnn:biases=uniform"])
+def test_one_of_a_network_with_options_too_and_its_weights_are_loaded_without_them(
+    controller: str, tmp_path: Path
+) -> None:
+    at_once, in_two = (TrainingRun.create(tmp_path / name, small(controller=controller, epochs=4)) for name in "ab")
+    at_once.train()
+    with pytest.raises(Stop):
+        in_two.train(stop_after(2))
+    TrainingRun(in_two.folder).train()
+    assert_same_results(in_two.folder, at_once.folder)
+    assert TrainingRun(at_once.folder).finished
+    network: Any = ef.load(at_once.folder / "weights.safetensors")
+    assert network.name == controller.partition(":")[0]
+
+
 def test_one_that_was_stopped_or_is_prolonged_twice_too(long: Path, tmp_path: Path) -> None:
     run = TrainingRun.create(tmp_path / "run", small(epochs=40))
     with pytest.raises(Stop):

@@ -81,3 +81,14 @@ def test_weights_start_as_xavier_says() -> None:
     assert layer.weight.abs().max() > 0.95 * bound
     assert not layer.bias.any()
     assert convolve(torch.zeros(2, 3, 6), layer.weight).shape == (2, 1, 32)
+
+
+def test_drawn_biases_are_uniform_as_in_torchs_own_convolutions() -> None:
+    ours, torchs = Conv(6, 4000, 3), nn.Conv1d(6, 4000, 3)
+    weight = ours.weight.clone()
+    ours.draw_biases()
+    assert torch.equal(ours.weight, weight)
+    assert torchs.bias is not None
+    for bias in (ours.bias.detach(), torchs.bias.detach()):
+        assert 0.99 * 18**-0.5 < bias.abs().max() <= 18**-0.5
+        assert abs(bias.mean()) < 0.02

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,36 @@ def test_the_variants_differ_as_in_the_papers_table() -> None:
     middle, last = networks["tdagnn"].layers[1:]
     torch.testing.assert_close(networks["tdagnn"](z), last(torch.tanh(middle(hidden))).squeeze(-2))
     torch.testing.assert_close(networks["tdagnn-tf"](z), last(middle(hidden)).squeeze(-2))
+
+
+@pytest.mark.parametrize("name", ["tdagnn", "tdagnn-tf", "tdagnn-tf-mean"])
+def test_biases_that_begin_uniform_leave_the_first_weights_as_they_are(name: str) -> None:
+    zero, usual, drawn = (
+        new_network(name, 4),
+        new_network(name, 4, biases="zero"),
+        new_network(f"{name}:biases=uniform", 4),
+    )
+    for one, other, third in zip(zero.named_parameters(), usual.parameters(), drawn.parameters(), strict=True):
+        assert torch.equal(one[1], other)
+        assert torch.equal(one[1], third) == one[0].endswith("weight")
+    # Six channels of three hops, then 32 channels.
+    bounds = [layer.bias.detach().abs().max() for layer in drawn.layers]  # type: ignore[union-attr]
+    assert 0.0 < bounds[0] <= 18**-0.5
+    assert 0.0 < min(bounds[1:]) <= max(bounds[1:]) <= 32**-0.5
+
+
+def test_how_biases_began_is_not_written_with_weights_that_replace_them(tmp_path: Path) -> None:
+    network: Any = new_network("tdagnn", 1, biases="uniform")
+    assert network.options == {"hops": 3, "dimensions": 2}
+    back: Any = ef.load(ef.save(network, tmp_path / "drawn.safetensors"))
+    assert all(map(torch.equal, back.parameters(), network.parameters()))
+
+
+def test_biases_that_a_network_does_not_have_or_know_are_refused() -> None:
+    with pytest.raises(InputError, match="unexpected keyword argument 'biases'"):
+        new_network("etdagnn", biases="uniform")
+    with pytest.raises(InputError, match=r"biases[\s\S]*'unifrom'"):
+        new_network("tdagnn", biases="unifrom")
 
 
 @given(st.sampled_from([2, 3]), st.integers(1, 4))

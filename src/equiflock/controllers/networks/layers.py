@@ -6,6 +6,8 @@ operation runs over contiguous channels. Nothing here depends on D.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -48,6 +50,12 @@ class Conv(nn.Module):
         self.weight = nn.Parameter(torch.empty(channels_out, channels_in, kernel_size))
         self.bias = nn.Parameter(torch.zeros(channels_out))
         nn.init.xavier_uniform_(self.weight)
+
+    def draw_biases(self) -> None:
+        """Draw biases as torch's own convolutions do, uniform in [-1, 1] / sqrt(C k); until then they are zero."""
+        _, channels_in, kernel_size = self.weight.shape
+        bound = 1.0 / math.sqrt(channels_in * kernel_size)
+        nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
         """(.., F, C) to (.., F - k + 1, C')."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,9 @@ from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleT
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.registry import add_network
 from equiflock.features import Aggregation, Channel, Senses, paper_channels, paper_senses
-from equiflock.runtime.checks import InputError, check_count
+from equiflock.runtime.checks import InputError, check_choice, check_count
+
+Biases: TypeAlias = Literal["zero", "uniform"]
 
 
 @takes_numpy
@@ -36,6 +38,8 @@ class TDAGNN(nn.Module):
         hops: K.
         dimensions: D, for which the network is built.
         channels: in place of the paper's three, as for `Senses`.
+        biases: how biases begin, which the paper leaves open: "zero", or "uniform" as in torch's own convolutions, in
+            [-1, 1] / sqrt(fan_in). All weights are drawn before any bias, so they are the same in both cases.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class TDAGNN(nn.Module):
         hops: int = 3,
         dimensions: int = 2,
         channels: Sequence[Sequence[str]] | None = None,
+        biases: Biases = "zero",
     ) -> None:
         super().__init__()
         self.name = name
@@ -57,6 +62,10 @@ class TDAGNN(nn.Module):
         self.layers = nn.ModuleList(
             [Conv(self.senses.width * dimensions, 32, hops), Conv(32, 32, 1), Conv(32, dimensions, 1)]
         )
+        # Weights in a file replace all of these, so this choice is not among the options that are written.
+        if check_choice("biases", biases, get_args(Biases)) == "uniform":
+            for layer in cast(Iterable[Conv], self.layers):
+                layer.draw_biases()
 
     def forward(self, observations: Tensor) -> Tensor:
         """Accelerations (B, N, D) from observations (B, N, K, C, D)."""
@@ -167,7 +176,7 @@ NETWORKS: dict[str, Callable[..., Network]] = {
     "tdagnn-tf-mean": partial(TDAGNN, "tdagnn-tf-mean", aggregation="mean", second_tanh=False),
     "etdagnn": partial(ETDAGNN, "etdagnn"),
 }
-"""The paper's variants; options are `hops`, `channels` and, but for ETDAGNN, `dimensions`."""
+"""The paper's variants; options are `hops`, `channels` and, but for ETDAGNN, `dimensions` and `biases`."""
 
 for _name, _make in NETWORKS.items():
     add_network(_name, _make)
