@@ -15,6 +15,10 @@ from jaxtyping import Bool, Float64
 from equiflock.runtime.files import atomic_write
 
 Verdict = Literal["holds", "partly", "does not"]
+FEW_HUNDREDTHS = 0.05
+"""The most that "a few hundredths" are, and that norms which are "approximately the same" differ by."""
+MORE_THAN_HALF = float(np.nextafter(0.5, 1.0))
+"""The smallest share that counts as most: the next number above one half."""
 
 
 @dataclass(frozen=True)

@@ -196,18 +196,27 @@ def _o4(ends: Endings) -> Statement:
 
 
 def _o5(ends: Endings) -> Statement:
+    # Hits are rare, so they are counted over all seeds: one number, repeated for each seed.
+    seeds = ends.table.seed.nunique()
+
+    def hits(names: Iterable[str], s: int) -> int:
+        return int((ends.rows(names, s, True).outcome == Outcome.HIT_OBSTACLE.name).sum())
+
     checks = []
-    for s in ends.sides:
-        # Hits are rare, so they are counted over all controllers and seeds: one number, repeated for each seed.
-        rows = ends.rows(TRAINED, s, True)
-        hits = rows[rows.outcome == Outcome.HIT_OBSTACLE.name].groupby("seed").size()
-        share = hits.reindex(sorted(rows.seed.unique()), fill_value=0) / max(rows.failed.sum(), 1)
-        low, high = (1e-9, 0.05) if s == 24 else (0.0, 0.0)
-        words = f"s = {s}: collisions with the obstacle, of all failures of all controllers and seeds"
-        checks.append(Check.within(words, np.full(len(share), share.sum()), low, high))
+    for s, name in product(ends.sides, TRAINED):
+        share = np.full(seeds, hits([name], s) / max(ends.rows([name], s, True).failed.sum(), 1))
+        words = f"s = {s}, {name}: collisions with the obstacle among failures of all seeds"
+        if s == 24:
+            checks.append(Check.less(f"{words}, below 0.05", share, np.full(seeds, 0.05)))
+        else:
+            checks.append(Check.within(words, share, 0.0, 0.0))
+    if 24 in ends.sides:
+        words = "s = 24: number of collisions with the obstacle, all controllers and seeds"
+        checks.append(Check.within(words, np.full(seeds, float(hits(TRAINED, 24))), 1.0, np.inf))
     return Statement(
         "O5",
         "Collisions with the obstacle are under 5% of failures, and occur at 24 sides only.",
-        "Some, but at most 5%, at 24 sides, and none at the others.",
+        "Under 5% of each controller's failures at 24 sides, at least one there over all controllers, and none of any "
+        "controller at the others; counted over all seeds.",
         tuple(checks),
     )
