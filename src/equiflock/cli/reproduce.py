@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from equiflock.cli.terminal import notice, out, print_words, progress
-from equiflock.runtime.checks import check_count
+from equiflock.runtime.checks import InputError, check_count
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from equiflock.experiments.paper.reproduction import Profile, Reproduction
+    from equiflock.experiments.paper.profiles import Profile
+    from equiflock.experiments.paper.reading import Reading
+    from equiflock.experiments.paper.reproduction import Reproduction
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,20 @@ class Reproduce:
     Flights are those of the weights in the package; for the generalization analysis controllers are trained anew.
     Writes report.html (ledger, figures, films), ledger.json, a CSV and PNG for every experiment, and the training
     tables as Markdown. What is in the folder already is not run again, so an interrupted run goes on where it was.
+
+    The paper's text leaves choices open. --reading makes some of them otherwise, and trains what that needs. --readings
+    searches all, one by one and together, with a seed and flocks that take part in no report (some two hours on two
+    cores), writes readings.csv and readings.md, and reproduces the reading that lets most statements hold.
     """
 
     profile: Literal["quick", "paper"] = "quick"
     """quick: one training seed, few flocks, two or three minutes. paper: all seeds and flocks."""
     out: Path | None = None
-    """The folder to write to; runs/PROFILE if left out."""
+    """The folder to write to; runs/PROFILE, with the reading if there is one, or runs/readings if left out."""
+    reading: str = ""
+    """Choices other than the usual ones, such as velocities=disc:clamp=150; docs/readings.md lists them."""
+    readings: bool = False
+    """Search all readings first, and reproduce the one that lets most statements hold."""
     only: tuple[str, ...] = ()
     """Some of the experiments: training, connectivity, flocking, leaders, obstacles, generalization."""
     workers: int = os.cpu_count() or 1
@@ -47,15 +57,55 @@ class Reproduce:
 
     def run(self) -> None:
         """Print the verdicts and say where the report is."""
-        from equiflock.experiments.paper.reproduction import EXPERIMENTS, PROFILES
+        from equiflock.experiments.paper.profiles import PROFILES
+        from equiflock.experiments.paper.reading import Reading
+
+        check_count("workers", self.workers)
+        if self.readings and (self.reading or self.only or self.force):
+            raise InputError("--readings goes with --profile, --out, --workers and --scheduler, not with other options")
+        reading = Reading.from_text(self.reading)
+        if self.readings:
+            folder = self.out or Path("runs") / "readings"
+            reading, folder = self._search(folder), folder / "joint"
+            out.print(f"The reading that lets most statements hold: {reading}", highlight=False)
+        else:
+            folder = self.out or Path("runs") / "-".join([self.profile, *([str(reading)] if reading.changes else [])])
+        self._report(replace(PROFILES[self.profile], reading=reading), folder)
+
+    def _search(self, folder: Path) -> Reading:
+        """Search all readings, with a bar; the tables are written whenever some are judged."""
+        from equiflock.experiments.paper.readings import Search
+        from equiflock.report.readings import write_readings
+
+        with progress() as bar:
+            task = bar.add_task("searching readings", total=None)
+
+            def tell(stage: str, jobs: int) -> None:
+                bar.update(task, description=f"readings, {stage}", total=jobs or None, completed=0)
+                if search.flown:
+                    write_readings(search, folder)
+
+            search = Search(
+                folder,
+                self.workers,
+                scheduler=self.scheduler,
+                on_stage=tell,
+                on_done=lambda job: bar.advance(task),
+                on_notice=partial(notice, bar),
+            )
+            best = search.run()
+        for path in write_readings(search, folder):
+            out.print(f"  {path}", highlight=False)
+        return best
+
+    def _report(self, profile: Profile, folder: Path) -> None:
+        """Run the experiments, write the report, and print the verdicts."""
+        from equiflock.experiments.paper.profiles import EXPERIMENTS
         from equiflock.experiments.paper.training import training_statements
         from equiflock.report.reproduction import write_reproduction
         from equiflock.report.training import write_tables
 
-        check_count("workers", self.workers)
         start = time.perf_counter()
-        profile = PROFILES[self.profile]
-        folder = self.out or Path("runs") / profile.name
         with progress() as bar:
             found = self._reproduce(bar, profile, folder, self.only or EXPERIMENTS)
             drawing = bar.add_task("drawing", total=None)
@@ -76,13 +126,17 @@ class Reproduce:
 
     def _reproduce(self, bar: Progress, profile: Profile, folder: Path, chosen: Sequence[str]) -> Reproduction:
         """Run the experiments, with a bar for each."""
-        from equiflock.experiments.paper.reproduction import RUN_IN_JOBS, jobs_of, reproduce
+        from equiflock.experiments.paper.profiles import EXPERIMENTS, jobs_of
+        from equiflock.experiments.paper.reproduction import reproduce
 
         # The bars of data and flights appear when these begin, as both may be done already.
+        counts = {name: len(jobs_of(name, profile)) for name in EXPERIMENTS}
         tasks = {
-            name: bar.add_task(name, total=len(jobs_of(name, profile)), visible=name in chosen) for name in RUN_IN_JOBS
+            name: bar.add_task(name, total=count, visible=name in chosen and count > 0)
+            for name, count in counts.items()
         }
-        data = bar.add_task("generalization data", total=profile.fast_forward.indices, visible=False)
+        parts = profile.fast_forward.indices * len(profile.cloning_seeds)
+        data = bar.add_task("generalization data", total=parts, visible=False)
         flying = bar.add_task("flying", total=None, visible=False)
         found = reproduce(
             profile,
@@ -109,4 +163,5 @@ class Reproduce:
             measured = "\n".join([statement.count, *remark, *(lines if self.checks else [])])
             rows.append([statement.id, statement.words, statement.verdict, measured])
         header = "", "the paper's statement", "verdict", "measured"
-        print_words(f"profile: {found.profile.name}", header, rows, lines=self.checks)
+        title = f"profile: {found.profile.name}; reading: {found.profile.reading}"
+        print_words(title, header, rows, lines=self.checks)

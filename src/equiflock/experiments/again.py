@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from equiflock.experiments.evaluation import evaluation_jobs
 from equiflock.experiments.flights import FlightJob
-from equiflock.experiments.paper.reproduction import PROFILES, RUN_IN_JOBS, jobs_of
+from equiflock.experiments.paper.profiles import EXPERIMENTS, PROFILES, jobs_of
+from equiflock.experiments.paper.reading import Reading
 from equiflock.experiments.runner.jobs import Job, path_of
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import DamagedError, read_json
@@ -58,9 +60,9 @@ def _jobs_of_folder(folder: Path, plugin: str) -> Sequence[Job]:
     try:
         config = read_json(folder / CONFIG)
         if "profile" in config:
-            profile = PROFILES[config["profile"]["name"]]
-            data = (folder / "fast-forward").resolve()
-            return [job for name in RUN_IN_JOBS for job in jobs_of(name, profile, data)]
+            reading = Reading(**config["profile"]["reading"])
+            profile = replace(PROFILES[config["profile"]["name"]], reading=reading)
+            return [job for name in EXPERIMENTS for job in jobs_of(name, profile, folder)]
         return evaluation_jobs(**config["settings"], plugin=plugin)
     except DamagedError:
         raise

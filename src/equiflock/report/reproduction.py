@@ -194,7 +194,7 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
     page = Page(
         "The paper, run again",
         f"Profile “{profile.name}”: training seeds {', '.join(map(str, profile.seeds))}; {profile.flocks} flocks for "
-        "each number.",
+        f"each number. The reading of the paper: {profile.reading}.",
     )
     if profile.name != "paper":
         page.text("This is not the whole of the paper's experiments: fewer seeds, flocks and sizes.")

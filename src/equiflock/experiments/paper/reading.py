@@ -7,8 +7,8 @@ words or, where it is silent, the choice that the rest of this package makes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, Self, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from equiflock.features import HopMean
 from equiflock.learning.recipe import EXPERT, USUAL_CLAMP, DAgger
@@ -19,127 +19,54 @@ from equiflock.scenarios.passing import Awareness
 from equiflock.scenarios.random_disk import VelocityRule
 from equiflock.senses.aggregation import Obstacles
 
-EVERYTHING = ("training", "connectivity", "flocking", "leaders", "obstacles", "generalization")
-
-
-def _choice(usual: Any, others: tuple[Any, ...], changes: tuple[str, ...], sentence: str, kind: Any = None) -> Any:
-    """A field of `Reading`.
-
-    Args:
-        usual: the default.
-        others: the values that a search tries.
-        changes: the experiments whose results it changes.
-        sentence: the words of the paper that it interprets.
-        kind: the type of its values, if these are some words.
-    """
-    about = {"others": others, "changes": changes, "sentence": sentence, "words": get_args(kind)}
-    return field(default=usual, metadata=about)
+Biases: TypeAlias = Literal["zero", "uniform"]
+FLOWN = ("training", "connectivity", "flocking", "leaders", "obstacles")
+"""The experiments that fly, trainings among them."""
+CLONING = "generalization"
+"""The experiment that clones the expert, which has data of its own."""
 
 
 @dataclass(frozen=True)
 class Reading:
     """One choice for everything that the paper's text leaves open; `Reading()` is what the text says."""
 
-    velocities: VelocityRule = _choice(
-        "entries",
-        ("disc",),
-        EVERYTHING,
-        "“the entries of V and b are uniformly randomly sampled from [-3, 3]”; but “velocities have magnitudes no "
-        "larger than 6”, and a variance “from about 4”, fit vectors drawn from a disc of radius 3.",
-        VelocityRule,
-    )
+    velocities: VelocityRule = "entries"
     """Initial velocities: every entry uniform, or vectors uniform in a disc."""
-    clamp: float = _choice(
-        USUAL_CLAMP,
-        (125.0, 150.0, 200.0),
-        EVERYTHING,
-        "“we enforce |a|_2 <= C”: C is not given.",
-    )
+    clamp: float = USUAL_CLAMP
     """C, the largest acceleration of the expert."""
-    biases: str = _choice(
-        "zero",
-        ("uniform",),
-        EVERYTHING,
-        "“The trainable parameters are initialized using Xavier uniform initialization”, which has no meaning for "
-        "biases: zero, or as the library draws them.",
-    )
+    biases: Biases = "zero"
     """How biases begin: at zero, or uniform as torch draws them."""
-    hop_mean: HopMean = _choice(
-        "receiver",
-        ("sender",),
-        EVERYTHING,
-        "“z_i^k = 1/|N_i| sum over j in N_i of z_j^(k-1)”; public code of the baseline divides by the sender's degree.",
-        HopMean,
-    )
+    hop_mean: HopMean = "receiver"
     """By whose degree K-hop sums are divided."""
-    flocking_duration: float = _choice(
-        2.0,
-        (4.0, 8.0),
-        ("flocking",),
-        "“we test each ML controller's ability to achieve asymptotic flocking”: for how long is not said; trainings "
-        "and validations take 2 s.",
-    )
+    flocking_duration: float = 2.0
     """Seconds of the flocking test."""
-    leader_velocity: LeaderVelocity = _choice(
-        "mean",
-        ("first", "fresh", "flock", "diagonal"),
-        ("leaders",),
-        "“the leaders' velocities are set equal”: to what is not said.",
-        LeaderVelocity,
-    )
-    """The leaders' common velocity."""
-    obstacles: Obstacles = _choice(
-        "nearest",
-        ("all",),
-        ("obstacles",),
-        "“we limit the follower to only process the relative velocity computed from the position of the closest "
-        "obstacle agent”: of the others nothing, or their positions but no velocity.",
-        Obstacles,
-    )
+    leader_velocity: LeaderVelocity = "mean"
+    """The leaders' common velocity, as `LeaderFollowing` has it."""
+    obstacles: Obstacles = "nearest"
     """Which obstacle agents within R a follower hears."""
-    awareness: Awareness = _choice(
-        "followers",
-        ("flock",),
-        ("obstacles",),
-        "“check if the minimum distance between the flock and the obstacle is greater than R, implying that the flock "
-        "is unaware of the obstacle”: leaders, who hear nobody, are of the flock, too.",
-        Awareness,
-    )
+    awareness: Awareness = "followers"
     """Who makes the obstacle a node of the graph by being near it."""
-    clear_time: float = _choice(
-        1.0,
-        (0.01,),
-        ("obstacles",),
-        "“that distance has been larger than R for the past T_passed >= 1 time steps”: how many is not said.",
-    )
+    clear_time: float = 1.0
     """Seconds out of the obstacle's reach after which it counts as passed."""
-    cloning_epochs: int = _choice(
-        50,
-        (400,),
-        ("generalization",),
-        "“the dataset of tuples may be computed before training by running E flocking simulations”: 80,400 tuples are "
-        "400 of 201 steps, so E, the number of epochs, may have been 400 here, too.",
-    )
+    cloning_epochs: int = 50
     """Epochs of behaviour cloning."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.metadata["words"]:
-                check_choice(each.name, value, each.metadata["words"])
-            elif isinstance(each.default, float):
-                object.__setattr__(self, each.name, float(check_positive(each.name, value)))
-        check_choice("biases", self.biases, ("zero", "uniform"))
+        for name, choice in CHOICES.items():
+            value = getattr(self, name)
+            if choice.words:
+                check_choice(name, value, choice.words)
+            elif isinstance(getattr(Reading, name), float):
+                object.__setattr__(self, name, float(check_positive(name, value)))
         check_count("cloning_epochs", self.cloning_epochs)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
         """The reading that `velocities=disc:clamp=150` names; choices that are left out are the usual ones."""
         options = read_options(text) if text else {}
-        names = [each.name for each in fields(cls)]
         for name in options:
-            if name not in names:
-                raise InputError(f"a reading has no choice {name!r}; it has {', '.join(names)}")
+            if name not in CHOICES:
+                raise InputError(f"a reading has no choice {name!r}; it has {', '.join(CHOICES)}")
         return cls(**options)
 
     def __str__(self) -> str:
@@ -148,24 +75,19 @@ class Reading:
     @property
     def changes(self) -> dict[str, Any]:
         """The choices that are not the usual ones."""
-        return {name: value for name, value in vars(self).items() if value != getattr(Reading, name)}
+        return {name: getattr(self, name) for name in CHOICES if getattr(self, name) != getattr(Reading, name)}
 
     def alternatives(self) -> Iterator[Self]:
         """The readings that differ from this one in one choice, by a value that a search tries."""
-        for each in fields(self):
-            for value in (each.default, *each.metadata["others"]):
-                if value != getattr(self, each.name):
-                    yield replace(self, **{each.name: value})
+        for name, choice in CHOICES.items():
+            for value in (getattr(Reading, name), *choice.others):
+                if value != getattr(self, name):
+                    yield replace(self, **{name: value})
 
-    def of(self, experiment: str) -> Self:
-        """This reading with only those choices that change an experiment; where it is the same, so are results."""
-        kept = {each.name for each in fields(self) if experiment in each.metadata["changes"]}
-        return type(self)(**{name: value for name, value in vars(self).items() if name in kept})
-
-    def of_flights(self) -> Self:
-        """This reading with only those choices that change trainings or flights."""
-        kept = {each.name for each in fields(self) if set(each.metadata["changes"]) - {"generalization"}}
-        return type(self)(**{name: value for name, value in vars(self).items() if name in kept})
+    def of(self, *experiments: str) -> Self:
+        """This reading with only those choices that change one of these experiments: where it is the same, they are."""
+        changes = self.changes
+        return type(self)(**{name: changes[name] for name in changes if set(experiments) & set(CHOICES[name].changes)})
 
     @property
     def expert(self) -> str:
@@ -190,9 +112,82 @@ class Reading:
         )
 
 
-def choices() -> tuple[Field[Any], ...]:
-    """The fields of `Reading`; their metadata has the values that are tried and the sentence of the paper."""
-    return fields(Reading)
+@dataclass(frozen=True)
+class Choice:
+    """What there is to know of one field of `Reading`."""
+
+    sentence: str
+    """The words of the paper that it interprets, in quotation marks, and what they leave open."""
+    others: tuple[Any, ...]
+    """The values beside the usual one that a search tries."""
+    changes: tuple[str, ...]
+    """The experiments whose results it changes."""
+    words: tuple[str, ...] = ()
+    """All values that it may have, if these are words."""
+
+
+EVERYTHING = (*FLOWN, CLONING)
+CHOICES = {
+    "velocities": Choice(
+        "“the entries of V and b are uniformly randomly sampled from [-3, 3]”; but “velocities have magnitudes no "
+        "larger than 6” and a variance “from about 4” fit vectors drawn from a disc of radius 3.",
+        ("disc",),
+        EVERYTHING,
+        get_args(VelocityRule),
+    ),
+    "clamp": Choice("“we enforce |a|_2 <= C”: C is not given.", (125.0, 150.0, 200.0), EVERYTHING),
+    "biases": Choice(
+        "“The trainable parameters are initialized using Xavier uniform initialization”, which is not defined for "
+        "biases: zero, or as the library draws them.",
+        ("uniform",),
+        EVERYTHING,
+        get_args(Biases),
+    ),
+    "hop_mean": Choice(
+        "“z_i^k = 1/|N_i| sum over j in N_i of z_j^(k-1)”; public code of the baseline divides by the sender's degree.",
+        ("sender",),
+        EVERYTHING,
+        get_args(HopMean),
+    ),
+    "flocking_duration": Choice(
+        "“we test each ML controller's ability to achieve asymptotic flocking”: for how long is not said; trainings "
+        "and validations take 2 s.",
+        (4.0, 8.0),
+        ("flocking",),
+    ),
+    "leader_velocity": Choice(
+        "“the leaders' velocities are set equal”: to what is not said.",
+        ("first", "fresh", "flock", "diagonal"),
+        ("leaders",),
+        get_args(LeaderVelocity),
+    ),
+    "obstacles": Choice(
+        "“we limit the follower to only process the relative velocity computed from the position of the closest "
+        "obstacle agent”: of the others nothing counts, or their positions do.",
+        ("all",),
+        ("obstacles",),
+        get_args(Obstacles),
+    ),
+    "awareness": Choice(
+        "“check if the minimum distance between the flock and the obstacle is greater than R, implying that the flock "
+        "is unaware of the obstacle”: followers hear it, but leaders are of the flock, too.",
+        ("flock",),
+        ("obstacles",),
+        get_args(Awareness),
+    ),
+    "clear_time": Choice(
+        "“that distance has been larger than R for the past T_passed >= 1 time steps”: how many is not said.",
+        (0.01,),
+        ("obstacles",),
+    ),
+    "cloning_epochs": Choice(
+        "“the dataset of tuples may be computed before training by running E flocking simulations”: 80,400 tuples are "
+        "400 times 201, so E, the number of epochs, may have been 400 here, too.",
+        (400,),
+        (CLONING,),
+    ),
+}
+"""The fields of `Reading`, by their names."""
 
 
 def _plain(value: Any) -> Any:

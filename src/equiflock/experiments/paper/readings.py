@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from equiflock.controllers.trained import SEEDS
 from equiflock.experiments.paper.ledger import Statement
-from equiflock.experiments.paper.profiles import EXPERIMENTS, Profile, jobs_done, jobs_of, judged, table_of
-from equiflock.experiments.paper.reading import Reading, choices
+from equiflock.experiments.paper.profiles import EXPERIMENTS, STATEMENTS, Profile, jobs_done, jobs_of, judged, table_of
+from equiflock.experiments.paper.reading import CHOICES, CLONING, FLOWN, Reading
 from equiflock.experiments.runner.jobs import Job
 from equiflock.experiments.runner.running import run_jobs
 from equiflock.runtime.checksums import checksum
@@ -35,8 +34,6 @@ KIND = "search over readings"
 OURS = ("jobs", "trainings", "fast-forward", "joint", "*.csv", "*.json", "*.md", "*.html")
 """Patterns of the files that a search writes beside its config."""
 STAGES = ("one by one", "greedy", "factorial", "polish", "cloning")
-CLONING = "generalization"
-FLOWN = tuple(name for name in EXPERIMENTS if name != CLONING)
 FACTORS = 2
 """How many choices the factorial combines."""
 
@@ -115,7 +112,7 @@ class Search:
     @property
     def settings(self) -> dict[str, Any]:
         """Everything that the results depend on."""
-        tried = repr([(each.name, each.default, each.metadata["others"]) for each in choices()])
+        tried = {name: repr(choice.others) for name, choice in CHOICES.items()}
         jobs = {name: checksum(repr(jobs_of(name, self.profile)).encode()) for name in EXPERIMENTS}
         return {"tried": tried, "profile": repr(self.profile), "jobs": jobs, "versions": versions()}
 
@@ -126,17 +123,17 @@ class Search:
 
     def judged(self, reading: Reading) -> Judged:
         """All that is known about a reading; experiments that it does not change are those of a simpler one."""
-        flown = self.flown.get(reading.of_flights(), Judged(reading, ()))
+        flown = self.flown.get(reading.of(*FLOWN), Judged(reading, ()))
         cloned = self.cloned.get(reading.of(CLONING), Judged(reading, ()))
         return Judged(reading, (*flown.statements, *cloned.statements))
 
     def _one_by_one(self) -> None:
-        self._fly("one by one", [reading.of_flights() for reading in self.singles])
+        self._fly("one by one", [reading.of(*FLOWN) for reading in self.singles])
 
     def _greedy(self) -> None:
         # The choices that lose nothing by themselves, the best first.
         first = self.flown[Reading()].score
-        singles = {reading.of_flights() for reading in self.singles} - {Reading()}
+        singles = {reading.of(*FLOWN) for reading in self.singles} - {Reading()}
         gains = sorted((self.flown[each] for each in singles), key=lambda each: each.score, reverse=True)
         for single in gains:
             if single.score > first:
@@ -147,29 +144,25 @@ class Search:
         usual = self.flown[Reading()]
         moved: dict[str, int] = {}
         for reading in self.singles:
-            for name in reading.of_flights().changes:
-                moved[name] = max(moved.get(name, 0), self.flown[reading.of_flights()].moved(usual))
+            for name in reading.of(*FLOWN).changes:
+                moved[name] = max(moved.get(name, 0), self.flown[reading.of(*FLOWN)].moved(usual))
         factors = sorted(moved, key=lambda name: moved[name], reverse=True)[:FACTORS]
-        values = {each.name: (each.default, *each.metadata["others"]) for each in choices() if each.name in factors}
+        values = {name: (getattr(Reading, name), *CHOICES[name].others) for name in factors}
         self._try(
             "factorial",
             [replace(self.best, **dict(zip(values, picked, strict=True))) for picked in product(*values.values())],
         )
 
     def _polish(self) -> None:
-        training = self.best.of("training")
-        for choice in choices():
-            others = [
-                reading.of_flights()
-                for reading in self.best.alternatives()
-                if reading.of("training") == training and getattr(reading, choice.name) != getattr(self.best, choice.name)
-            ]
-            self._try("polish", [reading for reading in others if reading != self.best])
+        for name, choice in CHOICES.items():
+            if "training" not in choice.changes and CLONING not in choice.changes:
+                others = (getattr(Reading, name), *choice.others)
+                self._try("polish", [replace(self.best, **{name: value}) for value in others])
 
     def _clone(self) -> None:
         # What the text says and the other numbers of epochs decide on these; then all other choices, for the table.
         singles = dict.fromkeys(reading.of(CLONING) for reading in self.singles)
-        own = [reading for reading in singles if not reading.of_flights().changes]
+        own = [reading for reading in singles if not reading.of(*FLOWN).changes]
         self._clone_under(own)
         epochs = max(own, key=lambda reading: self.cloned[reading].score).cloning_epochs
         self.best = replace(self.best, cloning_epochs=epochs)
@@ -207,8 +200,8 @@ class Search:
             self._run("cloning", self._jobs(CLONING, profile))
             for home in data:
                 remove(home)
-            found = [each for each in judged(profile, self.folder, {CLONING: table_of(CLONING, profile, self.folder)})]
-            self.cloned[reading] = Judged(reading, tuple(each for each in found if each.id.startswith("G")))
+            statements = STATEMENTS[CLONING](table_of(CLONING, profile, self.folder))
+            self.cloned[reading] = Judged(reading, tuple(statements))
             self.on_stage("cloning", 0)
 
     def _jobs(self, experiment: str, profile: Profile) -> Sequence[Job]:
@@ -220,7 +213,7 @@ class Search:
             jobs,
             self.folder / "jobs",
             self.workers,
-            partial(self.on_done),
+            self.on_done,
             scheduler=self.scheduler,
             on_notice=self.on_notice,
         )

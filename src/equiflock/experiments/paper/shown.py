@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from equiflock.controllers import load
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.flights import fly, told
 from equiflock.experiments.paper.connectivity import LAW, NETWORK, telling_flocks
+from equiflock.experiments.paper.pupils import Pupils
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import remove
@@ -54,17 +54,22 @@ def shown_flight(folder: Path, *names: str) -> Trajectory:
 
 
 def fly_shown(
-    folder: Path, tables: Mapping[str, pd.DataFrame], films: bool, on_part: Callable[[str], object] = lambda name: None
+    folder: Path,
+    tables: Mapping[str, pd.DataFrame],
+    pupils: Pupils,
+    films: bool,
+    on_part: Callable[[str], object] = lambda name: None,
 ) -> None:
     """Fly and save the flights that the report shows, unless they are in the folder already and intact.
 
     Args:
         folder: the folder of the reproduction.
         tables: the tables of its experiments.
+        pupils: the trained networks.
         films: whether the flights of films are flown, too.
         on_part: called with the name of each flight that is flown.
     """
-    for name, make in _flights(tables, films).items():
+    for name, make in _flights(tables, pupils, films).items():
         path = _path(folder, name)
         try:
             Trajectory.load(path)
@@ -78,31 +83,32 @@ def _path(folder: Path, *names: str) -> Path:
     return folder / FLIGHTS / f"{'-'.join(names)}.zarr"
 
 
-def _flights(tables: Mapping[str, pd.DataFrame], films: bool) -> dict[str, Callable[[], Trajectory]]:
+def _flights(tables: Mapping[str, pd.DataFrame], pupils: Pupils, films: bool) -> dict[str, Callable[[], Trajectory]]:
     """A function that makes each flight, by the flight's name."""
     found: dict[str, Callable[[], Trajectory]] = {}
     if "connectivity" in tables:
-        found |= _in_touch(tables["connectivity"])
+        found |= _in_touch(tables["connectivity"], pupils)
     # Pictures of initial conditions are flights of no duration, whatever the controller.
-    found["flocks"] = partial(_fly, make_scenario("flocking", flocks=3), load(LAW), 0.0)
+    law, velocities = pupils.load(pupils.reading.law(LAW), None), pupils.reading.velocities
+    found["flocks"] = partial(_fly, make_scenario("flocking", flocks=3, velocities=velocities), law, 0.0)
     for sides in COURSES:
-        found[f"course-{sides}"] = partial(_fly, make_scenario("obstacles", sides=sides), load(LAW), 0.0)
+        found[f"course-{sides}"] = partial(_fly, make_scenario("obstacles", sides=sides), law, 0.0)
     for name, film in FILMS.items() if films else ():
-        scenario = make_scenario(film.scenario, split="film")
+        scenario = make_scenario(film.scenario, split="film", velocities=velocities)
         for trained in TRAINED:
             found[f"{name}-{trained}"] = partial(
-                _fly, scenario, load(trained), film.duration, keep_every=film.keep_every
+                _fly, scenario, pupils.load(trained, 0), film.duration, keep_every=film.keep_every
             )
     return found
 
 
-def _in_touch(table: pd.DataFrame) -> dict[str, Callable[[], Trajectory]]:
+def _in_touch(table: pd.DataFrame, pupils: Pupils) -> dict[str, Callable[[], Trajectory]]:
     """The same flock under the law, which loses agents, and under the network of the first seed, which does not."""
     seed = int(table.seed.dropna().min())
     flock = next(iter(telling_flocks(table, seed)), 0)
     # Flock b of a set is the same however many there are, so the set may end with the one that is shown.
-    scenario = make_scenario("flocking", flocks=flock + 1)
-    controllers = {LAW: load(LAW), NETWORK: load(NETWORK, seed=seed)}
+    scenario = make_scenario("flocking", flocks=flock + 1, velocities=pupils.reading.velocities)
+    controllers = {LAW: pupils.load(pupils.reading.law(LAW), None), NETWORK: pupils.load(NETWORK, seed)}
     return {
         f"connectivity-{name}": partial(_fly, scenario, controller, SECONDS_IN_TOUCH, flock=flock)
         for name, controller in controllers.items()

@@ -1,0 +1,101 @@
+"""The search over readings as tables: which statements hold under which choice, and which readings were tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from equiflock.experiments.paper.reading import CHOICES, Reading
+from equiflock.experiments.paper.readings import Judged, Search
+from equiflock.report.page import markdown_table
+from equiflock.runtime.files import atomic_write
+
+TABLE, TABLES = "readings.csv", "readings.md"
+LETTERS = {
+    "connectivity": "A",
+    "training": "T",
+    "flocking": "F",
+    "leaders": "L",
+    "obstacles": "O",
+    "generalization": "G",
+}
+"""How the statements of each experiment begin."""
+
+
+def readings_frame(search: Search) -> pd.DataFrame:
+    """A row for every reading that was tried and every statement: reading, statement, verdict, held, checks."""
+    rows = []
+    for judged in _judged(search):
+        for each in judged.statements:
+            held = sum(check.holds for check in each.checks)
+            rows.append((str(judged.reading), each.id, each.verdict, held, len(each.checks)))
+    return pd.DataFrame(rows, columns=["reading", "statement", "verdict", "held", "checks"])
+
+
+def _judged(search: Search) -> Iterator[Judged]:
+    """What is known of every reading, of flights and of cloning each for itself."""
+    yield from search.flown.values()
+    yield from search.cloned.values()
+
+
+def write_readings(search: Search, folder: Path) -> list[Path]:
+    """Write what the search knows by now as a CSV and as tables in Markdown."""
+    table = readings_frame(search)
+    with atomic_write(folder / TABLE) as scratch:
+        table.to_csv(scratch, index=False)
+    with atomic_write(folder / TABLES) as scratch:
+        scratch.write_text(f"{one_by_one_tables(table)}\n\n{combined_table(table)}\n", encoding="utf-8")
+    return [folder / TABLE, folder / TABLES]
+
+
+def one_by_one_tables(table: pd.DataFrame) -> str:
+    """For the choices that change the same experiments, a table of statements x readings, each choice by itself."""
+    groups: dict[tuple[str, ...], list[Reading]] = {}
+    for name, choice in CHOICES.items():
+        for value in choice.others:
+            groups.setdefault(choice.changes, []).append(Reading(**{name: value}))
+    found = []
+    for experiments, readings in groups.items():
+        letters = {LETTERS[name] for name in experiments}
+        rows = table[table.statement.str[0].isin(letters)]
+        found.append(_statements_by_reading(rows, [str(each) for each in (Reading(), *readings)]))
+    return "\n\n".join(found)
+
+
+def _statements_by_reading(rows: pd.DataFrame, readings: list[str]) -> str:
+    """A row for every statement, a column for every reading: "holds", or how many of its checks do; then sums."""
+    body = []
+    for statement in dict.fromkeys(rows.statement):
+        cells = [_cell(rows[(rows.statement == statement) & (rows.reading == each)]) for each in readings]
+        body.append([statement, *cells])
+    sums = [_sums(rows[rows.reading == each]) for each in readings]
+    body.append(["statements", *(held for held, _ in sums)])
+    body.append(["checks", *(checks for _, checks in sums)])
+    return markdown_table(["", *(f"`{each}`" if "=" in each else each for each in readings)], body)
+
+
+def _cell(found: pd.DataFrame) -> str:
+    if found.empty:  # it was not measured, or not yet
+        return ""
+    only = found.iloc[0]
+    return "**holds**" if only.verdict == "holds" else f"{only.held} of {only.checks}"
+
+
+def _sums(found: pd.DataFrame) -> tuple[str, str]:
+    """How many statements and how many checks hold, with how many there are."""
+    statements = f"{(found.verdict == 'holds').sum()} of {len(found)}"
+    return statements, f"{found.held.sum()} of {found.checks.sum()}"
+
+
+def combined_table(table: pd.DataFrame) -> str:
+    """The readings of more than one choice that were tried in flights, the best first."""
+    body = []
+    for reading, rows in table[~table.statement.str.startswith("G")].groupby("reading", sort=False):
+        share = (rows.held / rows.checks).mean()
+        statements, checks = _sums(rows)
+        if str(reading).count("=") > 1:
+            body.append(((rows.verdict == "holds").sum(), share, [f"`{reading}`", statements, checks]))
+    body.sort(key=lambda entry: entry[:2], reverse=True)
+    return markdown_table(["together", "statements that hold", "checks"], [cells for _, _, cells in body])
