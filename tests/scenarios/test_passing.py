@@ -13,8 +13,9 @@ import equiflock as ef
 from equiflock.flock import Flock, Role
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
-from equiflock.scenarios.passing import obstacle_disks
+from equiflock.scenarios.passing import _watch, obstacle_disks
 from equiflock.scenarios.shapes import ring, wall, with_obstacle
+from equiflock.senses.graph import over_flocks
 from tests import twins
 from tests.flocks import flocks
 from tests.simple import Push
@@ -214,8 +215,13 @@ def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool, lead
     node, awareness = "one" if one_node else "each", "flock" if leaders_aware else "followers"
     ending = ef.UntilPassed(min_separation=0.1, obstacle_node=node, awareness=awareness)
     ended = ending(0.0, flock, np.ones(len(flock), bool))
+    # The ending only asks whether there is more than one piece, which most random flocks have: here they are counted.
+    seen = np.empty((len(flock), 5 + int(flock.obstacles.max())))
+    state = flock.positions, flock.roles, flock.obstacles
+    over_flocks(_watch, flock, *state, 1.0, one_node, leaders_aware, seen)
     for b in range(len(flock)):
         pieces, separation, gap, depth = seen_by_loops(flock, b, one_node, leaders_aware)
+        assert seen[b, 0] == pieces
         if pieces > 1:
             assert ended[b] == Outcome.DISCONNECTED
         elif separation < 0.1:
