@@ -83,10 +83,19 @@ def test_a_flock_in_which_nobody_can_lead_is_drawn_anew_and_in_the_end_given_up(
         ef.ObstacleCourse(narrow, sides=54).draw()
 
 
+def test_its_options_reach_the_ending() -> None:
+    ending = ef.ObstacleCourse(clear_time=2.0, obstacle_node="each", awareness="flock").ending()
+    assert (ending.clear_time, ending.obstacle_node, ending.awareness) == (2.0, "each", "flock")
+    assert ef.ObstacleCourse().ending().awareness == "followers"
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         ({"sides": 2}, "sides must be a whole number of at least 3; got 2"),
+        ({"clear_time": 0.0}, "clear_time must be a finite number above 0"),
+        ({"obstacle_node": "ones"}, "obstacle_node must be one of 'one', 'each'"),
+        ({"awareness": "leaders"}, "awareness must be one of 'followers', 'flock'; got 'leaders'"),
         ({"leaders": 0}, "leaders must be a whole number of at least 1; got 0"),
         ({"disk": ef.RandomDisk(dimensions=3)}, "an obstacle course is in the plane; got dimensions = 3"),
     ],

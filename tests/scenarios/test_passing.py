@@ -13,8 +13,9 @@ import equiflock as ef
 from equiflock.flock import Flock, Role
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
-from equiflock.scenarios.passing import obstacle_disks
+from equiflock.scenarios.passing import _watch, obstacle_disks
 from equiflock.scenarios.shapes import ring, wall, with_obstacle
+from equiflock.senses.graph import over_flocks
 from tests import twins
 from tests.flocks import flocks
 from tests.simple import Push
@@ -76,6 +77,23 @@ def test_the_obstacle_joins_the_followers_that_hear_it_but_not_leaders() -> None
     far = [([-1.02, 0.0], still, F), ([-1.0, 0.5], still, F)]
     assert outcome(far) is Outcome.TIME_UP
     assert outcome(far, obstacle_node="each") is Outcome.DISCONNECTED
+
+
+def test_a_leader_may_count_as_the_flock_being_aware_of_the_obstacle() -> None:
+    still, far = [0.0, 0.0], [0.0, 3.0]
+    # A leader beyond the obstacle is joined to the follower on the near side by it.
+    led = [([-0.9, 0.0], still, F), ([0.9, 0.0], still, L)]
+    assert outcome(led) is Outcome.DISCONNECTED
+    assert outcome(led, awareness="flock") is Outcome.TIME_UP
+    assert outcome([([-0.9, 0.0], still, L), ([0.9, 0.0], still, L)], awareness="flock") is Outcome.TIME_UP
+    # Each vertex by itself: one of the three is out of this leader's reach, and of everybody else's.
+    near = [([-1.8, 0.0], still, F), ([-1.02, 0.0], still, L)]
+    assert outcome(near, awareness="flock") is Outcome.TIME_UP
+    assert outcome(near, awareness="flock", obstacle_node="each") is Outcome.DISCONNECTED
+    assert outcome(near, obstacle_node="each") is Outcome.TIME_UP
+    # Leaders still hear nobody of the flock, and an obstacle that nobody is near to is no node.
+    assert outcome([(far, still, L), ([0.5, 3.0], still, L)], awareness="flock") is Outcome.DISCONNECTED
+    assert outcome([(far, still, F), ([0.5, 3.0], still, L)], awareness="flock") is Outcome.TIME_UP
 
 
 def course(*centres: tuple[float, float], numbers: bool = True) -> Flock:
@@ -153,11 +171,13 @@ def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None
         assert run.outcome == (Outcome.PASSED, Outcome.COLLIDED)
 
 
-def seen_by_loops(flock: Flock, b: int, one_node: bool) -> tuple[int, float, float, float]:
+def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> tuple[int, float, float, float]:
     """Pieces, least separation within 1, least gap to an obstacle agent within 1, and distance from the nearest rim."""
     positions, roles, numbers = flock.positions[b], flock.roles[b], flock.obstacles[b]
     member = roles != O
     heard = twins.adjacency(positions, roles, 1.0)
+    if leaders_aware:  # as if they were followers, but of obstacles only
+        heard[:, ~member] |= twins.adjacency(positions, np.where(member, F, O), 1.0)[:, ~member]
     joined = heard | heard.T
     nodes = member.copy()
     for number in set(numbers[~member].tolist()):
@@ -190,12 +210,18 @@ def seen_by_loops(flock: Flock, b: int, one_node: bool) -> tuple[int, float, flo
     return pieces, float(np.sqrt(separation)), float(np.sqrt(gap)), depth
 
 
-@given(flocks(), st.booleans())
-def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool) -> None:
-    ending = ef.UntilPassed(min_separation=0.1, obstacle_node="one" if one_node else "each")
+@given(flocks(), st.booleans(), st.booleans())
+def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool, leaders_aware: bool) -> None:
+    node, awareness = "one" if one_node else "each", "flock" if leaders_aware else "followers"
+    ending = ef.UntilPassed(min_separation=0.1, obstacle_node=node, awareness=awareness)
     ended = ending(0.0, flock, np.ones(len(flock), bool))
+    # The ending only asks whether there is more than one piece, which most random flocks have: here they are counted.
+    seen = np.empty((len(flock), 5 + int(flock.obstacles.max())))
+    state = flock.positions, flock.roles, flock.obstacles
+    over_flocks(_watch, flock, *state, 1.0, one_node, leaders_aware, seen)
     for b in range(len(flock)):
-        pieces, separation, gap, depth = seen_by_loops(flock, b, one_node)
+        pieces, separation, gap, depth = seen_by_loops(flock, b, one_node, leaders_aware)
+        assert seen[b, 0] == pieces
         if pieces > 1:
             assert ended[b] == Outcome.DISCONNECTED
         elif separation < 0.1:
@@ -212,6 +238,7 @@ def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool) -> N
         ({"comm_radius": 0.0}, "comm_radius must be a finite number above 0"),
         ({"clear_time": -1.0}, "clear_time must be a finite number above 0"),
         ({"obstacle_node": "ones"}, "did you mean 'one'"),
+        ({"awareness": "flocks"}, "awareness must be one of 'followers', 'flock'; got 'flocks'; did you mean 'flock'"),
     ],
 )
 def test_endings_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:

@@ -70,6 +70,7 @@ def test_a_saved_flight_says_what_its_parts_were() -> None:
         "min_separation": 0.1,
         "clear_time": 1.0,
         "obstacle_node": "one",
+        "awareness": "followers",
     }
     assert run.config["orbit"]["gravity_break"] == 0.5
     assert run.config["obstacles"] == "all"

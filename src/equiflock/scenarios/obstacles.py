@@ -16,7 +16,7 @@ from equiflock.runtime.checks import InputError
 from equiflock.runtime.jit import Array
 from equiflock.runtime.randomness import stream
 from equiflock.scenarios.courses import REDRAWS, Point, able_to_lead, check_course, cross, drawn_again
-from equiflock.scenarios.passing import ObstacleNode, UntilPassed
+from equiflock.scenarios.passing import Awareness, ObstacleNode, UntilPassed
 from equiflock.scenarios.random_disk import RandomDisk
 from equiflock.scenarios.registry import Figure, scenario
 from equiflock.scenarios.search import Stop
@@ -60,9 +60,13 @@ class ObstacleCourse:
     """Whether the obstacle is "one" node of the communication graph, or "each" of its agents is one."""
     clear_time: float = 1.0
     """How long every agent must have been farther than R from the obstacle for the flock to have passed, in seconds."""
+    awareness: Awareness = "followers"
+    """Who within R of the obstacle makes it a node of the communication graph and is joined to it: "followers", who
+    hear it, or the whole "flock", leaders included."""
 
     def __post_init__(self) -> None:
         check_course(self.disk, self.sides, self.leaders, self.orbit)
+        self.ending()  # checks the options of the ending
 
     @property
     def radius(self) -> float:
@@ -72,7 +76,7 @@ class ObstacleCourse:
     def ending(self) -> UntilPassed:
         """Ends a flight when the flock has lost its connectivity, has collided, or has passed the obstacle."""
         min_separation = self.disk.min_separation
-        return UntilPassed(None, min_separation, self.clear_time, self.obstacle_node)
+        return UntilPassed(None, min_separation, self.clear_time, self.obstacle_node, self.awareness)
 
     def draw(self, stop: Stop | None = None) -> Flock:
         """Draw the flocks and their obstacles; `stop` ends the search, as for `RandomDisk`."""

@@ -17,6 +17,7 @@ from equiflock.senses.cells import runs_around, select_heard, sort_flock
 from equiflock.senses.graph import join, over_flocks, root_of, survey_memory
 
 ObstacleNode = Literal["one", "each"]
+Awareness = Literal["followers", "flock"]
 DONE = 1e-9
 """Tolerance in seconds, since a multiple of the time step is rounded."""
 STRAIGHT = 1e-6
@@ -32,7 +33,8 @@ class UntilPassed:
     Looked at in this order, at every moment:
 
     - DISCONNECTED: the graph of leaders and followers, directions ignored, is not connected. While a follower is within
-      R of an agent of an obstacle, that obstacle is a node of the graph, joined to every follower within R of it.
+      R of an agent of an obstacle, that obstacle is a node of the graph, joined to every follower within R of it; under
+      `awareness` = "flock" a leader counts there like a follower.
     - COLLIDED: two flock agents are nearer than R_min. HIT_OBSTACLE: a flock agent is nearer than that to an obstacle
       agent, or inside an obstacle, the circle around its agents. A wall, agents in one straight row, has no inside.
     - PASSED: somebody was within R of an obstacle agent, nobody has been for `clear_time`, and every obstacle that
@@ -43,6 +45,10 @@ class UntilPassed:
         min_separation: R_min.
         clear_time: how long everybody must have been out of all obstacles' reach, in seconds.
         obstacle_node: whether an obstacle is "one" node of the graph, or "each" of its agents is one.
+        awareness: who can be aware of an obstacle. The paper asks whether "the minimum distance between the flock and
+            the obstacle is greater than R, implying that the flock is unaware of the obstacle". "followers" reads
+            "unaware": only followers hear, so they alone bring an obstacle into the graph. "flock" reads "the flock":
+            a leader within R of an obstacle brings it in, too, and is joined to it.
 
     It remembers when flocks were near obstacles, so it belongs to one flight at a time; t = 0 begins a new one.
     """
@@ -53,11 +59,13 @@ class UntilPassed:
         min_separation: float = 0.1,
         clear_time: float = 1.0,
         obstacle_node: ObstacleNode = "one",
+        awareness: Awareness = "followers",
     ) -> None:
         self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
         self.min_separation = check_positive("min_separation", min_separation)
         self.clear_time = check_positive("clear_time", clear_time)
         self.obstacle_node = check_choice("obstacle_node", obstacle_node, get_args(ObstacleNode))
+        self.awareness = check_choice("awareness", awareness, get_args(Awareness))
         self._last_near: Float64[np.ndarray, "B M"] = np.empty((0, 0))
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
@@ -72,7 +80,8 @@ class UntilPassed:
         # For each flock: pieces, separation, gap to the nearest obstacle agent, depth; then each obstacle's own gap.
         seen = np.empty((len(watched), 4 + obstacles))
         state = watched.positions, watched.roles, watched.obstacles
-        over_flocks(_watch, watched, *state, comm_radius, self.obstacle_node == "one", seen)
+        readings = self.obstacle_node == "one", self.awareness == "flock"
+        over_flocks(_watch, watched, *state, comm_radius, *readings, seen)
         pieces, separation, gap, depth = seen[:, :4].T
         # An obstacle within R of anybody is near now; for the others the time when they last were stays.
         last_near = np.where(seen[:, 4:] <= comm_radius, time, self._last_near[flying])
@@ -135,6 +144,7 @@ def _watch(
     obstacles: Array,
     comm_radius: float,
     one_node: bool,
+    leaders_aware: bool,
     seen: Array,
     first: Index,
     last: Index,
@@ -147,17 +157,19 @@ def _watch(
     """
     N, M = positions.shape[1], seen.shape[1] - 4
     memory = survey_memory(N), np.empty(N, np.uintp), np.empty(M, np.bool_)
+    readings = one_node, leaders_aware
     for b in range(first, last):
-        if not _watch_flock(positions[b], roles[b], obstacles[b], comm_radius, one_node, seen[b], memory):
+        if not _watch_flock(positions[b], roles[b], obstacles[b], comm_radius, readings, seen[b], memory):
             return False
     return True
 
 
 @kernel
 def _watch_flock(
-    positions: Array, roles: Array, obstacles: Array, comm_radius: float, one_node: bool, seen: Array, memory: Any
+    positions: Array, roles: Array, obstacles: Array, comm_radius: float, readings: Any, seen: Array, memory: Any
 ) -> bool:
     """One flock's row of `_watch`; False if its positions are out of range."""
+    one_node, leaders_aware = readings
     # Cells, and a union-find forest in which every agent is a set by itself, or all agents of an obstacle are one.
     (cells, parent), firsts, touched = memory
     (order, starts, _), place, (runs, hits) = cells
@@ -184,11 +196,12 @@ def _watch_flock(
                     gaps[obstacles[j]] = min(gaps[obstacles[j]], square)
                 else:
                     separation = min(separation, square)
-                if roles[i] == FOLLOWER:
+                # Leaders hear nobody, but they may count as aware of obstacles.
+                if roles[i] == FOLLOWER or (leaders_aware and roles[j] == OBSTACLE):
                     join(parent, i, j)
                     if roles[j] == OBSTACLE:
                         touched[obstacles[j]] = True
-    # From squares to distances, and the components; obstacles that no follower hears are no nodes.
+    # From squares to distances, and the components; obstacles that nobody is aware of are no nodes.
     for m in range(gaps.size):
         gaps[m] = math.sqrt(gaps[m])
     seen[0] = _count_pieces(obstacles, touched, parent)
@@ -214,7 +227,7 @@ def _begin_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array
 
 @kernel
 def _count_pieces(obstacles: Array, touched: Array, parent: Array) -> Index:
-    """How many sets there are among flock agents and the agents of obstacles that a follower hears."""
+    """How many sets there are among flock agents and the agents of obstacles that somebody is aware of."""
     pieces = 0
     for i in range(np.uintp(obstacles.size)):
         counts = obstacles[i] == NO_OBSTACLE or touched[obstacles[i]]
