@@ -13,7 +13,8 @@ from equiflock.experiments.again import find_job, fly_again
 from equiflock.experiments.evaluation import evaluation_jobs
 from equiflock.experiments.paper.flocking import FlockingJob
 from equiflock.experiments.paper.obstacle_avoidance import ObstacleJob
-from equiflock.experiments.paper.reproduction import PROFILES, RUN_IN_JOBS, jobs_of
+from equiflock.experiments.paper.profiles import EXPERIMENTS, PROFILES, jobs_of
+from equiflock.experiments.paper.reading import Reading
 from equiflock.experiments.runner.jobs import keep, path_of, read_table
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import write_json
@@ -53,13 +54,15 @@ def test_frames_are_kept_as_far_as_memory_goes(evaluated: Path, monkeypatch: pyt
 
 
 def test_every_flying_job_of_the_reproduction_is_found_by_its_file(tmp_path: Path) -> None:
-    write_json({"profile": {"name": "quick"}}, tmp_path / "config.json")
+    reading = Reading(velocities="disc", awareness="flock")
+    profile = replace(PROFILES["quick"], reading=reading)
+    write_json({"profile": {"name": "quick", "reading": asdict(reading)}}, tmp_path / "config.json")
     (tmp_path / "jobs").mkdir()
-    for experiment in RUN_IN_JOBS:
-        job: Any = jobs_of(experiment, PROFILES["quick"], (tmp_path / "fast-forward").resolve())[-1]
+    for experiment in EXPERIMENTS:
+        job: Any = jobs_of(experiment, profile, tmp_path)[-1]
         path = path_of(job, tmp_path / "jobs")
         path.touch()
-        if experiment == "generalization":
+        if experiment in ("training", "generalization"):
             with pytest.raises(InputError, match="a training"):
                 find_job(path)
         else:

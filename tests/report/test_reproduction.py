@@ -14,8 +14,9 @@ import pytest
 
 from equiflock import cli
 from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.paper import reproduction, shown
-from equiflock.experiments.paper.reproduction import Profile
+from equiflock.experiments.paper import profiles, reproduction, shown
+from equiflock.experiments.paper.profiles import Profile
+from equiflock.experiments.paper.pupils import Pupils
 from equiflock.experiments.paper.shown import FILMS
 from equiflock.learning.fast_forward import FastForward
 from equiflock.report.reproduction import draw_figures, draw_film
@@ -29,7 +30,6 @@ TINY = Profile(
     sides=(3,),
     fast_forward=FastForward(train_flocks=1, test_flocks=1, steps=20, agents=20),
     cloning_seeds=(0,),
-    cloning_epochs=2,
 )
 
 
@@ -52,7 +52,7 @@ class Tags(HTMLParser):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "paper"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(reproduction.PROFILES, "quick", TINY)
+        patch.setitem(profiles.PROFILES, "quick", TINY)
         for name, film in FILMS.items():
             patch.setitem(FILMS, name, replace(film, speed=10 * film.speed))  # as many frames as a test needs
         cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "2", "--checks"])
@@ -111,14 +111,14 @@ def test_a_damaged_flight_is_flown_again(folder: Path, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "flights" / "flocks.zarr" / "positions")
     flown: list[str] = []
     for _ in range(2):
-        shown.fly_shown(tmp_path, {}, films=False, on_part=flown.append)
+        shown.fly_shown(tmp_path, {}, Pupils(), films=False, on_part=flown.append)
     assert flown == ["flocks"]
 
 
 def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(reproduction.PROFILES, "quick", TINY)
+    monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     jobs = {path: path.stat().st_mtime_ns for path in (folder / "jobs").iterdir()}
     cli.main(["reproduce", "--out", str(folder), "--only", "flocking", "--no-films"])
     assert {path: path.stat().st_mtime_ns for path in (folder / "jobs").iterdir()} == jobs
@@ -133,7 +133,7 @@ def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
 def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(reproduction.PROFILES, "quick", TINY)
+    monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     copy = tmp_path / "paper"
     shutil.copytree(folder, copy)
     leaders, flocking = (next((copy / "jobs").glob(f"{name}-*.csv")) for name in ("leaders", "flocking"))
@@ -148,7 +148,7 @@ def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
 
 
 def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(reproduction.PROFILES, "quick", TINY)
+    monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     copy = tmp_path / "paper"
     shutil.copytree(folder, copy)
     cli.main(["reproduce", "--out", str(copy), "--only", "training", "--no-films", "--force"])

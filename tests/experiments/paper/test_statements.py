@@ -137,7 +137,7 @@ def test_the_law_must_lose_a_flock_that_the_network_keeps() -> None:
 
 
 def test_the_networks_are_what_the_paper_says_they_are() -> None:
-    assert verdicts(architecture_statements((0, 1))) == {"A1": "holds", "A2": "holds"}
+    assert verdicts(architecture_statements(Pupils(), (0, 1))) == {"A1": "holds", "A2": "holds"}
 
 
 def clonings(numbers: Callable[[str, int], dict[str, float]]) -> pd.DataFrame:

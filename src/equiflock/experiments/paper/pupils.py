@@ -77,9 +77,8 @@ class PupilFlight(FlightJob):
 
     def scene(self, name: str, **options: Any) -> Scenario:
         """A scenario with this job's flocks, whose velocities are drawn as those of the training were."""
-        split = {} if self.split is None else {"split": self.split}
-        shared = {"flocks": self.flocks, "agents": self.agents, "velocities": self.pupils.reading.velocities}
-        return make_scenario(name, **shared, **split, **options)
+        options |= {"flocks": self.flocks, "agents": self.agents, "velocities": self.pupils.reading.velocities}
+        return make_scenario(name, **options, **({} if self.split is None else {"split": self.split}))
 
     @property
     def shown_name(self) -> str:
