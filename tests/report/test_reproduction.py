@@ -61,8 +61,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_writes_a_ledger_with_every_statement(folder: Path) -> None:
     ledger = json.loads((folder / "ledger.json").read_text())
-    expected = ["A1", "A2", "A3", *(f"T{n}" for n in range(1, 8)), "F1", "F2", "F3", "F5", "L1", "L2"]
-    expected += ["O1", "O2", "O3", "O5", *(f"G{n}" for n in range(2, 7))]
+    expected = ["A1", "A2", "A3", *(f"T{n}" for n in range(1, 10)), "F1", "F2", "F3", "F5", "F6", "L1", "L2"]
+    expected += ["O1", "O2", "O3", "O5", *(f"G{n}" for n in range(2, 8))]
     assert [entry["id"] for entry in ledger] == expected  # F4, O4 and G1 need more
     assert all(entry["verdict"] in ("holds", "partly", "does not") for entry in ledger)
     assert all(check["words"] and check["measured"] for entry in ledger for check in entry["checks"])

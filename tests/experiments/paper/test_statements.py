@@ -13,9 +13,9 @@ from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.paper.architecture import architecture_statements
 from equiflock.experiments.paper.connectivity import connectivity_statements
 from equiflock.experiments.paper.flocking import EFFORT, VARIANCE, flocking_statements
-from equiflock.experiments.paper.generalization import generalization_statements
 from equiflock.experiments.paper.leader_following import DISTANCE, leader_statements
 from equiflock.experiments.paper.obstacle_avoidance import SIDES, obstacle_statements
+from equiflock.experiments.paper.pupils import Pupils
 
 TIMES = np.round(np.arange(0, 2.01, 0.05), 2)
 
@@ -62,12 +62,12 @@ def verdicts(statements: list[Any]) -> dict[str, str]:
 def test_flocking_as_the_paper_describes_it_holds_and_its_opposite_does_not() -> None:
     sizes = (50, 100, 200, 400)
     found = flocking_statements(curves(flocking_as_described, sizes, (VARIANCE, EFFORT)))
-    assert verdicts(found) == {f"F{n}": "holds" for n in range(1, 6)}
+    assert verdicts(found) == {f"F{n}": "holds" for n in range(1, 7)}
     swap = {"tdagnn": "etdagnn", "etdagnn": "tdagnn", "tdagnn-tf": "tdagnn-tf-mean", "tdagnn-tf-mean": "tdagnn-tf"}
 
     def opposite(metric: str, name: str, n: int, t: float) -> float:
         if metric == EFFORT:
-            return 5.0 if name in ("tdagnn", "tdagnn-tf") else 0.1
+            return {"tdagnn": 5.0, "tdagnn-tf": 4.0, "tdagnn-tf-mean": 0.2}.get(name, 0.1)
         if n == 50:
             return (
                 1.0 if name == "tanner" else 4.0 - t if name != "tdagnn-tf" else (0.5 if 0.1 <= t <= 0.3 else 4.0 - t)
@@ -75,15 +75,60 @@ def test_flocking_as_the_paper_describes_it_holds_and_its_opposite_does_not() ->
         return flocking_as_described(metric, swap.get(name, name), n, t)
 
     wrong = verdicts(flocking_statements(curves(opposite, sizes, (VARIANCE, EFFORT))))
-    assert (wrong["F3"], wrong["F4"], wrong["F5"]) == ("does not",) * 3
+    assert (wrong["F3"], wrong["F4"], wrong["F5"], wrong["F6"]) == ("does not",) * 4
     assert wrong["F1"] != "holds"
     assert wrong["F2"] != "holds"
 
 
 @pytest.mark.parametrize(
+    ("below", "above", "failing"),
+    [
+        (21, 3, []),
+        (20, 3, [f"share of time below: {name}" for name in ("tdagnn-tf", "tdagnn-tf-mean", "etdagnn")]),
+        (21, 2, ["share of 0.1 to 0.3 s above: tdagnn-tf"]),
+    ],
+)
+def test_half_of_the_times_is_not_most_of_them(below: int, above: int, failing: list[str]) -> None:
+    times = [t for t in TIMES if t != 0.3]  # forty, four of them from 0.1 to 0.3 s
+
+    def level(metric: str, name: str, n: int, t: float) -> float:
+        """As the expert, but lower at the last `below` times, and TDAGNN-TF higher at the first `above` from 0.1 on."""
+        if name == "tanner" or t == 0.3:
+            return 1.0
+        place = times.index(t)
+        return 0.5 if place >= 40 - below else 1.5 if name == "tdagnn-tf" and 2 <= place < 2 + above else 1.0
+
+    made = curves(level, (50,), (VARIANCE, EFFORT))
+    f3 = flocking_statements(made[made.time != 0.3])[2]
+    assert f3.id == "F3"
+    assert [check.words for check in f3.checks if not check.holds] == failing
+
+
+@pytest.mark.parametrize(
+    ("effort", "f5", "f6"),
+    [
+        ((0.1, 0.1, 0.149, 0.149), "holds", "holds"),
+        ((0.1, 0.1, 0.149, 0.151), "partly", "partly"),
+        ((0.1, 0.1, 0.0901, 0.0901), "holds", "holds"),
+        ((0.1, 0.1, 0.0901, 0.0899), "partly", "holds"),
+        ((0.1, 0.151, 0.145, 0.145), "holds", "partly"),
+    ],
+)
+def test_norms_are_about_the_same_if_they_differ_by_a_few_hundredths(
+    effort: tuple[float, ...], f5: str, f6: str
+) -> None:
+    norms = dict(zip(TRAINED, effort, strict=True))
+    found = verdicts(
+        flocking_statements(curves(lambda metric, name, n, t: norms.get(name, 0.0), (50, 200), (VARIANCE, EFFORT)))
+    )
+    assert (found["F5"], found["F6"]) == (f5, f6)
+
+
+@pytest.mark.parametrize(
     ("distance", "effort", "expected"),
     [
-        ((3.0, 2.5, 1.0, 2.0), (1.0, 1.1, 1.2, 1.0), {"L1": "holds", "L2": "holds"}),
+        ((3.0, 2.5, 1.0, 2.0), (0.02, 0.03, 0.04, 0.069), {"L1": "holds", "L2": "holds"}),
+        ((3.0, 2.5, 1.0, 2.0), (0.02, 0.03, 0.04, 0.071), {"L1": "holds", "L2": "partly"}),
         ((1.0, 1.0, 9.0, 1.0), (1.0, 2.0, 4.0, 8.0), {"L1": "does not", "L2": "does not"}),
     ],
 )
@@ -108,20 +153,53 @@ def flights(failed: Callable[[str, int, bool], int], how: Callable[[int], str]) 
     )
 
 
-def test_obstacles_as_the_paper_describes_them_hold_and_the_opposite_does_not() -> None:
-    def as_described(name: str, s: int, technique: bool) -> int:
+def obstacles_as_described(hits: dict[tuple[str, int], int]) -> pd.DataFrame:
+    """Of the failures of a controller at a size, so many of seed 0 are hits; at 24 sides there are 40 of both seeds."""
+
+    def failed(name: str, s: int, technique: bool) -> int:
         if not technique:
             return 100
-        return {48: 20, 96: 60}.get(s, 5) if name == "etdagnn" else {48: 35, 96: 85}.get(s, 5)
+        return {24: 20, 48: 20, 96: 60}.get(s, 5) if name == "etdagnn" else {24: 20, 48: 35, 96: 85}.get(s, 5)
 
-    described = flights(as_described, lambda s: "DISCONNECTED")
-    at_24 = (described.sides == 24) & described.technique & (described.controller == "tdagnn") & (described.flock == 0)
-    described.loc[at_24, "outcome"] = "HIT_OBSTACLE"
-    found = obstacle_statements(described)
+    table = flights(failed, lambda s: "DISCONNECTED")
+    for (name, s), count in hits.items():
+        there = (table.controller == name) & (table.sides == s) & table.technique & (table.seed == 0)
+        table.loc[there & (table.flock < count), "outcome"] = "HIT_OBSTACLE"
+    return table
+
+
+def test_obstacles_as_the_paper_describes_them_hold_and_the_opposite_does_not() -> None:
+    found = obstacle_statements(obstacles_as_described({("tdagnn", 24): 1}))
     assert verdicts(found) == {f"O{n}": "holds" for n in range(1, 6)}
     spread = {"tdagnn": 20, "tdagnn-tf": 40, "tdagnn-tf-mean": 60, "etdagnn": 80}
     wrong = obstacle_statements(flights(lambda name, s, technique: spread[name], lambda s: "HIT_OBSTACLE"))
-    assert verdicts(wrong) == {f"O{n}": "does not" for n in range(1, 6)}
+    # There are hits at 24 sides, as there should be; far too many, and not only there.
+    assert verdicts(wrong) == {**{f"O{n}": "does not" for n in range(1, 5)}, "O5": "partly"}
+    assert sum(check.holds for check in wrong[4].checks) == 1
+
+
+SHARE = "collisions with the obstacle among failures of all seeds"
+
+
+@pytest.mark.parametrize(
+    ("hits", "failing"),
+    [
+        ({("tdagnn", 24): 1, ("etdagnn", 24): 1}, []),
+        ({("tdagnn", 24): 1, ("etdagnn", 24): 2}, [f"s = 24, etdagnn: {SHARE}, below 0.05"]),
+        ({("tdagnn", 24): 1, ("tdagnn-tf", 96): 1}, [f"s = 96, tdagnn-tf: {SHARE}"]),
+        ({}, ["s = 24: number of collisions with the obstacle, all controllers and seeds"]),
+    ],
+)
+def test_each_controller_hits_few_obstacles_and_only_those_of_24_sides(
+    hits: dict[tuple[str, int], int], failing: list[str]
+) -> None:
+    o5 = obstacle_statements(obstacles_as_described(hits))[4]
+    assert [check.words for check in o5.checks if not check.holds] == failing
+
+
+def test_obstacles_of_24_sides_that_are_not_in_the_table_are_not_asked_for_hits() -> None:
+    table = obstacles_as_described({})
+    assert verdicts(obstacle_statements(table[table.sides != 24]))["O5"] == "holds"
 
 
 def test_the_law_must_lose_a_flock_that_the_network_keeps() -> None:
@@ -138,57 +216,3 @@ def test_the_law_must_lose_a_flock_that_the_network_keeps() -> None:
 
 def test_the_networks_are_what_the_paper_says_they_are() -> None:
     assert verdicts(architecture_statements(Pupils(), (0, 1))) == {"A1": "holds", "A2": "holds"}
-
-
-def clonings(numbers: Callable[[str, int], dict[str, float]]) -> pd.DataFrame:
-    """Ten epochs of two seeds."""
-    return pd.DataFrame(
-        [
-            {"controller": name, "seed": seed, "epoch": epoch, **numbers(name, epoch)}
-            for name in TRAINED
-            for seed in (0, 1)
-            for epoch in range(11)
-        ]
-    )
-
-
-def cloning_as_described(name: str, epoch: int) -> dict[str, float]:
-    place = TRAINED.index(name)
-    return {
-        "gap": 1e-5 * epoch,
-        "bound": (160.0, 150.0, 140.0, 70.0)[place] + 0.1 * epoch,
-        "data_bound": 1000.0 if place < 2 else 100.0,
-        "largest_dimension": 16 if name == "etdagnn" else 33,
-        "norm_sum": 5.0 + 0.1 * place,
-        "train_tuples": 30_150,
-        "test_tuples": 50_250,
-    }
-
-
-def test_generalization_as_the_paper_describes_it_holds_and_its_opposite_does_not() -> None:
-    found = generalization_statements(clonings(cloning_as_described))
-    assert verdicts(found) == {f"G{n}": "holds" for n in range(1, 7)}
-
-    def opposite(name: str, epoch: int) -> dict[str, float]:
-        place = TRAINED.index(name)
-        return {
-            "gap": 0.5 - 0.01 * epoch,
-            "bound": 50.0 + 40.0 * place + 0.1 * epoch,
-            "data_bound": 100.0,
-            "largest_dimension": 17,
-            "norm_sum": 2.0**place,
-            "train_tuples": 40_000,
-            "test_tuples": 40_000,
-        }
-
-    assert verdicts(generalization_statements(clonings(opposite))) == {f"G{n}": "does not" for n in range(1, 7)}
-
-
-def test_a_bound_that_never_moves_has_no_correlation_with_the_gap() -> None:
-    table = clonings(cloning_as_described).assign(bound=100.0)
-    assert verdicts(generalization_statements(table))["G6"] == "does not"
-
-
-def test_the_papers_counts_are_not_asked_of_smaller_data() -> None:
-    table = clonings(cloning_as_described).assign(train_tuples=1_206, test_tuples=2_010)
-    assert "G1" not in verdicts(generalization_statements(table))
