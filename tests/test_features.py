@@ -46,6 +46,7 @@ def test_a_feature_of_one_s_own_is_one_decorated_function(own_registry: None) ->
         ({"channels": (("velocity", "max"),)}, "aggregation must be one of 'sum', 'mean'; got 'max'"),
         ({"channels": (("velocity", "mean"),), "hops": 0}, "hops must be a whole number of at least 1; got 0"),
         ({"channels": (("velocity", "mean"),), "topology": "frozen"}, "topology must be one of 'dynamic', 'fixed'"),
+        ({"channels": (("velocity", "mean"),), "hop_mean": "both"}, "hop_mean must be one of 'receiver', 'sender'"),
     ],
 )
 def test_wrong_senses_are_refused_in_one_line(options: dict[str, Any], text: str) -> None:

@@ -59,6 +59,14 @@ def orbit_velocity(way: Array, mean_velocity: Array, orbit: Orbit) -> Array:
     return side * size * turn(orbit.dodge_angle) @ way / distance
 
 
+def degrees_heard(heard: Array, roles: Array, obstacles: str = "nearest") -> Array:
+    """|N_i| of each agent; obstacle agents count once all together if only the nearest of them is heard."""
+    rims = (heard & (roles == Role.OBSTACLE)).sum(axis=1)
+    mates = (heard & (roles != Role.OBSTACLE)).sum(axis=1)
+    counted: Array = mates + (np.minimum(rims, 1) if obstacles == "nearest" else rims)
+    return counted
+
+
 def aggregate(
     flock: Flock,
     b: int,
@@ -70,6 +78,7 @@ def aggregate(
 ) -> Array:
     """Z of one flock, (N, K, C, D), from what was known a step before and who hears whom now."""
     positions, velocities, roles, groups = (array[b] for array in (*flock.arrays[:3], flock.groups))
+    degrees = degrees_heard(heard, roles, obstacles)
     now = np.zeros_like(before)
     for i in range(len(positions)):
         senders = np.flatnonzero(heard[i])
@@ -97,7 +106,10 @@ def aggregate(
             if vectors:
                 now[i, 0, c] = sum(vectors) / (len(vectors) if aggregation == "mean" else 1)
         for k in range(1, before.shape[1]):
-            now[i, k] = np.mean([before[j, k - 1] for j in senders], axis=0)
+            if senses.hop_mean == "receiver":
+                now[i, k] = np.mean([before[j, k - 1] for j in senders], axis=0)
+            else:
+                now[i, k] = sum(before[j, k - 1] / degrees[j] for j in senders if degrees[j] > 0)
     return now
 
 

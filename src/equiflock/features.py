@@ -22,6 +22,7 @@ Aggregation: TypeAlias = Literal["sum", "mean"]
 Topology: TypeAlias = Literal["dynamic", "fixed"]
 Vector: TypeAlias = Literal["position", "velocity"]
 Among: TypeAlias = Literal["all", "same", "others"]
+HopMean: TypeAlias = Literal["receiver", "sender"]
 Channel: TypeAlias = tuple[str, Aggregation]
 Weight = TypeVar("Weight", bound=Callable[..., float])
 
@@ -136,17 +137,22 @@ class Senses:
         hops: K >= 1. Hop 1 aggregates the features of those an agent hears now; hop k is the mean over them of their
             own hop k - 1 a step before.
         topology: "dynamic" if an agent hears those within R now, "fixed" if it always hears those within R at t = 0.
+        hop_mean: whose degree divides the sums of hops 2 .. K, with z_j^(k-1) what agent j knew a step before:
+            "receiver", as the paper has it, 1 / |N_i| sum of z_j^(k-1) over j in N_i; "sender", as public code of the
+            baseline has it, sum of z_j^(k-1) / |N_j|, in which those who hear nobody now do not count.
     """
 
     channels: tuple[Channel, ...]
     hops: int = 1
     topology: Topology = "dynamic"
+    hop_mean: HopMean = "receiver"
 
     def __post_init__(self) -> None:
         # The class is frozen, so a list of channels becomes a tuple this way.
         object.__setattr__(self, "channels", _checked_channels(self.channels))
         check_count("hops", self.hops)
         check_choice("topology", self.topology, get_args(Topology))
+        check_choice("hop_mean", self.hop_mean, get_args(HopMean))
 
     @property
     def width(self) -> int:
@@ -171,10 +177,15 @@ def paper_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
     return tuple((name, aggregation) for name in PAPER_FEATURES)
 
 
-def paper_senses(aggregation: Aggregation = "mean", hops: int = 3, topology: Topology = "dynamic") -> Senses:
+def paper_senses(
+    aggregation: Aggregation = "mean",
+    hops: int = 3,
+    topology: Topology = "dynamic",
+    hop_mean: HopMean = "receiver",
+) -> Senses:
     """The senses of the paper's controllers: its three features, all summed or all averaged."""
     check_choice("aggregation", aggregation, get_args(Aggregation))
-    return Senses(paper_channels(aggregation), hops, topology)
+    return Senses(paper_channels(aggregation), hops, topology, hop_mean)
 
 
 def _checked_channels(given: Any) -> tuple[Channel, ...]:

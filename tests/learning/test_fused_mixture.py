@@ -109,6 +109,9 @@ def test_a_mixture_of_others_flies_by_its_parts() -> None:
     assert isinstance(known, FusedStep)
     assert Mixture(ef.load("tanner"), Own(), 0.5, rng).fused_step(*parts) is None  # type: ignore[arg-type]
     assert Mixture(ef.load("tanner-dynamic"), network, 0.5, rng).fused_step(*parts) is None  # type: ignore[arg-type]
+    by_sender: Any = new_network("etdagnn", hop_mean="sender").eval()
+    others = DelayedAggregation(by_sender.senses), ef.DoubleIntegrator()
+    assert Mixture(ef.load("tanner"), by_sender, 0.5, rng).fused_step(*others) is None
 
 
 def test_steps_of_a_lesson_that_are_skipped_draw_their_numbers_too() -> None:

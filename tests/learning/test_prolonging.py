@@ -43,7 +43,7 @@ def test_a_finished_training_that_is_prolonged_is_one_long_training(long: Path, 
     assert read_json(run.folder / "config.json") == read_json(long / "config.json")
 
 
-@pytest.mark.parametrize("controller", ["tdagnn:biases=uniform"])
+@pytest.mark.parametrize("controller", ["tdagnn:biases=uniform", "etdagnn:hop_mean=sender"])
 def test_one_of_a_network_with_options_too_and_its_weights_are_loaded_without_them(
     controller: str, tmp_path: Path
 ) -> None:

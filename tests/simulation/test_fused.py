@@ -275,7 +275,11 @@ def test_leaders_and_obstacle_agents_do_not_obey_the_network() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"senses": dataclasses.replace(ETDAGNN.senses, topology="fixed")}, {"body": Still()}],  # type: ignore[attr-defined]
+    [
+        {"senses": dataclasses.replace(ETDAGNN.senses, topology="fixed")},  # type: ignore[attr-defined]
+        {"senses": dataclasses.replace(ETDAGNN.senses, hop_mean="sender")},  # type: ignore[attr-defined]
+        {"body": Still()},
+    ],
 )
 def test_other_parts_fly_by_themselves(options: dict[str, Any], calls: list[int]) -> None:
     loop = ef.flight(ef.random_disk(1, 30), ETDAGNN, **options)

@@ -6,6 +6,10 @@ With N_i(t) the agents that i hears at time t and psi the features of the channe
     z_i^1(t) = sum or mean over j in N_i(t) of psi(r_ij(t), v_ij(t))
     z_i^k(t) = mean over j in N_i(t) of z_j^(k-1)(t - dt),    k = 2 .. K
 
+Senses with hop_mean = "sender" divide by the sender's degree instead, as public code of the baseline does:
+
+    z_i^k(t) = sum over j in N_i(t) of z_j^(k-1)(t - dt) / |N_j(t)|,    without those for whom |N_j(t)| = 0
+
 A feature among agents of the same group, or of others, is summed or averaged over those alone. Of several obstacle
 agents within R only the nearest is heard, and it stands still unless the `Orbit` technique says what else a follower
 takes it to do. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody. Relative vectors are
@@ -28,6 +32,7 @@ from equiflock.runtime.jit import Array, Index
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.runtime.threads import AGENTS_PER_THREAD, SMALL_FLOCK, split_flocks
 from equiflock.senses.cells import FARTHEST_CELL, cell_list, order_by_rank, out_of_range, sort_into_cells
+from equiflock.senses.degrees import degrees_heard
 from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.hearing import gather_records, hear_cells, hear_flocks, hear_listed, make_records
 from equiflock.senses.orbit import STAND_STILL, Orbit
@@ -112,22 +117,38 @@ class DelayedAggregation:
                 each. An agent adds up whom it hears within a cell in the order of their numbers.
         """
         before, now = self.turn(flock)
-        B, N, _ = flock.shape
+        B = len(flock)
         active = np.arange(B) if flying is None else flying.nonzero()[0]
         if len(active) < B:
             now[~flying] = 0.0  # type: ignore[operator]
+        if len(active) > 0 and self.senses.hop_mean == "sender" and self.senses.hops > 1:
+            self._hear_by_sender(flock, active, before, now, ranks)
+        elif len(active) > 0:
+            self._hear(flock, active, before, now, ranks)
+        assert self._now is not None
+        return self._now
+
+    def _hear(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
+        """Fill in `now` for the active flocks from what was known `before`; hops 2 .. K are the receiver's means."""
         # Small flocks are shared out to threads whole; the agents of a large one are, by cells.
-        if len(active) == 0:
-            pass
-        elif self.senses.topology == "fixed":
+        if self.senses.topology == "fixed":
             self._hear_fixed(flock, active, before, now)
-        elif N <= SMALL_FLOCK:
+        elif flock.shape[1] <= SMALL_FLOCK:
             self._hear_flocks(flock, active, before, now)
         else:
             for b in active:
                 self._hear_large(flock, b, before[b], now[b], ranks)
-        assert self._now is not None
-        return self._now
+
+    def _hear_by_sender(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
+        """Fill in `now` for the active flocks, with hops 2 .. K divided by the sender's degree."""
+        graph = self._first_graph(flock) if self.senses.topology == "fixed" else None
+        degrees = degrees_heard(flock, active, self._radius_of(flock), graph, self.obstacles == "nearest")
+        # Each sender passes on z_j / |N_j|: in a copy, as the caller may still look at what was known before.
+        counts, passed_on = degrees.astype(np.float32)[..., None], np.zeros_like(before)
+        np.divide(before, counts, out=passed_on, where=counts > 0.0)
+        self._hear(flock, active, passed_on, now, ranks)
+        # The kernels make means; times |N_i| they are sums.
+        now[:, :, self.senses.width * flock.shape[2] :] *= counts
 
     def turn(self, flock: Flock) -> tuple[Array, Array]:
         """Let a time step pass, with nobody heard yet: Z(t - dt), and the memory for Z(t), each (B, N, K * C * D).
@@ -241,13 +262,18 @@ class DelayedAggregation:
         if not all(threads.share(hear_cells, [(*common, *part) for part in bounds])):
             raise self._off_scale(flock)
 
-    def _hear_fixed(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
-        """Fill in `now` for flocks in which everybody always hears its neighbours of t = 0."""
+    def _first_graph(self, flock: Flock) -> Graph:
+        """The graph that a fixed topology keeps, made of this flock if it is the first."""
         if self._graph is None:
             self._graph = radius_graph(flock, self._radius_of(flock))
+        return self._graph
+
+    def _hear_fixed(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
+        """Fill in `now` for flocks in which everybody always hears its neighbours of t = 0."""
+        links = self._first_graph(flock)
         parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, flock.groups, before
-        graph = self._graph.starts, self._graph.senders.view(np.uintp)
+        graph = links.starts, links.senders.view(np.uintp)
         rest = *graph, self._rules, self._said, now
         if not all(threads.share(hear_listed, [(*state, *rest, active[slice(*part)]) for part in parts])):
             raise self._off_scale(flock)

@@ -41,8 +41,10 @@ def can_fuse(sensing: object, network: object, body: object) -> bool:
         return False
     # The kernel of a network does not look whether the weights fit the observations.
     senses, needed = sensing.senses, network.senses
-    fit = senses.topology == "dynamic" and (senses.hops, senses.width) == (needed.hops, needed.width)
-    return fit and type(body) is DoubleIntegrator
+    fit = (senses.hops, senses.width) == (needed.hops, needed.width)
+    # Its kernel makes means by the receiver's degree, of those within R now.
+    known = senses.topology == "dynamic" and senses.hop_mean == "receiver"
+    return fit and known and type(body) is DoubleIntegrator
 
 
 class FusedNetworkStep:

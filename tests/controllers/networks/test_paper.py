@@ -62,6 +62,26 @@ def test_how_biases_began_is_not_written_with_weights_that_replace_them(tmp_path
     assert all(map(torch.equal, back.parameters(), network.parameters()))
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_whose_degree_divides_older_hops_is_written_with_weights_unless_it_is_the_papers(
+    name: str, tmp_path: Path
+) -> None:
+    usual: Any = new_network(name, 1)
+    assert "hop_mean" not in usual.options
+    network: Any = new_network(f"{name}:hop_mean=sender", 1)
+    assert network.senses == ef.paper_senses(usual.senses.paper_aggregation, 3, hop_mean="sender") != usual.senses
+    assert all(map(torch.equal, network.parameters(), usual.parameters()))
+    back: Any = ef.load(ef.save(network, tmp_path / "by-sender.safetensors"))
+    assert back.senses == network.senses
+    assert back.compiled_form().senses == network.senses
+
+
+def test_older_hops_of_channels_of_one_s_own_have_the_same_choice(tmp_path: Path) -> None:
+    network: Any = new_network("etdagnn", channels=[["velocity", "sum"]], hop_mean="sender")
+    back: Any = ef.load(ef.save(network, tmp_path / "own.safetensors"))
+    assert back.senses == ef.Senses((("velocity", "sum"),), 3, hop_mean="sender")
+
+
 def test_biases_that_a_network_does_not_have_or_know_are_refused() -> None:
     with pytest.raises(InputError, match="unexpected keyword argument 'biases'"):
         new_network("etdagnn", biases="uniform")

@@ -21,7 +21,7 @@ from equiflock.controllers.networks.compiled import CompiledNetwork, compile_cha
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.registry import add_network
-from equiflock.features import Aggregation, Channel, Senses, paper_channels, paper_senses
+from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_channels, paper_senses
 from equiflock.runtime.checks import InputError, check_choice, check_count
 
 Biases: TypeAlias = Literal["zero", "uniform"]
@@ -40,6 +40,7 @@ class TDAGNN(nn.Module):
         channels: in place of the paper's three, as for `Senses`.
         biases: how biases begin, which the paper leaves open: "zero", or "uniform" as in torch's own convolutions, in
             [-1, 1] / sqrt(fan_in). All weights are drawn before any bias, so they are the same in both cases.
+        hop_mean: as for `Senses`.
     """
 
     def __init__(
@@ -52,10 +53,11 @@ class TDAGNN(nn.Module):
         dimensions: int = 2,
         channels: Sequence[Sequence[str]] | None = None,
         biases: Biases = "zero",
+        hop_mean: HopMean = "receiver",
     ) -> None:
         super().__init__()
         self.name = name
-        self.senses = _senses(aggregation, hops, channels)
+        self.senses = _senses(aggregation, hops, channels, hop_mean)
         self._usual = paper_channels(aggregation)
         self.dimensions = check_count("dimensions", dimensions, least=2)
         self.second_tanh = second_tanh
@@ -112,14 +114,20 @@ class ETDAGNN(nn.Module):
         name: written into files of weights.
         hops: K.
         channels: in place of the paper's three, averaged; as for `Senses`.
+        hop_mean: as for `Senses`.
     """
 
     def __init__(
-        self, name: str = "etdagnn", *, hops: int = 3, channels: Sequence[Sequence[str]] | None = None
+        self,
+        name: str = "etdagnn",
+        *,
+        hops: int = 3,
+        channels: Sequence[Sequence[str]] | None = None,
+        hop_mean: HopMean = "receiver",
     ) -> None:
         super().__init__()
         self.name = name
-        self.senses = _senses("mean", hops, channels)
+        self.senses = _senses("mean", hops, channels, hop_mean)
         self._usual = paper_channels("mean")
         first = EqConv(self.senses.width, 16, hops)
         self.layers = nn.Sequential(ScaleLog(), first, ScaleTanh(), EqConv(16, 16, 1), EqConv(16, 1, 1))
@@ -155,16 +163,20 @@ class ETDAGNN(nn.Module):
         return write_weights(self, path, extra)
 
 
-def _senses(aggregation: Aggregation, hops: int, channels: Sequence[Sequence[str]] | None) -> Senses:
+def _senses(aggregation: Aggregation, hops: int, channels: Sequence[Sequence[str]] | None, hop_mean: HopMean) -> Senses:
     """The paper's senses with this aggregation, or those of one's own channels."""
     if channels is None:
-        return paper_senses(aggregation, hops)
-    return Senses(cast(tuple[Channel, ...], tuple(channels)), hops)
+        return paper_senses(aggregation, hops, hop_mean=hop_mean)
+    return Senses(cast(tuple[Channel, ...], tuple(channels)), hops, hop_mean=hop_mean)
 
 
 def _told(senses: Senses, usual: tuple[Channel, ...]) -> dict[str, Any]:
-    """Hops, and channels where they are not the usual ones, such as JSON can hold."""
-    own = {} if senses.channels == usual else {"channels": [list(channel) for channel in senses.channels]}
+    """Hops, and channels and the mean of hops where they are not the usual ones, such as JSON can hold."""
+    own: dict[str, Any] = {}
+    if senses.channels != usual:
+        own["channels"] = [list(channel) for channel in senses.channels]
+    if senses.hop_mean != "receiver":
+        own["hop_mean"] = senses.hop_mean
     return {"hops": senses.hops, **own}
 
 
@@ -176,7 +188,7 @@ NETWORKS: dict[str, Callable[..., Network]] = {
     "tdagnn-tf-mean": partial(TDAGNN, "tdagnn-tf-mean", aggregation="mean", second_tanh=False),
     "etdagnn": partial(ETDAGNN, "etdagnn"),
 }
-"""The paper's variants; options are `hops`, `channels` and, but for ETDAGNN, `dimensions` and `biases`."""
+"""The paper's variants; options are `hops`, `channels`, `hop_mean` and, but for ETDAGNN, `dimensions` and `biases`."""
 
 for _name, _make in NETWORKS.items():
     add_network(_name, _make)

@@ -1,0 +1,92 @@
+"""How many agents each agent hears, |N_i|, as the kernels of `hearing` count them: after the obstacle rule."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int64
+
+from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors
+from equiflock.runtime import threads
+from equiflock.runtime.jit import Array, Index, inlined, kernel
+from equiflock.runtime.threads import split_flocks
+from equiflock.senses.cells import flock_memory, out_of_range, runs_around, select_heard, sort_flock
+from equiflock.senses.graph import Graph
+
+
+def degrees_heard(
+    flock: Flock,
+    active: Int64[np.ndarray, " active"],
+    comm_radius: float,
+    graph: Graph | None = None,
+    nearest_only: bool = True,
+) -> Int64[np.ndarray, "B N"]:
+    """|N_i| of every agent of the active flocks, (B, N); 0 for those of the others. Memory is O(N).
+
+    Args:
+        flock: the agents now.
+        active: the flocks that count.
+        comm_radius: R.
+        graph: who hears whom, at any distance; everybody within R if left out.
+        nearest_only: whether only the nearest obstacle agent is heard, rather than all.
+    """
+    degrees = np.zeros(flock.shape[:2], np.int64)
+    parts = [active[first:last] for first, last in split_flocks(len(active), flock.shape[1])]
+    if graph is not None:
+        listed = flock.roles, graph.starts.view(np.uintp), graph.senders.view(np.uintp), nearest_only, degrees
+        threads.share(_count_listed, [(*listed, part) for part in parts])
+        return degrees
+    around = flock.positions, flock.roles, comm_radius, nearest_only, degrees
+    if not all(threads.share(_count_around, [(*around, part) for part in parts])):
+        raise out_of_range()
+    return degrees
+
+
+@kernel
+def _count_around(
+    positions: Vectors, roles: Roles, comm_radius: float, nearest_only: bool, degrees: Array, active: Array
+) -> bool:
+    """Count whom agents of the active flocks hear within R; False if positions are out of range."""
+    # Once for all flocks of this thread.
+    memory = flock_memory(positions.shape[1])
+    (order, starts, _), place, (runs, hits) = memory
+    for b in active:
+        shape = sort_flock(positions[b], comm_radius, memory)
+        if shape[0] == 0:
+            return False
+        for c in range(shape[0] * shape[1] * shape[2]):
+            count = runs_around(c, shape, starts, runs)
+            for s in range(starts[c], starts[c + 1]):
+                # Leaders and obstacle agents hear nobody.
+                if roles[b, order[s]] != FOLLOWER:
+                    continue
+                heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)
+                rims = np.uintp(0)
+                for h in range(heard):
+                    rims += np.uintp(roles[b, order[hits[h]]] == OBSTACLE)
+                degrees[b, order[s]] = _after_rule(heard, rims, nearest_only)
+    return True
+
+
+@kernel
+def _count_listed(
+    roles: Roles, begins: Array, senders: Array, nearest_only: bool, degrees: Array, active: Array
+) -> None:
+    """Count whom agents of the active flocks hear if they hear the listed senders."""
+    N = np.uintp(roles.shape[1])
+    for b in active:
+        for i in range(N):
+            # Leaders and obstacle agents hear nobody, whatever they were when the list was made.
+            if roles[b, i] != FOLLOWER:
+                continue
+            row, rims = np.uintp(b) * N + i, np.uintp(0)
+            begin, end = begins[row], begins[row + np.uintp(1)]
+            for e in range(begin, end):
+                rims += np.uintp(roles[b, senders[e]] == OBSTACLE)
+            degrees[b, i] = _after_rule(end - begin, rims, nearest_only)
+
+
+@inlined
+def _after_rule(heard: Index, rims: Index, nearest_only: bool) -> Index:
+    """|N_i| of an agent that has so many others within reach, of whom `rims` are obstacle agents."""
+    # All obstacle agents but the nearest are left out.
+    return heard - rims + np.uintp(1) if nearest_only and rims > np.uintp(1) else heard
