@@ -12,8 +12,8 @@ import pytest
 
 from equiflock import cli
 from equiflock.experiments.paper.ledger import read_ledger
-from equiflock.experiments.paper.remarks import REMARKS
 from equiflock.experiments.paper.profiles import EXPERIMENTS, STATEMENTS
+from equiflock.experiments.paper.remarks import REMARKS
 from equiflock.experiments.paper.training import trained_tables, training_statements
 from equiflock.report.generalization import bound_table
 from equiflock.report.training import ledger_table, metrics_table

@@ -73,9 +73,14 @@ class Cloner:
             network = new_network(recipe.controller, recipe.seed, **options)
         check_controller(cast(Controller, network))
         self.network, self.pupil = network.eval(), cast(LocalController, network)
-        if self.pupil.senses.hops != data.recipe.hops:
-            hops = self.pupil.senses.hops
-            raise InputError(f"the network hears {hops} hops, but the data has {data.recipe.hops}")
+        senses = self.pupil.senses
+        if senses.hops != data.recipe.hops:
+            raise InputError(f"the network hears {senses.hops} hops, but the data has {data.recipe.hops}")
+        if senses.hop_mean != data.recipe.hop_mean:
+            raise InputError(
+                f"the network's hops are means by the {senses.hop_mean}'s degree, those of the data by the "
+                f"{data.recipe.hop_mean}'s: make it with FastForward(hop_mean=...)"
+            )
         data.check_channels(self.pupil.senses.channels)
         self.learner = learner_for(network, recipe.learning_rate)
         # b begins at 0 and is trained together with the weights, by an Adam of its own.

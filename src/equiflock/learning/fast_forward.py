@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from equiflock.controllers import load
-from equiflock.features import Channel, Senses, paper_senses
+from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_senses
 from equiflock.learning.parts import PartedArrays, fill
 from equiflock.learning.recipe import EXPERT, USUAL_CLAMP
 from equiflock.protocols import Controller
@@ -47,6 +47,8 @@ Split = Literal["train", "test"]
 DIMENSIONS = 2
 KIND = "fast-forward data set"
 """The kind of folder that its config names."""
+NEWEST = {"velocities": "entries", "hop_mean": "receiver"}
+"""Fields that older data has not, and what it was made with."""
 
 
 @renamed_arguments(clamp='expert="tanner:clamp=.."')
@@ -76,6 +78,8 @@ class FastForward:
     """The channels of the observations, as for `Senses`; if left out the paper's, once summed and once averaged."""
     velocities: VelocityRule = "entries"
     """How velocities are drawn at t = 0, as for `RandomDisk`."""
+    hop_mean: HopMean = "receiver"
+    """By whose degree the sums of hops 2 .. K are divided, as for `Senses`."""
 
     def __post_init__(self) -> None:
         if self.channels is not None:
@@ -84,9 +88,10 @@ class FastForward:
             check_count(name, getattr(self, name))
         for name in ("seed", "steps"):
             check_count(name, getattr(self, name), least=0)
-        check_positive("time_step", self.time_step)
-        check_positive("comm_radius", self.comm_radius)
-        check_choice("velocities", self.velocities, get_args(VelocityRule))
+        for name in ("time_step", "comm_radius"):
+            check_positive(name, getattr(self, name))
+        for name, words in (("velocities", VelocityRule), ("hop_mean", HopMean)):
+            check_choice(name, getattr(self, name), get_args(words))
 
     @property
     def flocks(self) -> int:
@@ -102,8 +107,8 @@ class FastForward:
     def senses(self) -> dict[str, Senses]:
         """The senses of each array of observations, by its name."""
         if self.channels is not None:
-            return {"own": Senses(self.channels, self.hops)}
-        return {"sum": paper_senses("sum", self.hops), "mean": paper_senses("mean", self.hops)}
+            return {"own": Senses(self.channels, self.hops, hop_mean=self.hop_mean)}
+        return {kind: paper_senses(kind, self.hops, hop_mean=self.hop_mean) for kind in get_args(Aggregation)}
 
     def disk(self, step: int) -> RandomDisk:
         """The initial conditions of the flocks of this time index; no two indices share a flock."""
@@ -149,7 +154,10 @@ class FastForward:
         folder.mkdir(parents=True, exist_ok=True)
         parts = PartedArrays(folder, self.shapes)
         with folder_lock(folder, wait=True):  # a second process waits, and then finds it done
-            self._claim(parts, on_notice)
+            parts.remove_if_unknown(on_notice)
+            # The newest fields are left out at their defaults, so that folders from before them go on.
+            ours = {name: value for name, value in asdict(self).items() if NEWEST.get(name) != value}
+            claim_folder(folder, KIND, {"fast_forward": ours, "versions": versions()})
             found = parts.survey()
             if found.damaged:
                 on_notice(f"{folder} is damaged at {found.damage} time indices; they are made again")
@@ -165,21 +173,6 @@ class FastForward:
 
                 fill(mapped, missing, self.part, workers, keep)
         return FastForwardData(self, parts.opened("r"))
-
-    def _claim(self, parts: PartedArrays, on_notice: Callable[[str], object]) -> None:
-        """Write these settings into the folder; if its config is damaged, the data is removed and made again."""
-        path = parts.folder / CONFIG
-        try:
-            if path.exists():
-                read_json(path)
-        except DamagedError as error:
-            if parts.have_a_file:  # of the same size, so it is very likely this data, which is made again
-                on_notice(f"{error}; all of the data is made again")
-                path.unlink()
-                parts.remove()
-        # The newest field is left out at its default, so that folders from before it go on.
-        ours = {name: value for name, value in asdict(self).items() if (name, value) != ("velocities", "entries")}
-        claim_folder(parts.folder, KIND, {"fast_forward": ours, "versions": versions()})
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -289,7 +282,7 @@ def _read_recipe(path: Path) -> FastForward:
         ours = {field.name for field in fields(FastForward)}
         if settings.get("clamp") == USUAL_CLAMP:  # version 0.1 knew the paper's expert and channels only
             del settings["clamp"]
-        if not ours - {"expert", "channels", "velocities"} <= set(settings) <= ours:
+        if not ours - {"expert", "channels", *NEWEST} <= set(settings) <= ours:
             raise KeyError("fields")
         return FastForward(**settings)
     except DamagedError:

@@ -18,8 +18,9 @@ import numpy as np
 from jaxtyping import Float32
 
 from equiflock.runtime import threads
-from equiflock.runtime.checksums import checksum
+from equiflock.runtime.checksums import DamagedError, checksum, read_json
 from equiflock.runtime.files import atomic_write
+from equiflock.runtime.provenance import CONFIG
 
 Arrays = Mapping[str, Float32[np.ndarray, "..."]]
 
@@ -96,6 +97,21 @@ class PartedArrays:
     def have_a_file(self) -> bool:
         """Whether at least one file of these arrays is there with its full length."""
         return any(self._is_whole(name) for name in self.shapes)
+
+    def remove_if_unknown(self, on_notice: Callable[[str], object]) -> None:
+        """Remove the arrays and the folder's config, with a notice, if the config is damaged: nobody knows their kind.
+
+        Where no file has these arrays' size, the folder may be somebody else's, and everything is left as it is.
+        """
+        path = self.folder / CONFIG
+        try:
+            if path.exists():
+                read_json(path)
+        except DamagedError as error:
+            if self.have_a_file:
+                on_notice(f"{error}; all of the data is made again")
+                path.unlink()
+                self.remove()
 
     def remove(self) -> None:
         """Remove the arrays and all marks."""

@@ -78,7 +78,9 @@ class PupilFlight(FlightJob):
     def scene(self, name: str, **options: Any) -> Scenario:
         """A scenario with this job's flocks, whose velocities are drawn as those of the training were."""
         options |= {"flocks": self.flocks, "agents": self.agents, "velocities": self.pupils.reading.velocities}
-        return make_scenario(name, **options, **({} if self.split is None else {"split": self.split}))
+        if self.split is not None:
+            options["split"] = self.split
+        return make_scenario(name, **options)
 
     @property
     def shown_name(self) -> str:
