@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from equiflock.features import HopMean
 from equiflock.learning.recipe import EXPERT, USUAL_CLAMP, DAgger
@@ -61,7 +61,7 @@ class Reading:
         check_count("cloning_epochs", self.cloning_epochs)
 
     @classmethod
-    def from_text(cls, text: str) -> Self:
+    def from_text(cls, text: str) -> Reading:
         """The reading that `velocities=disc:clamp=150` names; choices that are left out are the usual ones."""
         options = read_options(text) if text else {}
         for name in options:
@@ -77,17 +77,17 @@ class Reading:
         """The choices that are not the usual ones."""
         return {name: getattr(self, name) for name in CHOICES if getattr(self, name) != getattr(Reading, name)}
 
-    def alternatives(self) -> Iterator[Self]:
+    def alternatives(self) -> Iterator[Reading]:
         """The readings that differ from this one in one choice, by a value that a search tries."""
         for name, choice in CHOICES.items():
             for value in (getattr(Reading, name), *choice.others):
                 if value != getattr(self, name):
                     yield replace(self, **{name: value})
 
-    def of(self, *experiments: str) -> Self:
+    def of(self, *experiments: str) -> Reading:
         """This reading with only those choices that change one of these experiments: where it is the same, they are."""
         changes = self.changes
-        return type(self)(**{name: changes[name] for name in changes if set(experiments) & set(CHOICES[name].changes)})
+        return Reading(**{name: changes[name] for name in changes if set(experiments) & set(CHOICES[name].changes)})
 
     @property
     def expert(self) -> str:

@@ -1,0 +1,70 @@
+"""Networks that are trained under a reading: once, by whoever needs them first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from equiflock.controllers import load
+from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.paper.flocking import FlockingJob
+from equiflock.experiments.paper.pupils import Pupils, pupil_jobs, training_table
+from equiflock.experiments.paper.reading import Reading
+from equiflock.learning.recipe import DAgger
+from equiflock.learning.run import TrainingRun
+
+SMALL = DAgger(epochs=2, agents=12, flocks=2, duration=0.05, updates=2, batch=2, validation_flocks=2, validate_every=1)
+READING = Reading(velocities="disc", clamp=50, hop_mean="sender", biases="uniform")
+
+
+@pytest.fixture(scope="module")
+def pupils(tmp_path_factory: pytest.TempPathFactory) -> Pupils:
+    return Pupils(READING, SMALL, tmp_path_factory.mktemp("reading") / "trainings")
+
+
+def test_those_of_the_package_need_no_training() -> None:
+    found, bundled = Pupils().load("etdagnn", 3), load("etdagnn", seed=3)
+    for ours, theirs in zip(found.parameters(), bundled.parameters(), strict=True):  # type: ignore[union-attr]
+        assert bool((ours == theirs).all())
+
+
+def test_a_flight_trains_what_it_needs_and_the_next_one_finds_it(pupils: Pupils) -> None:
+    job = FlockingJob("etdagnn", 5, 50, 2, time_step=0.01, duration=0.05, pupils=pupils)
+    assert job.scenario.draw().velocities.shape == (2, 50, 2)
+    assert job.scenario.disk.velocities == "disc"  # type: ignore[attr-defined]
+    first = job.run()
+    (folder,) = pupils.folder.glob("etdagnn-5-*")
+    recipe = TrainingRun(folder).recipe
+    assert (recipe.controller, recipe.expert) == ("etdagnn:hop_mean=sender", "tanner:clamp=50")
+    written = (folder / "weights.safetensors").stat().st_mtime_ns
+    pd.testing.assert_frame_equal(job.run(), first)
+    assert (folder / "weights.safetensors").stat().st_mtime_ns == written
+
+
+def test_damaged_weights_are_trained_again_to_the_same_bits(pupils: Pupils) -> None:
+    path = pupils.trained("etdagnn", 5).weights
+    before = path.read_bytes()
+    path.write_bytes(before[:-8] + b"\0" * 8)
+    assert pupils.trained("etdagnn", 5).weights.read_bytes() == before
+
+
+def test_the_tables_of_trainings_are_one_with_the_expert_once(pupils: Pupils) -> None:
+    jobs = pupil_jobs(pupils, (5,))
+    assert [job.controller for job in jobs] == list(TRAINED)
+    table = training_table(pd.concat([job.run().assign(**job.labels) for job in jobs], ignore_index=True))
+    assert list(dict.fromkeys(table.controller)) == ["tanner", *TRAINED]
+    assert (table.controller == "tanner").sum() == 2
+    assert set(table.seed) == {5}
+    assert np.isfinite(table[["ivv", "iman"]]).all(axis=None)
+
+
+def test_a_worker_without_the_folder_trains_for_itself(
+    pupils: Pupils, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    elsewhere = Pupils(pupils.reading, pupils.recipe, Path("/nowhere/at/all"))
+    assert elsewhere == pupils
+    assert elsewhere.trained("etdagnn", 5).weights.is_relative_to(tmp_path)
