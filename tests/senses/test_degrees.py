@@ -160,7 +160,7 @@ def test_a_state_off_the_scale_is_refused() -> None:
 
 
 @pytest.mark.parametrize("agents", [100, SMALL_FLOCK + 1])
-def test_a_network_flies_by_it_on_whatever_its_compiled_form_would_make_of_the_other(agents: int) -> None:
+def test_a_compiled_network_flies_by_what_its_senses_say(agents: int) -> None:
     start: Any = ef.random_disk(1, agents, seed=3, radius_rule="constant-density")
     network: Any = ef.load("etdagnn")
     network.senses = dataclasses.replace(network.senses, hop_mean="sender")
