@@ -37,7 +37,6 @@ def test_a_reading_is_a_text_and_back() -> None:
     ("text", "error"),
     [
         ("velocity=disc", "a reading has no choice 'velocity'; it has velocities, clamp"),
-        ("velocities=circle", "velocities must be"),
         ("clamp=-1", "clamp must be"),
         ("cloning_epochs=0", "cloning_epochs must be"),
         ("disc", "key=value"),

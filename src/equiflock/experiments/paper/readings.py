@@ -121,12 +121,6 @@ class Search:
         """What the text says, and every choice by itself."""
         return [Reading(), *Reading().alternatives()]
 
-    def judged(self, reading: Reading) -> Judged:
-        """All that is known about a reading; experiments that it does not change are those of a simpler one."""
-        flown = self.flown.get(reading.of(*FLOWN), Judged(reading, ()))
-        cloned = self.cloned.get(reading.of(CLONING), Judged(reading, ()))
-        return Judged(reading, (*flown.statements, *cloned.statements))
-
     def _one_by_one(self) -> None:
         self._fly("one by one", [reading.of(*FLOWN) for reading in self.singles])
 

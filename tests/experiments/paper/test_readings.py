@@ -1,0 +1,122 @@
+"""The search keeps what lets more statements hold, and asks no test flock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from equiflock.controllers.trained import SEEDS
+from equiflock.experiments.paper import reading, readings
+from equiflock.experiments.paper.ledger import Check, Statement
+from equiflock.experiments.paper.profiles import EXPERIMENTS, PROFILES, Profile, jobs_of
+from equiflock.experiments.paper.pupils import PupilFlight
+from equiflock.experiments.paper.reading import CHOICES, CLONING, FLOWN, Reading
+from equiflock.experiments.paper.readings import SEARCH, Judged, Search
+from equiflock.learning.fast_forward import FastForward
+from equiflock.learning.recipe import DAgger
+from equiflock.report.readings import one_by_one_tables, readings_frame, write_readings
+
+
+def statement(name: str, *held: bool) -> Statement:
+    return Statement(name, "", "", tuple(Check(f"check {n}", "", each, (each,)) for n, each in enumerate(held)))
+
+
+class Pretended(Search):
+    """A search whose statements follow from the reading at once."""
+
+    def _fly(self, stage: str, readings: Iterable[Reading]) -> None:
+        for each in readings:
+            disc, clamp, eight = each.velocities == "disc", each.clamp == 150.0, each.flocking_duration == 8.0
+            # The disc gains alone, the clamp with the disc only, and a long test gains a check but no statement.
+            found = (
+                statement("T1", disc),
+                statement("T2", disc and clamp, not clamp or disc),
+                statement("F1", False, eight),
+                statement("O1", each.obstacles != "all"),
+            )
+            self.flown[each] = Judged(each, found)
+
+    def _clone_under(self, readings: Iterable[Reading]) -> None:
+        for each in readings:
+            self.cloned[each] = Judged(each, (statement("G6", each.cloning_epochs == 400),))
+
+
+@pytest.fixture
+def pretended(tmp_path: Path) -> Pretended:
+    search = Pretended(tmp_path / "search", workers=1)
+    search.run()
+    return search
+
+
+def test_the_best_reading_has_what_gains_alone_and_what_gains_together(pretended: Pretended) -> None:
+    best = Reading(velocities="disc", clamp=150.0, flocking_duration=8.0, cloning_epochs=400)
+    assert pretended.best == best
+    assert pretended.flown[best.of(*FLOWN)].held == 3
+
+
+def test_every_choice_is_tried_by_itself(pretended: Pretended) -> None:
+    for each in Reading().alternatives():
+        assert each.of(*FLOWN) in pretended.flown
+        assert each.of(CLONING) in pretended.cloned
+
+
+def test_a_score_counts_statements_first_and_then_checks() -> None:
+    first = Judged(Reading(), (statement("A", True), statement("B", False, False)))
+    second = Judged(Reading(), (statement("A", True, False), statement("B", True, False)))
+    third = Judged(Reading(), (statement("A", True), statement("B", True, False)))
+    assert second.score < first.score < third.score
+    assert (first.held, first.checks) == (1, (1, 3))
+    assert first.moved(third) == 1
+
+
+def test_it_asks_no_test_flock_and_no_seed_of_a_report() -> None:
+    assert not set(SEARCH.seeds) & {*SEEDS, *PROFILES["paper"].seeds}
+    assert not set(SEARCH.cloning_seeds) & set(PROFILES["paper"].cloning_seeds)
+    for experiment in EXPERIMENTS:
+        for job in jobs_of(experiment, replace(SEARCH, sizes=(50,), sides=(3,), flocks=1)):
+            if isinstance(job, PupilFlight):
+                assert job.scenario.disk.split == "validation"  # type: ignore[attr-defined]
+
+
+def test_tables_show_a_statement_under_every_choice_that_can_change_it(pretended: Pretended, tmp_path: Path) -> None:
+    table = readings_frame(pretended)
+    text = one_by_one_tables(table)
+    assert "| T1 | 0 of 1 | **holds** |" in text
+    assert "`obstacles=all`" in text
+    # A choice about obstacles says nothing about trainings.
+    (obstacles,) = (part for part in text.split("\n\n") if "obstacles=all" in part)
+    assert "T1" not in obstacles
+    assert "| O1 | **holds** | 0 of 1 | **holds** | **holds** |" in obstacles
+    paths = write_readings(pretended, tmp_path)
+    assert all(path.exists() for path in paths)
+    assert one_by_one_tables(pd.read_csv(paths[0])) == text
+    assert "velocities=disc:clamp=150" in paths[1].read_text()
+
+
+def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {
+        "clamp": replace(CHOICES["clamp"], others=(50.0,)),
+        "leader_velocity": replace(CHOICES["leader_velocity"], others=("first",)),
+        "cloning_epochs": replace(CHOICES["cloning_epochs"], others=(2,)),
+    }
+    for module in (reading, readings):
+        monkeypatch.setattr(module, "CHOICES", few)
+    recipe = DAgger(
+        epochs=400, agents=12, flocks=2, duration=0.05, updates=1, batch=2, capacity=50, validation_flocks=2
+    )
+    data = FastForward(train_flocks=1, test_flocks=1, steps=3, agents=12)
+    profile = Profile("search", (5,), 2, (50,), (3,), data, (5,), recipe, "validation")
+    first = Search(tmp_path / "search", 2, profile)
+    best, folder = first.run(), tmp_path / "search" / "jobs"
+    assert set(readings_frame(first).statement) >= {"A1", "T1", "F1", "L1", "O1", "G2"}
+    assert not list((tmp_path / "search" / "fast-forward").iterdir())
+    # A second search finds every job done and ends with the same numbers.
+    written = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    second = Search(tmp_path / "search", 2, profile)
+    assert second.run() == best
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == written
+    pd.testing.assert_frame_equal(readings_frame(second), readings_frame(first))
