@@ -74,14 +74,16 @@ class Reproduce:
 
     def _search(self, folder: Path) -> Reading:
         """Search all readings, with a bar; the tables are written whenever some are judged."""
-        from equiflock.experiments.paper.readings import Search
+        from equiflock.experiments.paper.readings import SEARCH, Search
         from equiflock.report.readings import write_readings
 
         with progress() as bar:
-            task = bar.add_task("searching readings", total=None)
+            task = bar.add_task("readings", total=None)
+            data = bar.add_task("generalization data", total=None, visible=False)
 
             def tell(stage: str, jobs: int) -> None:
                 bar.update(task, description=f"readings, {stage}", total=jobs or None, completed=0)
+                bar.update(data, completed=0, visible=False)
                 if search.flown:
                     write_readings(search, folder)
 
@@ -91,6 +93,7 @@ class Reproduce:
                 scheduler=self.scheduler,
                 on_stage=tell,
                 on_done=lambda job: bar.advance(task),
+                on_data=lambda step: bar.update(data, advance=1, total=SEARCH.fast_forward.indices, visible=True),
                 on_notice=partial(notice, bar),
             )
             best = search.run()

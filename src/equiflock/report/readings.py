@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from equiflock.experiments.paper.ledger import Statement
 from equiflock.experiments.paper.reading import CHOICES, Reading
 from equiflock.experiments.paper.readings import Judged, Search
 from equiflock.report.page import markdown_table
@@ -48,6 +49,36 @@ def write_readings(search: Search, folder: Path) -> list[Path]:
     with atomic_write(folder / TABLES) as scratch:
         scratch.write_text(f"{one_by_one_tables(table)}\n\n{combined_table(table)}\n", encoding="utf-8")
     return [folder / TABLE, folder / TABLES]
+
+
+def choices_table() -> str:
+    """The choices of a reading: their names, the usual values and those that are tried, and the paper's sentences."""
+    body = []
+    for name, choice in CHOICES.items():
+        values = [Reading(**{name: value}) for value in choice.others]
+        others = ", ".join(f"`{str(each).partition('=')[2]}`" for each in values)
+        usual = getattr(Reading, name)
+        body.append(
+            [f"`{name}`", f"`{usual:g}`" if isinstance(usual, float) else f"`{usual}`", others, choice.sentence]
+        )
+    return markdown_table(["choice", "usual", "others tried", "the paper's sentence"], body, words=True)
+
+
+def ledgers_table(usual: Sequence[Statement], other: Sequence[Statement], reading: Reading) -> str:
+    """Verdicts and checks that hold, statement by statement, as the text says and under another reading."""
+    theirs = {each.id: each for each in other}
+    body = []
+    for each in usual:
+        ours, beside = _verdict(each), _verdict(theirs[each.id]) if each.id in theirs else ""
+        body.append([each.id, each.words, ours, beside])
+    held = [f"{sum(s.verdict == 'holds' for s in ledger)} of {len(ledger)}" for ledger in (usual, other)]
+    body.append(["", "statements that hold", *held])
+    return markdown_table(["", "the paper's statement", "as the text says", f"`{reading}`"], body, words=True)
+
+
+def _verdict(statement: Statement) -> str:
+    held = sum(check.holds for check in statement.checks)
+    return "**holds**" if statement.verdict == "holds" else f"{statement.verdict}, {held} of {len(statement.checks)}"
 
 
 def one_by_one_tables(table: pd.DataFrame) -> str:

@@ -81,8 +81,9 @@ class Search:
         workers: the number of processes.
         profile: seeds, flocks and data.
         scheduler: the address of a Dask scheduler whose workers run the jobs, in place of processes here.
-        on_stage: called with the name of a stage, how many jobs it is known to have, and its readings so far.
+        on_stage: called with the name of a stage and how many jobs come next; with 0 when some readings are judged.
         on_done: called with every job that is done, or was before.
+        on_data: called with every time index of behaviour cloning's data that is made.
         on_notice: called with a line of text about whatever is damaged.
     """
 
@@ -92,6 +93,7 @@ class Search:
     scheduler: str | None = None
     on_stage: Callable[[str, int], object] = lambda stage, jobs: None
     on_done: Callable[[Job], object] = lambda job: None
+    on_data: Callable[[int], object] = lambda step: None
     on_notice: Callable[[str], object] = lambda text: None
     flown: dict[Reading, Judged] = field(default_factory=dict)
     """What is judged so far of all experiments that fly, by reading."""
@@ -190,7 +192,7 @@ class Search:
             data = profile.data(self.folder)
             if self.scheduler is None and not jobs_done(CLONING, profile, self.folder):
                 for home, recipe in data.items():
-                    recipe.make(home, self.workers, on_notice=self.on_notice)
+                    recipe.make(home, self.workers, self.on_data, self.on_notice)
             self._run("cloning", self._jobs(CLONING, profile))
             for home in data:
                 remove(home)
