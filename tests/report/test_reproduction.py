@@ -154,3 +154,37 @@ def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
     cli.main(["reproduce", "--out", str(copy), "--only", "training", "--no-films", "--force"])
     assert not (copy / "jobs").exists()
     assert not (copy / "leaders.csv").exists()
+
+
+def test_another_reading_is_flown_told_and_kept_apart(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
+    monkeypatch.chdir(tmp_path)
+    asked = ["reproduce", "--reading", "leader_velocity=first", "--only", "leaders", "--no-films"]
+    cli.main([*asked, "--workers", "1"])
+    assert "reading: leader_velocity=first" in capsys.readouterr().out
+    other = tmp_path / "runs" / "quick-leader_velocity=first"
+    assert set(pd.read_csv(other / "leaders.csv").leader_velocity) == {"first"}
+    assert "leader_velocity=first" in (other / "report.html").read_text()
+    with pytest.raises(SystemExit):
+        cli.main([*asked, "--out", str(folder)])
+    assert "reading leader_velocity = mean, not first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--reading", "speed=2"], "a reading has no choice 'speed'"),
+        (["--readings", "--only", "leaders"], "--readings goes with"),
+        (["--readings", "--reading", "clamp=150"], "--readings goes with"),
+    ],
+)
+def test_a_wrong_reading_is_refused_before_anything_is_flown(
+    options: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["reproduce", "--out", str(tmp_path / "none"), *options])
+    assert ended.value.code == 2
+    assert error in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
