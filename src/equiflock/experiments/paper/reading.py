@@ -15,7 +15,7 @@ from equiflock.learning.recipe import EXPERT, USUAL_CLAMP, DAgger
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.runtime.options import read_options
 from equiflock.scenarios.leaders import LeaderVelocity
-from equiflock.scenarios.passing import Awareness
+from equiflock.scenarios.passing import Awareness, ObstacleNode
 from equiflock.scenarios.random_disk import VelocityRule
 from equiflock.senses.aggregation import Obstacles
 
@@ -26,7 +26,7 @@ CLONING = "generalization"
 """The experiment that clones the expert, which has data of its own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reading:
     """One choice for everything that the paper's text leaves open; `Reading()` is what the text says."""
 
@@ -46,6 +46,8 @@ class Reading:
     """Which obstacle agents within R a follower hears."""
     awareness: Awareness = "followers"
     """Who makes the obstacle a node of the graph by being near it."""
+    obstacle_node: ObstacleNode = "one"
+    """Whether the obstacle is one node of the graph, or each of its agents is one."""
     clear_time: float = 1.0
     """Seconds out of the obstacle's reach after which it counts as passed."""
     cloning_epochs: int = 50
@@ -68,6 +70,10 @@ class Reading:
             if name not in CHOICES:
                 raise InputError(f"a reading has no choice {name!r}; it has {', '.join(CHOICES)}")
         return cls(**options)
+
+    def __repr__(self) -> str:
+        # Only what is not usual, so that a new choice leaves the names of older results, which are made of it, alone.
+        return f"Reading({', '.join(f'{name}={value!r}' for name, value in self.changes.items())})"
 
     def __str__(self) -> str:
         return ":".join(f"{name}={_plain(value)}" for name, value in self.changes.items()) or "as the text says"
@@ -135,7 +141,7 @@ CHOICES = {
         EVERYTHING,
         get_args(VelocityRule),
     ),
-    "clamp": Choice("“we enforce |a|_2 <= C”: C is not given.", (125.0, 150.0, 200.0), EVERYTHING),
+    "clamp": Choice("“we enforce |a|_2 <= C”: C is not given.", (75.0, 125.0, 150.0, 200.0), EVERYTHING),
     "biases": Choice(
         "“The trainable parameters are initialized using Xavier uniform initialization”, which is not defined for "
         "biases: zero, or as the library draws them.",
@@ -175,9 +181,16 @@ CHOICES = {
         ("obstacles",),
         get_args(Awareness),
     ),
+    "obstacle_node": Choice(
+        "“terminate the simulation if the graph containing leaders, followers, and obstacle agents is disconnected”: "
+        "obstacle agents hear nobody, so as nodes of their own those that no follower hears are always apart.",
+        ("each",),
+        ("obstacles",),
+        get_args(ObstacleNode),
+    ),
     "clear_time": Choice(
         "“that distance has been larger than R for the past T_passed >= 1 time steps”: how many is not said.",
-        (0.01,),
+        (0.01, 2.0),
         ("obstacles",),
     ),
     "cloning_epochs": Choice(
