@@ -18,7 +18,7 @@ from equiflock.runtime.checks import InputError, check_choice, check_count, chec
 from equiflock.theory.bound import Bound, Variant
 from equiflock.theory.rademacher import finite_matrix
 
-GRID = 10_000
+GRID = 4_000
 """Radii at which the integrand is evaluated."""
 DECADES = 12
 """How many powers of ten the radii span."""
