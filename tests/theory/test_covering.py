@@ -141,8 +141,8 @@ def test_the_closed_form_holds_with_the_lemma_and_the_number_of_parts_as_they_mu
     m, D, n = max(5, bound.samples), bound.largest_dimension, bound.layers + 1
     bound = replace(bound, samples=m)
     integral = dudley_bound(lambda r: log_class_cover(bound, r, parts=n), m)
-    # (12 / sqrt(m)) int_0^2 sqrt(ln N(s)) ds is at most 24 / sqrt(m) times the root of the mean of ln N over [0, 2], and
-    # the mean of ln(1 + a / s) is at most ln(a) + 1.
+    # (12 / sqrt(m)) int_0^2 sqrt(ln N(s)) ds is at most 24 / sqrt(m) times the root of the mean of ln N over [0, 2],
+    # and the mean of ln(1 + a / s) is at most ln(a) + 1.
     common = math.log(2 * math.e * n) + log_score_lipschitz(bound)
     mean = common + math.log(bound.loss_scale) / 2
     mean += D**2 * (bound.layers * (common + math.log(D) / 2) + bound.norm_sum)
