@@ -113,6 +113,19 @@ def aggregate(
     return now
 
 
+def gradients_beyond(flock: Flock, b: int) -> Array:
+    """(N, D), the sum of grad U over those of the flock that a follower does not hear, U = 1/r^2 + ln r^2."""
+    positions, roles, R = flock.positions[b], flock.roles[b], flock.comm_radius
+    heard = adjacency(positions, roles, R)
+    result = np.zeros_like(positions)
+    for i in np.flatnonzero(roles == Role.FOLLOWER):
+        for j in np.flatnonzero(roles != Role.OBSTACLE):
+            if i != j and not heard[i, j]:
+                offset, square = positions[i] - positions[j], square_distance(positions[i], positions[j])
+                result[i] += 2 * (offset / square - offset / square**2)
+    return result
+
+
 def components(flock: Flock, b: int, radius: float) -> Array:
     """Component labels, numbered by first agents; -1 for obstacle agents."""
     roles = flock.roles[b]

@@ -36,11 +36,13 @@ class Apart:
         return self.mixture(flock, observations)
 
 
-def lesson(start: Flock, pupil: Any, beta: float, fused: bool, steps: int = 12, **more: Any) -> list[tuple[Any, ...]]:
+def lesson(
+    start: Flock, pupil: Any, beta: float, fused: bool, steps: int = 12, expert: str = "tanner", **more: Any
+) -> list[tuple[Any, ...]]:
     """The bits of every moment and every target."""
     rules = {name: value for name, value in more.items() if name in ("orbit", "obstacles")}
-    sensing = DelayedAggregation(ef.load("tanner").senses, **rules)
-    mixture = Mixture(ef.load("tanner"), pupil, beta, np.random.default_rng(7), sensing)
+    sensing = DelayedAggregation(ef.load(expert).senses, **rules)
+    mixture = Mixture(ef.load(expert), pupil, beta, np.random.default_rng(7), sensing)
     loop = ef.flight(start, mixture if fused else Apart(mixture), **more)
     found = []
     for moment in itertools.islice(loop, steps):
@@ -70,6 +72,18 @@ def test_scenarios_are_learned_the_same(scenario: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(taught, "fly_taught", lambda *known: calls.append(1) or kernel(*known))  # type: ignore[func-returns-value]
     assert lesson(start, pupil, 0.5, True, ending=scenario.ending(), **rules) == expected
     assert len(calls) == 12
+
+
+@pytest.mark.parametrize("options", ["clamp=3:clamp_by=entry", "potential=inverse-square:clamp=3", "cut_off=false"])
+def test_a_lesson_of_any_of_tanners_experts_is_the_same_to_the_bit(options: str) -> None:
+    start, pupil, expert = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), f"tanner:{options}"
+    ours, theirs = (lesson(start, pupil, 0.5, fused, expert=expert) for fused in (True, False))
+    assert ours == theirs
+    fused = Mixture(ef.load(expert), pupil, 0.5, np.random.default_rng(0)).fused_step(  # type: ignore[arg-type]
+        DelayedAggregation(pupil.senses),  # type: ignore[attr-defined]
+        ef.DoubleIntegrator(),
+    )
+    assert (fused is None) == (options == "cut_off=false")  # all pairs of a flock are not fused
 
 
 def test_a_flight_that_ends_is_the_same_to_its_last_moment() -> None:

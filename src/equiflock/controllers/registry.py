@@ -139,9 +139,19 @@ def is_module(definition: type) -> bool:
 
 
 def is_bundled(name: str) -> bool:
-    """Whether a controller of that name, with or without options, comes with the package."""
+    """Whether a controller of that name, with or without options, comes with the package, and so does all it hears."""
     head = name.partition(":")[0]
-    return head in TRAINED or getattr(_factories.get(head), "__module__", "").startswith("equiflock.")
+    if head in TRAINED:
+        return True
+    make = _factories.get(head)
+    if make is None or not getattr(make, "__module__", "").startswith("equiflock."):
+        return False
+    try:
+        features = make(**with_options(name, {})[1]).senses.features
+    except (InputError, TypeError):  # whoever loads it says what is wrong
+        return True
+    # An option may name a feature of a plugin, as the potential of Tanner's laws does.
+    return all(feature.weight.__module__.startswith("equiflock.") for feature in features)
 
 
 def with_options(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from equiflock.bodies import DoubleIntegrator
 from equiflock.bodies.double_integrator import advance_agents
-from equiflock.controllers.classical.tanner import Tanner, tanner_flocks, tanner_limit
+from equiflock.controllers.classical.tanner import NOBODY, Tanner, tanner_flocks
 from equiflock.controllers.networks.compiled import CompiledNetwork, decide
 from equiflock.flock import Flock, Observations, Vectors
 from equiflock.protocols import Body, Sensing
@@ -25,7 +25,10 @@ from equiflock.simulation.fused import State, can_fuse, obeyed_by_followers
 def taught_step(expert: object, pupil: object, sensings: tuple[object, object], body: object) -> TaughtStep | None:
     """The step that fuses these parts, or None if they are not those that it knows."""
     theirs, ours = sensings
-    if type(expert) is not Tanner or type(theirs) is not DelayedAggregation or theirs.senses != expert.senses:
+    # A potential that is not cut off is a sum over all pairs, which is not fused.
+    if type(expert) is not Tanner or not expert.cut_off:
+        return None
+    if type(theirs) is not DelayedAggregation or theirs.senses != expert.senses:
         return None
     return TaughtStep(expert, pupil, (theirs, ours), body) if can_fuse(ours, pupil, body) else None  # type: ignore[arg-type]
 
@@ -51,7 +54,7 @@ class TaughtStep:
         self.senses = tuple(sensing.senses for sensing in sensings)
         self.body = body
         self.dimensions = pupil.dimensions
-        self._limit = tanner_limit(expert.clamp)
+        self._rule = expert.rule
         self._network = pupil.program
 
     def fits(self, flock: Flock, sensing: Sensing, body: Body) -> bool:
@@ -81,7 +84,7 @@ class TaughtStep:
         seen = flock.positions, flock.velocities, flock.roles, flock.groups
         expert, pupil = ((*memory, *told) for memory, told in zip(known, terms, strict=True))
         answers = target, accelerations
-        said = self._limit, self._network, pupil_flies
+        said = self._rule, self._network, pupil_flies
         if fly_taught(state[:3], seen, expert, pupil, answers, said, time_step, moves):
             senses = self.senses[1]
             return known[1][1].reshape(*flock.shape[:2], senses.hops, senses.width, -1)
@@ -102,13 +105,13 @@ def fly_taught(
         expert: Z(t - dt), memory for Z(t), and `DelayedAggregation.terms`, of the expert's senses.
         pupil: the same of the pupil's.
         answers: the expert's accelerations, and those that are obeyed, (1, N, D).
-        said: the limit of the expert's accelerations, the pupil's weights, and whether the pupil decides.
+        said: the rule of the expert, the pupil's weights, and whether the pupil decides.
         time_step: dt.
         moves: whether the step begins with a move.
     """
     positions, velocities, roles = state
     target, accelerations = answers
-    limit, network, pupil_flies = said
+    rule, network, pupil_flies = said
     _, N, D = positions.shape
     first = np.zeros(1, np.int64)
     # Move: r and v by the accelerations that were decided a step before.
@@ -122,7 +125,7 @@ def fly_taught(
     if not hear_flocks(seen[0], seen[1], seen[2], seen[3], ahead, others, reach, features, known, first):
         return False
     # The expert's accelerations are wanted whoever decides.
-    tanner_flocks(seen[1], seen[2], now.reshape(1, N, 1, now.shape[2] // D, D), limit, target, 0, 1)
+    tanner_flocks(seen[1], seen[2], NOBODY, now.reshape(1, N, 1, now.shape[2] // D, D), rule, target, 0, 1)
     if pupil_flies:
         decide(known.reshape(N, known.shape[2]), network, accelerations.reshape(N, D), 0, N)
     else:

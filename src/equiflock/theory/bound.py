@@ -129,6 +129,11 @@ class Bound:
         return math.sqrt(self.factor * self.logarithm + (2 * self.layers + 3) * self.norm_sum)
 
     @property
+    def rademacher_term(self) -> float:
+        """4 / m + (24 D / sqrt(m)) sqrt(S), the bound on the empirical Rademacher complexity of the losses."""
+        return (self.sample_term + self.coefficient * self.root) / 2
+
+    @property
     def confidence_term(self) -> float:
         """3 sqrt(ln(2 / delta) / (2 m))."""
         return 3 * math.sqrt(math.log(2 / self.failure_probability) / (2 * self.samples))

@@ -55,26 +55,39 @@ def test_each_law_is_its_double_sum(flock: Flock, name: str) -> None:
     assert np.sqrt(np.square(computed).sum(axis=-1)).max() <= 100.0 * (1 + 1e-12)
 
 
-def in_whole_arrays(flock: Flock, observations: NDArray[Any], everyone: bool, clamp: float | None) -> NDArray[Any]:
+def in_whole_arrays(
+    flock: Flock, observations: NDArray[Any], everyone: bool, clamp: float | None, by_entry: bool = False
+) -> NDArray[Any]:
     """The laws as plain expressions of whole arrays: the twin of the kernel."""
     sums = observations[:, :, 0].astype(np.float64)
     toward = -sums[:, :, 0]
     if everyone:
         count = (flock.roles != Role.OBSTACLE).sum(axis=1)[:, None, None]
         toward = flock.velocities.sum(axis=1, keepdims=True) - count * flock.velocities
-    result = toward - 2.0 * (sums[:, :, 2] - sums[:, :, 1])
+    gradients = 2.0 * (sums[:, :, 2] - sums[:, :, 1]) if sums.shape[2] > 2 else sums[:, :, 1]
+    result = toward - gradients
     if clamp is None:
         return result
+    if by_entry:
+        return np.clip(result, -clamp, clamp)
     norms = np.sqrt(np.square(result).sum(axis=-1, keepdims=True))
     return result * (clamp / np.maximum(norms, clamp))
 
 
-@given(flocks(), st.sampled_from(["tanner", "tanner-dynamic"]), st.sampled_from([0.5, 100.0, None]), st.integers(1, 2))
-def test_the_kernel_is_the_law_in_whole_arrays(flock: Flock, name: str, clamp: float | None, hops: int) -> None:
-    law: Any = load(name, clamp=clamp)
+@given(
+    flocks(),
+    st.sampled_from(["tanner", "tanner-dynamic"]),
+    st.sampled_from([0.5, 100.0, None]),
+    st.sampled_from(["norm", "entry"]),
+    st.integers(1, 2),
+)
+def test_the_kernel_is_the_law_in_whole_arrays(
+    flock: Flock, name: str, clamp: float | None, clamp_by: str, hops: int
+) -> None:
+    law: Any = load(name, clamp=clamp, clamp_by=clamp_by)
     observations = observe(flock, paper_senses("sum", hops=hops))
     known = (flock, observations) if name == "tanner" else (observations,)
-    expected = in_whole_arrays(flock, observations, name == "tanner", clamp)
+    expected = in_whole_arrays(flock, observations, name == "tanner", clamp, clamp_by == "entry")
     np.testing.assert_allclose(law(*known), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 

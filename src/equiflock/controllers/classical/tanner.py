@@ -4,26 +4,32 @@
 
 so grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4), which is a sum of the paper's features. They differ in
 whom the sums run over. All clamp |a_i|_2 <= C, which keeps them equivariant under rotation and reflection.
+
+Another potential is a feature of agents' positions, weight(|r_ij|^2) r_ij = grad U(|r_ij|), by its name.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from equiflock.controllers.classical.far_pairs import gradients_beyond
 from equiflock.controllers.registry import controller
-from equiflock.features import PAPER_FEATURES, Senses, paper_senses
+from equiflock.features import PAPER_FEATURES, Senses, Topology, feature_names, find_feature, paper_senses
 from equiflock.flock import OBSTACLE, Flock, Observations, Roles, Vectors
 from equiflock.runtime import threads
-from equiflock.runtime.checks import InputError, check_positive
+from equiflock.runtime.checks import InputError, check_choice, check_positive, short, wrong_choice
 from equiflock.runtime.jit import Array, Index, kernel
 
+ClampBy: TypeAlias = Literal["norm", "entry"]
 DEFAULT_CLAMP = 100.0
 """C, the largest norm of an acceleration; the paper does not give it."""
-SUMS = paper_senses("sum", hops=1)
+POTENTIAL = "tanner"
+"""The name of U(r) = 1/r^2 + ln r^2, which the paper's channels make up."""
 
 
 @controller("tanner")
@@ -36,21 +42,44 @@ class Tanner:
 
     Args:
         clamp: C, the largest norm of an acceleration; None for no clamp.
+        clamp_by: "norm" for |a_i|_2 <= C; "entry" for every entry within [-C, C], as Tolstaya et al. have it
+            (section 5), which no longer turns with the flock.
+        potential: "tanner", or the feature that is the gradient of another.
+        cut_off: whether U is constant beyond R. If not, the second sum runs over the whole flock at any distance, too,
+            as in the equation of section 2.2: O(N^2) time. Obstacle agents are avoided within R as before; U would have
+            them attract from afar.
     """
 
     clamp: float | None = DEFAULT_CLAMP
+    clamp_by: ClampBy = "norm"
+    potential: str = POTENTIAL
+    cut_off: bool = True
 
-    senses: ClassVar[Senses] = SUMS
     privileged: ClassVar[Literal[True]] = True
 
     def __post_init__(self) -> None:
-        _check_clamp(self.clamp)
+        _check(self.clamp, self.clamp_by, self.potential)
+        if not isinstance(self.cut_off, bool):
+            raise InputError(f"cut_off must be true or false; got {short(self.cut_off)}")
+        if not self.cut_off and self.potential != POTENTIAL:
+            raise InputError(f"cut_off=False goes with the potential {POTENTIAL!r} only; got {self.potential!r}")
+
+    @property
+    def senses(self) -> Senses:
+        """One hop of sums: the paper's three features, or velocity and the potential."""
+        return _senses(self.potential, "dynamic")
+
+    @cached_property
+    def rule(self) -> Rule:
+        """The law as the kernel takes it."""
+        return _rule(self)
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
         """Accelerations (B, N, D) from the flock and its one-hop sums (B, N, 1, 3, D)."""
         if observations.shape[:2] != flock.shape[:2] or observations.shape[4:] != flock.shape[2:]:
             raise InputError(f"observations must be those of the flock, {flock.shape}; got {observations.shape}")
-        return _accelerations(flock.velocities, flock.roles, observations, self.clamp)
+        far = NOBODY if self.cut_off else gradients_beyond(flock)
+        return _accelerations(flock.velocities, flock.roles, far, observations, self.rule)
 
 
 @controller("tanner-dynamic")
@@ -60,18 +89,32 @@ class TannerDynamic:
 
     Args:
         clamp: C, the largest norm of an acceleration; None for no clamp.
+        clamp_by: "norm" for |a_i|_2 <= C, "entry" for every entry within [-C, C].
+        potential: "tanner", or the feature that is the gradient of another.
     """
 
     clamp: float | None = DEFAULT_CLAMP
+    clamp_by: ClampBy = "norm"
+    potential: str = POTENTIAL
 
-    senses: ClassVar[Senses] = SUMS
+    topology: ClassVar[Topology] = "dynamic"
 
     def __post_init__(self) -> None:
-        _check_clamp(self.clamp)
+        _check(self.clamp, self.clamp_by, self.potential)
+
+    @property
+    def senses(self) -> Senses:
+        """One hop of sums: the paper's three features, or velocity and the potential."""
+        return _senses(self.potential, self.topology)
+
+    @cached_property
+    def rule(self) -> Rule:
+        """The law as the kernel takes it."""
+        return _rule(self)
 
     def __call__(self, observations: Observations) -> Vectors:
         """Accelerations (B, N, D) from one-hop sums (B, N, 1, 3, D)."""
-        return _accelerations(NOBODY, NO_ROLES, observations, self.clamp)
+        return _accelerations(NOBODY, NO_ROLES, NOBODY, observations, self.rule)
 
 
 @controller("tanner-fixed")
@@ -83,52 +126,94 @@ class TannerFixed(TannerDynamic):
 
     Args:
         clamp: C, the largest norm of an acceleration; None for no clamp.
+        clamp_by: "norm" for |a_i|_2 <= C, "entry" for every entry within [-C, C].
+        potential: "tanner", or the feature that is the gradient of another.
     """
 
-    senses: ClassVar[Senses] = replace(SUMS, topology="fixed")
+    topology: ClassVar[Topology] = "fixed"
+
+
+SENSES = {topology: paper_senses("sum", 1, topology) for topology in get_args(Topology)}
+
+
+def _senses(potential: str, topology: Topology) -> Senses:
+    if potential == POTENTIAL:
+        return SENSES[topology]
+    return Senses((("velocity", "sum"), (potential, "sum")), 1, topology)
+
+
+def _check(clamp: float | None, clamp_by: str, potential: str) -> None:
+    """Clear errors for what is the same of all three laws."""
+    if clamp is not None:
+        check_positive("clamp", clamp)
+    check_choice("clamp_by", clamp_by, get_args(ClampBy))
+    if potential == POTENTIAL:
+        return
+    if potential not in feature_names():
+        wrong_choice("potential", potential, (POTENTIAL, *feature_names()))
+    feature = find_feature(potential)
+    if feature.vector != "position" or feature.uses_velocity:
+        raise InputError(f"potential must be a feature weight(|r|^2) of positions; {potential!r} is of velocities")
+
+
+Rule: TypeAlias = tuple[float, bool, bool]
+"""What the kernel is told of a law: C, infinity if there is none; whether entries are clamped rather than norms; and
+whether observations have the sums of v_ij and of a declared gradient rather than the paper's three."""
+
+
+def _rule(law: Tanner | TannerDynamic) -> Rule:
+    clamp = math.inf if law.clamp is None else float(law.clamp)
+    return clamp, law.clamp_by == "entry", law.potential != POTENTIAL
 
 
 NOBODY, NO_ROLES = np.empty((0, 0, 0)), np.empty((0, 0), np.int8)
-"""In place of velocities and roles, for laws that know the sums of velocities from observations."""
+"""In place of velocities, roles and far gradients, for laws that know all sums from observations."""
 for _array in (NOBODY, NO_ROLES):
     _array.setflags(write=False)  # as the arrays of a flock are, so that kernels are compiled once
 
 
-def _accelerations(velocities: Vectors, roles: Roles, observations: Observations, clamp: float | None) -> Vectors:
+def _accelerations(velocities: Vectors, roles: Roles, far: Vectors, observations: Observations, rule: Rule) -> Vectors:
     """The law for all flocks; each thread takes some of them."""
     # The kernel does not look whether there is something where it reads.
-    if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] < len(PAPER_FEATURES):
-        raise InputError(f"observations must be one-hop sums of the shape (B, N, 1, 3, D); got {observations.shape}")
+    width = 2 if rule[2] else len(PAPER_FEATURES)
+    if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] < width:
+        expected = f"(B, N, 1, {width}, D)"
+        raise InputError(f"observations must be one-hop sums of the shape {expected}; got {observations.shape}")
     B, N, _, _, D = observations.shape
     known, result = np.ascontiguousarray(observations), np.empty((B, N, D))
-    common = velocities, roles, known, tanner_limit(clamp), result
+    common = velocities, roles, far, known, rule, result
     parts = threads.split_flocks(B, N) if B > 1 else [(0, 1)]
     threads.share(tanner_flocks, [(*common, *part) for part in parts])
     return result
 
 
-def tanner_limit(clamp: float | None) -> float:
-    """C as the kernel takes it: infinity if there is no clamp."""
-    return math.inf if clamp is None else float(clamp)
-
-
 @kernel
 def tanner_flocks(
-    velocities: Array, roles: Array, observations: Array, clamp: float, result: Array, first: Index, last: Index
+    velocities: Array,
+    roles: Array,
+    far: Array,
+    observations: Array,
+    rule: Rule,
+    result: Array,
+    first: Index,
+    last: Index,
 ) -> None:
     """The law for the flocks first .. last, the velocity sums being those over the whole flock if velocities are given.
 
     Args:
         velocities: (B, N, D), or of no flocks if sums of v_ij are taken from observations.
         roles: (B, N), with velocities.
-        observations: (B, N, K, C, D), the sums of v_ij, r_ij / |r_ij|^4 and r_ij / |r_ij|^2 in front.
-        clamp: C.
+        far: (B, N, D), the sums of grad U over agents that are not heard, or of no flocks.
+        observations: (B, N, K, C, D), the sums of v_ij, r_ij / |r_ij|^4 and r_ij / |r_ij|^2 in front, or those of v_ij
+            and of a declared gradient.
+        rule: the clamp, and which sums these are.
         result: (B, N, D), accelerations.
         first: the first flock.
         last: the one after the last.
     """
     _, N, D = result.shape
     everyone = len(velocities) > 0
+    clamp, by_entry, declared = rule
     total = np.empty(D)
     for b in range(first, last):
         # The sum of all velocities, and over how many agents: obstacle agents stand still and do not count.
@@ -145,18 +230,22 @@ def tanner_flocks(
                 # -sum_j v_ij = sum_j v_j - N v_i, or minus the sum over those heard.
                 sums = -np.float64(observations[b, i, 0, 0, d])
                 toward = total[d] - count * velocities[b, i, d] if everyone else sums
-                # The sum over those heard of grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4).
-                per_fourth, per_square = observations[b, i, 0, 1, d], observations[b, i, 0, 2, d]
-                acceleration = toward - 2.0 * (np.float64(per_square) - np.float64(per_fourth))
+                # The sum over those heard of grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4), or of another.
+                if declared:
+                    acceleration = toward - np.float64(observations[b, i, 0, 1, d])
+                else:
+                    per_fourth, per_square = observations[b, i, 0, 1, d], observations[b, i, 0, 2, d]
+                    acceleration = toward - 2.0 * (np.float64(per_square) - np.float64(per_fourth))
+                # The same over everybody else, if U is not cut off.
+                if len(far) > 0:
+                    acceleration -= far[b, i, d]
                 result[b, i, d] = acceleration
                 square += acceleration * acceleration
-            # The clamp: min(1, C / |a|) a.
+            # The clamp: every entry to [-C, C], or min(1, C / |a|) a.
             norm = math.sqrt(square)
-            if norm > clamp:
+            if by_entry:
+                for d in range(D):
+                    result[b, i, d] = min(max(result[b, i, d], -clamp), clamp)
+            elif norm > clamp:
                 for d in range(D):
                     result[b, i, d] *= clamp / norm
-
-
-def _check_clamp(clamp: float | None) -> None:
-    if clamp is not None:
-        check_positive("clamp", clamp)

@@ -1,0 +1,234 @@
+"""Tanner's laws with another clamp, another potential, or a potential that is not cut off."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import equiflock as ef
+from equiflock import cli
+from equiflock.controllers import load
+from equiflock.controllers.classical.far_pairs import gradients_beyond
+from equiflock.controllers.classical.tanner import Tanner
+from equiflock.controllers.registry import is_bundled
+from equiflock.flock import Flock, Role
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios import random_disk
+from equiflock.senses.aggregation import observe
+from equiflock.simulation.assembly import flight
+from tests import twins
+from tests.controllers.classical.test_tanner import accelerations, in_whole_arrays
+from tests.flocks import flocks
+
+LAWS = ("tanner", "tanner-dynamic", "tanner-fixed")
+
+
+@pytest.fixture
+def soft(own_registry: None) -> None:
+    """U(r) = exp(-4 r^2) / 4: grad U = -2 exp(-4 r^2) r pushes apart, gently."""
+
+    @ef.feature("soft", vector="position")
+    def _(square: float) -> float:
+        return -2.0 * math.exp(-4.0 * square)
+
+
+# The clamp by entries.
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_clamp_by_entries_does_not_turn_with_the_flock_and_that_by_norms_does(name: str) -> None:
+    rng = np.random.default_rng(0)
+    positions, velocities = rng.uniform(-1, 1, (2, 1, 30, 2))
+    angle = 0.5
+    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    flock, turned = Flock(positions, velocities), Flock(positions @ turn.T, velocities @ turn.T)
+    worst = {}
+    for clamp_by in ("norm", "entry"):
+        ours = accelerations(flock, name, clamp=5.0, clamp_by=clamp_by) @ turn.T
+        worst[clamp_by] = np.abs(accelerations(turned, name, clamp=5.0, clamp_by=clamp_by) - ours).max()
+    assert worst["norm"] < 1e-3
+    assert worst["entry"] > 1.0
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_clamp_by_entries_bounds_the_largest_entry_and_leaves_the_rest(name: str) -> None:
+    flock = random_disk(3, 50, seed=1)
+    free, clamped = (accelerations(flock, name, clamp=clamp, clamp_by="entry") for clamp in (None, 3.0))
+    np.testing.assert_array_equal(clamped, np.clip(free, -3.0, 3.0))
+    assert np.linalg.norm(clamped, axis=-1).max() > 3.0  # up to sqrt(2) C
+
+
+# A potential that is not cut off.
+
+
+@given(flocks())
+def test_the_sums_over_everybody_beyond_are_double_sums(flock: Flock) -> None:
+    found = gradients_beyond(flock)
+    for b in range(len(flock)):
+        expected = twins.gradients_beyond(flock, b)
+        np.testing.assert_allclose(found[b], expected, rtol=1e-9, atol=1e-12)
+
+
+@given(flocks(roles=False), st.sampled_from([0.5, None]))
+def test_the_law_not_cut_off_runs_over_all_pairs(flock: Flock, clamp: float | None) -> None:
+    """Whatever R is, the sums are those over the whole flock, as in the equation of section 2.2."""
+    offsets = flock.positions[:, :, None] - flock.positions[:, None]
+    squares = np.maximum(np.square(offsets).sum(axis=-1, keepdims=True), twins.SHORTEST**2)
+    gradients = 2.0 * (offsets / squares - offsets / squares**2)
+    expected = flock.velocities.sum(axis=1, keepdims=True) - flock.shape[1] * flock.velocities - gradients.sum(axis=2)
+    size = 1 + np.abs(gradients).max(initial=0.0)
+    if clamp is not None:
+        norms = np.sqrt(np.square(expected).sum(axis=-1, keepdims=True))
+        # Where the sum is nearly nothing its direction is one of rounding.
+        expected, size = expected * (clamp / np.maximum(norms, clamp)), size / max(1.0, norms.min())
+    for radius in (0.5, 1.0):
+        found = next(flight(flock, load("tanner", clamp=clamp, cut_off=False), comm_radius=radius)).accelerations
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * size)
+
+
+def test_a_far_agent_is_pulled_back_only_if_the_potential_is_not_cut_off() -> None:
+    flock = Flock([[[0.0, 0.0], [0.4, 0.0], [10.0, 0.0]]], np.zeros((1, 3, 2)))
+    assert (accelerations(flock, "tanner")[0, 2] == 0.0).all()
+    pulled = accelerations(flock, "tanner", cut_off=False)[0, 2]
+    expected = sum(2 / r - 2 / r**3 for r in (10.0, 9.6))
+    np.testing.assert_allclose(pulled, [-expected, 0.0], rtol=1e-12)
+
+
+def test_an_obstacle_agent_out_of_reach_does_not_attract() -> None:
+    flock = Flock([[[0.0, 0.0], [0.5, 0.0], [3.0, 0.0]]], np.zeros((1, 3, 2)), [[Role.FOLLOWER] * 2 + [Role.OBSTACLE]])
+    np.testing.assert_array_equal(accelerations(flock, "tanner", cut_off=False), accelerations(flock, "tanner"))
+
+
+def test_all_pairs_are_the_same_on_any_number_of_threads_and_take_memory_as_agents_do() -> None:
+    flock, law = random_disk(3, 200, seed=2), Tanner(cut_off=False)
+    observations, found = observe(flock, law.senses), set()
+    for count in (1, 2, 3):
+        with threads.use(count):
+            found.add(law(flock, observations).tobytes())
+    assert len(found) == 1
+    large = Flock(*np.random.default_rng(0).uniform(-30, 30, (2, 1, 3000, 2)))
+    gradients_beyond(large)
+    tracemalloc.start()
+    gradients_beyond(large)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1e6  # an array of all pairs would be 72 MB
+
+
+def test_two_halves_of_a_flock_that_do_not_hear_each_other_come_nearer_only_if_it_is_not_cut_off() -> None:
+    rng, sides = np.random.default_rng(0), np.repeat([-3.0, 3.0], 10)[:, None] * [1.0, 0.0]
+    flock, apart = Flock(rng.uniform(-0.5, 0.5, (1, 20, 2)) + sides, np.zeros((1, 20, 2))), {}
+    for cut_off in (True, False):
+        run = ef.simulate(flock, load("tanner", cut_off=cut_off), duration=3.0, keep_every=300)
+        left, right = run.positions[:, 0, :10, 0].mean(axis=1), run.positions[:, 0, 10:, 0].mean(axis=1)
+        apart[cut_off] = (right - left).tolist()
+    assert apart[True][-1] == pytest.approx(apart[True][0], abs=0.05)
+    assert apart[False][-1] < apart[False][0] - 0.5
+
+
+# Other potentials.
+
+
+def gradient_by_the_book(flock: Flock, weight: Any) -> NDArray[Any]:
+    """sum_j grad U over those within R."""
+    offsets = flock.positions[:, :, None] - flock.positions[:, None]
+    squares = np.square(offsets).sum(axis=-1)
+    near = (squares <= flock.comm_radius**2) & ~np.eye(flock.shape[1], dtype=bool)
+    return (np.where(near, weight(squares), 0.0)[..., None] * offsets).sum(axis=2)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_law_follows_another_potential(soft: None, name: str) -> None:
+    flock, law = random_disk(2, 60, seed=4), load(name, potential="soft", clamp=None)
+    assert law.senses.channels == (("velocity", "sum"), ("soft", "sum"))
+    assert law.senses.topology == ("fixed" if name == "tanner-fixed" else "dynamic")
+    observations = observe(flock, law.senses)
+    expected = in_whole_arrays(flock, observations, name == "tanner", None)
+    np.testing.assert_allclose(next(flight(flock, law)).accelerations, expected, rtol=1e-12, atol=1e-12)
+    gradients = gradient_by_the_book(flock, lambda square: -2.0 * np.exp(-4.0 * square))
+    np.testing.assert_allclose(observations[:, :, 0, 1], gradients, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_papers_potential_as_a_feature_is_the_papers_law(own_registry: None, name: str) -> None:
+    @ef.feature("same", vector="position")
+    def _(square: float) -> float:
+        return 2.0 * (1.0 - 1.0 / square) / square
+
+    flock = random_disk(2, 60, seed=4)
+    ours, theirs = accelerations(flock, name, potential="same"), accelerations(flock, name)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-3)
+
+
+def test_the_usual_laws_have_the_papers_senses() -> None:
+    for name in LAWS:
+        assert load(name).senses.paper_aggregation == "sum"
+        assert load(name) == load(name, clamp=100.0, clamp_by="norm", potential="tanner")
+
+
+def test_a_controller_that_hears_a_plugins_feature_does_not_come_with_the_package_alone(soft: None) -> None:
+    # Results of jobs are shared by all plugins if it does.
+    assert is_bundled("tanner:potential=inverse-square:clamp=5")
+    assert not is_bundled("tanner:potential=soft")
+    assert is_bundled("tanner:clamp=-1")  # whoever loads it is told
+
+
+@pytest.mark.parametrize("options", ["potential=soft", "clamp_by=entry:clamp=5", "cut_off=false"])
+def test_a_pupil_learns_from_each(soft: None, options: str) -> None:
+    recipe = ef.DAgger(
+        controller="etdagnn", expert=f"tanner:{options}", epochs=2, agents=20, flocks=3, updates=3, validation_flocks=1
+    )
+    told: list[float] = []
+    ef.train(recipe, on_epoch=lambda report: told.append(report.loss))
+    assert len(told) == 2 and np.isfinite(told).all()
+
+
+def test_the_command_line_takes_them(own_registry: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "soft.py").write_text(
+        "import equiflock as ef\n\n\n"
+        "@ef.feature('soft', vector='position')\n"
+        "def soft(square):\n    return -1.0 / (0.1 + square)\n"
+    )
+    options = "tanner:potential=soft:clamp_by=entry"
+    told = ["--flocks", "1", "--agents", "20", "--duration", "0.1"]
+    cli.main(["simulate", "--plugin", str(tmp_path / "soft.py"), "--controller", options, *told])
+    assert "tanner" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"clamp_by": "entries"}, "clamp_by must be one of 'norm', 'entry'; got 'entries'; did you mean 'entry'"),
+        ({"potential": "sofd"}, "potential must be one of 'tanner', .*; got 'sofd'; did you mean 'soft'"),
+        ({"potential": "velocity"}, "potential must be a feature .* of positions; 'velocity' is of velocities"),
+        ({"potential": 3}, "potential must be one of"),
+    ],
+)
+@pytest.mark.parametrize("name", LAWS)
+def test_wrong_options_are_refused(soft: None, name: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load(name, **options)
+
+
+def test_what_only_the_expert_with_its_own_potential_can_do_is_refused_of_others(soft: None) -> None:
+    with pytest.raises(InputError, match="cut_off=False goes with the potential 'tanner' only; got 'soft'"):
+        load("tanner", cut_off=False, potential="soft")
+    with pytest.raises(InputError, match="cut_off must be true or false; got 3"):
+        load("tanner", cut_off=3)
+    with pytest.raises(InputError, match="cut_off"):
+        load("tanner-dynamic", cut_off=False)
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 1, 1, 2), (1, 5, 0, 2, 2)])
+def test_too_few_channels_are_refused(soft: None, shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"shape \(B, N, 1, 2, D\)"):
+        load("tanner-dynamic", potential="soft")(np.zeros(shape, np.float32))  # type: ignore[call-arg]
