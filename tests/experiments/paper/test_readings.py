@@ -70,7 +70,8 @@ def test_a_score_counts_statements_first_and_then_checks() -> None:
     third = Judged(Reading(), (statement("A", True), statement("B", True, False)))
     assert second.score < first.score < third.score
     assert (first.held, first.checks) == (1, (1, 3))
-    assert first.moved(third) == 1
+    assert (third.gained(first), first.gained(third)) == (0, 0)
+    assert first.gained(Judged(Reading(), (statement("A", False),))) == 1
 
 
 def test_it_asks_no_test_flock_and_no_seed_of_a_report() -> None:

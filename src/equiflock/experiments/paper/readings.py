@@ -5,7 +5,7 @@ what was chosen is then measured once, by `reproduce`, with other seeds on the t
 
     one by one     every choice by itself, all else as the text says
     greedy         choices that gained by themselves are added one after the other, and kept while the score rises
-    factorial      all combinations of the two choices that moved most checks, all else as greedy left it
+    factorial      all combinations of the two choices about training that let most other statements hold
     polish         every choice that needs no other training, once more under the best combination
     cloning        the experiment on generalization, which has data and one choice of its own
 
@@ -65,11 +65,10 @@ class Judged:
         shares = [sum(check.holds for check in each.checks) / len(each.checks) for each in self.statements]
         return self.held, sum(shares) / len(shares)
 
-    def moved(self, other: Judged) -> int:
-        """How many checks come out otherwise than under another reading."""
-        theirs = {(each.id, check.words): check.holds for each in other.statements for check in each.checks}
-        ours = {(each.id, check.words): check.holds for each in self.statements for check in each.checks}
-        return sum(theirs.get(key) != holds for key, holds in ours.items())
+    def gained(self, other: Judged) -> int:
+        """How many statements hold here that do not under another reading."""
+        theirs = {each.id for each in other.statements if each.verdict == "holds"}
+        return sum(each.verdict == "holds" and each.id not in theirs for each in self.statements)
 
 
 @dataclass
@@ -136,13 +135,13 @@ class Search:
                 self._try("greedy", [replace(self.best, **single.reading.changes)])
 
     def _factorial(self) -> None:
-        # How many checks a choice moves, at most, by any of its values.
+        # The choices about training, as all others are tried once more under the best of these.
         usual = self.flown[Reading()]
-        moved: dict[str, int] = {}
+        gains: dict[str, int] = {}
         for reading in self.singles:
-            for name in reading.of(*FLOWN).changes:
-                moved[name] = max(moved.get(name, 0), self.flown[reading.of(*FLOWN)].moved(usual))
-        factors = sorted(moved, key=lambda name: moved[name], reverse=True)[:FACTORS]
+            for name in reading.of("training").changes:
+                gains[name] = gains.get(name, 0) + self.flown[reading].gained(usual)
+        factors = sorted(gains, key=lambda name: gains[name], reverse=True)[:FACTORS]
         values = {name: (getattr(Reading, name), *CHOICES[name].others) for name in factors}
         self._try(
             "factorial",
