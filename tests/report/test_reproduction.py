@@ -17,6 +17,7 @@ from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.paper import profiles, reproduction, shown
 from equiflock.experiments.paper.profiles import Profile
 from equiflock.experiments.paper.pupils import Pupils
+from equiflock.experiments.paper.reading import Reading
 from equiflock.experiments.paper.shown import FILMS
 from equiflock.learning.fast_forward import FastForward
 from equiflock.report.reproduction import draw_figures, draw_film
@@ -111,7 +112,7 @@ def test_a_damaged_flight_is_flown_again(folder: Path, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "flights" / "flocks.zarr" / "positions")
     flown: list[str] = []
     for _ in range(2):
-        shown.fly_shown(tmp_path, {}, Pupils(), films=False, on_part=flown.append)
+        shown.fly_shown(tmp_path, {}, Pupils(), Reading(), films=False, on_part=flown.append)
     assert flown == ["flocks"]
 
 
@@ -176,8 +177,8 @@ def test_another_reading_is_flown_told_and_kept_apart(
     ("options", "error"),
     [
         (["--reading", "speed=2"], "a reading has no choice 'speed'"),
-        (["--readings", "--only", "leaders"], "--readings goes with"),
-        (["--readings", "--reading", "clamp=150"], "--readings goes with"),
+        (["--readings", "--only", "leaders"], "--readings searches all"),
+        (["--readings", "--reading", "clamp=150"], "--readings searches all"),
     ],
 )
 def test_a_wrong_reading_is_refused_before_anything_is_flown(

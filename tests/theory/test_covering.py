@@ -96,19 +96,8 @@ def test_the_class_has_the_product_of_its_parts_numbers(bound: Bound, radius: fl
     finer = radius / (bound.layers * constant)
     expected = log_matrix_cover(largest_b, finer)
     expected += sum(log_matrix_cover(max(1.0, norm), finer, bound.largest_dimension) for norm in bound.norms)
-    assert log_class_cover(bound, radius) == pytest.approx(expected, rel=1e-9)
-    assert log_class_cover(bound, radius, parts=bound.layers + 1) > log_class_cover(bound, radius)
-
-
-def test_a_cover_of_b_and_the_weights_needs_as_many_parts_as_there_are() -> None:
-    """Two numbers a, b in [0, 1] and the score a + b: covers of radius r / 1 of each cover it by 2 r only."""
-    grid = np.linspace(0, 1, 41)
-    scores = (grid[:, None] + grid).ravel()
-    for parts, reached in ((1, 0.5), (2, 0.25)):
-        centres = np.arange(0.25 / parts, 1.0, 2 * 0.25 / parts)  # within 0.25 / parts of every number in [0, 1]
-        nearest = np.abs(grid[:, None] - centres).argmin(axis=1)
-        covering = (centres[nearest][:, None] + centres[nearest]).ravel()
-        assert np.abs(scores - covering).max() == pytest.approx(reached)
+    assert log_class_cover(bound, radius, parts=bound.layers) == pytest.approx(expected, rel=1e-9)
+    assert log_class_cover(bound, radius) > log_class_cover(bound, radius, parts=bound.layers)
 
 
 @given(bounds())
@@ -118,10 +107,10 @@ def test_the_proof_line_by_line_from_dudleys_bound_to_the_closed_form(bound: Bou
     def complexity(log_cover: float) -> float:
         return 4 / m + 24 / math.sqrt(m) * math.sqrt(log_cover)
 
-    integral = dudley_bound(lambda r: log_class_cover(bound, r), m, variant="printed")
+    integral = dudley_bound(lambda r: log_class_cover(bound, r, parts=L), m, variant="printed")
     # alpha = 1 / sqrt(m), and the largest value of the integrand for all of it; the integral here is an upper sum.
-    assert integral <= 1.01 * complexity(log_class_cover(bound, 1 / math.sqrt(m)))
-    cover = log_class_cover(bound, 1 / (2 * math.sqrt(m)))
+    assert integral <= 1.01 * complexity(log_class_cover(bound, 1 / math.sqrt(m), parts=L))
+    cover = log_class_cover(bound, 1 / (2 * math.sqrt(m)), parts=L)
     constant, largest_b = log_score_lipschitz(bound), math.log(bound.loss_scale) / 2
     # ln(1 + 4 x) <= ln(5 x) for x >= 1, and D^2 for b, too: D^2 times Sigma.
     common = math.log(5 * L * math.sqrt(m)) + constant

@@ -59,22 +59,26 @@ class Reproduce:
         """Print the verdicts and say where the report is."""
         from equiflock.experiments.paper.profiles import PROFILES
         from equiflock.experiments.paper.reading import Reading
+        from equiflock.report.readings import write_ledgers
 
         check_count("workers", self.workers)
-        if self.readings and (self.reading or self.only or self.force):
-            raise InputError("--readings goes with --profile, --out, --workers and --scheduler, not with other options")
+        if self.readings and (self.reading or self.only):
+            raise InputError("--readings searches all readings and experiments: leave out --reading and --only")
         reading = Reading.from_text(self.reading)
         if self.readings:
             folder = self.out or Path("runs") / "readings"
-            reading, folder = self._search(folder), folder / "joint"
+            reading, folder = self._search(folder), folder / f"joint-{self.profile}"
             out.print(f"The reading that lets most statements hold: {reading}", highlight=False)
         else:
             folder = self.out or Path("runs") / "-".join([self.profile, *([str(reading)] if reading.changes else [])])
         self._report(replace(PROFILES[self.profile], reading=reading), folder)
+        usual = Path("runs") / self.profile / "ledger.json"
+        if self.readings and usual.is_file():
+            out.print(f"  {write_ledgers(usual, folder, reading)}", highlight=False)
 
     def _search(self, folder: Path) -> Reading:
         """Search all readings, with a bar; the tables are written whenever some are judged."""
-        from equiflock.experiments.paper.readings import SEARCH, Search
+        from equiflock.experiments.paper.search import SEARCH, Search
         from equiflock.report.readings import write_readings
 
         with progress() as bar:
@@ -84,7 +88,7 @@ class Reproduce:
             def tell(stage: str, jobs: int) -> None:
                 bar.update(task, description=f"readings, {stage}", total=jobs or None, completed=0)
                 bar.update(data, completed=0, visible=False)
-                if search.flown:
+                if search.by_flights:
                     write_readings(search, folder)
 
             search = Search(
@@ -96,7 +100,7 @@ class Reproduce:
                 on_data=lambda step: bar.update(data, advance=1, total=SEARCH.fast_forward.indices, visible=True),
                 on_notice=partial(notice, bar),
             )
-            best = search.run()
+            best = search.run(self.force)
         for path in write_readings(search, folder):
             out.print(f"  {path}", highlight=False)
         return best

@@ -156,7 +156,7 @@ class FastForward:
         with folder_lock(folder, wait=True):  # a second process waits, and then finds it done
             parts.remove_if_unknown(on_notice)
             # The newest fields are left out at their defaults, so that folders from before them go on.
-            ours = {name: value for name, value in asdict(self).items() if NEWEST.get(name) != value}
+            ours = {name: value for name, value in asdict(self).items() if (name, value) not in NEWEST.items()}
             claim_folder(folder, KIND, {"fast_forward": ours, "versions": versions()})
             found = parts.survey()
             if found.damaged:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from equiflock.experiments.paper.ledger import Statement
-from equiflock.experiments.paper.reading import CHOICES, Reading
-from equiflock.experiments.paper.readings import Judged, Search
+from equiflock.experiments.paper.ledger import Statement, read_ledger
+from equiflock.experiments.paper.reading import CHOICES, CLONING, Reading
+from equiflock.experiments.paper.search import Judged, Search
 from equiflock.report.page import markdown_table
 from equiflock.runtime.files import atomic_write
 
@@ -37,8 +37,8 @@ def readings_frame(search: Search) -> pd.DataFrame:
 
 def _judged(search: Search) -> Iterator[Judged]:
     """What is known of every reading, of flights and of cloning each for itself."""
-    yield from search.flown.values()
-    yield from search.cloned.values()
+    yield from search.by_flights.values()
+    yield from search.by_cloning.values()
 
 
 def write_readings(search: Search, folder: Path) -> list[Path]:
@@ -47,7 +47,9 @@ def write_readings(search: Search, folder: Path) -> list[Path]:
     with atomic_write(folder / TABLE) as scratch:
         table.to_csv(scratch, index=False)
     with atomic_write(folder / TABLES) as scratch:
-        scratch.write_text(f"{one_by_one_tables(table)}\n\n{combined_table(table)}\n", encoding="utf-8")
+        scratch.write_text(
+            f"{choices_table()}\n\n{one_by_one_tables(table)}\n\n{combined_table(table)}\n", encoding="utf-8"
+        )
     return [folder / TABLE, folder / TABLES]
 
 
@@ -65,7 +67,7 @@ def choices_table() -> str:
 
 
 def ledgers_table(usual: Sequence[Statement], other: Sequence[Statement], reading: Reading) -> str:
-    """Verdicts and checks that hold, statement by statement, as the text says and under another reading."""
+    """Verdicts and checks that hold, statement by statement, under the usual and under another reading."""
     theirs = {each.id: each for each in other}
     body = []
     for each in usual:
@@ -73,7 +75,7 @@ def ledgers_table(usual: Sequence[Statement], other: Sequence[Statement], readin
         body.append([each.id, each.words, ours, beside])
     held = [f"{sum(s.verdict == 'holds' for s in ledger)} of {len(ledger)}" for ledger in (usual, other)]
     body.append(["", "statements that hold", *held])
-    return markdown_table(["", "the paper's statement", "as the text says", f"`{reading}`"], body, words=True)
+    return markdown_table(["", "the paper's statement", "usual", f"`{reading}`"], body, words=True)
 
 
 def _verdict(statement: Statement) -> str:
@@ -89,7 +91,8 @@ def one_by_one_tables(table: pd.DataFrame) -> str:
             groups.setdefault(choice.changes, []).append(Reading(**{name: value}))
     found = []
     for experiments, readings in groups.items():
-        letters = {LETTERS[name] for name in experiments}
+        # Cloning is searched for its own choice only.
+        letters = {LETTERS[name] for name in experiments if len(experiments) == 1 or name != CLONING}
         rows = table[table.statement.str[0].isin(letters)]
         found.append(_statements_by_reading(rows, [str(each) for each in (Reading(), *readings)]))
     return "\n\n".join(found)
@@ -130,3 +133,12 @@ def combined_table(table: pd.DataFrame) -> str:
             body.append(((rows.verdict == "holds").sum(), share, [f"`{reading}`", statements, checks]))
     body.sort(key=lambda entry: entry[:2], reverse=True)
     return markdown_table(["together", "statements that hold", "checks"], [cells for _, _, cells in body])
+
+
+def write_ledgers(usual: Path, folder: Path, reading: Reading) -> Path:
+    """Write the ledger of the usual reading, from its file, beside that in a folder of another, as Markdown."""
+    path = folder / "ledgers.md"
+    text = ledgers_table(read_ledger(usual), read_ledger(folder / "ledger.json"), reading)
+    with atomic_write(path) as scratch:
+        scratch.write_text(f"{text}\n", encoding="utf-8")
+    return path

@@ -63,9 +63,9 @@ def log_class_cover(bound: Bound, radius: float, parts: int | None = None) -> fl
     Args:
         bound: the numbers of the class; its `samples` and `failure_probability` have no say here.
         radius: r.
-        parts: n. The proof has L; the sum has L + 1 parts, b being one, and needs that many.
+        parts: n, how many parts share the radius: L + 1 if left out, the matrices and b. The proof has L, too few.
     """
-    n = bound.layers if parts is None else check_count("parts", parts)
+    n = bound.layers + 1 if parts is None else check_count("parts", parts)
     # ln(n Lambda / r), one over the radius of each part.
     log_finer = math.log(n) + log_score_lipschitz(bound) - math.log(check_positive("radius", radius))
     of_score = _log_cover(math.log(bound.loss_scale) / 2 + log_finer, 1)

@@ -29,7 +29,10 @@ def test_a_reading_is_a_text_and_back() -> None:
     several = Reading(velocities="disc", clamp=150.0, cloning_epochs=400)
     assert str(several) == "velocities=disc:clamp=150:cloning_epochs=400"
     assert Reading.from_text(str(several)) == several
-    assert str(Reading()) == "as the text says"
+    assert str(Reading()) == "usual"
+    exact = Reading(clamp=123.456789, clear_time=0.1)
+    assert Reading.from_text(str(exact)) == exact
+    assert exact.expert == "tanner:clamp=123.456789"
     assert Reading.from_text("") == Reading()
 
 

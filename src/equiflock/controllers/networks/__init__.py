@@ -3,8 +3,13 @@
 Networks are registered when they are first asked for, not when the package is imported: torch takes seconds to import.
 """
 
+from typing import Literal, TypeAlias
+
 from equiflock.runtime.discovery import import_all
 from equiflock.runtime.renamed import moved_names
+
+Biases: TypeAlias = Literal["zero", "uniform"]
+"""How the biases of a network begin: at zero, or uniform as in torch's own convolutions."""
 
 __getattr__ = moved_names(
     __name__,

@@ -10,21 +10,20 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from equiflock.controllers.bridge import takes_numpy
+from equiflock.controllers.networks import Biases
 from equiflock.controllers.networks.compiled import CompiledNetwork, compile_chain, is_as_built
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.registry import add_network
 from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_channels, paper_senses
 from equiflock.runtime.checks import InputError, check_choice, check_count
-
-Biases: TypeAlias = Literal["zero", "uniform"]
 
 
 @takes_numpy

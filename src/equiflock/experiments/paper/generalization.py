@@ -61,7 +61,7 @@ class CloningJob:
 
         # A worker on another machine may not have the folder; it makes the data in its own temporary folder, once.
         elsewhere = Path(tempfile.gettempdir()) / f"equiflock-{zlib.crc32(repr(self.data).encode()):08x}"
-        data = self.data.make(self.folder if self.folder.parent.is_dir() else elsewhere)
+        data = self.data.make(self.folder if self.folder.parent.parent.is_dir() else elsewhere)
         rows: list[dict[str, Any]] = []
 
         # One row for every epoch, with the bound of the weights at that time.
@@ -119,7 +119,8 @@ def mean_weight(network: nn.Module) -> float:
 
 def correlation(curves: Curves, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
     """Pearson's correlation of bound and gap over the epochs from `first`, for every seed; 0 if one is constant."""
-    bound, gap = (standardized(curves.of(name, controller)[:, first:]) for name in ("bound", "gap"))
+    late = curves.x >= first
+    bound, gap = (standardized(curves.of(name, controller)[:, late]) for name in ("bound", "gap"))
     return np.asarray((bound * gap).mean(axis=1))
 
 
@@ -163,7 +164,7 @@ def _g2(curves: Curves) -> Statement:
     return Statement(
         "G2",
         "The empirical generalization gap is near zero for all controllers.",
-        "At every epoch at most 0.01, where a loss is from 0 to 1.",
+        "At every epoch that is measured at most 0.01, where a loss is from 0 to 1.",
         tuple(Check.within(f"largest |gap|: {name}", largest(name), 0.0, 0.01) for name in TRAINED),
     )
 
@@ -221,7 +222,7 @@ def _g6(curves: Curves) -> Statement:
     return Statement(
         "G6",
         "Over epochs, bound and empirical gap have a correlation of at least 0.95.",
-        "Pearson's, over all epochs from 1, for every controller.",
+        "Pearson's, over all epochs that are measured, from 1, for every controller.",
         tuple(Check.within(f"correlation: {name}", correlation(curves, name), 0.95, 1.001) for name in TRAINED),
     )
 

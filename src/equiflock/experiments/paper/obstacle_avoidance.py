@@ -84,7 +84,7 @@ def obstacle_jobs(
     sides: tuple[int, ...], seeds: tuple[int, ...], flocks: int, reading: Reading, pupils: Pupils, split: str | None
 ) -> list[ObstacleJob]:
     """The whole experiment: every controller, seed and obstacle, with the technique and without."""
-    rules = {name: getattr(reading, name) for name in ("obstacles", "awareness", "obstacle_node", "clear_time")}
+    rules = {name: value for name, value in reading.scene("obstacles").items() if name != "velocities"}
     shared: dict[str, Any] = {**rules, "pupils": pupils, "split": split}
     every = product(sides, TRAINED, seeds, (True, False))
     return [ObstacleJob(name, seed, s, technique, flocks, **shared) for s, name, seed, technique in every]

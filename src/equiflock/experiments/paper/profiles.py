@@ -118,7 +118,9 @@ def table_of(experiment: str, profile: Profile, folder: Path) -> pd.DataFrame:
 
 def judged(profile: Profile, folder: Path, tables: Mapping[str, pd.DataFrame]) -> list[Statement]:
     """The ledger: all statements that these tables can judge, in the paper's order."""
-    statements = architecture_statements(profile.pupils(folder), profile.seeds)
+    # Without trainings, only networks of the package can be counted and turned: none shall be trained for that.
+    there = profile.bundled or "training" in tables
+    statements = architecture_statements(profile.pupils(folder), profile.seeds) if there else []
     for experiment, table in tables.items():
         statements += STATEMENTS[experiment](table)
     # Architecture, training, flocking, leaders, obstacles, generalization: the first letters of their statements.

@@ -17,9 +17,11 @@ from equiflock.experiments.curves import controller_of
 from equiflock.experiments.flights import FlightJob
 from equiflock.experiments.paper.reading import Reading
 from equiflock.experiments.paper.training import read_validation
+from equiflock.experiments.runner.cluster import origin
 from equiflock.learning.recipe import EXPERT, DAgger
 from equiflock.learning.run import TrainingRun
 from equiflock.protocols import Controller
+from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import folder_lock
 from equiflock.scenarios import Scenario, make_scenario
 
@@ -48,14 +50,17 @@ class Pupils:
         """The finished training of a network; it is trained first, or to its end, if it is not."""
         assert self.recipe is not None
         recipe = self.reading.recipe(self.recipe, controller, seed)
-        # A worker on another machine may not have the folder; it trains in its own temporary one.
-        elsewhere = Path(tempfile.gettempdir()) / "equiflock-trainings"
+        # A worker on another machine may not have the folder; it trains in a temporary one, of this program alone.
+        program = zlib.crc32(repr(origin()).encode())
+        elsewhere = Path(tempfile.gettempdir()) / f"equiflock-trainings-{program:08x}"
         home = self.folder if self.folder.parent.is_dir() else elsewhere
         # The name tells readings apart, and a hash all the rest of the recipe.
         folder = home / f"{controller}-{seed}-{zlib.crc32(repr(recipe).encode()):08x}"
         home.mkdir(parents=True, exist_ok=True)
         with folder_lock(home, wait=True):  # of several processes that need it, one begins it
             run = TrainingRun(folder) if folder.exists() else TrainingRun.create(folder, recipe)
+        if run.recipe != recipe:
+            raise InputError(f"{folder} holds another training: remove it, and it is trained again")
         run.train(wait=True)
         return run
 

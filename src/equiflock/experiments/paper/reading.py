@@ -1,15 +1,17 @@
 """Readings of the paper: what its text leaves open or says in two ways, as one named choice each.
 
-A reading sets fields that trainings, scenarios and experiments have. The default is what the text says in so many
-words or, where it is silent, the choice that the rest of this package makes.
+A reading sets fields that trainings, scenarios and experiments have. The usual reading, the default, is what the text
+says in so many words; where it is silent, what the rest of this package does; and in three rules about obstacles, by
+whose words hardly any flight could pass, what the text seems to mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
+from equiflock.controllers.networks import Biases
 from equiflock.features import HopMean
 from equiflock.learning.recipe import EXPERT, USUAL_CLAMP, DAgger
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
@@ -19,7 +21,6 @@ from equiflock.scenarios.passing import Awareness, ObstacleNode
 from equiflock.scenarios.random_disk import VelocityRule
 from equiflock.senses.aggregation import Obstacles
 
-Biases: TypeAlias = Literal["zero", "uniform"]
 FLOWN = ("training", "connectivity", "flocking", "leaders", "obstacles")
 """The experiments that fly, trainings among them."""
 CLONING = "generalization"
@@ -28,7 +29,7 @@ CLONING = "generalization"
 
 @dataclass(frozen=True, repr=False)
 class Reading:
-    """One choice for everything that the paper's text leaves open; `Reading()` is what the text says."""
+    """One choice for everything that the paper's text leaves open; `Reading()` is the usual one."""
 
     velocities: VelocityRule = "entries"
     """Initial velocities: every entry uniform, or vectors uniform in a disc."""
@@ -72,11 +73,11 @@ class Reading:
         return cls(**options)
 
     def __repr__(self) -> str:
-        # Only what is not usual, so that a new choice leaves the names of older results, which are made of it, alone.
+        # Only what is not usual, as names of results are made of it.
         return f"Reading({', '.join(f'{name}={value!r}' for name, value in self.changes.items())})"
 
     def __str__(self) -> str:
-        return ":".join(f"{name}={_plain(value)}" for name, value in self.changes.items()) or "as the text says"
+        return ":".join(f"{name}={_plain(value)}" for name, value in self.changes.items()) or "usual"
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -94,6 +95,15 @@ class Reading:
         """This reading with only those choices that change one of these experiments: where it is the same, they are."""
         changes = self.changes
         return Reading(**{name: changes[name] for name in changes if set(experiments) & set(CHOICES[name].changes)})
+
+    def scene(self, scenario: str) -> dict[str, Any]:
+        """The options of a scenario under this reading, as `make_scenario` takes them."""
+        own = {
+            "leaders": ("leader_velocity",),
+            "obstacles": ("obstacles", "awareness", "obstacle_node", "clear_time"),
+        }
+        names = ("velocities", *own.get(scenario.partition(":")[0], ()))
+        return {name: getattr(self, name) for name in names}
 
     @property
     def expert(self) -> str:
@@ -169,21 +179,21 @@ CHOICES = {
     ),
     "obstacles": Choice(
         "“we limit the follower to only process the relative velocity computed from the position of the closest "
-        "obstacle agent”: of the others nothing counts, or their positions do.",
+        "obstacle agent”: usually nothing of the others counts; by the words, their positions do.",
         ("all",),
         ("obstacles",),
         get_args(Obstacles),
     ),
     "awareness": Choice(
         "“check if the minimum distance between the flock and the obstacle is greater than R, implying that the flock "
-        "is unaware of the obstacle”: followers hear it, but leaders are of the flock, too.",
+        "is unaware of the obstacle”: usually followers alone, who hear it; by the words, leaders, too.",
         ("flock",),
         ("obstacles",),
         get_args(Awareness),
     ),
     "obstacle_node": Choice(
         "“terminate the simulation if the graph containing leaders, followers, and obstacle agents is disconnected”: "
-        "obstacle agents hear nobody, so as nodes of their own those that no follower hears are always apart.",
+        "usually one node for the obstacle; by the words one for each of its agents, of which some are always apart.",
         ("each",),
         ("obstacles",),
         get_args(ObstacleNode),
@@ -205,4 +215,4 @@ CHOICES = {
 
 def _plain(value: Any) -> Any:
     """A number without needless digits, such as 150 for 150.0."""
-    return f"{value:g}" if isinstance(value, float) else value
+    return repr(value).removesuffix(".0") if isinstance(value, float) else value

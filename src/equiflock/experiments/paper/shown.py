@@ -14,6 +14,7 @@ from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.flights import fly, told
 from equiflock.experiments.paper.connectivity import LAW, NETWORK, telling_flocks
 from equiflock.experiments.paper.pupils import Pupils
+from equiflock.experiments.paper.reading import Reading
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import remove
@@ -57,6 +58,7 @@ def fly_shown(
     folder: Path,
     tables: Mapping[str, pd.DataFrame],
     pupils: Pupils,
+    reading: Reading,
     films: bool,
     on_part: Callable[[str], object] = lambda name: None,
 ) -> None:
@@ -66,10 +68,11 @@ def fly_shown(
         folder: the folder of the reproduction.
         tables: the tables of its experiments.
         pupils: the trained networks.
+        reading: by which scenarios are made.
         films: whether the flights of films are flown, too.
         on_part: called with the name of each flight that is flown.
     """
-    for name, make in _flights(tables, pupils, films).items():
+    for name, make in _flights(tables, pupils, reading, films).items():
         path = _path(folder, name)
         try:
             Trajectory.load(path)
@@ -83,18 +86,20 @@ def _path(folder: Path, *names: str) -> Path:
     return folder / FLIGHTS / f"{'-'.join(names)}.zarr"
 
 
-def _flights(tables: Mapping[str, pd.DataFrame], pupils: Pupils, films: bool) -> dict[str, Callable[[], Trajectory]]:
+def _flights(
+    tables: Mapping[str, pd.DataFrame], pupils: Pupils, reading: Reading, films: bool
+) -> dict[str, Callable[[], Trajectory]]:
     """A function that makes each flight, by the flight's name."""
     found: dict[str, Callable[[], Trajectory]] = {}
     if "connectivity" in tables:
         found |= _in_touch(tables["connectivity"], pupils)
     # Pictures of initial conditions are flights of no duration, whatever the controller.
-    law, velocities = pupils.load(pupils.reading.law(LAW), None), pupils.reading.velocities
-    found["flocks"] = partial(_fly, make_scenario("flocking", flocks=3, velocities=velocities), law, 0.0)
+    law = pupils.load(reading.law(LAW), None)
+    found["flocks"] = partial(_fly, make_scenario("flocking", flocks=3, **reading.scene("flocking")), law, 0.0)
     for sides in COURSES:
         found[f"course-{sides}"] = partial(_fly, make_scenario("obstacles", sides=sides), law, 0.0)
     for name, film in FILMS.items() if films else ():
-        scenario = make_scenario(film.scenario, split="film", velocities=velocities)
+        scenario = make_scenario(film.scenario, split="film", **reading.scene(film.scenario))
         for trained in TRAINED:
             found[f"{name}-{trained}"] = partial(
                 _fly, scenario, pupils.load(trained, 0), film.duration, keep_every=film.keep_every

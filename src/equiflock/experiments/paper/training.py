@@ -185,13 +185,13 @@ def _t9(curves: Curves) -> Statement:
         "At epoch 40 TDAGNN-TF-mean has a lower IMAN than ETDAGNN; from epoch 80 on their IMANs remain within that "
         "gap, both increasing at the same rate. (The paper says IVV where it speaks of the IMAN.)",
         "Lower at 40; at each epoch shown from 80 on, apart by no more than at 40; each one's at 400 above its own at "
-        "80, and the two rises within 0.1 of each other.",
+        f"80, and the two rises within {FEW_HUNDREDTHS:g} of each other.",
         (
             _below(curves, "iman", a, b, 40),
             # 1e-9 more, as differences are rounded.
             *(Check.less(f"IMAN: apart at {e} by no more than at 40", apart[e], apart[40] + 1e-9) for e in EPOCHS[1:]),
             *(Check.less(f"IMAN of {name}: at 80 below that at 400", iman[name][80], iman[name][400]) for name in MEAN),
-            Check.within(f"rise of IMAN from 80 to 400: {a} - {b}", rise[a] - rise[b], -0.1, 0.1),
+            Check.within(f"rise of IMAN from 80 to 400: {a} - {b}", rise[a] - rise[b], -FEW_HUNDREDTHS, FEW_HUNDREDTHS),
         ),
     )
 

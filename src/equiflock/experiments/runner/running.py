@@ -40,7 +40,6 @@ def run_jobs(
     depend on where the jobs run.
     """
     check_count("workers", workers)
-    folder.mkdir(parents=True, exist_ok=True)
     # Results that are there and intact count as done at once.
     missing = []
     for job in jobs:
@@ -50,6 +49,7 @@ def run_jobs(
             missing.append(job)
     if not missing:
         return
+    folder.mkdir(parents=True, exist_ok=True)
     if scheduler is None:
         done = _on_processes(missing, folder, workers, prepare)
     else:

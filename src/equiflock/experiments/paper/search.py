@@ -5,9 +5,10 @@ what was chosen is then measured once, by `reproduce`, with other seeds on the t
 
     one by one     every choice by itself, all else as the text says
     greedy         choices that gained by themselves are added one after the other, and kept while the score rises
-    factorial      all combinations of the two choices about training that let most other statements hold
+    factorial      all combinations of the two choices about training that gained most statements by themselves
     polish         every choice that needs no other training, once more under the best combination
-    cloning        the experiment on generalization, which has data and one choice of its own
+    cloning        the experiment on generalization under the best and under the usual reading: it has one choice of its
+                   own, the number of epochs, and takes too long to take part in the others
 
 The score of a reading is the number of statements that hold; between equals it is the mean share of checks that hold.
 """
@@ -31,9 +32,8 @@ from equiflock.runtime.files import remove
 from equiflock.runtime.provenance import claimed, versions
 
 KIND = "search over readings"
-OURS = ("jobs", "trainings", "fast-forward", "joint", "*.csv", "*.json", "*.md", "*.html")
+OURS = ("jobs", "trainings", "fast-forward", "joint-*", "*.csv", "*.json", "*.md", "*.html")
 """Patterns of the files that a search writes beside its config."""
-STAGES = ("one by one", "greedy", "factorial", "polish", "cloning")
 FACTORS = 2
 """How many choices the factorial combines."""
 
@@ -65,10 +65,10 @@ class Judged:
         shares = [sum(check.holds for check in each.checks) / len(each.checks) for each in self.statements]
         return self.held, sum(shares) / len(shares)
 
-    def gained(self, other: Judged) -> int:
-        """How many statements hold here that do not under another reading."""
-        theirs = {each.id for each in other.statements if each.verdict == "holds"}
-        return sum(each.verdict == "holds" and each.id not in theirs for each in self.statements)
+    def gained(self, other: Judged) -> set[str]:
+        """The statements that hold here and not under another reading."""
+        ours, theirs = ({s.id for s in each.statements if s.verdict == "holds"} for each in (self, other))
+        return ours - theirs
 
 
 @dataclass
@@ -94,15 +94,15 @@ class Search:
     on_done: Callable[[Job], object] = lambda job: None
     on_data: Callable[[int], object] = lambda step: None
     on_notice: Callable[[str], object] = lambda text: None
-    flown: dict[Reading, Judged] = field(default_factory=dict)
+    by_flights: dict[Reading, Judged] = field(default_factory=dict)
     """What is judged so far of all experiments that fly, by reading."""
-    cloned: dict[Reading, Judged] = field(default_factory=dict)
+    by_cloning: dict[Reading, Judged] = field(default_factory=dict)
     """What is judged so far of the experiment on generalization, by reading."""
     best: Reading = field(default_factory=Reading)
 
-    def run(self) -> Reading:
-        """All stages; returns the reading with the highest score."""
-        with claimed(self.folder, KIND, self.settings, OURS):
+    def run(self, force: bool = False) -> Reading:
+        """All stages; returns the reading with the highest score. `force` removes what is in the folder first."""
+        with claimed(self.folder, KIND, self.settings, OURS, force):
             self._one_by_one()
             self._greedy()
             self._factorial()
@@ -119,29 +119,29 @@ class Search:
 
     @property
     def singles(self) -> list[Reading]:
-        """What the text says, and every choice by itself."""
+        """The usual reading, and every choice by itself."""
         return [Reading(), *Reading().alternatives()]
 
     def _one_by_one(self) -> None:
         self._fly("one by one", [reading.of(*FLOWN) for reading in self.singles])
 
     def _greedy(self) -> None:
-        # The choices that lose nothing by themselves, the best first.
-        first = self.flown[Reading()].score
-        singles = {reading.of(*FLOWN) for reading in self.singles} - {Reading()}
-        gains = sorted((self.flown[each] for each in singles), key=lambda each: each.score, reverse=True)
+        # The choices that gain by themselves, the best first; equals in the order of their names.
+        first = self.by_flights[Reading()].score
+        singles = dict.fromkeys(reading.of(*FLOWN) for reading in self.singles)
+        gains = sorted((self.by_flights[each] for each in singles), key=lambda each: each.score, reverse=True)
         for single in gains:
             if single.score > first:
                 self._try("greedy", [replace(self.best, **single.reading.changes)])
 
     def _factorial(self) -> None:
         # The choices about training, as all others are tried once more under the best of these.
-        usual = self.flown[Reading()]
-        gains: dict[str, int] = {}
+        usual = self.by_flights[Reading()]
+        gains: dict[str, set[str]] = {}
         for reading in self.singles:
             for name in reading.of("training").changes:
-                gains[name] = gains.get(name, 0) + self.flown[reading].gained(usual)
-        factors = sorted(gains, key=lambda name: gains[name], reverse=True)[:FACTORS]
+                gains[name] = gains.get(name, set()) | self.by_flights[reading].gained(usual)
+        factors = sorted(gains, key=lambda name: len(gains[name]), reverse=True)[:FACTORS]
         values = {name: (getattr(Reading, name), *CHOICES[name].others) for name in factors}
         self._try(
             "factorial",
@@ -155,49 +155,53 @@ class Search:
                 self._try("polish", [replace(self.best, **{name: value}) for value in others])
 
     def _clone(self) -> None:
-        # What the text says and the other numbers of epochs decide on these; then all other choices, for the table.
-        singles = dict.fromkeys(reading.of(CLONING) for reading in self.singles)
-        own = [reading for reading in singles if not reading.of(*FLOWN).changes]
-        self._clone_under(own)
-        epochs = max(own, key=lambda reading: self.cloned[reading].score).cloning_epochs
-        self.best = replace(self.best, cloning_epochs=epochs)
-        self._clone_under(reading for reading in singles if reading not in own)
+        # Under the best reading, to choose the number of epochs; then under the usual one, for comparison.
+        self._clone_under(self.best)
+        found = [self.by_cloning[each.of(CLONING)] for each in self._numbers_of_epochs(self.best)]
+        chosen = max(found, key=lambda each: each.score).reading
+        self.best = replace(self.best, cloning_epochs=chosen.cloning_epochs)
+        self._clone_under(Reading())
 
     def _try(self, stage: str, readings: Sequence[Reading]) -> None:
         """Judge some readings, and go on from the best of them if it is better than the best so far."""
         self._fly(stage, readings)
         for reading in readings:
-            if self.flown[reading].score > self.flown[self.best].score:
+            if self.by_flights[reading].score > self.by_flights[self.best].score:
                 self.best = reading
 
     def _fly(self, stage: str, readings: Iterable[Reading]) -> None:
         """Judge readings by the experiments that fly."""
-        new = [reading for reading in dict.fromkeys(readings) if reading not in self.flown]
+        new = [reading for reading in dict.fromkeys(readings) if reading not in self.by_flights]
         profiles = {reading: replace(self.profile, reading=reading) for reading in new}
-        # The trainings first: flights that need one would wait for each other. A job of several readings is run once.
-        for experiments in (FLOWN[:1], FLOWN[1:]):
-            jobs = [job for each in profiles.values() for name in experiments for job in self._jobs(name, each)]
-            self._run(stage, list(dict.fromkeys(jobs)))
+        # All trainings first: flights that need one would wait for each other.
+        self._run(stage, [job for each in profiles.values() for job in self._jobs("training", each)])
+        # Then reading by reading, so that there are tables early; what several readings share is run once.
         for reading, profile in profiles.items():
+            self._run(stage, [job for name in FLOWN for job in self._jobs(name, profile)])
             tables = {name: table_of(name, profile, self.folder) for name in FLOWN}
-            self.flown[reading] = Judged(reading, tuple(judged(profile, self.folder, tables)))
-        self.on_stage(stage, 0)
+            self.by_flights[reading] = Judged(reading, tuple(judged(profile, self.folder, tables)))
+            self.on_stage(stage, 0)
 
-    def _clone_under(self, readings: Iterable[Reading]) -> None:
-        """Judge readings by the experiment on generalization, one after the other."""
-        for reading in readings:
-            profile = replace(self.profile, reading=reading)
-            # The data of a reading is large, and of no use afterwards.
-            data = profile.data(self.folder)
-            if self.scheduler is None and not jobs_done(CLONING, profile, self.folder):
-                for home, recipe in data.items():
-                    recipe.make(home, self.workers, self.on_data, self.on_notice)
+    def _clone_under(self, reading: Reading) -> None:
+        """Judge a reading by the experiment on generalization, with every number of epochs."""
+        readings = [each.of(CLONING) for each in self._numbers_of_epochs(reading)]
+        profiles = {each: replace(self.profile, reading=each) for each in readings}
+        # They share the data, which is large, and of no use afterwards.
+        data = profiles[readings[0]].data(self.folder)
+        if self.scheduler is None and not all(jobs_done(CLONING, each, self.folder) for each in profiles.values()):
+            for home, recipe in data.items():
+                recipe.make(home, self.workers, self.on_data, self.on_notice)
+        for each, profile in profiles.items():
             self._run("cloning", self._jobs(CLONING, profile))
-            for home in data:
-                remove(home)
             statements = STATEMENTS[CLONING](table_of(CLONING, profile, self.folder))
-            self.cloned[reading] = Judged(reading, tuple(statements))
+            self.by_cloning[each] = Judged(each, tuple(statements))
             self.on_stage("cloning", 0)
+        for home in data:
+            remove(home)
+
+    def _numbers_of_epochs(self, reading: Reading) -> list[Reading]:
+        values = (Reading.cloning_epochs, *CHOICES["cloning_epochs"].others)
+        return [replace(reading, cloning_epochs=epochs) for epochs in values]
 
     def _jobs(self, experiment: str, profile: Profile) -> Sequence[Job]:
         return jobs_of(experiment, profile, self.folder)

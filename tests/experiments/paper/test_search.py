@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from equiflock.controllers.trained import SEEDS
-from equiflock.experiments.paper import reading, readings
+from equiflock.experiments.paper import reading, search
 from equiflock.experiments.paper.ledger import Check, Statement
 from equiflock.experiments.paper.profiles import EXPERIMENTS, PROFILES, Profile, jobs_of
 from equiflock.experiments.paper.pupils import PupilFlight
 from equiflock.experiments.paper.reading import CHOICES, CLONING, FLOWN, Reading
-from equiflock.experiments.paper.readings import SEARCH, Judged, Search
+from equiflock.experiments.paper.search import SEARCH, Judged, Search
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
 from equiflock.report.readings import one_by_one_tables, readings_frame, write_readings
@@ -38,30 +38,31 @@ class Pretended(Search):
                 statement("F1", False, eight),
                 statement("O1", each.obstacles != "all"),
             )
-            self.flown[each] = Judged(each, found)
+            self.by_flights[each] = Judged(each, found)
 
-    def _clone_under(self, readings: Iterable[Reading]) -> None:
-        for each in readings:
-            self.cloned[each] = Judged(each, (statement("G6", each.cloning_epochs == 400),))
+    def _clone_under(self, reading: Reading) -> None:
+        for each in self._numbers_of_epochs(reading):
+            self.by_cloning[each.of(CLONING)] = Judged(each, (statement("G6", each.cloning_epochs == 400),))
 
 
 @pytest.fixture
 def pretended(tmp_path: Path) -> Pretended:
-    search = Pretended(tmp_path / "search", workers=1)
-    search.run()
-    return search
+    found = Pretended(tmp_path / "search", workers=1)
+    found.run()
+    return found
 
 
 def test_the_best_reading_has_what_gains_alone_and_what_gains_together(pretended: Pretended) -> None:
     best = Reading(velocities="disc", clamp=150.0, flocking_duration=8.0, cloning_epochs=400)
     assert pretended.best == best
-    assert pretended.flown[best.of(*FLOWN)].held == 3
+    assert pretended.by_flights[best.of(*FLOWN)].held == 3
 
 
 def test_every_choice_is_tried_by_itself(pretended: Pretended) -> None:
     for each in Reading().alternatives():
-        assert each.of(*FLOWN) in pretended.flown
-        assert each.of(CLONING) in pretended.cloned
+        assert each.of(*FLOWN) in pretended.by_flights
+    for usual_or_best in (Reading(), pretended.best):
+        assert usual_or_best.of(CLONING) in pretended.by_cloning
 
 
 def test_a_score_counts_statements_first_and_then_checks() -> None:
@@ -70,8 +71,8 @@ def test_a_score_counts_statements_first_and_then_checks() -> None:
     third = Judged(Reading(), (statement("A", True), statement("B", True, False)))
     assert second.score < first.score < third.score
     assert (first.held, first.checks) == (1, (1, 3))
-    assert (third.gained(first), first.gained(third)) == (0, 0)
-    assert first.gained(Judged(Reading(), (statement("A", False),))) == 1
+    assert first.gained(Judged(Reading(), (statement("A", False),))) == {"A"}
+    assert not third.gained(first)
 
 
 def test_it_asks_no_test_flock_and_no_seed_of_a_report() -> None:
@@ -104,7 +105,7 @@ def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch:
         "leader_velocity": replace(CHOICES["leader_velocity"], others=("first",)),
         "cloning_epochs": replace(CHOICES["cloning_epochs"], others=(2,)),
     }
-    for module in (reading, readings):
+    for module in (reading, search):
         monkeypatch.setattr(module, "CHOICES", few)
     recipe = DAgger(
         epochs=400, agents=12, flocks=2, duration=0.05, updates=1, batch=2, capacity=50, validation_flocks=2
