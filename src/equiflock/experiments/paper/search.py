@@ -175,7 +175,7 @@ class Search:
         profiles = {reading: replace(self.profile, reading=reading) for reading in new}
         # All trainings first: flights that need one would wait for each other.
         self._run(stage, [job for each in profiles.values() for job in self._jobs("training", each)])
-        # Then reading by reading, so that there are tables early; what several readings share is run once.
+        # Then reading by reading, so that there are tables early; what is there is not run again.
         for reading, profile in profiles.items():
             self._run(stage, [job for name in FLOWN for job in self._jobs(name, profile)])
             tables = {name: table_of(name, profile, self.folder) for name in FLOWN}
@@ -207,6 +207,7 @@ class Search:
         return jobs_of(experiment, profile, self.folder)
 
     def _run(self, stage: str, jobs: Sequence[Job]) -> None:
+        jobs = list(dict.fromkeys(jobs))  # readings may share some
         self.on_stage(stage, len(jobs))
         run_jobs(
             jobs,
