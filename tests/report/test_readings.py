@@ -23,5 +23,5 @@ def test_verdicts_stand_side_by_side_with_how_many_hold() -> None:
 def test_every_choice_is_listed_with_its_values_and_sentence() -> None:
     lines = choices_table().splitlines()[2:]
     assert len(lines) == len(CHOICES)
-    assert lines[1].startswith("| `clamp` | `100` | `50`, `75`, `125`, `150`, `200` |")
+    assert lines[1].startswith("| `clamp` | `100` | `25`, `50`, `75`, `125`, `150`, `200` |")
     assert all(choice.sentence in line for choice, line in zip(CHOICES.values(), lines, strict=True))

@@ -151,7 +151,7 @@ CHOICES = {
         EVERYTHING,
         get_args(VelocityRule),
     ),
-    "clamp": Choice("“we enforce |a|_2 <= C”: C is not given.", (50.0, 75.0, 125.0, 150.0, 200.0), EVERYTHING),
+    "clamp": Choice("“we enforce |a|_2 <= C”: C is not given.", (25.0, 50.0, 75.0, 125.0, 150.0, 200.0), EVERYTHING),
     "biases": Choice(
         "“The trainable parameters are initialized using Xavier uniform initialization”, which is not defined for "
         "biases: zero, or as the library draws them.",
