@@ -13,9 +13,11 @@ import pytest
 from equiflock import cli
 from equiflock.experiments.paper.ledger import read_ledger
 from equiflock.experiments.paper.profiles import EXPERIMENTS, STATEMENTS
+from equiflock.experiments.paper.reading import Reading
 from equiflock.experiments.paper.remarks import REMARKS
 from equiflock.experiments.paper.training import trained_tables, training_statements
 from equiflock.report.generalization import bound_table
+from equiflock.report.readings import choices_table, combined_table, ledgers_table, one_by_one_tables
 from equiflock.report.training import ledger_table, metrics_table
 
 ROOT = Path(__file__).parent.parent
@@ -68,6 +70,16 @@ def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_fr
             assert written[statement.id] == (statement.verdict, statement.count), statement.id
     for statement in ledger:
         assert statement.remark == (REMARKS[statement.id] if statement.verdict != "holds" else "")
+
+
+def test_the_tables_of_the_readings_page_are_those_of_the_search_and_of_both_ledgers() -> None:
+    page, folder = (ROOT / "docs" / "readings.md").read_text(), ROOT / "docs" / "reproduction"
+    table = pd.read_csv(folder / "readings" / "readings.csv")
+    ledgers = [read_ledger(path / "ledger.json") for path in (folder, folder / "readings")]
+    best = re.findall(r"--reading (\S+)\n", page)[0]
+    for text in (choices_table(), one_by_one_tables(table), combined_table(table)):
+        assert text in page
+    assert ledgers_table(*ledgers, Reading.from_text(best)) in page
 
 
 def test_the_table_of_the_theory_page_follows_from_the_experiments_table() -> None:
