@@ -75,11 +75,11 @@ def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_fr
 def test_the_tables_of_the_readings_page_are_those_of_the_search_and_of_both_ledgers() -> None:
     page, folder = (ROOT / "docs" / "readings.md").read_text(), ROOT / "docs" / "reproduction"
     table = pd.read_csv(folder / "readings" / "readings.csv")
-    ledgers = [read_ledger(path / "ledger.json") for path in (folder, folder / "readings")]
+    usual, other = read_ledger(folder / "ledger.json"), read_ledger(folder / "readings" / "ledger.json")
     best = re.findall(r"--reading (\S+)\n", page)[0]
     for text in (choices_table(), one_by_one_tables(table), combined_table(table)):
         assert text in page
-    assert ledgers_table(*ledgers, Reading.from_text(best)) in page
+    assert ledgers_table(usual, other, Reading.from_text(best)) in page
 
 
 def test_the_table_of_the_theory_page_follows_from_the_experiments_table() -> None:
