@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from equiflock.experiments.paper.ledger import Statement, read_ledger
-from equiflock.experiments.paper.reading import CHOICES, CLONING, Reading
+from equiflock.experiments.paper.reading import CHOICES, CLONING, Reading, told, values_of
 from equiflock.experiments.paper.search import Judged, Search
 from equiflock.report.page import markdown_table
 from equiflock.runtime.files import atomic_write
@@ -27,11 +27,11 @@ LETTERS = {
 
 def readings_frame(search: Search) -> pd.DataFrame:
     """A row for every reading that was tried and every statement: reading, statement, verdict, held, checks."""
-    rows = []
-    for judged in _judged(search):
-        for each in judged.statements:
-            held = sum(check.holds for check in each.checks)
-            rows.append((str(judged.reading), each.id, each.verdict, held, len(each.checks)))
+    rows = [
+        (str(judged.reading), each.id, each.verdict, each.held, len(each.checks))
+        for judged in _judged(search)
+        for each in judged.statements
+    ]
     return pd.DataFrame(rows, columns=["reading", "statement", "verdict", "held", "checks"])
 
 
@@ -57,12 +57,8 @@ def choices_table() -> str:
     """The choices of a reading: their names, the usual values and those that are tried, and the paper's sentences."""
     body = []
     for name, choice in CHOICES.items():
-        values = [Reading(**{name: value}) for value in choice.others]
-        others = ", ".join(f"`{str(each).partition('=')[2]}`" for each in values)
-        usual = getattr(Reading, name)
-        body.append(
-            [f"`{name}`", f"`{usual:g}`" if isinstance(usual, float) else f"`{usual}`", others, choice.sentence]
-        )
+        usual, *others = (f"`{told(value)}`" for value in values_of(name))
+        body.append([f"`{name}`", usual, ", ".join(others), choice.sentence])
     return markdown_table(["choice", "usual", "others tried", "the paper's sentence"], body, words=True)
 
 
@@ -79,8 +75,9 @@ def ledgers_table(usual: Sequence[Statement], other: Sequence[Statement], readin
 
 
 def _verdict(statement: Statement) -> str:
-    held = sum(check.holds for check in statement.checks)
-    return "**holds**" if statement.verdict == "holds" else f"{statement.verdict}, {held} of {len(statement.checks)}"
+    if statement.verdict == "holds":
+        return "**holds**"
+    return f"{statement.verdict}, {statement.held} of {len(statement.checks)}"
 
 
 def one_by_one_tables(table: pd.DataFrame) -> str:

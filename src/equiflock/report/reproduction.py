@@ -81,7 +81,7 @@ def write_reproduction(
     write_ledger(found.statements, folder / "ledger.json")
     figures = draw_figures(found, folder, on_part)
     made = []
-    for name in FILMS if films else ():
+    for name in FILMS if films and found.profile.has_networks(found.tables) else ():
         on_part(f"{name}.mp4")
         made.append(draw_film(name, folder))
     page = _page(found, figures, made, seconds)

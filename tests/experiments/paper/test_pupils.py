@@ -11,8 +11,9 @@ import pytest
 from equiflock.controllers import load
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.paper.flocking import FlockingJob
-from equiflock.experiments.paper.pupils import Pupils, pupil_jobs, training_table
+from equiflock.experiments.paper.pupils import Pupils, pupil_jobs
 from equiflock.experiments.paper.reading import Reading
+from equiflock.experiments.paper.training import training_table
 from equiflock.learning.recipe import DAgger
 from equiflock.learning.run import TrainingRun
 

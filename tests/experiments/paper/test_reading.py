@@ -83,3 +83,10 @@ def test_the_weights_of_the_package_are_flown_where_a_training_would_give_no_oth
         replace(paper, recipe=DAgger(epochs=3)),
     ):
         assert not other.bundled
+
+
+def test_no_network_is_trained_just_to_be_shown() -> None:
+    paper, other = PROFILES["paper"], replace(PROFILES["paper"], reading=Reading(clamp=150))
+    assert paper.has_networks(["leaders"])
+    assert other.has_networks(["training", "leaders"])
+    assert not other.has_networks(["leaders"])

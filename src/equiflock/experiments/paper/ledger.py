@@ -80,12 +80,16 @@ class Statement:
         return "holds" if all(held) else "partly" if any(held) else "does not"
 
     @property
+    def held(self) -> int:
+        """How many checks hold."""
+        return sum(check.holds for check in self.checks)
+
+    @property
     def count(self) -> str:
         """How many checks hold, and in how many seeds all of them do."""
         # Of every seed: whether all checks hold for that seed alone.
         whole = np.all([check.seeds for check in self.checks], axis=0)
-        held = sum(check.holds for check in self.checks)
-        return f"{held} of {len(self.checks)} checks; all of them in {whole.sum()} of {len(whole)} seeds"
+        return f"{self.held} of {len(self.checks)} checks; all of them in {whole.sum()} of {len(whole)} seeds"
 
 
 def _spread(values: Float64[np.ndarray, " S"]) -> str:

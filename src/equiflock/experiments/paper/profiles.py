@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from equiflock.experiments.paper.generalization import cloning_jobs, data_sets, 
 from equiflock.experiments.paper.leader_following import leader_jobs, leader_statements
 from equiflock.experiments.paper.ledger import Statement
 from equiflock.experiments.paper.obstacle_avoidance import SIDES, obstacle_jobs, obstacle_statements
-from equiflock.experiments.paper.pupils import Pupils, pupil_jobs, training_table
+from equiflock.experiments.paper.pupils import Pupils, pupil_jobs
 from equiflock.experiments.paper.reading import Reading
-from equiflock.experiments.paper.training import trained_tables, training_statements
+from equiflock.experiments.paper.training import trained_tables, training_statements, training_table
 from equiflock.experiments.runner.jobs import Job, collect, is_done
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
@@ -47,6 +47,10 @@ class Profile:
         """Whether the package's own weights are what the trainings of this profile would give."""
         usual = self.reading.of("training") == Reading() and self.recipe == DAgger()
         return usual and set(self.seeds) <= set(SEEDS)
+
+    def has_networks(self, experiments: Container[str]) -> bool:
+        """Whether networks are there once these experiments are run: none is trained just to be shown or counted."""
+        return self.bundled or "training" in experiments
 
     def pupils(self, folder: Path) -> Pupils:
         """The trained networks; those that do not come with the package are trained in a folder inside this one."""
@@ -118,8 +122,7 @@ def table_of(experiment: str, profile: Profile, folder: Path) -> pd.DataFrame:
 
 def judged(profile: Profile, folder: Path, tables: Mapping[str, pd.DataFrame]) -> list[Statement]:
     """The ledger: all statements that these tables can judge, in the paper's order."""
-    # Without trainings, only networks of the package can be counted and turned: none shall be trained for that.
-    there = profile.bundled or "training" in tables
+    there = profile.has_networks(tables)
     statements = architecture_statements(profile.pupils(folder), profile.seeds) if there else []
     for experiment, table in tables.items():
         statements += STATEMENTS[experiment](table)

@@ -18,7 +18,7 @@ from equiflock.experiments.flights import FlightJob
 from equiflock.experiments.paper.reading import Reading
 from equiflock.experiments.paper.training import read_validation
 from equiflock.experiments.runner.cluster import origin
-from equiflock.learning.recipe import EXPERT, DAgger
+from equiflock.learning.recipe import DAgger
 from equiflock.learning.run import TrainingRun
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
@@ -121,9 +121,3 @@ class PupilJob:
 def pupil_jobs(pupils: Pupils, seeds: tuple[int, ...]) -> list[PupilJob]:
     """The trainings of all networks with these seeds."""
     return [PupilJob(pupils, name, seed) for name, seed in product(TRAINED, seeds)]
-
-
-def training_table(table: pd.DataFrame) -> pd.DataFrame:
-    """The validation tables of several trainings in one; the expert's rows, the same in all, only once."""
-    expert = table[table.controller == EXPERT].drop_duplicates(["epoch", "flock"])
-    return pd.concat([expert, table[table.controller != EXPERT]], ignore_index=True)

@@ -77,7 +77,7 @@ class Reading:
         return f"Reading({', '.join(f'{name}={value!r}' for name, value in self.changes.items())})"
 
     def __str__(self) -> str:
-        return ":".join(f"{name}={_plain(value)}" for name, value in self.changes.items()) or "usual"
+        return ":".join(f"{name}={told(value)}" for name, value in self.changes.items()) or "usual"
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -86,8 +86,8 @@ class Reading:
 
     def alternatives(self) -> Iterator[Reading]:
         """The readings that differ from this one in one choice, by a value that a search tries."""
-        for name, choice in CHOICES.items():
-            for value in (getattr(Reading, name), *choice.others):
+        for name in CHOICES:
+            for value in values_of(name):
                 if value != getattr(self, name):
                     yield replace(self, **{name: value})
 
@@ -112,7 +112,7 @@ class Reading:
 
     def law(self, name: str) -> str:
         """A law of Tanner's with this reading's clamp, as `load` takes it."""
-        return name if self.clamp == USUAL_CLAMP else f"{name}:clamp={_plain(self.clamp)}"
+        return name if self.clamp == USUAL_CLAMP else f"{name}:clamp={told(self.clamp)}"
 
     def network(self, name: str) -> str:
         """A network of the paper with the options of this reading, as trainings take it."""
@@ -213,6 +213,11 @@ CHOICES = {
 """The fields of `Reading`, by their names."""
 
 
-def _plain(value: Any) -> Any:
-    """A number without needless digits, such as 150 for 150.0."""
-    return repr(value).removesuffix(".0") if isinstance(value, float) else value
+def values_of(name: str) -> tuple[Any, ...]:
+    """The values of a choice that a search tries, the usual one first."""
+    return (getattr(Reading, name), *CHOICES[name].others)
+
+
+def told(value: Any) -> str:
+    """The value of a choice as text, such as 150 for 150.0."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

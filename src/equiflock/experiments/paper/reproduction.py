@@ -93,8 +93,8 @@ def reproduce(
                 on_notice=on_notice,
             )
             tables[experiment] = table_of(experiment, profile, folder)
-        there = profile.bundled or "training" in tables  # no network is trained just to be shown
-        fly_shown(folder, tables, profile.pupils(folder), profile.reading, films and there, on_flight)
+        films = films and profile.has_networks(tables)
+        fly_shown(folder, tables, profile.pupils(folder), profile.reading, films, on_flight)
         statements = judged(profile, folder, tables)
     # Remarks were written about the paper profile, and would be wrong about another one.
     if profile == PROFILES["paper"]:

@@ -24,7 +24,7 @@ from typing import Any
 from equiflock.controllers.trained import SEEDS
 from equiflock.experiments.paper.ledger import Statement
 from equiflock.experiments.paper.profiles import EXPERIMENTS, STATEMENTS, Profile, jobs_done, jobs_of, judged, table_of
-from equiflock.experiments.paper.reading import CHOICES, CLONING, FLOWN, Reading
+from equiflock.experiments.paper.reading import CHOICES, CLONING, FLOWN, Reading, values_of
 from equiflock.experiments.runner.jobs import Job
 from equiflock.experiments.runner.running import run_jobs
 from equiflock.runtime.checksums import checksum
@@ -56,13 +56,12 @@ class Judged:
     @property
     def checks(self) -> tuple[int, int]:
         """How many checks hold, and how many there are."""
-        found = [check.holds for statement in self.statements for check in statement.checks]
-        return sum(found), len(found)
+        return sum(each.held for each in self.statements), sum(len(each.checks) for each in self.statements)
 
     @property
     def score(self) -> tuple[int, float]:
         """What readings are compared by: statements that hold, then the mean share of checks."""
-        shares = [sum(check.holds for check in each.checks) / len(each.checks) for each in self.statements]
+        shares = [each.held / len(each.checks) for each in self.statements]
         return self.held, sum(shares) / len(shares)
 
     def gained(self, other: Judged) -> set[str]:
@@ -142,7 +141,7 @@ class Search:
             for name in reading.of("training").changes:
                 gains[name] = gains.get(name, set()) | self.by_flights[reading].gained(usual)
         factors = sorted(gains, key=lambda name: len(gains[name]), reverse=True)[:FACTORS]
-        values = {name: (getattr(Reading, name), *CHOICES[name].others) for name in factors}
+        values = {name: values_of(name) for name in factors}
         self._try(
             "factorial",
             [replace(self.best, **dict(zip(values, picked, strict=True))) for picked in product(*values.values())],
@@ -151,8 +150,7 @@ class Search:
     def _polish(self) -> None:
         for name, choice in CHOICES.items():
             if "training" not in choice.changes and CLONING not in choice.changes:
-                others = (getattr(Reading, name), *choice.others)
-                self._try("polish", [replace(self.best, **{name: value}) for value in others])
+                self._try("polish", [replace(self.best, **{name: value}) for value in values_of(name)])
 
     def _clone(self) -> None:
         # Under the best reading, to choose the number of epochs; then under the usual one, for comparison.
@@ -200,8 +198,7 @@ class Search:
             remove(home)
 
     def _numbers_of_epochs(self, reading: Reading) -> list[Reading]:
-        values = (Reading.cloning_epochs, *CHOICES["cloning_epochs"].others)
-        return [replace(reading, cloning_epochs=epochs) for epochs in values]
+        return [replace(reading, cloning_epochs=epochs) for epochs in values_of("cloning_epochs")]
 
     def _jobs(self, experiment: str, profile: Profile) -> Sequence[Job]:
         return jobs_of(experiment, profile, self.folder)

@@ -38,10 +38,15 @@ def read_validation(path: Path, seed: int) -> pd.DataFrame:
 
 
 def trained_tables() -> pd.DataFrame:
-    """The validation tables of all bundled trainings in one; the expert's rows, the same in all, only once."""
+    """The validation tables of all bundled trainings in one, as `training_table` has it."""
     tables = [read_validation(trained_validation(name, seed), seed) for name in TRAINED for seed in SEEDS]
-    expert = tables[0][tables[0].controller == EXPERT]
-    return pd.concat([expert, *(table[table.controller != EXPERT] for table in tables)], ignore_index=True)
+    return training_table(pd.concat(tables, ignore_index=True))
+
+
+def training_table(table: pd.DataFrame) -> pd.DataFrame:
+    """The validation tables of several trainings in one; the expert's rows, the same in all, only once."""
+    expert = table[table.controller == EXPERT].drop_duplicates(["epoch", "flock"])
+    return pd.concat([expert, table[table.controller != EXPERT]], ignore_index=True)
 
 
 def validation_curves(table: pd.DataFrame) -> Curves:
