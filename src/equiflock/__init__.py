@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from equiflock.bodies import DoubleIntegrator
+from equiflock.bodies import DoubleIntegrator, Unicycle
 from equiflock.controllers import controller, controller_names, load, save
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Flock, Role
@@ -29,8 +29,10 @@ from equiflock.scenarios.passing import UntilPassed
 from equiflock.senses.aggregation import DelayedAggregation, observe
 from equiflock.senses.graph import Graph, components, radius_graph
 from equiflock.senses.orbit import Orbit
+from equiflock.senses.radio import Radio
 from equiflock.simulation import metrics
 from equiflock.simulation.assembly import flight
+from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Flight
 from equiflock.simulation.simulate import simulate
 from equiflock.simulation.trajectory import Trajectory
@@ -46,6 +48,7 @@ __all__ = [
     "DelayedAggregation",
     "DoubleIntegrator",
     "Ending",
+    "Failures",
     "FastForward",
     "Flight",
     "Flock",
@@ -59,10 +62,12 @@ __all__ = [
     "Orbit",
     "Outcome",
     "PrivilegedController",
+    "Radio",
     "RandomDisk",
     "Role",
     "Senses",
     "Trajectory",
+    "Unicycle",
     "UntilDisconnected",
     "UntilPassed",
     "__version__",

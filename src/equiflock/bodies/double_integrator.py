@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int64
 
+from equiflock.bodies.limits import check_limits, check_not_negative
 from equiflock.flock import FOLLOWER, LEADER, Roles, Vectors
 from equiflock.runtime import threads
+from equiflock.runtime.checks import check_count
 from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.runtime.threads import AGENTS_PER_THREAD
 
@@ -19,6 +21,24 @@ class DoubleIntegrator:
 
     r(t + dt) = r(t) + v(t) dt + a(t) dt^2 / 2,    v(t + dt) = v(t) + a(t) dt
     """
+
+    max_acceleration: float | None = None
+    """The most that it can accelerate, as a 2-norm; a larger command is scaled back. None: no limit."""
+    max_speed: float | None = None
+    """The most that it can fly, as a 2-norm. None: no limit."""
+    drag: float = 0.0
+    """The rate, per second, at which its velocity decays by itself."""
+    lag: float = 0.0
+    """The time constant, in seconds, of first-order actuators, by which accelerations follow commands."""
+    gust: float = 0.0
+    """The standard deviation of each entry of a random acceleration, drawn anew at every step."""
+    seed: int = 0
+    """Seeds the gusts."""
+
+    def __post_init__(self) -> None:
+        check_limits(self, "max_acceleration", "max_speed")
+        check_not_negative(self, "drag", "lag", "gust")
+        check_count("seed", self.seed, least=0)
 
     def advance(
         self,

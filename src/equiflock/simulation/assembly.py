@@ -14,6 +14,8 @@ from equiflock.runtime.checks import InputError, check_positive, short
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles
 from equiflock.senses.orbit import Orbit
+from equiflock.senses.radio import Radio
+from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Decision, Flight
 from equiflock.simulation.memory_order import MemoryOrder
 
@@ -30,6 +32,8 @@ def flight(
     ending: Ending | None = None,
     orbit: Orbit | None = None,
     obstacles: Obstacles = "nearest",
+    radio: Radio | None = None,
+    failures: Failures | None = None,
 ) -> Flight:
     """Fly a flock: `for moment in flight(start, controller): ...`, endless unless the ending ends every flock.
 
@@ -44,6 +48,8 @@ def flight(
         ending: decides at every moment which flocks have ended; None lets them fly for ever.
         orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
+        radio: how messages travel; all arrive at once and exact if left out.
+        failures: who fails, how and when; nobody if left out.
     """
     # What agents sense is declared by the controller, unless the caller overrides it.
     if controller is not None:

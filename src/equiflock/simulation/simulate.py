@@ -19,7 +19,9 @@ from equiflock.runtime.memory import physical_memory
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
+from equiflock.senses.radio import Radio
 from equiflock.simulation.assembly import flight
+from equiflock.simulation.failures import Failures
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
 
@@ -42,6 +44,8 @@ def simulate(
     ending: Ending | None = None,
     orbit: Orbit | None = None,
     obstacles: Obstacles = "nearest",
+    radio: Radio | None = None,
+    failures: Failures | None = None,
     keep_every: int | None = 1,
     record: Iterable[Measure] | Mapping[str, Measure] = (),
     on_step: Callable[[Moment], object] | None = None,
@@ -59,6 +63,8 @@ def simulate(
         ending: decides at every moment which flocks have ended; None lets them fly the whole time.
         orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
+        radio: how messages travel, such as `Radio(loss=0.2)`; all arrive at once and exact if left out.
+        failures: who fails, how and when, such as `Failures(agents=5, time=1.0)`; nobody if left out.
         keep_every: keep every so many-th frame; None keeps none. The first and the last are always kept.
         record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values stand
             in `series` under the functions' names, or those of a mapping, whatever frames are kept. They are given the
@@ -68,7 +74,7 @@ def simulate(
     """
     # The loop checks its own arguments, so time step and radius are taken from it from here on.
     steps = count_steps(duration, time_step)
-    rules: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles}
+    rules: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles, "radio": radio, "failures": failures}
     loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, body=body, ending=ending, **rules)
     time_step, comm_radius, duration = loop.time_step, loop.comm_radius, float(duration)
     # Whoever opens the trajectory later finds everything that its numbers depend on, except the start itself.
@@ -82,6 +88,8 @@ def simulate(
         "ending": description(ending),
         "orbit": description(orbit),
         "obstacles": obstacles,
+        "radio": description(radio),
+        "failures": description(failures),
         "keep_every": None if keep_every is None else check_count("keep_every", keep_every),
         "equiflock": __version__,
         **(config or {}),
