@@ -152,15 +152,21 @@ def distances(points: Array) -> Array:
     return np.array([np.sqrt(((points[i] - points[j]) ** 2).sum()) for i in range(N) for j in range(i)])
 
 
+def mix(h: int) -> int:
+    """SplitMix64's finalizer, in plain integers."""
+    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    h = (h ^ (h >> 27)) * 0x94D049BB133111EB % 2**64
+    return h ^ (h >> 31)
+
+
+def hashed_on(h: int, number: int) -> int:
+    """The hash of whatever h is of, and a further number."""
+    return mix(h ^ (number + 1) * 0x9E3779B97F4A7C15 % 2**64)
+
+
 def hashed(seed: int, *numbers: int) -> int:
-    """The hash of a seed and further numbers, in plain integers: SplitMix64's finalizer after each."""
-
-    def mix(h: int) -> int:
-        h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        h = (h ^ (h >> 27)) * 0x94D049BB133111EB % 2**64
-        return h ^ (h >> 31)
-
+    """The hash of a seed and further numbers."""
     h = mix((seed + 0x9E3779B97F4A7C15) % 2**64)
     for number in numbers:
-        h = mix(h ^ (number + 1) * 0x9E3779B97F4A7C15 % 2**64)
+        h = hashed_on(h, number)
     return h

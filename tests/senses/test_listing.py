@@ -14,7 +14,7 @@ from equiflock.flock import Flock
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.senses.cells import cell_list, sort_into_cells
 from equiflock.senses.graph import radius_graph
-from equiflock.senses.hearing import gather_records, make_records
+from equiflock.senses.records import gather_records, make_records
 from equiflock.senses.listing import PLACES, SEQUENCE, WIDEST, cells_per_block, list_batch, list_memory
 from tests import twins
 from tests.flocks import flocks
@@ -25,7 +25,7 @@ def listed(flock: Flock, b: int, most: int, agents: int, room: int) -> dict[int,
     _, N, D = flock.shape
     order, starts, bucket = cell_list(N)
     shape = sort_into_cells(flock.positions[b], 1.0, order, starts, bucket)
-    place, motion, past = make_records(N, D, 0)
+    place, motion, past = make_records(N, D, 0, False)
     past_of_nobody = np.zeros((N, 3 * D), np.float32)
     gather_records(flock.positions[b], flock.velocities[b], past_of_nobody, 0, order, (place, motion, past), 0, N)
     # Smaller memory than usual, so that few agents already are a batch.

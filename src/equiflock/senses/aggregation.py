@@ -15,6 +15,9 @@ agents within R only the nearest is heard, and it stands still unless the `Orbit
 takes it to do. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody. Relative vectors are
 subtracted in float64, so a flock far from the origin loses nothing. The paper's features of r_ij and their sums, the
 older hops and the observations are float32; v_ij and declared features are summed in float64.
+
+With a `Radio` that is not perfect, N_i(t) are those whose messages agent i uses at t, psi is made of what it measures,
+and z_j^(k-1) is what the sender knew a step before it sent.
 """
 
 from __future__ import annotations
@@ -34,8 +37,11 @@ from equiflock.runtime.threads import AGENTS_PER_THREAD, SMALL_FLOCK, split_floc
 from equiflock.senses.cells import FARTHEST_CELL, cell_list, order_by_rank, out_of_range, sort_into_cells
 from equiflock.senses.degrees import degrees_heard
 from equiflock.senses.graph import Graph, radius_graph
-from equiflock.senses.hearing import gather_records, hear_cells, hear_flocks, hear_listed, make_records
+from equiflock.senses.hearing import hear_cells, hear_flocks, hear_listed
 from equiflock.senses.orbit import STAND_STILL, Orbit
+from equiflock.senses.radio import Radio, check_radio
+from equiflock.senses.reception import Reception
+from equiflock.senses.records import gather_records, make_records, put_on_air
 from equiflock.senses.sums import LARGEST_SUM
 from equiflock.senses.weights import ChannelTable, channel_table
 
@@ -65,8 +71,10 @@ class DelayedAggregation:
         comm_radius: R, if it shall be another than that of the flock.
         orbit: what a follower makes of the nearest obstacle agent's position; None if that just stands still.
         obstacles: which obstacle agents within R are heard and counted in |N_i|, "nearest" or "all".
+        radio: how messages travel; all arrive at once and exact if left out.
 
-    Memory is O(N). The array that `hear` returns is overwritten at the step after the next.
+    Memory is O(N), times the steps that a message may be old. The array that `hear` returns is overwritten at the step
+    after the next.
     """
 
     def __init__(
@@ -76,6 +84,7 @@ class DelayedAggregation:
         comm_radius: float | None = None,
         orbit: Orbit | None = None,
         obstacles: Obstacles = "nearest",
+        radio: Radio | None = None,
     ) -> None:
         if not isinstance(senses, Senses):
             raise InputError(f"senses must be such as equiflock.paper_senses() or Senses(...); got {short(senses)}")
@@ -83,6 +92,10 @@ class DelayedAggregation:
         self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
         self.orbit = orbit
+        self.radio = check_radio(radio)
+        self._reception = None if self.radio.is_perfect else Reception(self.radio)
+        if self._reception is not None and senses.hop_mean == "sender" and senses.hops > 1:
+            raise InputError('hop_mean = "sender" goes with a perfect radio only: a sender cannot know who hears it')
         # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
         self._said: tuple[bool, ChannelTable] | None = None
         self._now: Observations | None = None
@@ -121,23 +134,44 @@ class DelayedAggregation:
         active = np.arange(B) if flying is None else flying.nonzero()[0]
         if len(active) < B:
             now[~flying] = 0.0  # type: ignore[operator]
-        if len(active) > 0 and self.senses.hop_mean == "sender" and self.senses.hops > 1:
+        by_sender = self.senses.hop_mean == "sender" and self.senses.hops > 1
+        if self._reception is not None:
+            self._hear_by_radio(flock, active, before, now, ranks)
+        elif len(active) > 0 and by_sender:
             self._hear_by_sender(flock, active, before, now, ranks)
         elif len(active) > 0:
             self._hear(flock, active, before, now, ranks)
         assert self._now is not None
         return self._now
 
-    def _hear(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
+    def _hear(
+        self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None, air: Any = None
+    ) -> None:
         """Fill in `now` for the active flocks from what was known `before`; hops 2 .. K are the receiver's means."""
         # Small flocks are shared out to threads whole; the agents of a large one are, by cells.
         if self.senses.topology == "fixed":
-            self._hear_fixed(flock, active, before, now)
+            self._hear_fixed(flock, active, before, now, air)
         elif flock.shape[1] <= SMALL_FLOCK:
-            self._hear_flocks(flock, active, before, now)
+            self._hear_flocks(flock, active, before, now, air)
         else:
             for b in active:
-                self._hear_large(flock, b, before[b], now[b], ranks)
+                self._hear_large(flock, b, before[b], now[b], ranks, air)
+
+    def _hear_by_radio(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
+        """Fill in `now` for the active flocks from the messages that the radio delivers now."""
+        reception = self._reception
+        assert reception is not None
+        reception.begin_step(flock, before, None)
+        # Nothing that was sent can have arrived yet.
+        if len(active) == 0 or reception.sent_at < 0:
+            now[:] = 0.0
+        elif reception.is_late:
+            graph = self._first_graph(flock) if self.senses.topology == "fixed" else None
+            if not reception.hear_late(flock, active, self.terms(flock), graph, now, 1.0):
+                raise self._off_scale(flock)
+        else:
+            sent, known = reception.sent(flock, before)
+            self._hear(sent, active, known, now, ranks, reception.air(flock, 1.0))
 
     def _hear_by_sender(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
         """Fill in `now` for the active flocks, with hops 2 .. K divided by the sender's degree."""
@@ -204,6 +238,8 @@ class DelayedAggregation:
         if self._now is not None and self._before is not None:
             self._now, self._before = self._now[:, order], self._before[:, order]
         self._memory = None  # its order is that of the old numbers
+        if self._reception is not None:
+            self._reception.renumber(order)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Go on with another flock: its first agents are the kept ones, whose histories follow them."""
@@ -220,23 +256,25 @@ class DelayedAggregation:
         # In a fixed topology, links among the kept agents stay, and new agents hear nobody.
         if self._graph is not None:
             self._graph = self._graph.among(keep, N)
+        if self._reception is not None:
+            self._reception.replace(flock, keep)
         self._memory = None
 
-    def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
+    def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array, air: Any) -> None:
         """Fill in `now` for small flocks; each thread takes some of the active ones."""
         parts = split_flocks(len(active), flock.shape[1]) if len(active) > 1 else [(0, 1)]
         state = flock.positions, flock.velocities, flock.roles, flock.groups, before
         rest = *self.terms(flock), now
-        if not all(threads.share(hear_flocks, [(*state, *rest, active[slice(*part)]) for part in parts])):
+        if not all(threads.share(hear_flocks, [(*state, *rest, active[slice(*part)], air) for part in parts])):
             raise self._off_scale(flock)
 
-    def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None) -> None:
+    def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None, air: Any) -> None:
         """Fill in `now` for one large flock; each thread takes some of its cells."""
         _, N, D = flock.shape
         comm_radius, older = self._radius_of(flock), (self.senses.hops - 1) * self.senses.width * D
         # Memory for cells and records is kept from step to step.
         if self._memory is None or len(self._memory[0][0]) != N:
-            self._memory = cell_list(N), make_records(N, D, older)
+            self._memory = cell_list(N), make_records(N, D, older, self.radio.delay > 0)
         (order, starts, bucket), records = self._memory
         positions, velocities, crew = flock.positions[b], flock.velocities[b], (flock.roles[b], flock.groups[b])
         shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
@@ -258,7 +296,14 @@ class DelayedAggregation:
             raise self._off_scale(flock)
         numbers = np.empty(0, np.int64) if ranks is None else ranks
         cells = order, starts, shape, numbers
-        common = records, crew, cells, self._rules, comm_radius, self._said, now
+        # What the radio makes of the records, of which an agent may hear any.
+        if air is not None:
+            quiet = np.empty(N, np.bool_)
+            told = b, order, numbers, records, older, air, quiet
+            if not all(threads.share(put_on_air, [(*told, *part) for part in copied])):
+                raise self._off_scale(flock)
+            air = b, air, quiet
+        common = records, crew, cells, self._rules, comm_radius, self._said, now, air
         if not all(threads.share(hear_cells, [(*common, *part) for part in bounds])):
             raise self._off_scale(flock)
 
@@ -268,12 +313,12 @@ class DelayedAggregation:
             self._graph = radius_graph(flock, self._radius_of(flock))
         return self._graph
 
-    def _hear_fixed(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
+    def _hear_fixed(self, flock: Flock, active: Array, before: Array, now: Array, air: Any) -> None:
         """Fill in `now` for flocks in which everybody always hears its neighbours of t = 0."""
         links = self._first_graph(flock)
         parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, flock.groups, before
         graph = links.starts, links.senders.view(np.uintp)
         rest = *graph, self._rules, self._said, now
-        if not all(threads.share(hear_listed, [(*state, *rest, active[slice(*part)]) for part in parts])):
+        if not all(threads.share(hear_listed, [(*state, *rest, active[slice(*part)], air) for part in parts])):
             raise self._off_scale(flock)

@@ -1,12 +1,11 @@
 """The kernels of `aggregation`: what each agent learns from those it hears, added up in a fixed order.
 
-The records of a flock are (place, motion, past): positions in columns (D, N + a few), velocities (N, D), and the first
-K - 1 hops of what each agent knew a step ago, a row of which is padded by zeros to whole cache lines. In `before` and
-`now` an agent's K x C x D block is one row. Further arguments of these kernels:
+In `before` and `now` an agent's K x C x D block is one row. Further arguments of these kernels:
 
     crew    (roles, groups) of the agents, each (N,)
     rules   the obstacle rule: is only the nearest obstacle agent heard, do followers orbit, and `Orbit.numbers`
     said    (mean, table): whether the paper's three channels are averaged, and the `ChannelTable` of any others
+    air     what becomes of messages, see `senses.air`; None if all arrive at once and exact
 """
 
 from __future__ import annotations
@@ -17,52 +16,17 @@ import numpy as np
 
 from equiflock.flock import FOLLOWER, OBSTACLE
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.cells import FASTEST, cell_list, sort_into_cells
-from equiflock.senses.listing import BATCH, COPIED, cells_per_block, list_batch, list_memory, take_offsets
+from equiflock.senses.air import measure, receive
+from equiflock.senses.cells import cell_list, sort_into_cells
+from equiflock.senses.listing import BATCH, cells_per_block, list_batch, list_memory, take_offsets
 from equiflock.senses.orbit import sort_out_obstacles
-from equiflock.senses.paper_sums import GROUP, PAPER_CHANNELS, add_up_paper
+from equiflock.senses.paper_sums import PAPER_CHANNELS, add_up_measured, add_up_paper
+from equiflock.senses.records import gather_records, make_records, put_on_air
 from equiflock.senses.sums import add_up_declared, feature_memory
 
-LINE = 16
-"""Numbers of float32 in a cache line."""
-
 
 @kernel
-def make_records(N: Index, D: Index, older: Index) -> tuple[Array, Array, Array]:
-    """Memory for the records of N agents, each of which knew `older` = (K - 1) * C * D numbers that it passes on."""
-    # Whole groups are added up, and candidates copied several at a time: what is too much must be there, and be finite.
-    width = -(-older // GROUP) * GROUP
-    past = np.zeros((N, -(-width // LINE) * LINE), np.float32)
-    return np.zeros((D, N + COPIED), np.float64), np.empty((N, D), np.float64), past
-
-
-@kernel
-def gather_records(
-    positions: Array,
-    velocities: Array,
-    before: Array,
-    older: Index,
-    order: Array,
-    records: Any,
-    first: Index,
-    last: Index,
-) -> bool:
-    """Copy agents first .. last into cell order; False if a vector is not finite or absurdly large."""
-    place, motion, past = records
-    # Hops 1 .. K - 1 of a step ago become hops 2 .. K now; and nothing may overflow float32 later.
-    fine = True
-    for s in range(np.uintp(first), np.uintp(last)):
-        i = order[s]
-        for d in range(positions.shape[1]):
-            place[d, s], motion[s, d] = positions[i, d], velocities[i, d]
-            fine &= (abs(positions[i, d]) <= FASTEST) & (abs(velocities[i, d]) <= FASTEST)
-        for c in range(older):
-            past[s, c] = before[i, c]
-    return fine
-
-
-@kernel
-def _batch_memory(N: Index, D: Index, width: Index, declared: bool) -> tuple[Any, Any, Any]:
+def batch_memory(N: Index, D: Index, width: Index, declared: bool) -> tuple[Any, Any, Any]:
     """Memory of one thread for batches of agents that know `width` numbers each: lists, obstacle rule and features."""
     lists = list_memory(N, D)
     # Declared channels alone need memory for features.
@@ -80,7 +44,7 @@ def _rule_memory() -> tuple[Array, Array, Array]:
 
 
 @kernel
-def _apply_rule(
+def apply_rule(
     first: Index, agents: Index, lists: Any, records: Any, roles: Array, numbering: Any, rules: Any, rule: Any
 ) -> None:
     """Apply the obstacle rule to the lists of a batch of agents, whose records begin with `first`."""
@@ -118,8 +82,38 @@ def _add_up(
     """Write into `now` what a batch of agents, whose records begin with `first`, makes of those in its lists."""
     mean, table = said
     if len(table) > 0:
-        return add_up_declared(first, agents, order, records, crew, lists, rule, table, now, features)
+        return add_up_declared(first, agents, order, records, crew, lists, rule, table, now, features, False)
     add_up_paper(first, agents, order, records, lists, rule, mean, now)
+    return True
+
+
+@kernel
+def take_from_air(
+    b: Index,
+    first: Index,
+    agents: Index,
+    numbering: Any,
+    records: Any,
+    crew: Any,
+    lists: Any,
+    rule: Any,
+    said: Any,
+    now: Array,
+    features: Any,
+    air: Any,
+) -> bool:
+    """What `_add_up` does, of messages as the radio delivers them, after those that are lost were taken out."""
+    order, _ = numbering
+    _, _, (measured, delayed, _, _, _), _, _ = air
+    if not measured:
+        return _add_up(first, agents, order, records, crew, lists, rule, said, now, features)
+    # Numbers as they are measured, and sums over them.
+    shift = np.uintp(order.size if delayed else 0)
+    measure(b, first, shift, agents, lists, records, crew[0], rule, air, numbering, features[0])
+    mean, table = said
+    if len(table) > 0:
+        return add_up_declared(first, agents, order, records, crew, lists, rule, table, now, features, True)
+    add_up_measured(first, agents, order, records, lists, rule, mean, now, features[0])
     return True
 
 
@@ -132,12 +126,17 @@ def hear_cells(
     comm_radius: float,
     said: Any,
     now: Array,
+    air: Any,
     first: Index,
     last: Index,
 ) -> bool:
-    """What the agents in buckets first .. last of one flock know, into `now` (N, K * C * D); False if off the scale."""
-    memory = _batch_memory(cells[0].size, records[0].shape[0], now.shape[1], len(said[1]) > 0)
-    return _hear_cells(records, crew, cells, rules, comm_radius, said, now, first, last, memory)
+    """What the agents in buckets first .. last of one flock know, into `now` (N, K * C * D); False if off the scale.
+
+    `air` is None, or that of the flock: (number of the flock, air, quiet records).
+    """
+    declared = len(said[1]) > 0 or air is not None
+    memory = batch_memory(cells[0].size, records[0].shape[0], now.shape[1], declared)
+    return _hear_cells(records, crew, cells, rules, comm_radius, said, now, air, first, last, memory)
 
 
 @kernel
@@ -149,6 +148,7 @@ def _hear_cells(
     comm_radius: float,
     said: Any,
     now: Array,
+    air: Any,
     first: Index,
     last: Index,
     memory: Any,
@@ -166,9 +166,17 @@ def _hear_cells(
         )
         if agents == 0:
             continue
-        if obstacles:
-            _apply_rule(s, agents, lists, records, roles, (order, ranks), rules, rule)
-        fine &= _add_up(s, agents, order, records, crew, lists, rule, said, now, features)
+        if air is not None:
+            b, on_air, quiet = air
+            receive(b, s, agents, lists, (order, ranks), on_air, quiet)
+            if obstacles:
+                own = s + np.uintp(order.size if on_air[2][1] else 0)
+                apply_rule(own, agents, lists, records, roles, (order, ranks), rules, rule)
+            fine &= take_from_air(b, s, agents, (order, ranks), records, crew, lists, rule, said, now, features, on_air)
+        else:
+            if obstacles:
+                apply_rule(s, agents, lists, records, roles, (order, ranks), rules, rule)
+            fine &= _add_up(s, agents, order, records, crew, lists, rule, said, now, features)
     return fine
 
 
@@ -184,13 +192,19 @@ def hear_flocks(
     said: Any,
     now: Array,
     active: Array,
+    air: Any,
 ) -> bool:
-    """What all agents of the active flocks know; False if one of them is off the scale."""
+    """What all agents of the active flocks know; False if one of them is off the scale.
+
+    State and `before` are those of the step at which the messages were sent.
+    """
     _, N, D = positions.shape
     order, starts, bucket = cell_list(N)
-    unranked = np.empty(0, np.int64)
+    unranked, quiet = np.empty(0, np.int64), np.zeros(N, np.bool_)
     older = before.shape[2] - first_hop(said, D)
-    records, memory = make_records(N, D, older), _batch_memory(N, D, before.shape[2], len(said[1]) > 0)
+    delayed = False if air is None else air[2][1]
+    records = make_records(N, D, older, delayed)
+    memory = batch_memory(N, D, before.shape[2], len(said[1]) > 0 or air is not None)
     for b in active:
         # Sort the flock into cells and its records into cell order, then aggregate in all cells.
         shape = sort_into_cells(positions[b], comm_radius, order, starts, bucket)
@@ -198,7 +212,13 @@ def hear_flocks(
             return False
         buckets = shape[0] * shape[1] * shape[2]
         cells, crew = (order, starts, shape, unranked), (roles[b], groups[b])
-        if not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], 0, buckets, memory):
+        if air is not None:
+            if not put_on_air(b, order, unranked, records, older, air, quiet, 0, N):
+                return False
+            on_air = b, air, quiet
+            if not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], on_air, 0, buckets, memory):
+                return False
+        elif not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], None, 0, buckets, memory):
             return False
     return True
 
@@ -222,17 +242,22 @@ def hear_listed(
     said: Any,
     now: Array,
     active: Array,
+    air: Any,
 ) -> bool:
     """What all agents of the active flocks know if they hear the listed senders, at any distance."""
     _, N, D = positions.shape
-    order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
+    order, unranked, quiet = np.arange(N).astype(np.uintp), np.empty(0, np.int64), np.zeros(N, np.bool_)
     older = before.shape[2] - first_hop(said, D)
-    records = make_records(N, D, older)
-    listing, rule, features = _batch_memory(N, D, before.shape[2], len(said[1]) > 0)
+    delayed = False if air is None else air[2][1]
+    shift = np.uintp(N if delayed else 0)
+    records = make_records(N, D, older, delayed)
+    listing, rule, features = batch_memory(N, D, before.shape[2], len(said[1]) > 0 or air is not None)
     lists = listing[4]
     fine = True
     for b in active:
         if not gather_records(positions[b], velocities[b], before[b], older, order, records, 0, N):
+            return False
+        if air is not None and not put_on_air(b, order, unranked, records, older, air, quiet, 0, N):
             return False
         crew, first = (roles[b], groups[b]), np.uintp(0)
         while first < N:
@@ -250,14 +275,21 @@ def hear_listed(
                     end += np.uintp(1)
                 lists[2][agents] = end
                 agents += np.uintp(1)
+            if air is not None:
+                receive(b, first, agents, lists, (order, unranked), air, quiet)
             # The obstacle rule, for the plane only, where obstacles exist.
             if D == 2:
-                _apply_rule(first, agents, lists, records, roles[b], (order, unranked), rules, rule)
+                apply_rule(first + shift, agents, lists, records, roles[b], (order, unranked), rules, rule)
             else:
                 begin = np.uintp(0)
                 for a in range(agents):
-                    take_offsets(3, first + a, records[0], lists, begin, lists[2][a])
+                    take_offsets(3, first + shift + a, records[0], lists, begin, lists[2][a])
                     begin = lists[2][a]
-            fine &= _add_up(first, agents, order, records, crew, lists, rule, said, now[b], features)
+            if air is not None:
+                fine &= take_from_air(
+                    b, first, agents, (order, unranked), records, crew, lists, rule, said, now[b], features, air
+                )
+            else:
+                fine &= _add_up(first, agents, order, records, crew, lists, rule, said, now[b], features)
             first += agents
     return fine

@@ -54,7 +54,17 @@ def _keep_means(p: Any, scale: Any, line: Array, now: Array, i: Index, at: Index
 
 @inlined
 def _add_up_of(
-    D: Index, first: Index, agents: Index, order: Array, records: Any, lists: Any, rule: Any, mean: bool, now: Array
+    D: Index,
+    measured: bool,
+    first: Index,
+    agents: Index,
+    order: Array,
+    records: Any,
+    lists: Any,
+    rule: Any,
+    mean: bool,
+    now: Array,
+    vectors: Array,
 ) -> None:
     _, motion, past = records
     senders, offsets, ends = lists
@@ -65,17 +75,23 @@ def _add_up_of(
         s, end = first + a, ends[a]
         # The sums of v_ij, of r_ij / |r_ij|^4 and r_ij / |r_ij|^2, and of the first twelve numbers of the past.
         u, v, w = motion[s, 0], motion[s, 1], motion[s, 2] if D == 3 else 0.0
+        v0, v1, v2 = 0.0, 0.0, 0.0
         # For an obstacle agent v_ij = v_i is summed below; the difference to what the orbit technique says comes first.
-        v0, v1, v2 = taken[a, 0] - rims[a] * u, taken[a, 1] - rims[a] * v, 0.0
+        if not measured:
+            v0, v1 = taken[a, 0] - rims[a] * u, taken[a, 1] - rims[a] * v
         a0 = a1 = a2 = b0 = b1 = b2 = ZERO
         p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p8 = p9 = p10 = p11 = ZERO
         for e in range(begin, end):
             j = np.uintp(senders[e])
-            v0, v1 = v0 + (u - motion[j, 0]), v1 + (v - motion[j, 1])
+            if measured:
+                v0, v1 = v0 + vectors[D, e], v1 + vectors[D + 1, e]
+            else:
+                v0, v1 = v0 + (u - motion[j, 0]), v1 + (v - motion[j, 1])
             b0, b1 = b0 + offsets[0, e], b1 + offsets[1, e]
             a0, a1 = a0 + offsets[D, e], a1 + offsets[D + 1, e]
             if D == 3:
-                v2, b2, a2 = v2 + (w - motion[j, 2]), b2 + offsets[2, e], a2 + offsets[5, e]
+                v2 += vectors[5, e] if measured else w - motion[j, 2]
+                b2, a2 = b2 + offsets[2, e], a2 + offsets[5, e]
             if older > 0:
                 p0, p1, p2, p3 = p0 + past[j, 0], p1 + past[j, 1], p2 + past[j, 2], p3 + past[j, 3]
                 p4, p5, p6, p7 = p4 + past[j, 4], p5 + past[j, 5], p6 + past[j, 6], p7 + past[j, 7]
@@ -134,15 +150,43 @@ def add_up_paper(
         mean: whether hop 1 is the mean rather than the sum.
         now: (N, K * C * D).
     """
-    # The constant lets the compiler leave the third coordinate out in the plane.
+    # The constants let the compiler leave the third coordinate out in the plane, and what is measured nowhere.
     D, entries = records[1].shape[1], lists[2][agents - np.uintp(1)]
     if D == 2:
         weigh_offsets(2, lists[1], entries)
-        _add_up_of(2, first, agents, order, records, lists, rule, mean, now)
+        _add_up_of(2, False, first, agents, order, records, lists, rule, mean, now, records[1])
     else:
         weigh_offsets(3, lists[1], entries)
-        _add_up_of(3, first, agents, order, records, lists, rule, mean, now)
-    # Further numbers of the past, if there are more hops than three, or more than two in space.
-    one_hop = PAPER_CHANNELS * D
+        _add_up_of(3, False, first, agents, order, records, lists, rule, mean, now, records[1])
+    _add_further(first, agents, order, records, lists, now)
+
+
+@wide_kernel
+def add_up_measured(
+    first: Index,
+    agents: Index,
+    order: Array,
+    records: Any,
+    lists: Any,
+    rule: Any,
+    mean: bool,
+    now: Array,
+    vectors: Array,
+) -> None:
+    """What `add_up_paper` does, with v_ij from the rows D .. 2 D of `vectors` (2 D, entries), as they were measured."""
+    D, entries = records[1].shape[1], lists[2][agents - np.uintp(1)]
+    if D == 2:
+        weigh_offsets(2, lists[1], entries)
+        _add_up_of(2, True, first, agents, order, records, lists, rule, mean, now, vectors)
+    else:
+        weigh_offsets(3, lists[1], entries)
+        _add_up_of(3, True, first, agents, order, records, lists, rule, mean, now, vectors)
+    _add_further(first, agents, order, records, lists, now)
+
+
+@inlined
+def _add_further(first: Index, agents: Index, order: Array, records: Any, lists: Any, now: Array) -> None:
+    """Add up further numbers of the past, if there are more hops than three, or more than two in space."""
+    one_hop = PAPER_CHANNELS * records[1].shape[1]
     for column in range(GROUP, now.shape[1] - one_hop, GROUP):
         _add_older(one_hop + column, column, first, agents, order, records[2], lists, now)

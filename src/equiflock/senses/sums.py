@@ -36,7 +36,7 @@ def _compare_of(
     place, motion, _ = records
     senders, _, ends = lists
     taken, nearest, rims = rule
-    vectors, (squares, inners, _), _ = memory
+    vectors, _, _ = memory
     begin = np.uintp(0)
     for a in range(agents):
         s = first + a
@@ -50,13 +50,19 @@ def _compare_of(
             if rims[a] > 0 and roles[order[j]] == OBSTACLE:
                 vectors[D, e] = taken[a, 0] if j == nearest[a] else 0.0
                 vectors[D + 1, e] = taken[a, 1] if j == nearest[a] else 0.0
-            # |r_ij|^2 and <r_ij, v_ij>, of which weights are functions.
-            square, inner = 0.0, 0.0
-            for d in range(D):
-                square += vectors[d, e] * vectors[d, e]
-                inner += vectors[d, e] * vectors[D + d, e]
-            squares[e], inners[e] = max(square, SHORTEST * SHORTEST), inner
         begin = ends[a]
+
+
+@inlined
+def _multiply_of(D: Index, entries: Index, memory: Any) -> None:
+    """|r_ij|^2 and <r_ij, v_ij> of all entries, of which weights are functions."""
+    vectors, (squares, inners, _), _ = memory
+    for e in range(entries):
+        square, inner = 0.0, 0.0
+        for d in range(D):
+            square += vectors[d, e] * vectors[d, e]
+            inner += vectors[d, e] * vectors[D + d, e]
+        squares[e], inners[e] = max(square, SHORTEST * SHORTEST), inner
 
 
 @inlined
@@ -134,20 +140,26 @@ def add_up_declared(
     table: Array,
     now: Array,
     memory: Any,
+    measured: bool,
 ) -> bool:
     """Write into `now` what a batch of agents, whose records begin with `first`, learns by the channels of a table.
 
-    Its arguments are those of `add_up_paper`, with the channels and memory. False if a sum is not finite or too large.
+    Its arguments are those of `add_up_paper`, with the channels and memory, whose vectors are r_ij and v_ij already if
+    `measured`. False if a sum is not finite or too large.
     """
     roles, groups = crew
-    fine, C, D = True, table.shape[0], records[1].shape[1]
+    fine, C, D, entries = True, table.shape[0], records[1].shape[1], lists[2][agents - np.uintp(1)]
     # The constant lets the compiler leave the third coordinate out in the plane.
     if D == 2:
-        _compare_of(2, first, agents, order, records, roles, lists, rule, memory)
+        if not measured:
+            _compare_of(2, first, agents, order, records, roles, lists, rule, memory)
+        _multiply_of(2, entries, memory)
         for c in range(C):
             fine &= _add_channel_of(2, c, first, agents, order, groups, lists, table[c], memory, now)
     else:
-        _compare_of(3, first, agents, order, records, roles, lists, rule, memory)
+        if not measured:
+            _compare_of(3, first, agents, order, records, roles, lists, rule, memory)
+        _multiply_of(3, entries, memory)
         for c in range(C):
             fine &= _add_channel_of(3, c, first, agents, order, groups, lists, table[c], memory, now)
     _add_older(first, agents, order, records[2], lists, memory[2], C * D, now)

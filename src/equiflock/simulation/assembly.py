@@ -71,7 +71,8 @@ def flight(
             f"body must be an object with advance(), such as equiflock.DoubleIntegrator(); got {short(body)}"
         )
     # The paper's parts fill whatever the caller left open.
-    sensing, body = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles), body or DoubleIntegrator()
+    sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=radio)
+    body = body or DoubleIntegrator()
     decide, compiled = (None, None) if controller is None else decision(controller)
     # Cell order pays only if nobody looks at the flock: an ending would have it copied back at every step.
     pays = compiled is not None and ending is None and MemoryOrder.pays(start)

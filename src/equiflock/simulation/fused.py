@@ -42,8 +42,8 @@ def can_fuse(sensing: object, network: object, body: object) -> bool:
     # The kernel of a network does not look whether the weights fit the observations.
     senses, needed = sensing.senses, network.senses
     fit = (senses.hops, senses.width) == (needed.hops, needed.width)
-    # Its kernel makes means by the receiver's degree, of those within R now.
-    known = senses.topology == "dynamic" and senses.hop_mean == "receiver"
+    # Its kernel makes means by the receiver's degree, of all those within R now.
+    known = senses.topology == "dynamic" and senses.hop_mean == "receiver" and sensing.radio.is_perfect
     return fit and known and type(body) is DoubleIntegrator
 
 
@@ -178,7 +178,8 @@ def fly(
         if moves or step > 0:
             advance_agents(positions, velocities, roles, accelerations, time_step, active, 0, N)
         # Sense Z(t).
-        if not hear_flocks(seen[0], seen[1], seen[2], seen[3], before, terms[0], terms[1], terms[2], now, active):
+        rules, comm_radius, said = terms
+        if not hear_flocks(seen[0], seen[1], seen[2], seen[3], before, rules, comm_radius, said, now, active, None):
             return False
         # Decide a(t). Flocks that lie side by side in memory go through the network as one.
         first = 0

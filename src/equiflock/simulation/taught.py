@@ -119,10 +119,10 @@ def fly_taught(
         advance_agents(positions, velocities, roles, accelerations, time_step, first, 0, N)
     # Sense, both of them.
     before, now, rules, comm_radius, table = expert
-    if not hear_flocks(seen[0], seen[1], seen[2], seen[3], before, rules, comm_radius, table, now, first):
+    if not hear_flocks(seen[0], seen[1], seen[2], seen[3], before, rules, comm_radius, table, now, first, None):
         return False
     ahead, known, others, reach, features = pupil
-    if not hear_flocks(seen[0], seen[1], seen[2], seen[3], ahead, others, reach, features, known, first):
+    if not hear_flocks(seen[0], seen[1], seen[2], seen[3], ahead, others, reach, features, known, first, None):
         return False
     # The expert's accelerations are wanted whoever decides.
     tanner_flocks(seen[1], seen[2], NOBODY, now.reshape(1, N, 1, now.shape[2] // D, D), rule, target, 0, 1)

@@ -1,0 +1,196 @@
+"""Messages of several steps at once: the kernels for radios with jitter, or whose receivers use the last one they had.
+
+At step n a receiver looks, for every sender, for the newest message that reached it: one sent at step m, when the two
+were within R, not lost, that arrived at a = m + delay + jitter <= n and is not too old, n - a <= last_known. All states
+and what was known stand in a ring of slots, a slot for every step that may still be heard: a record is a row of it,
+(slot, flock, agent) counted through, and so is an agent's own record of now.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from equiflock.flock import FOLLOWER
+from equiflock.runtime.hashing import blend
+from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.senses.air import JITTER, is_quiet, lost_in_burst
+from equiflock.senses.cells import runs_around, sort_into_cells
+from equiflock.senses.hearing import apply_rule, batch_memory, take_from_air
+from equiflock.senses.listing import BATCH, ROOM
+
+_11 = np.uint64(11)
+
+
+@kernel
+def sort_frame(positions: Array, comm_radius: float, cells: Any, slot: Index, active: Array) -> bool:
+    """Sort the active flocks, positions (B, N, D) of one step, into cells; False if one is off the scale."""
+    orders, starts, buckets, shapes = cells
+    for b in active:
+        shape = sort_into_cells(positions[b], comm_radius, orders[slot, b], starts[slot, b], buckets[slot, b])
+        if shape[0] == 0:
+            return False
+        for d in range(3):
+            shapes[slot, b, d] = shape[d]
+    return True
+
+
+@kernel
+def _arrives(flock: Index, m: Index, receiver: Index, sender: Index, air: Any, window: Any) -> bool:
+    """Whether the message of step m is one that its receiver may use now."""
+    (_, now, _, _), (threshold, bursts, stay, fall), _, _, _ = air
+    delay, jitter, last_known = window
+    h = blend(blend(blend(flock, m), receiver), sender)
+    # When it arrives: not before now, and not so long ago that it is forgotten.
+    late = now - m - delay - (np.int64(blend(h, JITTER) % np.uint64(jitter + 1)) if jitter > 0 else 0)
+    if late < 0 or late > last_known:
+        return False
+    lost = lost_in_burst(flock, m, receiver, sender, stay, fall) if bursts else (h >> _11) < threshold
+    return not lost
+
+
+@kernel
+def _consider(
+    b: Index,
+    i: Index,
+    j: Index,
+    m: Index,
+    end: Index,
+    flock: Index,
+    air: Any,
+    window: Any,
+    stamps: Array,
+    senders: Array,
+) -> Index:
+    """Put the message that j sent to i at step m on the list that ends at `end`, if it is to be used; its new end."""
+    (_, _, slots, rows), _, _, (every, silent_from, born), _ = air
+    # Nobody hears itself, and of each sender only the newest message counts, which was considered first.
+    if i == j or stamps[j] == i or not born[j] <= m < silent_from[b, j]:
+        return end
+    if is_quiet(flock, m, np.uint64(j), every) or not _arrives(flock, m, np.uint64(i), np.uint64(j), air, window):
+        return end
+    stamps[j] = i
+    senders[end] = (m % slots) * rows + b * len(stamps) + j
+    return end + np.uintp(1)
+
+
+@kernel
+def _list_agent(
+    b: Index,
+    i: Index,
+    end: Index,
+    positions: Array,
+    cells: Any,
+    graph: Any,
+    radius_squared: float,
+    flock: Index,
+    air: Any,
+    window: Any,
+    stamps: Array,
+    runs: Array,
+    senders: Array,
+) -> Index:
+    """Append to `senders`, from `end` on, the records of the messages that agent i uses, the newest first."""
+    (_, now, slots, _), _, _, _, _ = air
+    delay, jitter, last_known = window
+    orders, starts, buckets, shapes = cells
+    begins, listed = graph
+    N, D = positions.shape[2], positions.shape[3]
+    for m in range(now - delay, max(now - delay - jitter - last_known, 0) - 1, -1):
+        slot = m % slots
+        # In a fixed topology all those listed, at any distance.
+        if begins.size > 0:
+            for e in range(begins[b * N + i], begins[b * N + i + 1]):
+                end = _consider(b, i, listed[e], m, end, flock, air, window, stamps, senders)
+            continue
+        # Else those who were within R when they sent.
+        shape = shapes[slot, b, 0], shapes[slot, b, 1], shapes[slot, b, 2]
+        for run in range(runs_around(np.int64(buckets[slot, b, i]), shape, starts[slot, b], runs)):
+            for s in range(runs[run, 0], runs[run, 1]):
+                j, square = np.int64(orders[slot, b, s]), 0.0
+                for d in range(D):
+                    square += (positions[slot, b, i, d] - positions[slot, b, j, d]) ** 2
+                if square <= radius_squared:
+                    end = _consider(b, i, j, m, end, flock, air, window, stamps, senders)
+    return end
+
+
+@kernel
+def hear_late(
+    frames: Any,
+    numbering: Any,
+    crew: Any,
+    cells: Any,
+    graph: Any,
+    rules: Any,
+    comm_radius: float,
+    said: Any,
+    now: Array,
+    air: Any,
+    window: Any,
+    obstacles: bool,
+    active: Array,
+    first: Index,
+    last: Index,
+) -> bool:
+    """What agents first .. last of the active flocks know; False if somebody is off the scale.
+
+    Args:
+        frames: positions (S, B, N, D), velocities (S, B, N, D) and what was passed on (S, B, N, K * C * D), of S slots.
+        numbering: (order, ranks): record s is agent order[s] of all flocks counted through, whose number is
+            ranks[order[s]].
+        crew: (roles, groups) of the agents of all flocks, (B * N,) each.
+        cells: order, starts, buckets and shapes of the cell lists of all slots and flocks.
+        graph: starts and senders of a fixed topology; empty arrays for a dynamic one.
+        rules: the obstacle rule.
+        comm_radius: R.
+        said: what is said, as in `hearing`.
+        now: (B * N, K * C * D), the result.
+        air: as in `air`.
+        window: delay, jitter and last_known.
+        obstacles: whether there are obstacle agents.
+        active: the flocks that fly.
+        first: the first agent.
+        last: the one after the last.
+    """
+    positions, velocities, past = frames
+    S, B, N, D = positions.shape
+    records = positions.reshape(-1, D).T, velocities.reshape(-1, D), past.reshape(S * B * N, past.shape[3])
+    listing, rule, features = batch_memory(N, D, now.shape[1], True)
+    lists, stamps = listing[4], np.empty(N, np.int64)
+    fine = True
+    for b in active:
+        stamps[:] = -1
+        flock = blend(air[0][0], b)
+        begin = np.uintp(first)
+        while begin < last:
+            # The lists of a batch of agents, with room for one whom all others reach.
+            agents, end = np.uintp(0), np.uintp(0)
+            while begin + agents < last and agents < BATCH and end <= ROOM:
+                i = np.int64(begin + agents)
+                if crew[0][b * N + i] == FOLLOWER:
+                    end = _list_agent(
+                        b,
+                        i,
+                        end,
+                        positions,
+                        cells,
+                        graph,
+                        comm_radius * comm_radius,
+                        flock,
+                        air,
+                        window,
+                        stamps,
+                        listing[0],
+                        lists[0],
+                    )
+                lists[2][agents] = end
+                agents += np.uintp(1)
+            # The obstacle rule, what the messages say, and the sums over it.
+            row = np.uintp((air[0][1] % S * B + b) * N) + begin
+            if obstacles:
+                apply_rule(row, agents, lists, records, crew[0], numbering, rules, rule)
+            fine &= take_from_air(b, row, agents, numbering, records, crew, lists, rule, said, now, features, air)
+            begin += agents
+    return fine
