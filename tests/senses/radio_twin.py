@@ -71,12 +71,19 @@ class RadioTwin:
     """Observations of a flock in flight under a radio: call `hear` once per step."""
 
     def __init__(
-        self, senses: Senses, radio: Radio, orbit: Orbit | None = None, obstacles: str = "nearest", time_scale: float = 1.0
+        self,
+        senses: Senses,
+        radio: Radio,
+        orbit: Orbit | None = None,
+        obstacles: str = "nearest",
+        time_scale: float = 1.0,
     ) -> None:
         self.senses, self.radio, self.orbit, self.obstacles = senses, radio, orbit, obstacles
         self.time_scale = time_scale
         self.flocks: list[Flock] = []
         self.known: list[Array] = []
+        self.known_now: Array = np.empty(0)
+        self.muted: list[Array] = []
         self.used: list[dict[tuple[int, int], int]] = []
         """For each flock: (receiver, sender) -> the step of the message that is used now."""
 
@@ -85,7 +92,6 @@ class RadioTwin:
         empty = np.zeros((B, N, self.senses.hops, self.senses.width, D))
         self.flocks.append(flock)
         self.known.append(self.known_now if self.flocks[1:] else empty)
-        self.muted = getattr(self, "muted", [])
         self.muted.append(np.zeros((B, N), bool) if muted is None else muted)
         self.used = [self._messages(b) for b in range(B)]
         self.known_now = np.stack([self._aggregate(b) for b in range(B)])

@@ -14,8 +14,8 @@ from equiflock.flock import Flock
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.senses.cells import cell_list, sort_into_cells
 from equiflock.senses.graph import radius_graph
-from equiflock.senses.records import gather_records, make_records
 from equiflock.senses.listing import PLACES, SEQUENCE, WIDEST, cells_per_block, list_batch, list_memory
+from equiflock.senses.records import gather_records, make_records
 from tests import twins
 from tests.flocks import flocks
 

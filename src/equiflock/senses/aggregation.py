@@ -162,11 +162,12 @@ class DelayedAggregation:
         reception = self._reception
         assert reception is not None
         reception.begin_step(flock, before, None)
+        # A fixed topology is that of the first step, though its messages may come later.
+        graph = self._first_graph(flock) if self.senses.topology == "fixed" else None
         # Nothing that was sent can have arrived yet.
         if len(active) == 0 or reception.sent_at < 0:
             now[:] = 0.0
         elif reception.is_late:
-            graph = self._first_graph(flock) if self.senses.topology == "fixed" else None
             if not reception.hear_late(flock, active, self.terms(flock), graph, now, 1.0):
                 raise self._off_scale(flock)
         else:
@@ -227,6 +228,12 @@ class DelayedAggregation:
     def fixed_graph(self) -> Graph | None:
         """The graph of t = 0, which a fixed topology keeps; None in a dynamic one, or before the first step."""
         return self._graph
+
+    def heard(self, flock: Flock, ranks: Int64[np.ndarray, " N"] | None = None) -> Graph:
+        """Who uses a message of whom, after `hear` with the same arguments, were it not for the obstacle rule."""
+        if self._reception is not None:
+            return self._reception.used(flock, self._graph, ranks)
+        return radius_graph(flock, self._radius_of(flock)) if self._graph is None else self._graph
 
     @property
     def order(self) -> Int64[np.ndarray, " N"] | None:

@@ -70,7 +70,7 @@ def is_quiet(flock: Index, step: Index, sender: Index, every: Index) -> bool:
     if every == 1:
         return False
     phase = blend(blend(flock, PHASE), sender) % np.uint64(every)
-    return (np.uint64(step) + phase) % np.uint64(every) != 0
+    return bool((np.uint64(step) + phase) % np.uint64(every) != 0)
 
 
 @kernel

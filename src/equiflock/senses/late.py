@@ -15,7 +15,7 @@ import numpy as np
 from equiflock.flock import FOLLOWER
 from equiflock.runtime.hashing import blend
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.air import JITTER, is_quiet, lost_in_burst
+from equiflock.senses.air import JITTER, is_quiet, lost_in_burst, number_of
 from equiflock.senses.cells import runs_around, sort_into_cells
 from equiflock.senses.hearing import apply_rule, batch_memory, take_from_air
 from equiflock.senses.listing import BATCH, ROOM
@@ -51,24 +51,22 @@ def _arrives(flock: Index, m: Index, receiver: Index, sender: Index, air: Any, w
 
 
 @kernel
+def may_use(b: Index, i: Index, j: Index, m: Index, air: Any, window: Any, ranks: Array) -> bool:
+    """Whether agent i of flock b may use now what agent j sent at step m, if it was within reach then."""
+    _, _, _, (every, silent_from, born), _ = air
+    flock, receiver, sender = blend(air[0][0], b), number_of(i, ranks), number_of(j, ranks)
+    sends = born[j] <= m < silent_from[b, j] and not is_quiet(flock, m, sender, every)
+    return sends and _arrives(flock, m, receiver, sender, air, window)
+
+
+@kernel
 def _consider(
-    b: Index,
-    i: Index,
-    j: Index,
-    m: Index,
-    end: Index,
-    flock: Index,
-    air: Any,
-    window: Any,
-    stamps: Array,
-    senders: Array,
+    b: Index, i: Index, j: Index, m: Index, end: Index, air: Any, window: Any, seen: Any, senders: Array
 ) -> Index:
     """Put the message that j sent to i at step m on the list that ends at `end`, if it is to be used; its new end."""
-    (_, _, slots, rows), _, _, (every, silent_from, born), _ = air
+    (_, _, slots, rows), (stamps, unranked) = air[0], seen
     # Nobody hears itself, and of each sender only the newest message counts, which was considered first.
-    if i == j or stamps[j] == i or not born[j] <= m < silent_from[b, j]:
-        return end
-    if is_quiet(flock, m, np.uint64(j), every) or not _arrives(flock, m, np.uint64(i), np.uint64(j), air, window):
+    if i == j or stamps[j] == i or not may_use(b, i, j, m, air, window, unranked):
         return end
     stamps[j] = i
     senders[end] = (m % slots) * rows + b * len(stamps) + j
@@ -84,10 +82,9 @@ def _list_agent(
     cells: Any,
     graph: Any,
     radius_squared: float,
-    flock: Index,
     air: Any,
     window: Any,
-    stamps: Array,
+    seen: Any,
     runs: Array,
     senders: Array,
 ) -> Index:
@@ -102,7 +99,7 @@ def _list_agent(
         # In a fixed topology all those listed, at any distance.
         if begins.size > 0:
             for e in range(begins[b * N + i], begins[b * N + i + 1]):
-                end = _consider(b, i, listed[e], m, end, flock, air, window, stamps, senders)
+                end = _consider(b, i, listed[e], m, end, air, window, seen, senders)
             continue
         # Else those who were within R when they sent.
         shape = shapes[slot, b, 0], shapes[slot, b, 1], shapes[slot, b, 2]
@@ -112,7 +109,7 @@ def _list_agent(
                 for d in range(D):
                     square += (positions[slot, b, i, d] - positions[slot, b, j, d]) ** 2
                 if square <= radius_squared:
-                    end = _consider(b, i, j, m, end, flock, air, window, stamps, senders)
+                    end = _consider(b, i, j, m, end, air, window, seen, senders)
     return end
 
 
@@ -158,11 +155,11 @@ def hear_late(
     S, B, N, D = positions.shape
     records = positions.reshape(-1, D).T, velocities.reshape(-1, D), past.reshape(S * B * N, past.shape[3])
     listing, rule, features = batch_memory(N, D, now.shape[1], True)
-    lists, stamps = listing[4], np.empty(N, np.int64)
+    # For each sender the receiver that was the last to use a message of it; and agents have no numbers but their own.
+    lists, seen = listing[4], (np.empty(N, np.int64), np.empty(0, np.int64))
     fine = True
     for b in active:
-        stamps[:] = -1
-        flock = blend(air[0][0], b)
+        seen[0][:] = -1
         begin = np.uintp(first)
         while begin < last:
             # The lists of a batch of agents, with room for one whom all others reach.
@@ -178,10 +175,9 @@ def hear_late(
                         cells,
                         graph,
                         comm_radius * comm_radius,
-                        flock,
                         air,
                         window,
-                        stamps,
+                        seen,
                         listing[0],
                         lists[0],
                     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from equiflock.runtime.checks import LARGEST_COUNT, InputError, check_count, is_finite, short
 
 LONGEST_MEMORY = 1_000
-"""So many steps back agents may hear at most; the memory of a flight grows with them."""
+"""So many steps back agents may hear at most, and so long may a burst be: a flight's memory and time grow with them."""
 FEWEST_BITS, MOST_BITS = 10, 32
 
 
@@ -51,9 +51,10 @@ class Radio:
         # A run of losses has at least one message; and the runs between them must have room for one that arrives.
         if self.burst is not None:
             least = 1.0 if self.loss in (0.0, 1.0) else max(1.0, self.loss / (1.0 - self.loss))
-            if not (is_finite(self.burst) and self.burst >= least):
+            if not (is_finite(self.burst) and least <= self.burst <= LONGEST_MEMORY):
                 raise InputError(
-                    f"burst must be at least {least:g} steps with loss = {self.loss:g}; got {short(self.burst)}"
+                    f"burst must be from {least:g} to {LONGEST_MEMORY:,} steps with loss = {self.loss:g}; got "
+                    f"{short(self.burst)}"
                 )
         for name in ("delay", "jitter", "last_known"):
             check_count(name, getattr(self, name), least=0)

@@ -13,9 +13,10 @@ from equiflock.runtime.hashing import begin
 from equiflock.runtime.jit import Array, kernel
 from equiflock.runtime.threads import AGENTS_PER_THREAD, split_flocks
 from equiflock.senses.air import quantize_past
-from equiflock.senses.graph import Graph
+from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.late import hear_late, sort_frame
 from equiflock.senses.radio import Radio
+from equiflock.senses.used import used_graph
 
 NEVER = np.iinfo(np.int64).max
 HASH_BITS = 53
@@ -158,6 +159,26 @@ class Reception:
         rest = rules, comm_radius, said, now.reshape(B * N, -1), air, window, obstacles
         common = self._frames, numbering, crew, cells, links, *rest
         return all(threads.share(hear_late, [(*common, *part) for part in parts]))
+
+    def used(self, flock: Flock, graph: Graph | None, ranks: Int64[np.ndarray, " N"] | None) -> Graph:
+        """Who uses a message of whom now; `graph` is that of a fixed topology."""
+        radio, newest = self.radio, self.sent_at
+
+        def within_reach(step: int) -> Graph:
+            if graph is not None:
+                return graph
+            if self._frames is None:
+                return radius_graph(flock)
+            positions, velocities = (frames[step % len(frames)] for frames in self._frames[:2])
+            return radius_graph(Flock.view(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius))
+
+        steps = range(max(newest - radio.jitter - radio.last_known, 0), newest + 1)
+        # The kernel compares with the step of now, whatever the step at which the messages of one delay were sent.
+        (key, _, slots, rows), *rest = self.air(flock)
+        window = radio.delay, radio.jitter, radio.last_known
+        numbers = np.empty(0, np.int64) if ranks is None else ranks
+        air = (key, self.step, slots, rows), *rest
+        return used_graph(flock.shape[:2], steps, within_reach, air, window, numbers)
 
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
         """Go on with the same agents in another order: the s-th is the one that was number order[s]."""

@@ -1,0 +1,310 @@
+"""The radio: its kernels agree with their slow twin, its shares and delays are those asked for, and it is local."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from equiflock.features import Senses, paper_senses
+from equiflock.flock import Flock
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios import random_disk
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.senses.orbit import Orbit
+from equiflock.senses.radio import Radio
+from tests.flocks import flocks
+from tests.senses import radio_twin
+from tests.senses.radio_twin import RadioTwin
+from tests.senses.test_aggregation import wandering
+
+STILL_PERFECT = Radio(loss=1e-300)
+"""Not perfect by its settings, but no message of it is ever lost."""
+SENSES = [
+    paper_senses("mean", 3),
+    paper_senses("sum", 1),
+    paper_senses("sum", 2, "fixed"),
+    Senses((("velocity", "sum"), ("inverse-square", "mean")), hops=2),
+]
+
+
+@st.composite
+def radios(draw: st.DrawFn) -> Radio:
+    """Radios with any of their faults, alone and together."""
+    loss = draw(st.sampled_from([0.0, 0.2, 0.6, 1.0]))
+    return Radio(
+        loss=loss,
+        burst=draw(st.sampled_from([None, 1.5, 3.5])),
+        delay=draw(st.integers(0, 2)),
+        jitter=draw(st.sampled_from([0, 0, 1, 2])),
+        noise=draw(st.sampled_from([0.0, 0.05])),
+        quantization=draw(st.sampled_from([None, 12, 16])),
+        every=draw(st.sampled_from([1, 1, 2])),
+        last_known=draw(st.sampled_from([0, 0, 2])),
+        seed=draw(st.integers(0, 5)),
+    )
+
+
+@settings(max_examples=120)
+@given(flocks(max_agents=12), radios(), st.sampled_from(SENSES), st.sampled_from([None, Orbit()]))
+def test_every_radio_gives_every_flock_the_observations_of_its_slow_twin(
+    flock: Flock, radio: Radio, senses: Senses, orbit: Orbit | None
+) -> None:
+    ours, twin = DelayedAggregation(senses, radio=radio, orbit=orbit), RadioTwin(senses, radio, orbit)
+    for now in wandering(flock, 5):
+        known, expected = ours.hear(now), twin.hear(now)
+        assert np.isfinite(known).all()
+        for b in range(len(flock)):
+            scale = np.abs(expected[b]).max() + 1.0
+            np.testing.assert_allclose(known[b], expected[b], rtol=5e-4, atol=1e-4 * scale)
+
+
+@given(flocks(), st.sampled_from(SENSES))
+def test_what_arrives_is_added_up_as_by_a_perfect_radio_to_the_bit(flock: Flock, senses: Senses) -> None:
+    perfect, ours = DelayedAggregation(senses), DelayedAggregation(senses, radio=STILL_PERFECT)
+    for now in wandering(flock, 3):
+        assert np.array_equal(perfect.hear(now), ours.hear(now))
+
+
+@given(flocks(), st.sampled_from(SENSES), radios())
+def test_nobody_knows_anything_if_all_messages_are_lost(flock: Flock, senses: Senses, radio: Radio) -> None:
+    ours = DelayedAggregation(senses, radio=dataclasses.replace(radio, loss=1.0))
+    for now in wandering(flock, 3):
+        assert not ours.hear(now).any()
+        assert not len(ours.heard(now).senders)
+
+
+RADIOS = [
+    Radio(loss=0.3, seed=1),
+    Radio(loss=0.3, burst=4.0, delay=1, noise=0.02),
+    Radio(delay=2, quantization=14, every=2),
+    Radio(loss=0.4, jitter=2, last_known=3, noise=0.01),
+]
+
+
+@pytest.mark.parametrize("radio", RADIOS, ids=str)
+@pytest.mark.parametrize("shape", [(7, 60), (1, 3_000)], ids=str)
+def test_bits_are_the_same_for_any_number_of_threads(radio: Radio, shape: tuple[int, int]) -> None:
+    start = random_disk(*shape, seed=2, radius_rule="constant-density")
+    found = []
+    for count in (1, 2, 3):
+        with threads.use(count):
+            ours = DelayedAggregation(paper_senses("mean", 3), radio=radio)
+            found.append(np.stack([ours.hear(now).copy() for now in wandering(start, 5)]))
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+    assert found[0].any()
+
+
+@pytest.mark.parametrize("radio", RADIOS[:3], ids=str)
+def test_a_large_flock_hears_what_it_would_hear_as_a_small_one(radio: Radio, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = random_disk(1, 400, seed=3)
+    ours, large = (DelayedAggregation(paper_senses("mean", 3), radio=radio) for _ in range(2))
+    small = [ours.hear(now).copy() for now in wandering(start, 4)]
+    monkeypatch.setattr("equiflock.senses.aggregation.SMALL_FLOCK", 10)
+    assert all(np.array_equal(one, large.hear(now)) for one, now in zip(small, wandering(start, 4), strict=True))
+
+
+@pytest.mark.parametrize("radio", RADIOS, ids=str)
+def test_nothing_out_of_reach_changes_a_bit_of_what_an_agent_knows(radio: Radio) -> None:
+    start = random_disk(1, 40, seed=5)
+    # Three more agents, so far away that nobody hears them; the others keep their numbers.
+    far = np.array([[[50.0, 3.0], [50.5, 3.1], [-70.0, 9.0]]])
+    more = Flock(np.concatenate([start.positions, far], 1), np.concatenate([start.velocities, 0 * far], 1))
+    alone, among = (DelayedAggregation(paper_senses("sum", 3), radio=radio) for _ in range(2))
+    for one, other in zip(wandering(start, 4), wandering(more, 4), strict=True):
+        assert np.array_equal(alone.hear(one), among.hear(other)[:, :40])
+
+
+def test_links_that_an_agent_does_not_use_have_no_say_in_its_own() -> None:
+    """A second sender comes within reach of agent 0: what agent 0 gets from the first one stays as it was."""
+    alone = Flock([[[0.0, 0.0], [0.5, 0.0], [9.0, 0.0]]], np.zeros((1, 3, 2)))
+    joined = Flock([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]], np.zeros((1, 3, 2)))
+    ours, others = (DelayedAggregation(paper_senses("sum", 1), radio=Radio(loss=0.5, burst=3.0)) for _ in range(2))
+    for _ in range(50):
+        ours.hear(alone)
+        others.hear(joined)
+        assert (1 in ours.heard(alone).neighbours(0, 0)) == (1 in others.heard(joined).neighbours(0, 0))
+
+
+def heard_over_time(radio: Radio, steps: int, agents: int = 12) -> Any:
+    """(steps, agents, agents): whose message each of some agents uses, all within reach of all, standing still."""
+    circle = np.stack([np.cos(np.arange(agents)), np.sin(np.arange(agents))], axis=-1)[None] * 0.4
+    flock = Flock(circle, np.zeros_like(circle))
+    ours = DelayedAggregation(paper_senses("mean", 1), radio=radio)
+    found = np.zeros((steps, agents, agents), bool)
+    for step in range(steps):
+        ours.hear(flock)
+        receivers, senders = ours.heard(flock).edges(0).T
+        found[step, receivers, senders] = True
+    links = ~np.eye(agents, dtype=bool)
+    return found[:, links]
+
+
+@pytest.mark.parametrize("loss", [0.05, 0.3, 0.9])
+def test_the_share_of_lost_messages_is_the_one_asked_for(loss: float) -> None:
+    heard = heard_over_time(Radio(loss=loss, seed=4), 300)
+    error = (loss * (1 - loss) / heard.size) ** 0.5
+    assert abs((~heard).mean() - loss) < 4 * error
+    # Steps and links are independent: neither one link nor one step loses more than chance allows.
+    assert np.abs((~heard).mean(axis=0) - loss).max() < 5 * (loss * (1 - loss) / 300) ** 0.5
+    assert abs(np.corrcoef(heard[1:].ravel(), heard[:-1].ravel())[0, 1]) < 4 / heard.size**0.5
+
+
+@pytest.mark.parametrize(("loss", "burst"), [(0.2, 1.0), (0.2, 5.0), (0.5, 8.0), (0.7, 2.5)])
+def test_bursts_have_the_mean_length_and_the_share_asked_for(loss: float, burst: float) -> None:
+    lost = ~heard_over_time(Radio(loss=loss, burst=burst, seed=6), 1_000)
+    # Runs that begin and end within the time; each length is geometric, with a standard deviation of about the mean.
+    begins = lost[1:] & ~lost[:-1]
+    lengths = lost.sum() / max((begins.sum() + lost[0].sum()), 1)
+    runs = begins.sum()
+    assert abs(lengths - burst) < 5 * burst / runs**0.5 + burst * burst / 1_000
+    # Losses of one link are alike for some burst lengths, so the share is as uncertain as of so many fewer messages.
+    assert abs(lost.mean() - loss) < 5 * (loss * (1 - loss) * 2 * burst / lost.size) ** 0.5
+
+
+@pytest.mark.parametrize("burst", [None, 3.0])
+def test_the_chain_of_a_link_is_that_of_a_walk_from_long_ago(burst: float | None) -> None:
+    radio = Radio(loss=0.4, burst=burst, seed=9)
+    heard = heard_over_time(radio, 12, agents=3)
+    pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
+    for step in range(12):
+        expected = [not radio_twin.is_lost(radio, 0, step, j, i) for i, j in pairs]
+        assert heard[step].tolist() == expected
+
+
+def test_a_delayed_message_says_where_its_sender_was() -> None:
+    """Agent 1 flies away from agent 0, which stands still and hears where it was two steps ago."""
+    flights = [Flock([[[0.0, 0.0], [0.1 * n, 0.0]]], [[[0.0, 0.0], [1.0, 0.0]]]) for n in range(1, 12)]
+    ours = DelayedAggregation(Senses((("velocity", "sum"), ("inverse-square", "sum"))), radio=Radio(delay=2))
+    known = [ours.hear(flock)[0, 0, 0].copy() for flock in flights]
+    assert not known[0].any() and not known[1].any()
+    for n in range(2, 11):
+        np.testing.assert_allclose(known[n], [[-1.0, 0.0], [-1 / (0.1 * (n - 1)), 0.0]], rtol=1e-6)
+
+
+def test_who_was_out_of_range_when_it_sent_is_not_heard_though_it_is_near_now() -> None:
+    far, near = ([[[0.0, 0.0], [x, 0.0]]] for x in (1.5, 0.5))
+    ours = DelayedAggregation(paper_senses("mean", 1), radio=Radio(delay=1))
+    for positions, heard in ((far, 0), (near, 0), (near, 1), (far, 1), (far, 0)):
+        flock = Flock(positions, np.zeros((1, 2, 2)))
+        ours.hear(flock)
+        assert len(ours.heard(flock).neighbours(0, 0)) == heard
+
+
+def test_delays_with_jitter_are_equally_likely_and_never_shorter_than_the_delay() -> None:
+    """Agents that send at one step of many only: when each message is heard tells how long it took."""
+    radio = Radio(delay=1, jitter=3, every=10, seed=3)
+    heard = heard_over_time(radio, 203, agents=20)
+    senders = np.array([j for i in range(20) for j in range(20) if i != j])
+    phases = np.array([next(m for m in range(10) if radio_twin.sends(radio, 0, m, j)) for j in senders.tolist()])
+    steps, links = np.nonzero(heard)
+    took = (steps - phases[links]) % 10
+    counts = np.bincount(took, minlength=10)
+    assert counts[0] == 0 and not counts[5:].any()
+    assert np.abs(counts[1:5] / counts.sum() - 0.25).max() < 5 * (0.25 * 0.75 / counts.sum()) ** 0.5
+
+
+def test_agents_send_at_every_so_many_th_step_at_phases_of_their_own() -> None:
+    heard = heard_over_time(Radio(every=4, seed=2), 40, agents=20)
+    assert (heard.sum(axis=0) == 10).all()
+    assert (np.diff(np.nonzero(heard.T)[1].reshape(-1, 10), axis=1) == 4).all()
+    assert len({tuple(link) for link in heard[:4].T.tolist()}) == 4
+
+
+def test_a_message_is_used_until_a_newer_one_comes_or_it_is_too_old() -> None:
+    heard = heard_over_time(Radio(every=5, last_known=2, seed=2), 50, agents=6)
+    assert (heard[10:].sum(axis=0) == 3 * 8).all()  # at its arrival and two steps more, of five
+    assert heard_over_time(Radio(every=5, last_known=4, seed=2), 50, agents=6)[5:].all()
+
+
+@pytest.mark.parametrize("D", [2, 3])
+def test_the_noise_of_relative_positions_and_velocities_has_the_asked_standard_deviation(D: int) -> None:
+    rng = np.random.default_rng(0)
+    positions, velocities = rng.uniform(-0.2, 0.2, (40, 6, D)), rng.normal(size=(40, 6, D))
+    flock = Flock(positions, velocities, comm_radius=2.0)
+
+    def sums(radio: Radio) -> Any:
+        ours = DelayedAggregation(Senses((("velocity", "sum"), ("offset", "sum"))), radio=radio)
+        return np.stack([ours.hear(flock)[:, :, 0].copy() for _ in range(20)])
+
+    from equiflock.features import _features, feature
+
+    feature("offset", vector="position")(lambda square: 1.0)
+    try:
+        noise = sums(Radio(noise=0.03)) - sums(Radio(loss=1e-300))
+    finally:
+        del _features["offset"]
+    # Five messages each, so the variance of a sum is five times that of a message; in R = 2 and R per second.
+    for channel in range(2):
+        found = noise[:, :, :, channel].std()
+        assert abs(found / (0.06 * 5**0.5) - 1) < 5 / (2 * noise[:, :, :, channel].size) ** 0.5
+
+
+@given(st.floats(-1e6, 1e6), st.integers(10, 32))
+def test_quantized_numbers_have_so_few_bits_and_are_the_nearest_such(x: float, bits: int) -> None:
+    from equiflock.senses.air import quantized
+    from equiflock.senses.reception import Reception
+
+    found = quantized(x, Reception(Radio(quantization=bits))._splitter)
+    fraction, _ = np.frexp(found)
+    assert fraction * 2 ** (bits - 8) == np.rint(fraction * 2 ** (bits - 8))
+    assert abs(found - x) <= 2.0 ** -(bits - 8) * abs(x)
+    if bits == 32 and abs(x) > 1e-30:
+        assert found == np.float32(x)
+
+
+def test_new_agents_are_heard_from_their_first_message_on_and_old_messages_stay_on_the_way() -> None:
+    radio = Radio(delay=2)
+    one = Flock([[[0.0, 0.0], [0.5, 0.0]]], np.zeros((1, 2, 2)))
+    two = Flock([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]], np.zeros((1, 3, 2)))
+    for late in (radio, dataclasses.replace(radio, last_known=1)):
+        ours = DelayedAggregation(paper_senses("mean", 2), radio=late)
+        for _ in range(4):
+            ours.hear(one)
+        ours.replace(two, np.ones(2, bool))
+        degrees = []
+        for _ in range(4):
+            ours.hear(two)
+            degrees.append(len(ours.heard(two).neighbours(0, 0)))
+        assert degrees == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"loss": 1.5}, "loss must be a share from 0 to 1; got 1.5"),
+        ({"loss": float("nan")}, "loss must be a share from 0 to 1; got nan"),
+        ({"burst": 0.5}, "burst must be from 1 to 1,000 steps with loss = 0; got 0.5"),
+        ({"loss": 0.9, "burst": 2.0}, "burst must be from 9 to 1,000 steps with loss = 0.9; got 2.0"),
+        ({"delay": -1}, "delay must be a whole number of at least 0; got -1"),
+        ({"delay": 0.5}, "delay must be a whole number of at least 0; got 0.5"),
+        ({"delay": 2_000}, "delay + jitter + last_known must be at most 1,000 steps; got 2,000"),
+        ({"jitter": -2}, "jitter must be a whole number of at least 0; got -2"),
+        ({"noise": 1.1}, "noise must be from 0 to 1 communication radius; got 1.1"),
+        ({"quantization": 9}, "quantization must be from 10 to 32 bits per number; got 9"),
+        ({"every": 0}, "every must be a whole number of at least 1; got 0"),
+        ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused_in_one_clear_line(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        Radio(**settings)
+    assert str(refused.value) == said
+
+
+def test_means_by_the_senders_degree_go_with_a_perfect_radio_only() -> None:
+    with pytest.raises(InputError, match="a sender cannot know who hears it"):
+        DelayedAggregation(paper_senses("mean", 2, hop_mean="sender"), radio=Radio(loss=0.1))
+
+
+def test_a_radio_must_be_one() -> None:
+    with pytest.raises(
+        InputError, match=r"radio must be a Radio, such as equiflock.Radio\(loss=0.2\), or None; got 0.2"
+    ):
+        DelayedAggregation(paper_senses(), radio=0.2)
