@@ -12,9 +12,10 @@ Senses with hop_mean = "sender" divide by the sender's degree instead, as public
 
 A feature among agents of the same group, or of others, is summed or averaged over those alone. Of several obstacle
 agents within R only the nearest is heard, and it stands still unless the `Orbit` technique says what else a follower
-takes it to do. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody. Relative vectors are
-subtracted in float64, so a flock far from the origin loses nothing. The paper's features of r_ij and their sums, the
-older hops and the observations are float32; v_ij and declared features are summed in float64.
+takes it to do. Silent and stopped agents are heard by nobody, and stopped and drifting ones hear nobody. Before t = 0
+everything is zero, and so are the sums of an agent that hears nobody. Relative vectors are subtracted in float64, so a
+flock far from the origin loses nothing. The paper's features of r_ij and their sums, the older hops and the
+observations are float32; v_ij and declared features are summed in float64.
 """
 
 from __future__ import annotations
@@ -121,32 +122,47 @@ class DelayedAggregation:
         active = np.arange(B) if flying is None else flying.nonzero()[0]
         if len(active) < B:
             now[~flying] = 0.0  # type: ignore[operator]
+        links = self._links(flock) if len(active) > 0 else None
+        # Stopped and drifting agents hear nobody, as leaders do.
+        if not flock.all_work:
+            positions, velocities, _, *rest = flock.arrays
+            flock = Flock.view(positions, velocities, flock.effective_roles, *rest, comm_radius=flock.comm_radius)
         if len(active) > 0 and self.senses.hop_mean == "sender" and self.senses.hops > 1:
-            self._hear_by_sender(flock, active, before, now, ranks)
+            self._hear_by_sender(flock, active, before, now, ranks, links)
         elif len(active) > 0:
-            self._hear(flock, active, before, now, ranks)
+            self._hear(flock, active, before, now, ranks, links)
         assert self._now is not None
         return self._now
 
-    def _hear(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
+    def _links(self, flock: Flock) -> Graph | None:
+        """Who hears whom, if that is not everybody within R: in a fixed topology, or where agents have failed."""
+        if self.senses.topology == "fixed":
+            graph = self._first_graph(flock)
+            return graph if flock.all_work else graph.without_senders(flock.muted)
+        return None if flock.all_work else radius_graph(flock, self._radius_of(flock))
+
+    def _hear(
+        self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None, links: Graph | None
+    ) -> None:
         """Fill in `now` for the active flocks from what was known `before`; hops 2 .. K are the receiver's means."""
         # Small flocks are shared out to threads whole; the agents of a large one are, by cells.
-        if self.senses.topology == "fixed":
-            self._hear_fixed(flock, active, before, now)
+        if links is not None:
+            self._hear_listed(flock, active, before, now, links)
         elif flock.shape[1] <= SMALL_FLOCK:
             self._hear_flocks(flock, active, before, now)
         else:
             for b in active:
                 self._hear_large(flock, b, before[b], now[b], ranks)
 
-    def _hear_by_sender(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
+    def _hear_by_sender(
+        self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None, links: Graph | None
+    ) -> None:
         """Fill in `now` for the active flocks, with hops 2 .. K divided by the sender's degree."""
-        graph = self._first_graph(flock) if self.senses.topology == "fixed" else None
-        degrees = degrees_heard(flock, active, self._radius_of(flock), graph, self.obstacles == "nearest")
+        degrees = degrees_heard(flock, active, self._radius_of(flock), links, self.obstacles == "nearest")
         # Each sender passes on z_j / |N_j|: in a copy, as the caller may still look at what was known before.
         counts, passed_on = degrees.astype(np.float32)[..., None], np.zeros_like(before)
         np.divide(before, counts, out=passed_on, where=counts > 0.0)
-        self._hear(flock, active, passed_on, now, ranks)
+        self._hear(flock, active, passed_on, now, ranks, links)
         # The kernels make means; times |N_i| they are sums.
         now[:, :, self.senses.width * flock.shape[2] :] *= counts
 
@@ -268,9 +284,8 @@ class DelayedAggregation:
             self._graph = radius_graph(flock, self._radius_of(flock))
         return self._graph
 
-    def _hear_fixed(self, flock: Flock, active: Array, before: Array, now: Array) -> None:
-        """Fill in `now` for flocks in which everybody always hears its neighbours of t = 0."""
-        links = self._first_graph(flock)
+    def _hear_listed(self, flock: Flock, active: Array, before: Array, now: Array, links: Graph) -> None:
+        """Fill in `now` for flocks in which agents hear those that are listed, at any distance."""
         parts = split_flocks(len(active), flock.shape[1])
         state = flock.positions, flock.velocities, flock.roles, flock.groups, before
         graph = links.starts, links.senders.view(np.uintp)
