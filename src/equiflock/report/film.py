@@ -70,8 +70,8 @@ def film(
 
     Agents are orange dots with blue velocity arrows, light lines join those who hear each other; leaders are green,
     obstacle agents purple around the disk of their obstacle, agents that have failed grey. Where there are several
-    groups, each has its colour. The camera follows the middle of the flock; a note tells the grid's spacing in communication radii R. Flocks in
-    space are seen from above.
+    groups, each has its colour. The camera follows the middle of the flock; a note tells the grid's spacing in
+    communication radii R. Flocks in space are seen from above.
 
     Args:
         runs: trajectories of the same duration.
@@ -228,16 +228,15 @@ class FlockPanel:
         places = _plane(self.run, frame)
         # The camera follows the median of those that work, which agents that fly away do not move.
         now = self.run.flock(frame)
-        followed = now.working[0] if now.working.any() else self.run.roles[0] != Role.OBSTACLE
-        middle = np.median(places[followed], axis=0)
+        middle = np.median(places[now.working[0] if now.working.any() else now.roles[0] != Role.OBSTACLE], axis=0)
         half = self.window / 2
         self.axes.set_xlim(middle[0] - half, middle[0] + half)
         self.axes.set_ylim(middle[1] - half, middle[1] + half)
         for disk, (*centre, _) in zip(self.disks, obstacle_disks(now).tolist(), strict=True):
             disk.set_center(centre)  # the live page lets people move them
         self.dots.set_offsets(places)
-        failed = now.conditions[0] != Condition.WORKING
-        self.dots.set_facecolors(np.where(failed[:, None], to_rgba(FAILED_COLOUR), self.colours))
+        works = (now.conditions[0] == Condition.WORKING)[:, None]
+        self.dots.set_facecolor(np.where(works, self.colours, to_rgba(FAILED_COLOUR)).tolist())
         self.arrows.set_offsets(places)
         self.arrows.set_UVC(*(now.velocities[0, :, :2] * self.arrow_length).T)
         if len(places) <= MOST_EDGES_FOR:
