@@ -166,10 +166,9 @@ class FlockPanel:
     """
 
     def __init__(self, axes: Axes, run: Trajectory, title: str, window: float) -> None:
-        self.axes, self.run, self.window = axes, run, window
+        self.axes, self.run, self.title, self.window = axes, run, title, window
         self.variance = velocity_variance(run)[:, 0]
         self.pieces = component_count(run)[:, 0].astype(int)
-        self.title = title
         axes.set_aspect("equal")
         # About twelve grid lines, whole communication radii apart.
         spacing = max(1, round(window / run.comm_radius / 12))
@@ -247,7 +246,7 @@ class FlockPanel:
         self.told.set_text(outcome.message if ended and outcome != Outcome.TIME_UP else "")
         self.axes.set_title(
             f"{self.title}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
-            f"     {self.pieces[frame]} piece{'s' if self.pieces[frame] > 1 else ''}",
+            f"     {self.pieces[frame]} piece{'s' if self.pieces[frame] != 1 else ''}",
             fontsize=11,
             color=INK,
         )
