@@ -122,11 +122,11 @@ class DelayedAggregation:
         active = np.arange(B) if flying is None else flying.nonzero()[0]
         if len(active) < B:
             now[~flying] = 0.0  # type: ignore[operator]
-        links = self._links(flock) if len(active) > 0 else None
-        # Stopped and drifting agents hear nobody, as leaders do.
+        # Who hears whom is listed in a fixed topology, and where agents have failed.
+        fixed = self.senses.topology == "fixed" and len(active) > 0
+        links = self._first_graph(flock) if fixed else None
         if not flock.all_work:
-            positions, velocities, _, *rest = flock.arrays
-            flock = Flock.view(positions, velocities, flock.effective_roles, *rest, comm_radius=flock.comm_radius)
+            flock, links = self._past_failures(flock, links)
         if len(active) > 0 and self.senses.hop_mean == "sender" and self.senses.hops > 1:
             self._hear_by_sender(flock, active, before, now, ranks, links)
         elif len(active) > 0:
@@ -134,12 +134,11 @@ class DelayedAggregation:
         assert self._now is not None
         return self._now
 
-    def _links(self, flock: Flock) -> Graph | None:
-        """Who hears whom, if that is not everybody within R: in a fixed topology, or where agents have failed."""
-        if self.senses.topology == "fixed":
-            graph = self._first_graph(flock)
-            return graph if flock.all_work else graph.without_senders(flock.muted)
-        return None if flock.all_work else radius_graph(flock, self._radius_of(flock))
+    def _past_failures(self, flock: Flock, links: Graph | None) -> tuple[Flock, Graph]:
+        """The flock in which agents that hear nobody are leaders, and who hears whom of those that send."""
+        positions, velocities, _, *rest = flock.arrays
+        heard = radius_graph(flock, self._radius_of(flock)) if links is None else links.without_senders(flock.muted)
+        return Flock.view(positions, velocities, flock.effective_roles, *rest, comm_radius=flock.comm_radius), heard
 
     def _hear(
         self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None, links: Graph | None
