@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from equiflock.flock import NO_OBSTACLE, Flock, Role
+from equiflock.flock import NO_OBSTACLE, Condition, Flock, Role
 
 Array = NDArray[Any]
 
@@ -62,8 +62,8 @@ LAYOUTS: list[Callable[[np.random.Generator, int, int], Array]] = [
 
 
 @st.composite
-def flocks(draw: st.DrawFn, max_agents: int = 30, roles: bool = True) -> Flock:
-    """One to three flocks of one to `max_agents` agents, in the plane or in space."""
+def flocks(draw: st.DrawFn, max_agents: int = 30, roles: bool = True, failed: bool = False) -> Flock:
+    """One to three flocks of one to `max_agents` agents, in the plane or in space, some of whom may have failed."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     B, N, D = draw(st.integers(1, 3)), draw(st.integers(1, max_agents)), draw(st.sampled_from([2, 3]))
     layout = draw(st.sampled_from(LAYOUTS))
@@ -75,4 +75,9 @@ def flocks(draw: st.DrawFn, max_agents: int = 30, roles: bool = True) -> Flock:
         kinds[(kinds == Role.OBSTACLE).all(axis=1), 0] = Role.FOLLOWER
         velocities[kinds == Role.OBSTACLE] = 0.0
     numbers = np.where(kinds == Role.OBSTACLE, rng.integers(0, min(3, N), (B, N)), NO_OBSTACLE)
-    return Flock(positions, velocities, kinds, numbers)
+    conditions = np.zeros((B, N), np.int8)
+    if failed and draw(st.booleans()):
+        conditions = rng.choice(4, (B, N), p=[0.55, 0.15, 0.15, 0.15]).astype(np.int8)
+        conditions[kinds == Role.OBSTACLE] = Condition.WORKING
+        velocities[conditions == Condition.STOPPED] = 0.0
+    return Flock(positions, velocities, kinds, numbers, conditions=conditions)

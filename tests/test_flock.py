@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.flock import Flock, Role
+from equiflock.flock import Condition, Flock, Role
 from equiflock.runtime.checks import InputError
 
 ZEROS = np.zeros((1, 2, 2))
@@ -135,6 +135,40 @@ def test_agents_are_in_group_0_unless_another_is_said_and_obstacle_agents_in_non
 def test_groups_that_make_no_sense_are_refused_in_one_line(groups: Any, text: str) -> None:
     with pytest.raises(InputError, match=text) as caught:
         Flock(ZEROS, ZEROS, groups=groups)
+    assert "\n" not in str(caught.value)
+
+
+def test_agents_work_unless_another_condition_is_said() -> None:
+    still = np.zeros((1, 4, 2))
+    assert Flock(still, still).conditions.tolist() == [[Condition.WORKING] * 4]
+    assert Flock(still, still).all_work
+    failed = Flock(still, still, [[0, 0, 1, 0]], conditions=[[0, 1, 2, 3]])
+    assert failed.conditions.dtype == np.int8
+    assert not failed.all_work
+    assert failed.working.tolist() == [[True, False, False, False]]
+    assert failed.muted.tolist() == [[False, True, True, False]]
+    assert failed.effective_roles.tolist() == [[Role.FOLLOWER, Role.FOLLOWER, Role.LEADER, Role.LEADER]]
+    assert failed[0].conditions.tolist() == [[0, 1, 2, 3]]
+    assert repr(failed) == "Flock(B=1, N=4, D=2, R=1: 3 followers, 1 leaders, 1 silent, 1 stopped, 1 drifting)"
+
+
+def test_obstacle_agents_are_no_agents_that_work() -> None:
+    assert Flock(ZEROS, ZEROS, [[Role.LEADER, Role.OBSTACLE]]).working.tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "text"),
+    [
+        ([[0, 4]], r"conditions must be 0 \(working\), 1 \(silent\), 2 \(stopped\), 3 \(drifting\); got \[4\]"),
+        ([0, 0], r"conditions must have shape \(B, N\) = \(1, 2\); got \(2,\)"),
+        ([[0], [0, 1]], r"conditions must have shape \(B, N\)"),
+        ([[2, 0]], "agents that stopped stand still: their velocities must be zero"),
+        ([[0, 1]], r"obstacle agents cannot fail: their conditions must be 0 \(working\)"),
+    ],
+)
+def test_conditions_that_make_no_sense_are_refused_in_one_line(conditions: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text) as caught:
+        Flock(ZEROS, [[[1.0, 0.0], [0.0, 0.0]]], [[Role.FOLLOWER, Role.OBSTACLE]], conditions=conditions)
     assert "\n" not in str(caught.value)
 
 

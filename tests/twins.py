@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equiflock.features import Feature, Senses
-from equiflock.flock import Flock, Role
+from equiflock.flock import Condition, Flock, Role
 from equiflock.senses.orbit import Orbit
 
 Array = NDArray[Any]
@@ -24,6 +24,17 @@ def adjacency(positions: Array, roles: Array, radius: float) -> Array:
             offset = positions[i] - positions[j]
             near = sum(c * c for c in offset.tolist()) <= radius * radius
             heard[i, j] = i != j and near and roles[i] == Role.FOLLOWER
+    return heard
+
+
+def hears(flock: Flock, b: int, radius: float) -> Array:
+    """(N, N), row i marking whom agent i of flock b hears, failed agents considered."""
+    heard = adjacency(flock.positions[b], flock.roles[b], radius)
+    for agent, condition in enumerate(flock.conditions[b].tolist()):
+        if condition in (Condition.STOPPED, Condition.DRIFTING):
+            heard[agent, :] = False
+        if condition in (Condition.SILENT, Condition.STOPPED):
+            heard[:, agent] = False
     return heard
 
 
@@ -114,12 +125,12 @@ def aggregate(
 
 
 def gradients_beyond(flock: Flock, b: int) -> Array:
-    """(N, D), the sum of grad U over those of the flock that a follower does not hear, U = 1/r^2 + ln r^2."""
+    """(N, D), the sum of grad U over those that send out of a follower's reach, U = 1/r^2 + ln r^2."""
     positions, roles, R = flock.positions[b], flock.roles[b], flock.comm_radius
     heard = adjacency(positions, roles, R)
     result = np.zeros_like(positions)
     for i in np.flatnonzero(roles == Role.FOLLOWER):
-        for j in np.flatnonzero(roles != Role.OBSTACLE):
+        for j in np.flatnonzero((roles != Role.OBSTACLE) & ~flock.muted[b]):
             if i != j and not heard[i, j]:
                 offset, square = positions[i] - positions[j], square_distance(positions[i], positions[j])
                 result[i] += 2 * (offset / square - offset / square**2)
@@ -127,14 +138,15 @@ def gradients_beyond(flock: Flock, b: int) -> Array:
 
 
 def components(flock: Flock, b: int, radius: float) -> Array:
-    """Component labels, numbered by first agents; -1 for obstacle agents."""
+    """Component labels, numbered by first agents; -1 for obstacle agents and those that have failed."""
     roles = flock.roles[b]
     heard = adjacency(flock.positions[b], roles, radius)
-    joined = (heard | heard.T) & (roles != Role.OBSTACLE)[:, None] & (roles != Role.OBSTACLE)[None, :]
+    member = (roles != Role.OBSTACLE) & (flock.conditions[b] == Condition.WORKING)
+    joined = (heard | heard.T) & member[:, None] & member[None, :]
     labels = np.full(len(roles), -1)
     following = 0
     for i in range(len(roles)):
-        if labels[i] >= 0 or roles[i] == Role.OBSTACLE:
+        if labels[i] >= 0 or not member[i]:
             continue
         frontier = [i]
         while frontier:

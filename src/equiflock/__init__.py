@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from equiflock.bodies import DoubleIntegrator, Unicycle
 from equiflock.controllers import controller, controller_names, load, save
 from equiflock.features import Senses, feature, feature_names, paper_senses
-from equiflock.flock import Flock, Role
+from equiflock.flock import Condition, Flock, Role
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
 from equiflock.outcomes import Outcome
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Body",
+    "Condition",
     "DAgger",
     "DelayedAggregation",
     "DoubleIntegrator",

@@ -1,4 +1,4 @@
-"""The data that flows through equiflock: flocks, roles, and what agents know.
+"""The data that flows through equiflock: flocks, roles, conditions, and what agents know.
 
 Axis letters, the same everywhere:
 
@@ -33,6 +33,9 @@ Groups: TypeAlias = Int32[np.ndarray, "B N"]
 """The social group of each agent, from 0; NO_GROUP for obstacle agents."""
 NO_GROUP = -1
 
+Conditions: TypeAlias = Int8[np.ndarray, "B N"]
+"""Whether each agent works, or how it has failed: values of `Condition`."""
+
 Observations: TypeAlias = Float32[np.ndarray, "B N K C D"]
 """What each agent knows: for each hop k the C vectors of z^k, hop index 0 being z^1(t)."""
 
@@ -52,8 +55,24 @@ class Role(enum.IntEnum):
 FOLLOWER, LEADER, OBSTACLE = (int(role) for role in Role)
 
 
+class Condition(enum.IntEnum):
+    """Whether an agent works, or how it has failed. A failed agent is still there: others can collide with it."""
+
+    WORKING = 0
+    """Does what its role says."""
+    SILENT = 1
+    """Sends nothing, so that nobody hears it, and else works as before."""
+    STOPPED = 2
+    """Stands still, sends nothing and hears nobody: an obstacle that nobody announced."""
+    DRIFTING = 3
+    """Hears nobody and keeps its velocity, and still sends."""
+
+
+WORKING, SILENT, STOPPED, DRIFTING = (int(condition) for condition in Condition)
+
+
 # The arrays of a flock, in the order in which `Flock.view` takes them and `Flock.arrays` gives them.
-ARRAYS = ("positions", "velocities", "roles", "obstacles", "groups")
+ARRAYS = ("positions", "velocities", "roles", "obstacles", "groups", "conditions")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,6 +88,8 @@ class Flock:
             agents; if left out, the obstacle agents of a flock are one obstacle, number 0.
         groups: (B, N), the social group of each agent, a whole number from 0; all 0 if left out. Obstacle agents are in
             none: -1.
+        conditions: (B, N), values of `Condition`; all work if left out. Obstacle agents always do, and the velocities
+            of agents that stopped are zero.
         comm_radius: R, within which these agents hear each other. Flights, endings and metrics take it from here.
 
     The arrays are copied and read-only; `dataclasses.replace(flock, velocities=...)` makes a changed flock.
@@ -79,6 +100,7 @@ class Flock:
     roles: Roles = None  # type: ignore[assignment]
     obstacles: ObstacleNumbers = None  # type: ignore[assignment]
     groups: Groups = None  # type: ignore[assignment]
+    conditions: Conditions = None  # type: ignore[assignment]
     comm_radius: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -87,7 +109,7 @@ class Flock:
         if velocities.shape != positions.shape:
             raise InputError(f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}")
         # The rim of obstacles is agents that stand still; the geometry of obstacles exists for the plane only.
-        roles = _roles(self.roles, positions.shape[:2])
+        roles = _codes("roles", Role, self.roles, positions.shape[:2])
         rim = roles == Role.OBSTACLE
         if rim.any():
             if positions.shape[2] != 2:
@@ -96,8 +118,14 @@ class Flock:
                 raise InputError("obstacle agents stand still: their velocities must be zero")
             if rim.all(axis=1).any():
                 raise InputError("every flock needs a leader or follower; got one of obstacle agents only")
+        conditions = _codes("conditions", Condition, self.conditions, rim.shape)
+        if conditions[rim].any():
+            raise InputError("obstacle agents cannot fail: their conditions must be 0 (working)")
+        if velocities[conditions == STOPPED].any():
+            raise InputError("agents that stopped stand still: their velocities must be zero")
         # The class is frozen: fields are set once, here, after all have passed their checks.
-        arrays = positions, velocities, roles, _obstacles(self.obstacles, rim), _groups(self.groups, rim)
+        crew = roles, _obstacles(self.obstacles, rim), _groups(self.groups, rim), conditions
+        arrays = positions, velocities, *crew
         for name, array in zip(ARRAYS, arrays, strict=True):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -111,12 +139,14 @@ class Flock:
         roles: Roles,
         obstacles: ObstacleNumbers,
         groups: Groups,
+        conditions: Conditions,
         *,
         comm_radius: float,
     ) -> Flock:
         """A flock over arrays that were checked before: no check, no copy if contiguous, read-only through it."""
         flock = object.__new__(cls)
-        for name, array in zip(ARRAYS, (positions, velocities, roles, obstacles, groups), strict=True):
+        arrays = positions, velocities, roles, obstacles, groups, conditions
+        for name, array in zip(ARRAYS, arrays, strict=True):
             view = np.ascontiguousarray(array).view()  # kernels are compiled for contiguous arrays
             view.setflags(write=False)
             object.__setattr__(flock, name, view)
@@ -125,8 +155,29 @@ class Flock:
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Positions, velocities, roles, obstacles and groups, each (B, N, ..), in the order of `view`."""
-        return self.positions, self.velocities, self.roles, self.obstacles, self.groups
+        """Positions, velocities, roles, obstacles, groups and conditions, each (B, N, ..), in the order of `view`."""
+        return self.positions, self.velocities, self.roles, self.obstacles, self.groups, self.conditions
+
+    @property
+    def all_work(self) -> bool:
+        """Whether no agent has failed."""
+        return not np.count_nonzero(self.conditions)
+
+    @property
+    def working(self) -> Bool[np.ndarray, "B N"]:
+        """(B, N), which leaders and followers work."""
+        return np.asarray((self.roles != OBSTACLE) & (self.conditions == WORKING))
+
+    @property
+    def muted(self) -> Bool[np.ndarray, "B N"]:
+        """(B, N), which agents send nothing: those that are silent or stopped."""
+        return np.asarray((self.conditions == SILENT) | (self.conditions == STOPPED))
+
+    @property
+    def effective_roles(self) -> Roles:
+        """(B, N), in which stopped and drifting agents are leaders: they keep their velocity and hear nobody."""
+        deaf = (self.conditions == STOPPED) | (self.conditions == DRIFTING)
+        return np.where(deaf, np.int8(LEADER), self.roles)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -149,6 +200,8 @@ class Flock:
         B, N, D = self.shape
         counts = ((int((self.roles == role).sum()), role.name.lower()) for role in Role)
         crew = ", ".join(f"{count:,} {name}s" for count, name in counts if count)
+        failed = ((int((self.conditions == condition).sum()), condition.name.lower()) for condition in Condition)
+        crew += "".join(f", {count:,} {name}" for count, name in failed if count and name != "working")
         return f"Flock(B={B}, N={N:,}, D={D}, R={self.comm_radius:g}: {crew})"
 
 
@@ -182,20 +235,20 @@ def _vectors(name: str, given: Any) -> Vectors:
     return array
 
 
-def _roles(given: Any, shape: tuple[int, ...]) -> Roles:
-    """A copy of `given` as roles (B, N), all followers if it is None, or a clear error."""
+def _codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[int, ...]) -> Int8[np.ndarray, "B N"]:
+    """A copy of `given` as roles or conditions (B, N), all 0 if it is None, or a clear error."""
     if given is None:
         return np.zeros(shape, np.int8)
     try:
-        roles = np.array(given)
+        codes = np.array(given)
     except ValueError as error:
-        raise InputError(f"roles must have shape (B, N) = {shape}: {error}") from None
-    if roles.shape != shape:
-        raise InputError(f"roles must have shape (B, N) = {shape}; got {roles.shape}")
-    if not np.isin(roles, list(Role)).all():
-        allowed = ", ".join(f"{role.value} ({role.name.lower()})" for role in Role)
-        raise InputError(f"roles must be {allowed}; got {sorted(set(roles.ravel().tolist()) - set(Role))}")
-    return roles.astype(np.int8)
+        raise InputError(f"{name} must have shape (B, N) = {shape}: {error}") from None
+    if codes.shape != shape:
+        raise InputError(f"{name} must have shape (B, N) = {shape}; got {codes.shape}")
+    if not np.isin(codes, list(kind)).all():
+        allowed = ", ".join(f"{code.value} ({code.name.lower()})" for code in kind)
+        raise InputError(f"{name} must be {allowed}; got {sorted(set(codes.ravel().tolist()) - set(kind))}")
+    return codes.astype(np.int8)
 
 
 def _whole_numbers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -26,7 +26,8 @@ class Moment:
         time: step times the time step, in seconds.
         flock: positions and velocities now.
         observations: (B, N, K, C, D), what every agent knows now.
-        accelerations: (B, N, D), what every agent does next; zero for leaders, obstacle agents, ended flocks.
+        accelerations: (B, N, D), what every agent does next; zero for leaders, obstacle agents, agents that stopped or
+            drift, and ended flocks.
         flying: (B,), which flocks are still flying.
         outcomes: (B,), codes of `Outcome`.
         comm_radius: the communication radius R.
@@ -111,7 +112,8 @@ class Body(Protocol):
         Args:
             positions: (B, N, D), changed in place.
             velocities: (B, N, D), changed in place.
-            roles: (B, N), values of `Role`. Leaders keep their velocity and obstacle agents stand still.
+            roles: (B, N), values of `Role`. Leaders keep their velocity and obstacle agents stand still. Agents that
+                stopped or drift are leaders here.
             accelerations: (B, N, D), what controllers command; zero for all but followers.
             time_step: dt > 0, in seconds.
             active: the indices of the flocks to move.

@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from imageio_ffmpeg import count_frames_and_secs, read_frames
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import equiflock as ef
-from equiflock.flock import Role
+from equiflock.flock import Condition, Role
 from equiflock.report.film import FlockPanel, film
+from equiflock.report.style import FAILED_COLOUR
 from equiflock.runtime.checks import InputError
 
 
@@ -59,6 +62,22 @@ def test_agents_edges_arrows_leaders_and_obstacles_have_their_colours(
     image = pixels(film([run], tmp_path / f"film{suffix}", frames_per_second=5))
     for colour in ((238, 127, 14), (26, 152, 80), (123, 63, 160), (31, 78, 156), (169, 203, 232)):
         assert near(image, colour) > 20, colour
+
+
+def test_agents_that_have_failed_turn_grey(tmp_path: Path) -> None:
+    start = ef.random_disk(1, 12, seed=3)
+    run = ef.simulate(start, ef.load("tanner"), duration=0.2, failures=ef.Failures(agents=9, time=0.1))
+    panel = FlockPanel(Figure().add_subplot(), run, "", 5.0)
+    grey = to_rgba(FAILED_COLOUR)
+    for time, failed in ((0.0, 0), (0.09, 0), (0.1, 9), (0.2, 9)):
+        panel.draw(time)
+        drawn = (np.asarray(panel.dots.get_facecolor()) == grey).all(axis=1)
+        assert drawn.sum() == failed
+        assert (drawn == (run.flock(round(time * 100)).conditions[0] != Condition.WORKING)).all()
+    legend = panel.axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["follower", "failed"]
+    assert film([run], tmp_path / "film.gif", frames_per_second=5, dots_per_inch=40).exists()
 
 
 def test_several_runs_stand_side_by_side(run: ef.Trajectory, tmp_path: Path) -> None:

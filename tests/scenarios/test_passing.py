@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
-from equiflock.flock import Flock, Role
+from equiflock.flock import Condition, Flock, Role
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios.passing import _watch, obstacle_disks
@@ -174,13 +174,16 @@ def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None
 def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> tuple[int, float, float, float]:
     """Pieces, least separation within 1, least gap to an obstacle agent within 1, and distance from the nearest rim."""
     positions, roles, numbers = flock.positions[b], flock.roles[b], flock.obstacles[b]
-    member = roles != O
+    there = roles != O
+    member = there & (flock.conditions[b] == Condition.WORKING)
     heard = twins.adjacency(positions, roles, 1.0)
     if leaders_aware:  # as if they were followers, but of obstacles only
-        heard[:, ~member] |= twins.adjacency(positions, np.where(member, F, O), 1.0)[:, ~member]
+        heard[:, ~there] |= twins.adjacency(positions, np.where(there, F, O), 1.0)[:, ~there]
+    # Agents that have failed join nobody.
+    heard[there & ~member] = heard[:, there & ~member] = False
     joined = heard | heard.T
     nodes = member.copy()
-    for number in set(numbers[~member].tolist()):
+    for number in set(numbers[~there].tolist()):
         rim = numbers == number
         if one_node:
             joined[np.ix_(rim, rim)] = True
@@ -196,28 +199,28 @@ def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> 
     square = np.square(positions[:, None] - positions[None]).sum(axis=-1)
     np.fill_diagonal(square, np.inf)
     square[square > 1.0] = np.inf
-    separation = square[np.ix_(member, member)].min(initial=np.inf)
-    gap = square[np.ix_(member, ~member)].min(initial=np.inf)
+    separation = square[np.ix_(member, there)].min(initial=np.inf)
+    gap = square[np.ix_(member, ~there)].min(initial=np.inf)
     depth = np.inf
-    for number in set(numbers[~member].tolist()):
+    for number in set(numbers[~there].tolist()):
         rim = numbers == number
         offsets = positions[:, :2] - positions[rim].mean(axis=0)[:2]
         distance = np.sqrt(np.square(offsets).sum(axis=-1))
         (x, y), radius = offsets[rim][distance[rim].argmax()], distance[rim].max()
         if np.abs(x * offsets[rim, 1] - y * offsets[rim, 0]).max() <= 1e-6 * radius**2:
             continue  # a wall
-        depth = min(depth, distance[member].min() - distance[rim].max())
+        depth = min(depth, distance[member].min(initial=np.inf) - distance[rim].max())
     return pieces, float(np.sqrt(separation)), float(np.sqrt(gap)), depth
 
 
-@given(flocks(), st.booleans(), st.booleans())
+@given(flocks(failed=True), st.booleans(), st.booleans())
 def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool, leaders_aware: bool) -> None:
     node, awareness = "one" if one_node else "each", "flock" if leaders_aware else "followers"
     ending = ef.UntilPassed(min_separation=0.1, obstacle_node=node, awareness=awareness)
     ended = ending(0.0, flock, np.ones(len(flock), bool))
     # The ending only asks whether there is more than one piece, which most random flocks have: here they are counted.
     seen = np.empty((len(flock), 5 + int(flock.obstacles.max())))
-    state = flock.positions, flock.roles, flock.obstacles
+    state = flock.positions, flock.roles, flock.working, flock.obstacles
     over_flocks(_watch, flock, *state, 1.0, one_node, leaders_aware, seen)
     for b in range(len(flock)):
         pieces, separation, gap, depth = seen_by_loops(flock, b, one_node, leaders_aware)
@@ -230,6 +233,34 @@ def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool, lead
             assert ended[b] == Outcome.HIT_OBSTACLE
         elif depth > 1e-9:
             assert ended[b] == Outcome.FLYING
+
+
+def outcome_with_failed(condition: Condition, place: list[float], velocity: list[float]) -> Outcome:
+    """How two agents that fly past a triangle at the origin end, beside a third one that has failed."""
+    positions = [[-2.0, 0.5], [-2.0, 0.8], place, *TRIANGLE]
+    velocities = [RIGHT, RIGHT, velocity, *[[0.0, 0.0]] * 3]
+    conditions = [[Condition.WORKING] * 2 + [condition] + [Condition.WORKING] * 3]
+    flock = Flock([positions], [velocities], [[F, L, F, O, O, O]], conditions=conditions)
+    return ef.simulate(flock, COAST, duration=8.0, ending=ef.UntilPassed()).outcome[0]
+
+
+def test_only_agents_that_work_must_pass_but_nobody_may_run_into_one_that_has_failed() -> None:
+    still, stopped, drifting = [0.0, 0.0], Condition.STOPPED, Condition.DRIFTING
+    # It stays beside the obstacle for ever, flies away, or flies into the obstacle: the others have passed.
+    assert outcome_with_failed(stopped, [0.0, -0.9], still) is Outcome.PASSED
+    assert outcome_with_failed(drifting, [-2.0, 0.2], [-1.0, 0.0]) is Outcome.PASSED
+    assert outcome_with_failed(drifting, [-2.0, 0.0], RIGHT) is Outcome.PASSED
+    # As one that works it is out of reach.
+    assert outcome_with_failed(Condition.WORKING, [0.0, -0.9], still) is Outcome.DISCONNECTED
+    # It stands in the way.
+    assert outcome_with_failed(stopped, [1.5, 0.5], still) is Outcome.COLLIDED
+
+
+def test_where_nobody_works_nobody_passes() -> None:
+    flock = Flock([[[-2.0, 0.5], *TRIANGLE]], [[RIGHT, *[[0.0, 0.0]] * 3]], [[F, O, O, O]])
+    passing = ef.Failures("drifting", agents=1, time=2.0)
+    run = ef.simulate(flock, COAST, duration=8.0, ending=ef.UntilPassed(), failures=passing)
+    assert run.outcome == (Outcome.TIME_UP,)
 
 
 @pytest.mark.parametrize(

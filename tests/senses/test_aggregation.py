@@ -32,7 +32,7 @@ def wandering(flock: Flock, steps: int) -> list[Flock]:
     return [dataclasses.replace(flock, positions=flock.positions + 0.1 * n * flock.velocities) for n in range(steps)]
 
 
-@given(flocks(), st.integers(1, 4), AGGREGATION, ORBIT, st.sampled_from(["nearest", "all"]))
+@given(flocks(failed=True), st.integers(1, 4), AGGREGATION, ORBIT, st.sampled_from(["nearest", "all"]))
 def test_every_flock_at_every_step_gives_the_dense_result(
     flock: Flock, hops: int, aggregation: Aggregation, orbit: Orbit | None, obstacles: Obstacles
 ) -> None:
@@ -43,23 +43,25 @@ def test_every_flock_at_every_step_gives_the_dense_result(
         known = senses.hear(now)
         assert np.isfinite(known).all()
         for b in range(B):
-            heard = twins.adjacency(now.positions[b], now.roles[b], 1.0)
+            heard = twins.hears(now, b, 1.0)
             expected[b] = twins.aggregate(now, b, expected[b], heard, senses.senses, orbit, obstacles)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 
 
-@given(flocks(), AGGREGATION, ORBIT)
+@given(flocks(failed=True), AGGREGATION, ORBIT)
 def test_the_neighbours_of_a_fixed_topology_are_heard_at_any_distance(
     flock: Flock, aggregation: Aggregation, orbit: Orbit | None
 ) -> None:
     senses = DelayedAggregation(paper_senses(aggregation, 2, "fixed"), comm_radius=1.0, orbit=orbit)
-    heard = [twins.adjacency(flock.positions[b], flock.roles[b], 1.0) for b in range(len(flock))]
+    # Some may fail after the graph was made.
+    first = dataclasses.replace(flock, conditions=None)
     expected = np.zeros((*flock.shape[:2], 2, 3, flock.shape[2]))
-    for now in (flock, dataclasses.replace(flock, positions=3.0 * flock.positions)):
+    for now in (first, dataclasses.replace(flock, positions=3.0 * flock.positions)):
         known = senses.hear(now)
         for b in range(len(flock)):
-            expected[b] = twins.aggregate(now, b, expected[b], heard[b], senses.senses, orbit)
+            heard = twins.hears(dataclasses.replace(now, positions=flock.positions), b, 1.0)
+            expected[b] = twins.aggregate(now, b, expected[b], heard, senses.senses, orbit)
             scale = np.abs(expected[b]).max() + 1.0
             np.testing.assert_allclose(known[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import equiflock as ef
-from equiflock.flock import Flock, Role
+from equiflock.flock import Condition, Flock, Role
 from equiflock.runtime.checks import InputError
 from equiflock.simulation import metrics
 from tests import twins
@@ -20,15 +20,18 @@ def members(flock: Flock, b: int) -> np.ndarray:  # type: ignore[type-arg]
     return np.asarray(flock.roles[b] != Role.OBSTACLE)
 
 
-@given(flocks())
-def test_every_metric_is_its_equation(flock: Flock) -> None:
+@given(flocks(failed=True))
+def test_every_metric_is_its_equation_over_the_agents_that_work(flock: Flock) -> None:
     for b in range(len(flock)):
-        positions, velocities = flock.positions[b][members(flock, b)], flock.velocities[b][members(flock, b)]
-        mean = velocities.mean(axis=0)
-        variance = np.mean([((v - mean) ** 2).sum() for v in velocities])
+        works = members(flock, b) & (flock.conditions[b] == Condition.WORKING)
+        positions, velocities = flock.positions[b][works], flock.velocities[b][works]
+        mean = velocities.sum(axis=0) / max(len(velocities), 1)
+        variance = sum(((v - mean) ** 2).sum() for v in velocities) / max(len(velocities), 1)
         np.testing.assert_allclose(metrics.velocity_variance(flock)[b], variance, rtol=1e-10, atol=1e-12)
+        # Failed agents are still there to collide with.
+        near = twins.distances(flock.positions[b][members(flock, b)])
+        np.testing.assert_allclose(metrics.minimum_separation(flock)[b], min(near, default=np.inf), rtol=1e-12)
         apart, differ = twins.distances(positions), twins.distances(velocities)
-        np.testing.assert_allclose(metrics.minimum_separation(flock)[b], min(apart, default=np.inf), rtol=1e-12)
         np.testing.assert_allclose(metrics.diameter(flock)[b], max(apart, default=0.0), rtol=1e-12)
         np.testing.assert_allclose(metrics.largest_velocity_difference(flock)[b], max(differ, default=0.0), rtol=1e-12)
         assert metrics.component_count(flock)[b] == twins.components(flock, b, 1.0).max() + 1
@@ -64,13 +67,34 @@ def test_the_mean_acceleration_norm_is_of_steps_made() -> None:
         metrics.mean_acceleration_norm(start)  # type: ignore[arg-type]
 
 
-@given(flocks())
+@given(flocks(failed=True))
 def test_the_peak_acceleration_is_the_largest_norm_of_an_agent_that_is_no_obstacle(flock: Flock) -> None:
     moment = next(ef.flight(flock, ef.load("tanner-dynamic")))
     accelerations = np.random.default_rng(0).normal(size=flock.shape)  # of obstacle agents, too
     peaks = metrics.peak_acceleration_norm(replace(moment, accelerations=accelerations))
     for b in range(len(flock)):
         assert peaks[b] == pytest.approx(max(np.linalg.norm(a) for a in accelerations[b][members(flock, b)]))
+
+
+@given(flocks(failed=True))
+def test_the_mean_acceleration_norm_is_over_agents_that_work(flock: Flock) -> None:
+    moment = next(ef.flight(flock, ef.load("tanner-dynamic")))
+    accelerations = np.random.default_rng(0).normal(size=flock.shape)
+    means = metrics.mean_acceleration_norm(replace(moment, accelerations=accelerations))
+    for b in range(len(flock)):
+        works = members(flock, b) & (flock.conditions[b] == Condition.WORKING)
+        norms = [np.linalg.norm(a) for a in accelerations[b][works]]
+        assert means[b] == pytest.approx(sum(norms) / max(len(norms), 1))
+
+
+def test_where_nobody_works_no_metric_is_nan() -> None:
+    start = ef.random_disk(1, 5)
+    flock = replace(start, conditions=np.full((1, 5), Condition.DRIFTING))
+    moment = next(ef.flight(flock, ef.load("tanner")))
+    for name in ("velocity_variance", "mean_acceleration_norm", "peak_acceleration_norm", "diameter"):
+        assert getattr(metrics, name)(moment)[0] == 0.0
+    assert metrics.largest_velocity_difference(flock)[0] == metrics.component_count(flock)[0] == 0.0
+    assert metrics.minimum_separation(flock)[0] == metrics.minimum_separation(start)[0]
 
 
 def test_the_peak_acceleration_of_a_trajectory_is_of_steps_made() -> None:
@@ -114,6 +138,13 @@ def test_the_leaders_velocity_is_what_followers_are_compared_with() -> None:
     assert metrics.mean_leader_velocity_distance(flock).tolist() == [5.0 / 3.0]
     with pytest.raises(InputError, match="needs a leader in every flock"):
         metrics.mean_leader_velocity_distance(Flock(np.zeros((1, 4, 2)), velocities))
+
+
+def test_failed_agents_are_not_compared_with_the_leaders_and_failed_leaders_lead_nobody() -> None:
+    velocities = np.array([[[1.0, 0.0], [9.0, 9.0], [4.0, 4.0], [7.0, 0.0]]])
+    roles = [[Role.LEADER, Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]]
+    flock = Flock(np.zeros((1, 4, 2)), velocities, roles, conditions=[[0, 3, 0, 1]])
+    assert metrics.mean_leader_velocity_distance(flock).tolist() == [5.0 / 2.0]
 
 
 def test_velocity_variance_starts_at_six_for_the_papers_flocks() -> None:

@@ -19,18 +19,24 @@ import zarr
 import equiflock as ef
 from equiflock.runtime import stores
 from equiflock.runtime.checks import InputError
+from equiflock.simulation.trajectory import CREW
 from tests.damage import DAMAGES
 
 
 @pytest.fixture(scope="module")
 def run() -> ef.Trajectory:
     return ef.simulate(
-        ef.random_disk(2, 20), ef.load("tanner"), duration=0.1, record=[ef.metrics.velocity_variance], config={"a": [1]}
+        ef.random_disk(2, 20),
+        ef.load("tanner"),
+        duration=0.1,
+        failures=ef.Failures("silent", agents=3, time=0.05),
+        record=[ef.metrics.velocity_variance],
+        config={"a": [1]},
     )
 
 
 def same(back: ef.Trajectory, run: ef.Trajectory) -> None:
-    for name in ("times", "positions", "velocities", "accelerations", "roles", "obstacles", "steps", "outcomes"):
+    for name in ("times", "positions", "velocities", "accelerations", "conditions", *CREW, "steps", "outcomes"):
         assert (getattr(back, name) == getattr(run, name)).all()
         assert getattr(back, name).dtype == getattr(run, name).dtype
     assert (back.series["velocity_variance"] == run.series["velocity_variance"]).all()

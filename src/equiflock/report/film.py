@@ -17,14 +17,24 @@ from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import MultipleLocator
 from numpy.typing import NDArray
 
-from equiflock.flock import Flock, Role
+from equiflock.flock import Condition, Flock, Role
 from equiflock.outcomes import Outcome
-from equiflock.report.style import ARROW_COLOUR, EDGE_COLOUR, FAINT, GRID, INK, ROLE_COLOURS, group_colour
+from equiflock.report.style import (
+    ARROW_COLOUR,
+    EDGE_COLOUR,
+    FAILED_COLOUR,
+    FAINT,
+    GRID,
+    INK,
+    ROLE_COLOURS,
+    group_colour,
+)
 from equiflock.runtime.checks import InputError, check_count, check_positive
 from equiflock.runtime.files import atomic_write, check_writable
 from equiflock.scenarios.passing import obstacle_disks
@@ -59,9 +69,9 @@ def film(
     """Draw one flock of each run, side by side on the same scale, and write the film.
 
     Agents are orange dots with blue velocity arrows, light lines join those who hear each other; leaders are green,
-    obstacle agents purple around the disk of their obstacle. Where there are several groups, each has its colour.
-    The camera follows the middle of the flock; a note tells the grid's spacing in communication radii R. Flocks in
-    space are seen from above.
+    obstacle agents purple around the disk of their obstacle, agents that have failed grey. Where there are several
+    groups, each has its colour. The camera follows the middle of the flock; a note tells the grid's spacing in
+    communication radii R. Flocks in space are seen from above.
 
     Args:
         runs: trajectories of the same duration.
@@ -156,10 +166,9 @@ class FlockPanel:
     """
 
     def __init__(self, axes: Axes, run: Trajectory, title: str, window: float) -> None:
-        self.axes, self.run, self.window = axes, run, window
+        self.axes, self.run, self.title, self.window = axes, run, title, window
         self.variance = velocity_variance(run)[:, 0]
         self.pieces = component_count(run)[:, 0].astype(int)
-        self.title = title
         axes.set_aspect("equal")
         # About twelve grid lines, whole communication radii apart.
         spacing = max(1, round(window / run.comm_radius / 12))
@@ -183,7 +192,9 @@ class FlockPanel:
         axes.add_collection(self.edges)
         size = max(26.0 * crowding**1.5, 1.5)
         kinds = _kinds(run)
-        colours = [kinds[kind] for kind in _kind_of_each(run)]
+        self.colours = np.array([to_rgba(kinds[kind]) for kind in _kind_of_each(run)])
+        if run.conditions.any():
+            kinds["failed"] = FAILED_COLOUR
         x, y = _plane(run, 0).T
         self.arrows = axes.quiver(
             x,
@@ -201,7 +212,7 @@ class FlockPanel:
         self.disks = [Circle((x, y), r, **shade) for x, y, r in obstacle_disks(run.flock(0)).tolist()]
         for disk in self.disks:
             axes.add_patch(disk)
-        self.dots = axes.scatter(x, y, s=size, c=colours, zorder=3, linewidths=0)
+        self.dots = axes.scatter(x, y, s=size, c=self.colours, zorder=3, linewidths=0)
         # For a hundred agents, arrows at the start are at most a sixth of the window long, and half that in the mean.
         speeds = np.sqrt(np.square(run.velocities[0, 0]).sum(axis=-1))[run.roles[0] != Role.OBSTACLE]
         typical = max(float(speeds.max()), 2.0 * float(speeds.mean()), 1e-9)
@@ -214,15 +225,17 @@ class FlockPanel:
         """Show the run at the frame nearest to this time."""
         frame = int(np.argmin(np.abs(self.run.times - time)))
         places = _plane(self.run, frame)
-        # The camera follows the median, which agents that fly away do not move.
-        middle = np.median(places[self.run.roles[0] != Role.OBSTACLE], axis=0)
+        # The camera follows the median of those that work, which agents that fly away do not move.
+        now = self.run.flock(frame)
+        middle = np.median(places[now.working[0] if now.working.any() else now.roles[0] != Role.OBSTACLE], axis=0)
         half = self.window / 2
         self.axes.set_xlim(middle[0] - half, middle[0] + half)
         self.axes.set_ylim(middle[1] - half, middle[1] + half)
-        now = self.run.flock(frame)
         for disk, (*centre, _) in zip(self.disks, obstacle_disks(now).tolist(), strict=True):
             disk.set_center(centre)  # the live page lets people move them
         self.dots.set_offsets(places)
+        works = (now.conditions[0] == Condition.WORKING)[:, None]
+        self.dots.set_facecolor(np.where(works, self.colours, to_rgba(FAILED_COLOUR)).tolist())
         self.arrows.set_offsets(places)
         self.arrows.set_UVC(*(now.velocities[0, :, :2] * self.arrow_length).T)
         if len(places) <= MOST_EDGES_FOR:
@@ -233,7 +246,7 @@ class FlockPanel:
         self.told.set_text(outcome.message if ended and outcome != Outcome.TIME_UP else "")
         self.axes.set_title(
             f"{self.title}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
-            f"     {self.pieces[frame]} piece{'s' if self.pieces[frame] > 1 else ''}",
+            f"     {self.pieces[frame]} piece{'s' if self.pieces[frame] != 1 else ''}",
             fontsize=11,
             color=INK,
         )

@@ -9,6 +9,7 @@ from equiflock.outcomes import Outcome
 
 # Agents as the paper draws them; obstacle agents in purple.
 ROLE_COLOURS = {Role.FOLLOWER: "#ee7f0e", Role.LEADER: "#1a9850", Role.OBSTACLE: "#7b3fa0"}
+FAILED_COLOUR = "#8c8c8c"
 ARROW_COLOUR = "#1f4e9c"
 EDGE_COLOUR = "#a9cbe8"
 INK = "#222222"

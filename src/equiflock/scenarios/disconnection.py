@@ -17,7 +17,7 @@ from equiflock.senses.graph import components
 @renamed_arguments(radius="comm_radius")
 @dataclass(frozen=True)
 class UntilDisconnected:
-    """Ends a flight as soon as its communication graph, taken without directions, is not connected.
+    """Ends a flight as soon as the communication graph of agents that work, directions ignored, is not connected.
 
     Args:
         comm_radius: the communication radius R, if it shall be another than that of the flight.

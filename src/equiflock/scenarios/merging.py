@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float64, Int8
 
-from equiflock.flock import OBSTACLE, Flock
+from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError, check_positive
 from equiflock.runtime.randomness import stream
@@ -22,7 +22,7 @@ MERGED = Outcome.add("MERGED", "the flocks have become one")
 
 @dataclass(frozen=True)
 class UntilMerged:
-    """Ends a flight once the communication graph of all agents is connected and their velocities agree.
+    """Ends a flight once the communication graph of all agents that work is connected and their velocities agree.
 
     Args:
         variance: velocities agree when (1/N) sum_i |v_i - mean(v)|^2 is below this.
@@ -37,6 +37,7 @@ class UntilMerged:
         """MERGED where a flying flock is connected and its velocity variance is small."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The variance is cheap, the graph is not: it is made only where the variance is small.
+        flying = flying & flock.working.any(axis=1)
         calm = np.flatnonzero(flying & (_variance(flock) < self.variance))
         if len(calm):
             connected = components(flock[calm]).max(axis=1) == 0
@@ -45,10 +46,11 @@ class UntilMerged:
 
 
 def _variance(flock: Flock) -> Float64[np.ndarray, " B"]:
-    """The velocity variance of leaders and followers, obstacle agents left out."""
-    member = np.broadcast_to((flock.roles != OBSTACLE)[..., None], flock.shape)
-    deviations = flock.velocities - flock.velocities.mean(axis=1, keepdims=True, where=member)
-    return np.asarray(np.square(deviations).sum(axis=2).mean(axis=1, where=member[..., 0]))
+    """The velocity variance of leaders and followers that work, obstacle agents left out; 0 if there are none."""
+    working = flock.working
+    member, count = working[..., None], np.maximum(working.sum(axis=1), 1)
+    mean = flock.velocities.sum(axis=1, keepdims=True, where=member) / count[:, None, None]
+    return np.asarray(np.square(flock.velocities - mean).sum(axis=2).sum(axis=1, where=working) / count)
 
 
 @scenario("merging")

@@ -30,13 +30,14 @@ NEVER = -math.inf
 class UntilPassed:
     """Ends a flight when the flock has lost its connectivity, has collided, or has passed the obstacles.
 
-    Looked at in this order, at every moment:
+    The flock is the leaders and followers that work. Looked at in this order, at every moment:
 
-    - DISCONNECTED: the graph of leaders and followers, directions ignored, is not connected. While a follower is within
-      R of an agent of an obstacle, that obstacle is a node of the graph, joined to every follower within R of it; under
+    - DISCONNECTED: the graph of the flock, directions ignored, is not connected. While a follower is within R of an
+      agent of an obstacle, that obstacle is a node of the graph, joined to every follower within R of it; under
       `awareness` = "flock" a leader counts there like a follower.
-    - COLLIDED: two flock agents are nearer than R_min. HIT_OBSTACLE: a flock agent is nearer than that to an obstacle
-      agent, or inside an obstacle, the circle around its agents. A wall, agents in one straight row, has no inside.
+    - COLLIDED: two flock agents are nearer than R_min, or one is to an agent that has failed. HIT_OBSTACLE: a flock
+      agent is nearer than that to an obstacle agent, or inside an obstacle, the circle around its agents. A wall,
+      agents in one straight row, has no inside.
     - PASSED: somebody was within R of an obstacle agent, nobody has been for `clear_time`, and every obstacle that
       nobody has been near to lies behind: away from where the flock flies on the whole.
 
@@ -79,7 +80,7 @@ class UntilPassed:
         watched = flock if flying.all() else flock[flying]
         # For each flock: pieces, separation, gap to the nearest obstacle agent, depth; then each obstacle's own gap.
         seen = np.empty((len(watched), 4 + obstacles))
-        state = watched.positions, watched.roles, watched.obstacles
+        state = watched.positions, watched.roles, watched.working, watched.obstacles
         readings = self.obstacle_node == "one", self.awareness == "flock"
         over_flocks(_watch, watched, *state, comm_radius, *readings, seen)
         pieces, separation, gap, depth = seen[:, :4].T
@@ -102,6 +103,8 @@ class UntilPassed:
         # The last time that any obstacle was near.
         latest = last_near.max(axis=1, initial=NEVER)
         passed: Bool[np.ndarray, " B"] = (time - latest >= self.clear_time - DONE) & (latest > NEVER)
+        # Where nobody works any more, nobody passes.
+        passed &= flock.working.any(axis=1)
         # An obstacle that was never near must lie behind.
         for b in np.flatnonzero(passed & (last_near == NEVER).any(axis=1)):
             passed[b] = not _lies_ahead(flock[int(b)], np.flatnonzero(last_near[b] == NEVER))
@@ -131,7 +134,7 @@ def obstacle_disks(flock: Flock) -> Float64[np.ndarray, "M 3"]:
 def _lies_ahead(flock: Flock, numbers: Int64[np.ndarray, " some"]) -> bool:
     """Whether these obstacles reach ahead of a single flock: in front of its middle, along its mean velocity."""
     (positions,), (velocities,), (obstacles,) = flock.positions, flock.velocities, flock.obstacles
-    member = obstacles == NO_OBSTACLE
+    member = flock.working[0]
     middle, heading = positions[member].mean(axis=0), velocities[member].mean(axis=0)
     rim = np.isin(obstacles, numbers)
     return bool(((positions[rim] - middle) @ heading > 0.0).any())
@@ -141,6 +144,7 @@ def _lies_ahead(flock: Flock, numbers: Int64[np.ndarray, " some"]) -> bool:
 def _watch(
     positions: Array,
     roles: Array,
+    working: Array,
     obstacles: Array,
     comm_radius: float,
     one_node: bool,
@@ -151,24 +155,24 @@ def _watch(
 ) -> bool:
     """Measure what the ending needs of flocks first .. last, into seen (B, 4 + M).
 
-    The number of components; the least distance between two flock agents, and between a flock agent and an obstacle
+    The number of components; the least distance of a flock agent from another, failed or not, and from an obstacle
     agent (both infinite beyond R); how far the flock is from the nearest obstacle's rim, negative inside; and for each
-    of M obstacles the least distance between a flock agent and one of its agents.
+    of M obstacles the least distance between a flock agent and one of its agents. Flock agents are the `working` ones.
     """
     N, M = positions.shape[1], seen.shape[1] - 4
     memory = survey_memory(N), np.empty(N, np.uintp), np.empty(M, np.bool_)
     readings = one_node, leaders_aware
     for b in range(first, last):
-        if not _watch_flock(positions[b], roles[b], obstacles[b], comm_radius, readings, seen[b], memory):
+        crew = roles[b], working[b], obstacles[b]
+        if not _watch_flock(positions[b], crew, comm_radius, readings, seen[b], memory):
             return False
     return True
 
 
 @kernel
-def _watch_flock(
-    positions: Array, roles: Array, obstacles: Array, comm_radius: float, readings: Any, seen: Array, memory: Any
-) -> bool:
+def _watch_flock(positions: Array, crew: Any, comm_radius: float, readings: Any, seen: Array, memory: Any) -> bool:
     """One flock's row of `_watch`; False if its positions are out of range."""
+    roles, working, obstacles = crew
     one_node, leaders_aware = readings
     # Cells, and a union-find forest in which every agent is a set by itself, or all agents of an obstacle are one.
     (cells, parent), firsts, touched = memory
@@ -185,7 +189,7 @@ def _watch_flock(
         count = runs_around(c, shape, starts, runs)
         for s in range(starts[c], starts[c + 1]):
             i = order[s]
-            if roles[i] == OBSTACLE:
+            if not working[i]:
                 continue
             heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)
             for h in range(heard):
@@ -196,7 +200,9 @@ def _watch_flock(
                     gaps[obstacles[j]] = min(gaps[obstacles[j]], square)
                 else:
                     separation = min(separation, square)
-                # Leaders hear nobody, but they may count as aware of obstacles.
+                # A failed agent joins nobody. Leaders hear nobody, but they may count as aware of obstacles.
+                if not working[j] and roles[j] != OBSTACLE:
+                    continue
                 if roles[i] == FOLLOWER or (leaders_aware and roles[j] == OBSTACLE):
                     join(parent, i, j)
                     if roles[j] == OBSTACLE:
@@ -204,9 +210,9 @@ def _watch_flock(
     # From squares to distances, and the components; obstacles that nobody is aware of are no nodes.
     for m in range(gaps.size):
         gaps[m] = math.sqrt(gaps[m])
-    seen[0] = _count_pieces(obstacles, touched, parent)
+    seen[0] = _count_pieces(working, obstacles, touched, parent)
     seen[1], seen[2] = math.sqrt(separation), gaps.min() if gaps.size > 0 else math.inf
-    seen[3] = _depth(positions, obstacles, gaps.size)
+    seen[3] = _depth(positions, working, obstacles, gaps.size)
     return True
 
 
@@ -226,18 +232,18 @@ def _begin_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array
 
 
 @kernel
-def _count_pieces(obstacles: Array, touched: Array, parent: Array) -> Index:
+def _count_pieces(working: Array, obstacles: Array, touched: Array, parent: Array) -> Index:
     """How many sets there are among flock agents and the agents of obstacles that somebody is aware of."""
     pieces = 0
     for i in range(np.uintp(obstacles.size)):
-        counts = obstacles[i] == NO_OBSTACLE or touched[obstacles[i]]
+        counts = working[i] or (obstacles[i] != NO_OBSTACLE and touched[obstacles[i]])
         if counts and root_of(parent, i) == i:
             pieces += 1
     return pieces
 
 
 @kernel
-def _depth(positions: Array, obstacles: Array, count: Index) -> float:
+def _depth(positions: Array, working: Array, obstacles: Array, count: Index) -> float:
     """The least distance of a flock agent from the circle around the agents of an obstacle, negative inside it.
 
     Walls, whose agents stand in one straight row, count for nothing here.
@@ -258,7 +264,7 @@ def _depth(positions: Array, obstacles: Array, count: Index) -> float:
             if obstacles[i] == m:
                 if distance > radius:
                     radius, along, across = distance, positions[i, 0] - x, positions[i, 1] - y
-            elif obstacles[i] == NO_OBSTACLE:
+            elif working[i]:
                 nearest = min(nearest, distance)
         # How far its agents are from the line through the middle in that direction: not at all, for a wall.
         width = 0.0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from equiflock.flock import NO_GROUP, Flock, Role
+from equiflock.flock import NO_GROUP, Condition, Flock, Role
 from equiflock.runtime.checks import InputError, check_count, check_positive, short
 from equiflock.runtime.jit import Array
 
@@ -75,7 +75,7 @@ def with_obstacle(flock: Flock, points: Float64[np.ndarray, "*B count 2"]) -> Fl
     # The number after the largest one so far; in a flock without obstacles all are -1.
     points = np.broadcast_to(points, (B, *points.shape[-2:]))
     number = int(flock.obstacles.max()) + 1
-    crew = (np.full(points.shape[:2], code) for code in (Role.OBSTACLE, number, NO_GROUP))
+    crew = (np.full(points.shape[:2], code) for code in (Role.OBSTACLE, number, NO_GROUP, Condition.WORKING))
     added = points, np.zeros_like(points), *crew
     joined = (np.concatenate(arrays, axis=1) for arrays in zip(flock.arrays, added, strict=True))
     return Flock(*joined, comm_radius=flock.comm_radius)

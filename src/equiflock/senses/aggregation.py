@@ -12,9 +12,10 @@ Senses with hop_mean = "sender" divide by the sender's degree instead, as public
 
 A feature among agents of the same group, or of others, is summed or averaged over those alone. Of several obstacle
 agents within R only the nearest is heard, and it stands still unless the `Orbit` technique says what else a follower
-takes it to do. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody. Relative vectors are
-subtracted in float64, so a flock far from the origin loses nothing. The paper's features of r_ij and their sums, the
-older hops and the observations are float32; v_ij and declared features are summed in float64.
+takes it to do. Silent and stopped agents are heard by nobody, and stopped and drifting ones hear nobody. Before t = 0
+everything is zero, and so are the sums of an agent that hears nobody. Relative vectors are subtracted in float64, so a
+flock far from the origin loses nothing. The paper's features of r_ij and their sums, the older hops and the
+observations are float32; v_ij and declared features are summed in float64.
 
 With a `Radio` that is not perfect, N_i(t) are those whose messages agent i uses at t, psi is made of what it measures,
 and z_j^(k-1) is what the sender knew a step before it sent.
@@ -93,9 +94,7 @@ class DelayedAggregation:
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
         self.orbit = orbit
         self.radio = check_radio(radio)
-        self._reception = None if self.radio.is_perfect else Reception(self.radio)
-        if self._reception is not None and senses.hop_mean == "sender" and senses.hops > 1:
-            raise InputError('hop_mean = "sender" goes with a perfect radio only: a sender cannot know who hears it')
+        self._reception = None if self.radio.is_perfect else self._begin_reception()
         # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
         self._said: tuple[bool, ChannelTable] | None = None
         self._now: Observations | None = None
@@ -134,10 +133,12 @@ class DelayedAggregation:
         active = np.arange(B) if flying is None else flying.nonzero()[0]
         if len(active) < B:
             now[~flying] = 0.0  # type: ignore[operator]
-        by_sender = self.senses.hop_mean == "sender" and self.senses.hops > 1
+        # Messages that are not sent are like those that are lost, so failures take the way of a radio, too.
+        if self._reception is None and not flock.all_work:
+            self._reception = self._begin_reception()
         if self._reception is not None:
             self._hear_by_radio(flock, active, before, now, ranks)
-        elif len(active) > 0 and by_sender:
+        elif len(active) > 0 and self._by_sender:
             self._hear_by_sender(flock, active, before, now, ranks)
         elif len(active) > 0:
             self._hear(flock, active, before, now, ranks)
@@ -161,7 +162,11 @@ class DelayedAggregation:
         """Fill in `now` for the active flocks from the messages that the radio delivers now."""
         reception = self._reception
         assert reception is not None
-        reception.begin_step(flock, before, None)
+        reception.begin_step(flock, before, None if flock.all_work else flock.muted)
+        # Stopped and drifting agents hear nobody, as leaders do.
+        if not flock.all_work:
+            positions, velocities, _, *rest = flock.arrays
+            flock = Flock.view(positions, velocities, flock.effective_roles, *rest, comm_radius=flock.comm_radius)
         # A fixed topology is that of the first step, though its messages may come later.
         graph = self._first_graph(flock) if self.senses.topology == "fixed" else None
         # Nothing that was sent can have arrived yet.
@@ -173,6 +178,17 @@ class DelayedAggregation:
         else:
             sent, known = reception.sent(flock, before)
             self._hear(sent, active, known, now, ranks, reception.air(flock, 1.0))
+
+    @property
+    def _by_sender(self) -> bool:
+        return self.senses.hop_mean == "sender" and self.senses.hops > 1
+
+    def _begin_reception(self) -> Reception:
+        if self._by_sender:
+            raise InputError(
+                'hop_mean = "sender" needs a perfect radio and no failures: a sender cannot know who hears it'
+            )
+        return Reception(self.radio)
 
     def _hear_by_sender(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
         """Fill in `now` for the active flocks, with hops 2 .. K divided by the sender's degree."""

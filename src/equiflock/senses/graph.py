@@ -1,7 +1,8 @@
 """The communication graph: who hears whom within the radius R, exactly.
 
 Agent i hears j when j != i and |r_i - r_j| <= R, decided in float64 as |r_i - r_j|^2 <= R^2 (section 2.3 of
-the paper). Only followers hear; leaders and obstacle agents are heard.
+the paper). Only followers hear; leaders and obstacle agents are heard. Of agents that have failed, stopped and drifting
+ones hear nobody, and nobody hears silent and stopped ones. Connectivity is counted among agents that work.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from jaxtyping import Bool, Int64
 
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors, check_flock
 from equiflock.runtime import threads
+from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import check_positive
 from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.runtime.renamed import renamed_arguments
@@ -68,6 +70,15 @@ class Graph:
         np.cumsum(np.bincount(rows, minlength=B * agents), out=starts[1:])
         return Graph(starts, position[self.senders[stays]], (B, agents))
 
+    def without_senders(self, muted: Bool[np.ndarray, "B N"]) -> Graph:
+        """The graph in which nobody hears the muted agents, (B, N)."""
+        # The row of each edge's receiver, which tells the flock that its sender is in.
+        rows = np.repeat(np.arange(self.degrees.size), self.degrees.ravel())
+        heard = ~muted[rows // self.shape[1], self.senders]
+        starts = np.zeros_like(self.starts)
+        np.cumsum(np.bincount(rows[heard], minlength=self.degrees.size), out=starts[1:])
+        return Graph(starts, self.senders[heard], self.shape)
+
 
 @renamed_arguments(radius="comm_radius")
 def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
@@ -77,12 +88,16 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     """
     comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
     # First count, so that the list of senders has the right length and each receiver its own part of it; then list.
-    degrees, _ = survey(flock, comm_radius)
+    roles = flock.roles if flock.all_work else flock.effective_roles
+    degrees, _ = survey(flock, comm_radius, roles)
     starts = np.zeros(degrees.size + 1, np.int64)
     np.cumsum(degrees.ravel(), out=starts[1:])
     senders = np.empty(starts[-1], np.int64)
-    over_flocks(_list_neighbours, flock, flock.positions, flock.roles, comm_radius, starts.astype(np.uintp), senders)
-    return Graph(starts, senders, flock.shape[:2])
+    over_flocks(
+        _list_neighbours, flock, flock.positions, read_only(roles), comm_radius, starts.astype(np.uintp), senders
+    )
+    graph = Graph(starts, senders, flock.shape[:2])
+    return graph if flock.all_work else graph.without_senders(flock.muted)
 
 
 @renamed_arguments(radius="comm_radius")
@@ -90,17 +105,31 @@ def components(flock: Flock, comm_radius: float | None = None) -> Int64[np.ndarr
     """Which connected component each agent belongs to, (B, N), numbered 0, 1, .. by their first agents.
 
     Two agents of the flock are joined when at least one hears the other within R, the flock's if left out, so two
-    leaders are not joined directly. Obstacle agents belong to no component: -1.
+    leaders are not joined directly. Obstacle agents and agents that have failed belong to no component, -1, and join
+    nobody: the graph is that of agents that work, by where they are.
     """
-    return survey(flock, comm_radius)[1]
+    # Failed agents count for as little here as obstacle agents do.
+    all_work = check_flock(flock).all_work
+    roles = flock.roles if all_work else np.where(flock.working, flock.roles, np.int8(OBSTACLE))
+    return survey(flock, comm_radius, roles)[1]
 
 
-def survey(flock: Flock, comm_radius: float | None = None) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
-    """Degrees and component labels, both (B, N), without listing the edges: memory O(N)."""
+def survey(
+    flock: Flock, comm_radius: float | None = None, roles: Roles | None = None
+) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
+    """Degrees and component labels, both (B, N), without listing the edges: memory O(N).
+
+    Args:
+        flock: the agents now.
+        comm_radius: R, that of the flock if left out.
+        roles: (B, N), in place of the flock's, whatever condition agents are in.
+    """
     comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
     degrees = np.empty(flock.shape[:2], np.int64)
     labels = np.empty(flock.shape[:2], np.int64)
-    over_flocks(_survey_flocks, flock, flock.positions, flock.roles, comm_radius, degrees, labels)
+    # Read-only, as the arrays of a flock are, so that kernels are compiled once.
+    counted = flock.roles if roles is None else read_only(roles)
+    over_flocks(_survey_flocks, flock, flock.positions, counted, comm_radius, degrees, labels)
     return degrees, labels
 
 

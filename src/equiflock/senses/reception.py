@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from equiflock.flock import Flock
+from equiflock.flock import FOLLOWER, Flock
 from equiflock.runtime import threads
 from equiflock.runtime.hashing import begin
 from equiflock.runtime.jit import Array, kernel
@@ -167,10 +167,13 @@ class Reception:
         def within_reach(step: int) -> Graph:
             if graph is not None:
                 return graph
-            if self._frames is None:
-                return radius_graph(flock)
-            positions, velocities = (frames[step % len(frames)] for frames in self._frames[:2])
-            return radius_graph(Flock.view(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius))
+            # Who is silent now may have sent then, and who hears nobody now uses nothing.
+            positions, velocities = flock.positions, flock.velocities
+            if self._frames is not None:
+                positions, velocities = (frames[step % len(frames)] for frames in self._frames[:2])
+            _, _, _, obstacles, groups, conditions = flock.arrays
+            crew = flock.effective_roles, obstacles, groups, np.zeros_like(conditions)
+            return radius_graph(Flock.view(positions, velocities, *crew, comm_radius=flock.comm_radius))
 
         steps = range(max(newest - radio.jitter - radio.last_known, 0), newest + 1)
         # The kernel compares with the step of now, whatever the step at which the messages of one delay were sent.
@@ -178,7 +181,7 @@ class Reception:
         window = radio.delay, radio.jitter, radio.last_known
         numbers = np.empty(0, np.int64) if ranks is None else ranks
         air = (key, self.step, slots, rows), *rest
-        return used_graph(flock.shape[:2], steps, within_reach, air, window, numbers)
+        return used_graph(flock.effective_roles == FOLLOWER, steps, within_reach, air, window, numbers)
 
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
         """Go on with the same agents in another order: the s-th is the one that was number order[s]."""

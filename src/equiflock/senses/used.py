@@ -14,24 +14,30 @@ from equiflock.senses.late import may_use
 
 
 def used_graph(
-    shape: tuple[int, int], steps: range, within_reach: Callable[[int], Graph], air: Any, window: Any, ranks: Array
+    hears: Bool[np.ndarray, "B N"],
+    steps: range,
+    within_reach: Callable[[int], Graph],
+    air: Any,
+    window: Any,
+    ranks: Array,
 ) -> Graph:
     """Who uses a message of whom now, among those who were within reach of each other at one of these steps.
 
     Args:
-        shape: (B, N).
+        hears: (B, N), who hears anybody at all.
         steps: at which messages were sent that may be heard now.
         within_reach: the graph of those who heard each other at a step if all messages arrived.
         air: what the kernels are told of the radio, as `equiflock.senses.air` has it.
         window: delay, jitter and last_known.
         ranks: the numbers of agents, if they do not stand in their order in memory; else empty.
     """
-    found, (B, N) = np.empty(0, np.int64), shape
+    found, (B, N) = np.empty(0, np.int64), hears.shape
     for step in steps:
         graph = within_reach(step)
         receivers = np.repeat(np.arange(B * N), graph.degrees.ravel())
         used = np.empty(len(receivers), np.bool_)
         _mark_used(receivers, graph.senders, N, step, air, window, ranks, used)
+        used &= hears.ravel()[receivers]
         # An edge is one number; one that several messages went over counts once.
         found = np.union1d(found, receivers[used] * N + graph.senders[used])
     starts = np.zeros(B * N + 1, np.int64)

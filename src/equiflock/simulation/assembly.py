@@ -70,15 +70,21 @@ def flight(
         raise InputError(
             f"body must be an object with advance(), such as equiflock.DoubleIntegrator(); got {short(body)}"
         )
+    if failures is not None and not isinstance(failures, Failures):
+        raise InputError(f"failures must be such as equiflock.Failures(agents=5, time=1.0); got {short(failures)}")
+    if failures is not None and failures.are_none:
+        failures = None
     # The paper's parts fill whatever the caller left open.
     sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=radio)
     body = body or DoubleIntegrator()
     decide, compiled = (None, None) if controller is None else decision(controller)
     # Cell order pays only if nobody looks at the flock: an ending would have it copied back at every step.
-    pays = compiled is not None and ending is None and MemoryOrder.pays(start)
+    pays = compiled is not None and ending is None and failures is None and MemoryOrder.pays(start)
     order = MemoryOrder(sensing, start.shape[1]) if pays else None
-    fused = _fused(controller, compiled, sensing, body)
-    return Flight(start, sensing, decide, body, time_step=time_step, ending=ending, order=order, fused=fused)
+    # A fused step does not look who has failed.
+    fused = _fused(controller, compiled, sensing, body) if failures is None else None
+    rest: dict[str, Any] = {"ending": ending, "order": order, "fused": fused, "failures": failures}
+    return Flight(start, sensing, decide, body, time_step=time_step, **rest)
 
 
 def _fused(controller: object, network: object | None, sensing: Sensing, body: Body) -> FusedStep | None:

@@ -18,6 +18,7 @@ from equiflock.runtime.checks import InputError, OffScaleError, check_count, che
 from equiflock.runtime.renamed import renamed_attributes
 
 if TYPE_CHECKING:
+    from equiflock.simulation.failures import Failures
     from equiflock.simulation.memory_order import MemoryOrder
 
 FLYING = int(Outcome.FLYING)
@@ -45,7 +46,9 @@ class Flight(Iterator[Moment]):
         time_step: dt, in seconds.
         ending: decides at every moment which flocks have ended; None lets them fly for ever.
         order: keeps a single large flock in cell order in memory; None leaves agents where they are.
-        fused: makes whole steps in one call where it can stand for the other parts; None if there is none.
+        fused: makes whole steps in one call where it can stand for the other parts; None if there is none. It knows
+            nothing of agents that have failed.
+        failures: who fails, how and when; None if nobody does.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Flight(Iterator[Moment]):
         ending: Ending | None = None,
         order: MemoryOrder | None = None,
         fused: FusedStep | None = None,
+        failures: Failures | None = None,
     ) -> None:
         if not isinstance(start, Flock) or len(start) == 0:
             raise InputError(f"start must be a Flock of at least one flock; got {short(start)}")
@@ -71,6 +75,7 @@ class Flight(Iterator[Moment]):
         self._decide = decide
         self._order = order
         self._fused = fused
+        self._failing = None if failures is None else failures.begin(start, self.time_step)
         # No moment was made yet; the first one, step 0, moves nobody.
         self._step = -1
         self._set_outcomes(np.full(len(start), FLYING, np.int8))
@@ -86,13 +91,15 @@ class Flight(Iterator[Moment]):
         # The ending has to see agents when they have moved and not yet sensed: then only the rest of a step is fused.
         fused, moves = self._fused_step(), self._step >= 0
         if moves and (fused is None or self.ending is not None):
-            positions, velocities, roles, *_ = self._state
-            self.body.advance(positions, velocities, roles, self._accelerations, self.time_step, self._active)
+            positions, velocities, *_ = self._state
+            self.body.advance(positions, velocities, self._roles, self._accelerations, self.time_step, self._active)
             moves = False
         # A product, not a sum of steps: rounding does not pile up over a long flight.
         self._step += 1
         time = self._step * self.time_step
         flock, observations = self._flock, None
+        if self._failing is not None and self._failing.strike(self._step, self._flying, self._state):
+            self._note_roles()
         # The ending sees the state before anybody senses, so ended flocks cost nothing from this step on.
         if self.ending is not None:
             self._end(_checked_outcomes(self.ending(time, flock, self._flying), len(flock)))
@@ -129,7 +136,8 @@ class Flight(Iterator[Moment]):
         """Make the step that these accelerations command, in place of those decided on, and return the moment after it.
 
         Args:
-            accelerations: (B, N, D); leaders, obstacle agents and flocks that have ended do not obey.
+            accelerations: (B, N, D); leaders, obstacle agents, agents that stopped or drift, and flocks that have
+                ended do not obey.
         """
         if self._step < 0:
             raise InputError("the flight has not begun: ask for its first moment, next(flight), before stepping it")
@@ -143,8 +151,8 @@ class Flight(Iterator[Moment]):
         # The caller counts agents in its own order, the state stands in that of memory.
         if self._order is not None:
             answer = answer[:, self._order.ranks]
-        # Leaders, obstacle agents and ended flocks do not obey.
-        obeys = (self._state[2] == FOLLOWER) & self._flying[:, None]
+        # Only followers that hear, of flocks that fly, obey.
+        obeys = (self._roles == FOLLOWER) & self._flying[:, None]
         self._accelerations[:] = np.where(obeys[..., None], answer, 0.0)
         return next(self)
 
@@ -155,7 +163,7 @@ class Flight(Iterator[Moment]):
             flock: the same number of flocks in the same space. Its first agents are the kept ones, in their order;
                 any more are new.
             keep: (N,), which of the agents so far stay, in all flocks; all of them if left out. Histories of what
-                was heard follow the agents that stay.
+                was heard, and when agents will fail, follow those that stay; new agents do not fail.
         """
         check_flock(flock)
         B, N, D = self._accelerations.shape
@@ -180,6 +188,8 @@ class Flight(Iterator[Moment]):
         decided = self._accelerations
         self._take(flock)
         self._accelerations[:, : keep.sum()] = decided[:, keep]
+        if self._failing is not None:
+            self._failing.replace(flock, keep)
         self.sensing.replace(flock, keep)
 
     def _take(self, flock: Flock) -> None:
@@ -192,7 +202,13 @@ class Flight(Iterator[Moment]):
         self._flock = Flock.view(*self._state, comm_radius=self.comm_radius)
         self._accelerations = np.ascontiguousarray(accelerations)
         self._decided = read_only(self._accelerations)
-        self._all_follow = not self._flock.roles.any()
+        self._note_roles()
+
+    def _note_roles(self) -> None:
+        """Keep the roles by which agents move and obey: stopped and drifting ones keep their velocity, as leaders."""
+        self._all_work = self._flock.all_work
+        self._roles = self._state[2] if self._all_work else self._flock.effective_roles
+        self._all_follow = not self._roles.any()
 
     def _set_outcomes(self, outcomes: Int8[np.ndarray, " B"]) -> None:
         """Keep the outcomes of all flocks, and which of them fly."""
@@ -210,7 +226,9 @@ class Flight(Iterator[Moment]):
     def _fused_step(self) -> FusedStep | None:
         """The fused step, if it stands for the parts that the flight has now."""
         fused = self._fused
-        return fused if fused is not None and fused.fits(self._flock, self.sensing, self.body) else None
+        if fused is None or not self._all_work or not fused.fits(self._flock, self.sensing, self.body):
+            return None
+        return fused
 
     def _reorder(self, order: Int64[np.ndarray, " N"]) -> None:
         """Put agents into another order in memory."""
@@ -237,7 +255,8 @@ class Flight(Iterator[Moment]):
             raise OffScaleError(f"the controller returned NaN or infinity at t = {time:g} s")
         # With nobody but followers, whose role is 0, there is nothing to mask.
         if not self._all_follow:
-            answer = np.where((flock.roles == FOLLOWER)[..., None], answer, 0.0)
+            obeys = self._roles == FOLLOWER if everyone else self._roles[flying] == FOLLOWER
+            answer = np.where(obeys[..., None], answer, 0.0)
         self._accelerations[... if everyone else flying] = answer
 
 

@@ -55,8 +55,8 @@ class MemoryOrder:
 
     @staticmethod
     def pays(flock: Flock) -> bool:
-        """Whether cell order saves time: only for a single flock of many agents."""
-        return len(flock) == 1 and flock.shape[1] > SMALL_FLOCK
+        """Whether cell order saves time: only for a single flock of many agents, all of which work."""
+        return len(flock) == 1 and flock.shape[1] > SMALL_FLOCK and flock.all_work
 
     def wanted(self) -> Int64[np.ndarray, " N"] | None:
         """The order to bring agents into now, or None if few of them have strayed."""

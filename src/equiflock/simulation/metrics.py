@@ -1,7 +1,9 @@
 """Numbers that describe a flock, a moment or a trajectory (section 5 of the paper, "Metrics", and Definition 1).
 
 Each function takes a `Flock` or `Moment` and returns one number per flock, (B,), or a `Trajectory` and returns
-(F, B), one per frame and flock. Metrics are taken over the flock: leaders included, obstacle agents not.
+(F, B), one per frame and flock. Metrics are taken over the flock: leaders included, obstacle agents not. They count
+agents that work, at that moment; the separation and the peak acceleration also those that have failed, since they are
+still there. Where nobody works they are 0.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from equiflock import geometry
-from equiflock.flock import OBSTACLE, Flock, Role
+from equiflock.flock import Condition, Flock, Role
 from equiflock.protocols import Moment
 from equiflock.runtime import threads
 from equiflock.runtime.arrays import read_only
@@ -30,17 +32,17 @@ Numbers: TypeAlias = Float64[np.ndarray, "*frames B"]
 
 def velocity_variance(subject: Subject) -> Numbers:
     """var(v) = (1/N) sum_i |v_i - mean(v)|^2: 0 when all agents fly with the same velocity."""
-    return _over_agents(_variances, subject, _velocities(subject))
+    return _over_agents(_variances, _velocities(subject), _working(subject))
 
 
 def mean_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
     """(1/N) sum_i |a_i|, the effort; (F - 1, B) for a trajectory, as no step follows its last frame."""
-    return _over_agents(_mean_norms, subject, _accelerations(subject))
+    return _over_agents(_mean_norms, _accelerations(subject), _working(subject))
 
 
 def peak_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
-    """Max over i of |a_i|, the largest acceleration that a body must deliver; (F - 1, B) for a trajectory."""
-    return _over_agents(_largest_norms, subject, _accelerations(subject))
+    """Max over i of |a_i|, failed or not, the most that a body must deliver; (F - 1, B) for a trajectory."""
+    return _over_agents(_largest_norms, _accelerations(subject), _flock(subject).roles != Role.OBSTACLE)
 
 
 def ivv(run: Trajectory) -> Float64[np.ndarray, " B"]:
@@ -56,17 +58,18 @@ def iman(run: Trajectory) -> Float64[np.ndarray, " B"]:
 def mean_leader_velocity_distance(subject: Subject) -> Numbers:
     """MLVD = (1/N) sum_i |v_i - v_L| with v_L the leaders' velocity (their mean, should they differ)."""
     # v_L, then the mean over all agents of the distance of their velocity from it.
-    leaders = _flock(subject).roles == Role.LEADER
-    if not leaders.any(axis=1).all():
+    velocities, working, roles = _velocities(subject), _working(subject), _flock(subject).roles
+    leaders = working.reshape(-1, *roles.shape) & (roles == Role.LEADER)
+    if not leaders.any(axis=-1).all():
         raise InputError("mean_leader_velocity_distance needs a leader in every flock")
-    velocities = _velocities(subject)
-    where = np.broadcast_to(leaders[..., None], velocities.shape)
-    return _over_agents(_mean_norms, subject, velocities - velocities.mean(axis=-2, where=where, keepdims=True))
+    frames = velocities.reshape(-1, *velocities.shape[-3:])
+    distances = frames - frames.mean(axis=-2, where=leaders[..., None], keepdims=True)
+    return _over_agents(_mean_norms, distances.reshape(velocities.shape), working)
 
 
 def minimum_separation(subject: Subject) -> Numbers:
-    """Min over i != j of |r_ij| (Definition 2); infinite for a single agent."""
-    return _over_frames(_minimum_separations, subject, "positions")
+    """Min over i != j of |r_ij| (Definition 2), failed agents included; infinite for a single agent."""
+    return _over_frames(_minimum_separations, subject, "positions", failed_too=True)
 
 
 def diameter(subject: Subject) -> Numbers:
@@ -81,7 +84,7 @@ def largest_velocity_difference(subject: Subject) -> Numbers:
 
 @renamed_arguments(radius="comm_radius")
 def component_count(subject: Subject, comm_radius: float | None = None) -> Numbers:
-    """The number of connected components of the communication graph, taken without directions.
+    """The number of connected components of the graph of agents that work, within R, directions ignored.
 
     Args:
         subject: a moment or trajectory, or a flock.
@@ -116,14 +119,21 @@ def _velocities(subject: Subject) -> Array:
     return subject.velocities if isinstance(subject, Trajectory) else _flock(subject).velocities
 
 
-def _over_agents(measure: Callable[..., None], subject: Subject, vectors: Array) -> Numbers:
+def _working(subject: Subject) -> Array:
+    """Which agents of the flock work, (B, N); (F * B, N) for a trajectory in which somebody has failed."""
+    if not isinstance(subject, Trajectory) or not np.count_nonzero(subject.conditions):
+        return _flock(subject).working
+    working: Array = (subject.roles != Role.OBSTACLE) & (subject.conditions == Condition.WORKING)
+    return working.reshape(-1, working.shape[-1])
+
+
+def _over_agents(measure: Callable[..., None], vectors: Array, member: Array) -> Numbers:
     """Apply a kernel for one vector per agent, (.., B, N, D), to every frame and flock: (.., B)."""
-    roles = read_only(np.ascontiguousarray(_flock(subject).roles))
     *frames, N, D = vectors.shape
     result = np.empty(frames)
     stacked = read_only(np.ascontiguousarray(vectors).reshape(-1, N, D))
     parts = threads.split_flocks(len(stacked), N)
-    threads.share(measure, [(stacked, roles, result.reshape(-1), *part) for part in parts])
+    threads.share(measure, [(stacked, member, result.reshape(-1), *part) for part in parts])
     return result
 
 
@@ -151,69 +161,71 @@ def _stacked(subject: Subject) -> Flock:
         return _flock(subject)
     # Roles, obstacles and groups are the same in every frame.
     frames, B, N, D = subject.positions.shape
-    crew = (np.broadcast_to(getattr(subject, name), (frames, B, N)).reshape(-1, N) for name in CREW)
+    crew = (np.broadcast_to(getattr(subject, name), (frames, B, N)).reshape(-1, N) for name in (*CREW, "conditions"))
     vectors = (each.reshape(-1, N, D) for each in (subject.positions, subject.velocities))
     return Flock.view(*vectors, *crew, comm_radius=subject.comm_radius)
 
 
-def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str) -> Numbers:
+def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str, *, failed_too: bool = False) -> Numbers:
     """Apply a kernel for points to every frame and flock: (F, B) for a trajectory, else (B,)."""
     stacked = _stacked(subject)
+    member = stacked.roles != Role.OBSTACLE if failed_too else stacked.working
     result = np.empty(len(stacked))
-    over_flocks(measure, stacked, getattr(stacked, vectors), stacked.roles != Role.OBSTACLE, result)
+    over_flocks(measure, stacked, getattr(stacked, vectors), member, result)
     return result.reshape(_velocities(subject).shape[:-2])
 
 
-# Kernels over vectors (frames * B, N, D), of the flocks first .. last; `roles` (B, N) says who belongs to the flock.
+# Kernels over vectors (frames * B, N, D), of the flocks first .. last; `member`, (B, N) for all frames alike or
+# (frames * B, N), says who counts.
 
 
 @kernel
-def _variances(vectors: Array, roles: Array, result: Array, first: Index, last: Index) -> None:
-    """The mean over the flock of |v_i - mean(v)|^2."""
+def _variances(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> None:
+    """The mean over members of |v_i - mean(v)|^2."""
     _, N, D = vectors.shape
     mean = np.empty(D)
     for b in range(first, last):
-        member = roles[b % len(roles)] != OBSTACLE
-        count = member.sum()
+        counts = member[b % len(member)]
+        count = max(counts.sum(), 1)
         # The mean velocity, then the squares of what velocities differ from it by.
         mean[:] = 0.0
         for i in range(N):
-            if member[i]:
+            if counts[i]:
                 for d in range(D):
                     mean[d] += vectors[b, i, d]
         mean /= count
         total = 0.0
         for i in range(N):
-            if member[i]:
+            if counts[i]:
                 for d in range(D):
                     total += (vectors[b, i, d] - mean[d]) ** 2
         result[b] = total / count
 
 
 @kernel
-def _mean_norms(vectors: Array, roles: Array, result: Array, first: Index, last: Index) -> None:
-    """The mean over the flock of |v_i|."""
+def _mean_norms(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> None:
+    """The mean over members of |v_i|."""
     for b in range(first, last):
-        norms = _norms(vectors[b], roles[b % len(roles)])
+        norms = _norms(vectors[b], member[b % len(member)])
         total = 0.0
         for norm in norms:
             total += norm
-        result[b] = total / len(norms)
+        result[b] = total / max(len(norms), 1)
 
 
 @kernel
-def _largest_norms(vectors: Array, roles: Array, result: Array, first: Index, last: Index) -> None:
-    """The largest |v_i| of the flock."""
+def _largest_norms(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> None:
+    """The largest |v_i| of members, of whom there is always one."""
     for b in range(first, last):
-        result[b] = _norms(vectors[b], roles[b % len(roles)]).max()
+        result[b] = _norms(vectors[b], member[b % len(member)]).max()
 
 
 @kernel
-def _norms(vectors: Array, roles: Array) -> Array:
-    """|v_i| of (N, D) vectors of one flock, obstacle agents left out."""
+def _norms(vectors: Array, member: Array) -> Array:
+    """|v_i| of (N, D) vectors of the members of one flock."""
     norms, count = np.empty(len(vectors)), 0
     for i in range(len(vectors)):
-        if roles[i] != OBSTACLE:
+        if member[i]:
             square = 0.0
             for d in range(vectors.shape[1]):
                 square += vectors[i, d] * vectors[i, d]
@@ -224,7 +236,7 @@ def _norms(vectors: Array, roles: Array) -> Array:
 
 @kernel
 def _members(vectors: Array, member: Array) -> Array:
-    """The vectors, of (N, D), of the agents that belong to the flock."""
+    """The vectors, of (N, D), of the agents that count."""
     points = np.empty(vectors.shape)
     count = 0
     for i in range(len(vectors)):

@@ -72,8 +72,11 @@ def simulate(
         on_step: called with every moment, for progress.
         config: more settings to keep with the trajectory, such as JSON can hold.
     """
-    # The loop checks its own arguments, so time step and radius are taken from it from here on.
     steps = count_steps(duration, time_step)
+    # An endless flight takes any time, but in this one it would mean that nobody fails.
+    if isinstance(failures, Failures) and failures.agents > 0 and failures.step_of(time_step) > steps:
+        raise InputError(f"failures.time must be at most the duration, {steps * time_step:g} s; got {failures.time:g}")
+    # The loop checks its own arguments, so time step and radius are taken from it from here on.
     rules: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles, "radio": radio, "failures": failures}
     loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, body=body, ending=ending, **rules)
     time_step, comm_radius, duration = loop.time_step, loop.comm_radius, float(duration)
@@ -132,6 +135,7 @@ def simulate(
         positions=frames.positions,
         velocities=frames.velocities,
         accelerations=frames.accelerations,
+        conditions=frames.conditions,
         roles=start.roles.copy(),
         obstacles=start.obstacles.copy(),
         groups=start.groups.copy(),
@@ -200,8 +204,8 @@ class _Frames:
         # The steps whose frames are kept, the first and the last in any case.
         every = keep_every or max(steps, 1)
         self.kept = np.append(np.arange(0, steps, every), steps)
-        # Three arrays of float64. Refused here, with a hint, rather than by the system in the middle of a flight.
-        size = 3 * 8 * len(self.kept) * math.prod(shape)
+        # Three arrays of float64, and conditions. Refused here, with a hint, rather than by the system in mid-flight.
+        size = len(self.kept) * (3 * 8 * math.prod(shape) + math.prod(shape[:2]))
         if size > physical_memory():
             raise InputError(
                 f"keeping {len(self.kept):,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
@@ -210,6 +214,7 @@ class _Frames:
         self.filled = 0
         self.positions = np.empty((len(self.kept), *shape))
         self.velocities = np.empty_like(self.positions)
+        self.conditions = np.empty((len(self.kept), *shape[:2]), np.int8)
         # No acceleration follows the last frame.
         self.accelerations: Vectors = np.zeros((len(self.kept) - 1, *shape))
 
@@ -233,6 +238,7 @@ class _Frames:
     def _put(self, moment: Moment) -> None:
         self.positions[self.filled] = moment.flock.positions
         self.velocities[self.filled] = moment.flock.velocities
+        self.conditions[self.filled] = moment.flock.conditions
         self.filled += 1
 
 

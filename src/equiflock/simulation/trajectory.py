@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float64, Int8, Int64
 
-from equiflock.flock import Flock, Groups, ObstacleNumbers, Roles
+from equiflock.flock import Condition, Flock, Groups, ObstacleNumbers, Roles
 from equiflock.outcomes import Outcome
 from equiflock.runtime.arrays import ReadOnlyDict
 from equiflock.runtime.checks import InputError, check_positive, short
@@ -24,9 +24,9 @@ from equiflock.runtime.stores import write_zarr
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = "equiflock trajectory 3"
+FORMAT = "equiflock trajectory 4"
 CHECKSUM = "checksum"
-VECTORS, CREW = ("positions", "velocities", "accelerations"), ("roles", "obstacles", "groups")
+PER_FRAME, CREW = ("positions", "velocities", "accelerations", "conditions"), ("roles", "obstacles", "groups")
 """The names of the arrays that change from frame to frame, and of those that describe the agents and do not."""
 
 
@@ -40,6 +40,7 @@ class Trajectory:
         positions: (F, B, N, D).
         velocities: (F, B, N, D).
         accelerations: (F - 1, B, N, D), what the agents did after each frame but the last.
+        conditions: (F, B, N), values of `Condition`: who worked, and how others had failed.
         roles: (B, N), values of `Role`.
         obstacles: (B, N), the number of each obstacle agent's obstacle, as in `Flock`.
         groups: (B, N), the social group of each agent, as in `Flock`.
@@ -55,6 +56,7 @@ class Trajectory:
     positions: Float64[np.ndarray, "F B N D"]
     velocities: Float64[np.ndarray, "F B N D"]
     accelerations: Float64[np.ndarray, "F-1 B N D"]
+    conditions: Int8[np.ndarray, "F B N"]
     roles: Roles
     obstacles: ObstacleNumbers
     groups: Groups
@@ -67,7 +69,7 @@ class Trajectory:
 
     def __post_init__(self) -> None:
         # Arrays are read-only, so that what is read from the trajectory stays what was flown.
-        arrays = [getattr(self, name) for name in ("times", *VECTORS, *CREW, "steps", "outcomes")]
+        arrays = [getattr(self, name) for name in ("times", *PER_FRAME, *CREW, "steps", "outcomes")]
         for array in (*arrays, *self.series.values()):
             array.setflags(write=False)
         # Nor can a series be added later: `dataclasses.replace` makes another trajectory with it.
@@ -85,7 +87,7 @@ class Trajectory:
 
     def flock(self, frame: int = -1) -> Flock:
         """The flock at one of the frames, the last by default."""
-        crew = (getattr(self, name) for name in CREW)
+        crew = *(getattr(self, name) for name in CREW), self.conditions[frame]
         return Flock.view(self.positions[frame], self.velocities[frame], *crew, comm_radius=self.comm_radius)
 
     def __getitem__(self, flock: int) -> Trajectory:
@@ -95,7 +97,7 @@ class Trajectory:
         one = slice(b, b + 1)
         return replace(
             self,
-            **{name: getattr(self, name)[:, one] for name in VECTORS},
+            **{name: getattr(self, name)[:, one] for name in PER_FRAME},
             **{name: getattr(self, name)[one] for name in CREW},
             steps=self.steps[one],
             outcomes=self.outcomes[one],
@@ -116,6 +118,7 @@ class Trajectory:
             "positions": (vectors, self.positions),
             "velocities": (vectors, self.velocities),
             "accelerations": (("interval", *vectors[1:]), self.accelerations),
+            "conditions": (vectors[:3], self.conditions),
             **{name: (("flock", "agent"), getattr(self, name)) for name in CREW},
             "steps": ("flock", self.steps),
             "outcomes": ("flock", self.outcomes),
@@ -197,7 +200,7 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
         if _checksum(data) != data.attrs.get(CHECKSUM):
             raise ValueError("its checksum does not fit")
         # Then everything is rebuilt; whatever is missing or of the wrong kind raises here.
-        arrays = {name: data[name].values for name in (*VECTORS, *CREW, "steps")}
+        arrays = {name: data[name].values for name in (*PER_FRAME, *CREW, "steps")}
         times, positions = data["time"].values, arrays["positions"]
         time_step = check_positive("time_step", data.attrs["time_step"])
         comm_radius = check_positive("comm_radius", data.attrs["comm_radius"])
@@ -216,12 +219,14 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
             found.velocities.shape == positions.shape
             and found.accelerations.shape == (frames - 1, B, N, D)
             and all(arrays[name].shape == (B, N) for name in CREW)
+            and found.conditions.shape == (frames, B, N)
+            and 0 <= found.conditions.min() <= found.conditions.max() < len(Condition)
             and found.steps.shape == found.outcomes.shape == (B,)
             and times.shape == (frames,)
         )
         if not (shapes_fit and np.isfinite(times).all()):
             raise ValueError("shapes or values do not fit together")
-        crew = (arrays[name] for name in CREW)
+        crew = *(arrays[name] for name in CREW), found.conditions[-1]
         # Making a checked flock of the last frame finds roles and numbers that no flock may have.
         Flock(positions[-1], found.velocities[-1], *crew, comm_radius=comm_radius)
     except (KeyError, TypeError, ValueError) as error:

@@ -64,8 +64,8 @@ class FlockPicture:
         # As `metrics.mean_acceleration_norm`, which takes a moment; a picture has no moment.
         effort = math.nan
         if self.accelerations is not None:
-            member = self.flock.roles[0] != Role.OBSTACLE
-            effort = float(np.sqrt(np.square(self.accelerations[0, member]).sum(axis=1)).mean())
+            norms = np.sqrt(np.square(self.accelerations[0, self.flock.working[0]]).sum(axis=1))
+            effort = float(norms.mean()) if len(norms) > 0 else 0.0
         measured = (
             metrics.velocity_variance(self.flock),
             metrics.component_count(self.flock),

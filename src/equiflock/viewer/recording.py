@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from equiflock.flock import Flock, Vectors
+from equiflock.flock import Conditions, Flock, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.simulation.trajectory import CREW, Trajectory
 
@@ -31,7 +31,7 @@ class Recording:
         self.crew = {name: getattr(flock, name).copy() for name in CREW}
         self.comm_radius = flock.comm_radius
         self._steps: list[int] = []
-        self._frames: list[tuple[Vectors, Vectors, Vectors]] = []
+        self._frames: list[tuple[Vectors, Vectors, Vectors, Conditions]] = []
         # Each frame is three arrays of the size of positions.
         self._most = max(most_bytes // (3 * flock.positions.nbytes), 8)
 
@@ -47,12 +47,14 @@ class Recording:
             self._steps, self._frames = self._steps[::2], self._frames[::2]
             self.every *= 2
         self._steps.append(step)
-        self._frames.append((flock.positions.copy(), flock.velocities.copy(), accelerations.copy()))
+        self._frames.append(
+            (flock.positions.copy(), flock.velocities.copy(), accelerations.copy(), flock.conditions.copy())
+        )
 
     def trajectory(self, time_step: float, config: dict[str, Any]) -> Trajectory:
         """The recorded steps as a trajectory, whose time begins at 0."""
         steps = np.array(self._steps) - self.first
-        positions, velocities, accelerations = (np.stack(part) for part in zip(*self._frames, strict=True))
+        positions, velocities, accelerations, conditions = map(np.stack, zip(*self._frames, strict=True))
         # When it began in the live flight, and how many steps lie between frames, is in its settings.
         told = {**config, "begins_at": self.first * time_step, "keep_every": self.every}
         return Trajectory(
@@ -60,6 +62,7 @@ class Recording:
             positions=positions,
             velocities=velocities,
             accelerations=accelerations[:-1],
+            conditions=conditions,
             **self.crew,
             steps=steps[-1:],
             outcomes=np.array([Outcome.TIME_UP], np.int8),

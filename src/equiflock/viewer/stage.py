@@ -21,7 +21,7 @@ from equiflock.scenarios.shapes import with_obstacle
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.senses.orbit import Orbit
 from equiflock.simulation.assembly import flight
-from equiflock.simulation.trajectory import Trajectory
+from equiflock.simulation.trajectory import CREW, Trajectory
 from equiflock.viewer.frames import FlockPicture, edges_of
 from equiflock.viewer.recording import Recording
 from equiflock.viewer.setting import MOST_DISKS, DiskObstacle, Setting
@@ -62,7 +62,7 @@ class LiveFlight:
         accelerations[:, : decided.shape[1]] = decided
         accelerations[flock.roles != Role.FOLLOWER] = 0.0
         # A trajectory has the same agents throughout, so other roles, obstacles or groups begin a new recording.
-        same_crew = all(map(np.array_equal, self.flock.arrays[2:], flock.arrays[2:]))
+        same_crew = all(np.array_equal(getattr(self.flock, name), getattr(flock, name)) for name in CREW)
         self.flock, self.accelerations = flock, accelerations
         if same_crew:
             self.record()

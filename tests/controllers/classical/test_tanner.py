@@ -14,7 +14,7 @@ from scipy.stats import ortho_group
 from equiflock.controllers import load
 from equiflock.controllers.classical.tanner import Tanner
 from equiflock.features import paper_senses
-from equiflock.flock import Flock, Role
+from equiflock.flock import Condition, Flock, Role
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import random_disk
@@ -26,16 +26,16 @@ from tests.flocks import flocks
 
 def by_the_book(flock: Flock, b: int, everyone: bool, clamp: float) -> NDArray[Any]:
     """a_i = - sum_j v_ij - sum_j grad U(|r_ij|), agent by agent."""
-    positions, velocities, roles = flock.positions[b], flock.velocities[b], flock.roles[b]
-    heard = twins.adjacency(positions, roles, 1.0)
+    positions, velocities, roles, muted = flock.positions[b], flock.velocities[b], flock.roles[b], flock.muted[b]
+    heard = twins.hears(flock, b, 1.0)
     result = np.zeros_like(positions)
-    for i in np.flatnonzero(roles == Role.FOLLOWER):
+    for i in np.flatnonzero((roles == Role.FOLLOWER) & (flock.conditions[b] <= Condition.SILENT)):
         for j in range(len(positions)):
             if heard[i, j]:
                 offset, square = positions[i] - positions[j], twins.square_distance(positions[i], positions[j])
                 per_fourth, per_square = offset / square**2, offset / square
                 result[i] -= 2.0 * (per_square - per_fourth)
-            if roles[j] != Role.OBSTACLE if everyone else heard[i, j]:
+            if roles[j] != Role.OBSTACLE and not muted[j] if everyone else heard[i, j]:
                 result[i] -= velocities[i] - velocities[j]
         norm = np.sqrt((result[i] ** 2).sum())
         result[i] *= min(1.0, clamp / norm) if norm > 0 else 1.0
@@ -46,7 +46,7 @@ def accelerations(flock: Flock, name: str, **options: Any) -> NDArray[Any]:
     return next(flight(flock, load(name, **options), obstacles="all")).accelerations
 
 
-@given(flocks(max_agents=15), st.sampled_from(["tanner", "tanner-dynamic", "tanner-fixed"]))
+@given(flocks(max_agents=15, failed=True), st.sampled_from(["tanner", "tanner-dynamic", "tanner-fixed"]))
 def test_each_law_is_its_double_sum(flock: Flock, name: str) -> None:
     computed = accelerations(flock, name)
     for b in range(len(flock)):

@@ -70,7 +70,7 @@ def test_the_clamp_by_entries_bounds_the_largest_entry_and_leaves_the_rest(name:
 # A potential that is not cut off.
 
 
-@given(flocks())
+@given(flocks(failed=True))
 def test_the_sums_over_everybody_beyond_are_double_sums(flock: Flock) -> None:
     found = gradients_beyond(flock)
     for b in range(len(flock)):

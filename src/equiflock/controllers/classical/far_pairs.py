@@ -20,7 +20,8 @@ def gradients_beyond(flock: Flock) -> Vectors:
     """The sums of grad U over the agents of the flock that are farther than R, (B, N, D); each thread takes some."""
     B, N, _ = flock.shape
     result = np.zeros(flock.shape)
-    common = flock.positions, flock.roles, flock.comm_radius * flock.comm_radius, result
+    counted = (flock.roles != OBSTACLE) & ~flock.muted
+    common = flock.positions, flock.roles, counted, flock.comm_radius * flock.comm_radius, result
     rows = threads.split(B * N, max(1, PAIRS_PER_THREAD // N))
     threads.share(add_gradients_beyond, [(*common, *part) for part in rows])
     result.setflags(write=False)  # as the arrays of a flock are, so that kernels are compiled once
@@ -29,13 +30,14 @@ def gradients_beyond(flock: Flock) -> Vectors:
 
 @kernel
 def add_gradients_beyond(
-    positions: Array, roles: Array, radius_squared: float, result: Array, first: Index, last: Index
+    positions: Array, roles: Array, counted: Array, radius_squared: float, result: Array, first: Index, last: Index
 ) -> None:
     """Add up grad U(|r_ij|) over all j farther than R for the followers among the agents first .. last of all flocks.
 
     Args:
         positions: (B, N, D).
-        roles: (B, N); obstacle agents are not added.
+        roles: (B, N).
+        counted: (B, N), who is added: neither obstacle agents nor those that send nothing.
         radius_squared: R^2. Whoever is within R is heard, and so part of observations.
         result: (B, N, D), zeros to which the sums are added.
         first: the first agent, b N + i for agent i of flock b.
@@ -51,7 +53,7 @@ def add_gradients_beyond(
             for d in range(D):
                 offset = positions[b, i, d] - positions[b, j, d]
                 square += offset * offset
-            if square <= radius_squared or roles[b, j] == OBSTACLE:
+            if square <= radius_squared or not counted[b, j]:
                 continue
             # grad U = 2 (1 / |r|^2 - 1 / |r|^4) r.
             weight = 2.0 * (1.0 - 1.0 / square) / square

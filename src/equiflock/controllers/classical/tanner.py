@@ -22,6 +22,7 @@ from equiflock.controllers.registry import controller
 from equiflock.features import PAPER_FEATURES, Senses, Topology, feature_names, find_feature, paper_senses
 from equiflock.flock import OBSTACLE, Flock, Observations, Roles, Vectors
 from equiflock.runtime import threads
+from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import InputError, check_choice, check_positive, short, wrong_choice
 from equiflock.runtime.jit import Array, Index, kernel
 
@@ -38,7 +39,8 @@ class Tanner:
     """The centralized expert: the velocity sum runs over the whole flock, the potential over neighbours within R.
 
     U is constant beyond R, so the second sum needs the neighbours only, and the first is N v_i - sum_j v_j: O(N +
-    edges) in all. The flock is leaders and followers; obstacle agents enter through the potential alone.
+    edges) in all. The flock is leaders and followers, without those that are silent or stopped; obstacle agents enter
+    through the potential alone.
 
     Args:
         clamp: C, the largest norm of an acceleration; None for no clamp.
@@ -79,7 +81,9 @@ class Tanner:
         if observations.shape[:2] != flock.shape[:2] or observations.shape[4:] != flock.shape[2:]:
             raise InputError(f"observations must be those of the flock, {flock.shape}; got {observations.shape}")
         far = NOBODY if self.cut_off else gradients_beyond(flock)
-        return _accelerations(flock.velocities, flock.roles, far, observations, self.rule)
+        # Whoever sends nothing is left out of the sums, as obstacle agents are.
+        counted = flock.roles if flock.all_work else read_only(np.where(flock.muted, np.int8(OBSTACLE), flock.roles))
+        return _accelerations(flock.velocities, counted, far, observations, self.rule)
 
 
 @controller("tanner-dynamic")
@@ -216,14 +220,15 @@ def tanner_flocks(
     clamp, by_entry, declared = rule
     total = np.empty(D)
     for b in range(first, last):
-        # The sum of all velocities, and over how many agents: obstacle agents stand still and do not count.
+        # The sum of all velocities, and over how many agents: obstacle agents do not count.
         count = 0
         total[:] = 0.0
         if everyone:
             for i in range(N):
-                count += roles[b, i] != OBSTACLE
-                for d in range(D):
-                    total[d] += velocities[b, i, d]
+                if roles[b, i] != OBSTACLE:
+                    count += 1
+                    for d in range(D):
+                        total[d] += velocities[b, i, d]
         for i in range(N):
             square = 0.0
             for d in range(D):

@@ -1,0 +1,382 @@
+"""Agents fail when and as they were told to, and nobody else notices more than that they are gone."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.flock import Condition, Flock, Role
+from equiflock.runtime.checks import InputError
+from equiflock.simulation import metrics
+from equiflock.simulation.failures import NEVER, FailureKind
+from tests import twins
+from tests.simple import EndAt, Push
+
+KINDS: tuple[FailureKind, ...] = ("silent", "stopped", "drifting")
+FIVE = {kind: ef.Failures(kind, agents=5, time=0.05) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def start() -> Flock:
+    drawn = ef.random_disk(3, 30, seed=4)
+    roles = drawn.roles.copy()
+    roles[:, :4] = Role.LEADER
+    return replace(drawn, roles=roles)
+
+
+def moments(start: Flock, controller: Any, steps: int, **options: Any) -> list[ef.Moment]:
+    """Copies of the first so many moments of a flight."""
+    return [
+        replace(
+            moment,
+            flock=Flock(*moment.flock.arrays, comm_radius=moment.flock.comm_radius),
+            observations=moment.observations.copy(),
+            accelerations=moment.accelerations.copy(),
+        )
+        for moment in itertools.islice(ef.flight(start, controller, **options), steps)
+    ]
+
+
+# Who fails, and when.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exactly_so_many_followers_of_each_flock_fail_at_that_step_and_for_good(
+    start: Flock, kind: FailureKind
+) -> None:
+    code = Condition[kind.upper()]
+    for moment in moments(start, ef.load("tanner"), 20, failures=FIVE[kind]):
+        failed = moment.flock.conditions == code
+        assert (failed.sum(axis=1) == (5 if moment.step >= 5 else 0)).all()
+        assert (moment.flock.conditions[~failed] == Condition.WORKING).all()
+        assert (moment.flock.roles == start.roles).all()
+        assert (moment.flock.roles[failed] == Role.FOLLOWER).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["tanner", "tanner-fixed", "etdagnn"])
+def test_before_they_fail_nobodys_numbers_change(start: Flock, kind: FailureKind, name: str) -> None:
+    whole, failing = (moments(start, ef.load(name), 7, failures=failures) for failures in (None, FIVE[kind]))
+    for one, other in zip(whole[:5], failing[:5], strict=True):
+        for array, twin in zip(one.flock.arrays, other.flock.arrays, strict=True):
+            assert array.tobytes() == twin.tobytes()
+        assert one.observations.tobytes() == other.observations.tobytes()
+        assert one.accelerations.tobytes() == other.accelerations.tobytes()
+    # The step that the last of these decided on is made, and only then they fail.
+    assert whole[5].flock.positions.tobytes() == failing[5].flock.positions.tobytes()
+    assert whole[6].flock.positions.tobytes() != failing[6].flock.positions.tobytes()
+
+
+def test_who_fails_depends_on_the_seed_the_flock_and_the_agent_alone() -> None:
+    failures = ef.Failures(agents=3, time=1.0, rate=0.5, seed=7)
+    many, few = (failures.steps(ef.random_disk(flocks, 20), 0.01) for flocks in (5, 2))
+    assert (many[:2] == few).all()
+    assert (failures.steps(ef.random_disk(2, 20, seed=9), 0.01) == few).all()
+    assert (replace(failures, seed=8).steps(ef.random_disk(2, 20), 0.01) != few).any()
+    assert (many[0] != many[1]).any()
+
+
+def test_every_follower_is_as_likely_to_fail_as_any_other() -> None:
+    flock = ef.random_disk(2000, 10)
+    chosen = (ef.Failures(agents=3).steps(flock, 0.01) < NEVER).mean(axis=0)
+    assert (np.abs(chosen - 0.3) < 4 * np.sqrt(0.3 * 0.7 / 2000)).all()
+
+
+def test_the_share_that_failed_under_a_rate_is_that_of_the_exponential_distribution() -> None:
+    flock, rate = ef.random_disk(400, 50), 0.7
+    steps = ef.Failures(rate=rate).steps(flock, 0.01)
+    for step in (1, 10, 50, 100, 300, 1000):
+        expected = 1.0 - np.exp(-rate * step * 0.01)
+        error = np.sqrt(expected * (1.0 - expected) / steps.size)
+        assert abs((steps <= step).mean() - expected) < 4 * error, step
+
+
+def test_a_rate_strikes_in_flight_at_the_steps_that_were_drawn(start: Flock) -> None:
+    failures = ef.Failures("drifting", rate=5.0)
+    steps = failures.steps(start, 0.01)
+    for moment in moments(start, ef.load("tanner"), 30, failures=failures):
+        assert ((moment.flock.conditions != Condition.WORKING) == (steps <= moment.step)).all()
+    assert (steps[:, :4] == NEVER).all()  # leaders
+    assert ((steps[:, 4:] > 0) & (steps[:, 4:] < NEVER)).all()
+
+
+def test_some_fail_at_a_time_and_others_at_a_rate() -> None:
+    flock = ef.random_disk(50, 40)
+    alone, both = (ef.Failures(agents=agents, time=0.5, rate=0.1).steps(flock, 0.01) for agents in (0, 10))
+    assert (both <= alone).all()
+    assert (both[both < alone] == 50).all()
+    assert ((both < alone).sum(axis=1) <= 10).all()
+
+
+@pytest.mark.parametrize(
+    ("time", "time_step", "step"), [(0.0, 0.1, 0), (0.3, 0.1, 3), (1.1, 0.1, 11), (0.31, 0.1, 4), (7.0, 0.07, 100)]
+)
+def test_they_fail_at_the_first_step_that_is_not_before_their_time(time: float, time_step: float, step: int) -> None:
+    steps = ef.Failures(agents=1, time=time).steps(ef.random_disk(1, 5), time_step)
+    assert sorted(steps[0].tolist()) == [step, NEVER, NEVER, NEVER, NEVER]
+
+
+def test_times_beyond_any_flight_are_never() -> None:
+    assert (ef.Failures(rate=1e-300).steps(ef.random_disk(1, 5), 1e-3) == NEVER).all()
+    assert (ef.Failures(agents=5, time=1e300).steps(ef.random_disk(1, 5), 1e-3) == NEVER).all()
+
+
+# What they do, and who hears them.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("hop_mean", ["receiver", "sender"])
+@pytest.mark.parametrize("topology", ["dynamic", "fixed"])
+def test_nobody_hears_silent_and_stopped_agents_and_stopped_and_drifting_ones_hear_nobody(
+    start: Flock, kind: FailureKind, topology: Any, hop_mean: Any
+) -> None:
+    senses = replace(ef.paper_senses("mean", 3, topology), hop_mean=hop_mean)
+    flown = moments(start, Push(0.0, senses), 9, failures=FIVE[kind])
+    expected = np.zeros_like(flown[0].observations, np.float64)
+    for moment in flown:
+        flock = moment.flock
+        for b in range(len(start)):
+            placed = flock if topology == "dynamic" else replace(flock, positions=start.positions)
+            heard = twins.hears(placed, b, 1.0)
+            expected[b] = twins.aggregate(flock, b, expected[b], heard, senses)
+            scale = np.abs(expected[b]).max() + 1.0
+            np.testing.assert_allclose(moment.observations[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
+    failed = flown[-1].flock.conditions != Condition.WORKING
+    assert moment.observations[failed].any() == (kind == "silent")
+
+
+def test_stopped_agents_stand_still(start: Flock) -> None:
+    flown = moments(start, ef.load("etdagnn"), 12, failures=FIVE["stopped"])
+    failed = flown[5].flock.conditions == Condition.STOPPED
+    for moment in flown[5:]:
+        assert (moment.flock.velocities[failed] == 0.0).all()
+        assert (moment.accelerations[failed] == 0.0).all()
+        assert (moment.flock.positions[failed] == flown[5].flock.positions[failed]).all()
+
+
+def test_drifting_agents_keep_their_velocity(start: Flock) -> None:
+    flown = moments(start, ef.load("etdagnn"), 12, failures=FIVE["drifting"])
+    failed = flown[5].flock.conditions == Condition.DRIFTING
+    velocities = flown[5].flock.velocities[failed]
+    for moment in flown[5:]:
+        assert (moment.flock.velocities[failed] == velocities).all()
+        assert (moment.accelerations[failed] == 0.0).all()
+        expected = flown[5].flock.positions[failed] + (moment.step - 5) * 0.01 * velocities
+        np.testing.assert_allclose(moment.flock.positions[failed], expected, rtol=1e-12)
+    assert velocities.any(axis=1).all()
+
+
+def test_silent_agents_fly_on_as_their_controller_says(start: Flock) -> None:
+    flown = moments(start, ef.load("tanner-dynamic"), 12, failures=FIVE["silent"])
+    failed = flown[5].flock.conditions == Condition.SILENT
+    assert flown[8].accelerations[failed].any()
+    for before, after in itertools.pairwise(flown):
+        expected = before.flock.velocities + 0.01 * before.accelerations
+        np.testing.assert_allclose(after.flock.velocities[failed], expected[failed], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_out_of_reach_of_failed_agents_no_bit_changes(kind: FailureKind) -> None:
+    """Two groups far from each other: what fails in one is nothing to the other."""
+    drawn = ef.random_disk(1, 40, seed=1)
+    apart = replace(drawn, positions=drawn.positions + np.where(np.arange(40) < 20, 0.0, 100.0)[None, :, None])
+    # Whoever leads does not fail, so all that fail are in the first group.
+    roles = np.where(np.arange(40) < 20, Role.FOLLOWER, Role.LEADER)[None]
+    candidates = ef.Failures(kind, agents=5).steps(replace(apart, roles=roles), 0.01) == 0
+    conditions = np.where(candidates, Condition[kind.upper()], Condition.WORKING)
+    velocities = np.where((conditions == Condition.STOPPED)[..., None], 0.0, apart.velocities)
+    failed = replace(apart, velocities=velocities, conditions=conditions)
+    for one, other in zip(moments(apart, ef.load("etdagnn"), 10), moments(failed, ef.load("etdagnn"), 10), strict=True):
+        assert one.observations[:, 20:].tobytes() == other.observations[:, 20:].tobytes()
+        assert one.flock.positions[:, 20:].tobytes() == other.flock.positions[:, 20:].tobytes()
+        assert one.flock.positions[:, :20].tobytes() != other.flock.positions[:, :20].tobytes() or one.step == 0
+
+
+# In the loop.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("agents", [100, 4000])
+def test_the_number_of_threads_changes_no_bit(kind: FailureKind, agents: int) -> None:
+    start = ef.random_disk(2, agents, radius_rule="constant-density")
+    failures, found = ef.Failures(kind, agents=20, time=0.01, rate=3.0), set()
+    for count in (1, 2):
+        with ef.threads.use(count):
+            run = ef.simulate(start, ef.load("etdagnn"), duration=0.05, failures=failures)
+            found.add(run.positions.tobytes() + run.conditions.tobytes())
+    assert len(found) == 1
+    assert run.conditions[-1].any()
+
+
+def test_agents_of_a_flock_large_enough_for_cell_order_fail_by_their_own_numbers() -> None:
+    start = ef.random_disk(1, 4000, radius_rule="constant-density")
+    failures = ef.Failures(agents=100, time=0.02)
+    steps = failures.steps(start, 0.01)
+    for moment in moments(start, ef.load("etdagnn"), 4, failures=failures):
+        assert ((moment.flock.conditions == Condition.STOPPED) == (steps <= moment.step)).all()
+
+
+def test_skipped_steps_let_agents_fail_too(start: Flock) -> None:
+    failures = ef.Failures("stopped", agents=5, time=0.05, rate=2.0)
+    skipped = ef.flight(start, ef.load("etdagnn"), failures=failures)
+    next(skipped)
+    skipped.skip(9)
+    after, made = next(skipped), moments(start, ef.load("etdagnn"), 11, failures=failures)[-1]
+    assert after.step == made.step == 10
+    for array, twin in zip(after.flock.arrays, made.flock.arrays, strict=True):
+        assert array.tobytes() == twin.tobytes()
+
+
+def test_a_flight_in_which_nobody_fails_is_one_without_failures(start: Flock) -> None:
+    loop = ef.flight(start, ef.load("etdagnn"), failures=ef.Failures())
+    assert loop._fused_step() is not None
+    failing = ef.flight(start, ef.load("etdagnn"), failures=FIVE["silent"])
+    assert failing._fused_step() is None
+
+
+@pytest.mark.parametrize("name", ["etdagnn", "tanner"])
+def test_a_flock_may_begin_with_failed_agents(start: Flock, name: str) -> None:
+    at_once = moments(start, ef.load(name), 6, failures=ef.Failures("drifting", agents=5))
+    conditions = at_once[0].flock.conditions
+    begun = moments(replace(start, conditions=conditions), ef.load(name), 6)
+    for one, other in zip(at_once, begun, strict=True):
+        assert one.flock.positions.tobytes() == other.flock.positions.tobytes()
+        assert (other.flock.conditions == conditions).all()
+
+
+def test_failures_follow_agents_that_stay_and_new_ones_do_not_fail(start: Flock) -> None:
+    failures = FIVE["stopped"]
+    steps = failures.steps(start, 0.01)
+    loop = ef.flight(start, ef.load("tanner"), failures=failures)
+    moment = next(loop)
+    keep = np.arange(30) % 3 > 0
+    arrays = [np.concatenate([array[:, keep], array[:, :4]], axis=1) for array in moment.flock.arrays]
+    arrays[0][:, -4:] += 50.0  # new agents, who are leaders as the first ones are, elsewhere
+    loop.replace(Flock(*arrays), keep)
+    for moment in itertools.islice(loop, 8):
+        failed = moment.flock.conditions != Condition.WORKING
+        assert (failed[:, :-4] == (steps[:, keep] <= moment.step)).all()
+        assert not failed[:, -4:].any()
+
+
+def test_whoever_was_made_a_leader_in_flight_does_not_fail(start: Flock) -> None:
+    loop = ef.flight(start, ef.load("tanner"), failures=FIVE["silent"])
+    flock = next(loop).flock
+    loop.replace(replace(flock, roles=np.full((3, 30), Role.LEADER)))
+    assert all(moment.flock.all_work for moment in itertools.islice(loop, 8))
+
+
+def test_agents_of_flocks_that_have_ended_do_not_fail(start: Flock) -> None:
+    failures = ef.Failures("stopped", agents=5, time=0.5)
+    run = ef.simulate(start, Push(), time_step=0.1, duration=1.0, ending=EndAt((3, 5, 99)), failures=failures)
+    assert (run.conditions[-1] != Condition.WORKING).sum(axis=1).tolist() == [0, 5, 5]
+    assert run.steps.tolist() == [3, 5, 10]
+
+
+def test_an_outsiders_accelerations_do_not_reach_agents_that_stopped(start: Flock) -> None:
+    loop = ef.flight(start, None, senses=ef.paper_senses(), failures=ef.Failures(agents=5))
+    moment = next(loop)
+    stopped = moment.flock.conditions == Condition.STOPPED
+    moment = loop.step(np.ones(start.shape))
+    assert not moment.flock.velocities[stopped].any()
+
+
+def test_bodies_are_told_that_stopped_and_drifting_agents_are_leaders(start: Flock) -> None:
+    told = []
+
+    class Curious(ef.DoubleIntegrator):
+        def advance(self, positions: Any, velocities: Any, roles: Any, *rest: Any) -> None:
+            told.append(roles.copy())
+            super().advance(positions, velocities, roles, *rest)
+
+    for kind in KINDS:
+        (_, moment) = moments(start, ef.load("tanner"), 2, body=Curious(), failures=ef.Failures(kind, agents=5))
+        failed = moment.flock.conditions != Condition.WORKING
+        expected = np.where(failed & (kind != "silent"), Role.LEADER, start.roles)
+        assert (told[-1] == expected).all()
+
+
+# What endings and metrics count, and what is kept.
+
+
+def test_an_agent_that_failed_does_not_disconnect_a_flock_nor_join_its_halves() -> None:
+    line = Flock([[[0.0, 0.0], [0.9, 0.0], [1.8, 0.0]]], np.zeros((1, 3, 2)))
+    for kind, code in zip(KINDS, (1, 2, 3), strict=True):
+        middle, end = (replace(line, conditions=[conditions]) for conditions in ([0, code, 0], [0, 0, code]))
+        ending = ef.UntilDisconnected()
+        assert ending(0.0, middle, np.ones(1, bool))[0] == ef.Outcome.DISCONNECTED, kind
+        assert ending(0.0, end, np.ones(1, bool))[0] == ef.Outcome.FLYING, kind
+        assert (metrics.component_count(middle)[0], metrics.component_count(end)[0]) == (2.0, 1.0)
+    nobody = replace(line, conditions=[[3, 3, 3]])
+    assert ef.UntilDisconnected()(0.0, nobody, np.ones(1, bool))[0] == ef.Outcome.FLYING
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_metrics_of_a_trajectory_count_who_worked_at_that_frame(start: Flock, kind: FailureKind) -> None:
+    names = ("velocity_variance", "mean_acceleration_norm", "diameter", "component_count", "minimum_separation")
+    measures = [getattr(metrics, name) for name in (*names, "mean_leader_velocity_distance", "peak_acceleration_norm")]
+    run = ef.simulate(start, ef.load("tanner"), duration=0.1, failures=FIVE[kind], record=measures)
+    for measure in measures:
+        values = measure(run)
+        assert (values == run.series[measure.__name__][: len(values)]).all()
+    assert metrics.ivv(run) == pytest.approx(0.01 * run.series["velocity_variance"][:-1].sum(axis=0))
+    works = start.roles[0] >= 0
+    works &= run.conditions[7, 0] == Condition.WORKING
+    assert works.sum() == 25
+    expected = np.square(run.velocities[7, 0, works] - run.velocities[7, 0, works].mean(axis=0)).sum(axis=1).mean()
+    assert run.series["velocity_variance"][7, 0] == pytest.approx(expected)
+
+
+def test_a_saved_flight_has_who_failed_and_why(start: Flock, tmp_path: Path) -> None:
+    run = ef.simulate(start, ef.load("tanner"), duration=0.1, keep_every=2, failures=FIVE["stopped"])
+    again = ef.Trajectory.load(run.save(tmp_path / "run.zarr"))
+    assert again.conditions.dtype == np.int8
+    assert again.conditions.shape == (6, 3, 30)
+    assert (again.conditions == run.conditions).all()
+    assert [(frame.any(axis=1)).tolist() for frame in again.conditions] == [[False] * 3] * 3 + [[True] * 3] * 3
+    assert (again.flock(4).conditions == run.conditions[4]).all()
+    assert (again[1].flock(4).conditions == run.conditions[4, 1:2]).all()
+    assert again.config["failures"] == {"kind": "stopped", "agents": 5, "time": 0.05, "rate": 0.0, "seed": 0}
+    assert again.to_xarray()["conditions"].dims == ("frame", "flock", "agent")
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"kind": "stoped"},
+            "kind must be one of 'silent', 'stopped', 'drifting'; got 'stoped'; did you mean 'stopped'",
+        ),
+        ({"rate": -1.0}, "rate must be a finite number of at least 0; got -1.0"),
+        ({"time": float("nan")}, "time must be a finite number of at least 0; got nan"),
+        ({"agents": 2.5}, "agents must be a whole number of at least 0; got 2.5"),
+        ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
+        ({"agents": 27}, "failures.agents must be at most the followers of a flock, 26; got 27"),
+        ({"agents": 1, "time": 0.11}, "failures.time must be at most the duration, 0.1 s; got 0.11"),
+    ],
+)
+def test_failures_that_make_no_sense_are_refused_in_one_line(start: Flock, options: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text) as caught:
+        ef.simulate(start, ef.load("tanner"), duration=0.1, failures=ef.Failures(**options))
+    assert "\n" not in str(caught.value)
+
+
+def test_something_else_is_no_failures(start: Flock) -> None:
+    with pytest.raises(InputError, match=r"failures must be such as equiflock.Failures\(agents=5, time=1.0\); got 5"):
+        ef.flight(start, ef.load("tanner"), failures=5)  # type: ignore[arg-type]
+
+
+def test_a_time_after_the_end_is_fine_where_there_is_no_end_or_nobody_fails_then(start: Flock) -> None:
+    next(ef.flight(start, ef.load("tanner"), failures=ef.Failures(agents=1, time=1e6)))
+    run = ef.simulate(start, ef.load("tanner"), duration=0.1, failures=ef.Failures(agents=1, time=0.1))
+    assert (run.conditions.any(axis=2).sum(axis=0) == 1).all()  # in the last frame
+    ef.simulate(start, ef.load("tanner"), duration=0.1, failures=ef.Failures(time=5.0, rate=0.1))
