@@ -116,6 +116,7 @@ class DelayedAggregation:
             ranks: (N,), for a single large flock whose agents do not stand in their order in memory: the number of
                 each. An agent adds up whom it hears within a cell in the order of their numbers.
         """
+        flock = self.senses.measured(check_flock(flock))
         before, now = self.turn(flock)
         B = len(flock)
         active = np.arange(B) if flying is None else flying.nonzero()[0]
@@ -187,7 +188,8 @@ class DelayedAggregation:
         return OffScaleError(f"sums of features must be numbers below {LARGEST_SUM:g}; one of {names} is off the scale")
 
     def _radius_of(self, flock: Flock) -> float:
-        return flock.comm_radius if self.comm_radius is None else self.comm_radius
+        """R in the units of the senses, in which the flock is."""
+        return flock.comm_radius if self.comm_radius is None else self.comm_radius / self.senses.length_scale
 
     @property
     def fixed_graph(self) -> Graph | None:
