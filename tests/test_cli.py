@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import equiflock as ef
@@ -28,6 +29,20 @@ def test_simulate_prints_metrics_and_saves_the_flight(capsys: pytest.CaptureFixt
     assert saved.config["controller"] == "tanner"
     assert saved.config["start"]["seed"] == 5
     assert (saved.positions[0] == ef.random_disk(1, 20, seed=5).positions[0]).all()
+
+
+def test_simulate_flies_a_controller_in_the_units_of_a_robot(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name = "etdagnn:seed=3:comm_radius=4:time_scale=16"
+    metres = "--comm-radius", "4", "--disk-radius", "8.4", "--min-separation", "0.4", "--max-speed", "0.75"
+    times = "--time-step", "0.16", "--duration", "1.6", "--agents", "20", "--save", str(tmp_path / "run.zarr")
+    run("simulate", "--controller", name, *metres, *times)
+    assert name in capsys.readouterr().out
+    saved = ef.Trajectory.load(tmp_path / "run.zarr")
+    own = ef.simulate(ef.random_disk(1, 20, disk_radius=2.1), ef.load("etdagnn", seed=3), duration=0.1)
+    assert saved.config["controller"] == name
+    np.testing.assert_allclose(saved.positions, own.positions * 4.0, rtol=1e-4)
 
 
 def test_animate_films_a_saved_flight_and_a_new_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -142,6 +157,12 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
         (("train", "--agents", "1"), "agents must be more than min_degree = 2"),
         (("train", "--plugin", "nowhere.py"), "--plugin nowhere.py: there is no such file"),
         (("simulate", "--controller", "."), ". is a folder: name the file of weights in it"),
+        (("simulate", "--controller", "tanner:time_scale=0"), "time_scale must be a finite number above 0; got 0"),
+        (
+            ("simulate", "--controller", "etdagnn:comm_radius=nan"),
+            "comm_radius must be a finite number above 0; got nan",
+        ),
+        (("train", "--controller", "etdagnn:time_scale=2"), "a new network is made in its own units"),
         (("simulate", "--controller", "etdagnn:7"), "weights come for seeds 0 to 4; got 7"),
         (("train", "--workers", "0"), "workers must be a whole number of at least 1"),
         (("train", "--epochs", "-3"), "epochs must be a whole number of at least 1; got -3"),

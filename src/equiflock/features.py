@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
-from equiflock.runtime.checks import InputError, check_choice, check_count, short, wrong_choice
+from equiflock.flock import Flock
+from equiflock.runtime.checks import InputError, check_choice, check_count, is_finite, short, wrong_choice
 
 Aggregation: TypeAlias = Literal["sum", "mean"]
 Topology: TypeAlias = Literal["dynamic", "fixed"]
@@ -124,6 +125,9 @@ def _inverse_square(square: float) -> float:
     return 1.0 / square
 
 
+LARGEST_SCALE = 1e12
+"""Units of senses and of flocks differ by this factor at most, so that no product of scales leaves float64."""
+
 # In the order in which the paper's networks read the channels of a hop.
 PAPER_FEATURES = ("velocity", "inverse-fourth", "inverse-square")
 
@@ -140,12 +144,17 @@ class Senses:
         hop_mean: whose degree divides the sums of hops 2 .. K, with z_j^(k-1) what agent j knew a step before:
             "receiver", as the paper has it, 1 / |N_i| sum of z_j^(k-1) over j in N_i; "sender", as public code of the
             baseline has it, sum of z_j^(k-1) / |N_j|, in which those who hear nobody now do not count.
+        length_scale: L, the unit of length of what is observed, in the flock's: r / L and R / L are sensed.
+        time_scale: tau, the unit of time of what is observed, in the flock's: v tau / L is sensed. Weights of features
+            need not be powers, so it is the flock that is measured in other units, not its observations.
     """
 
     channels: tuple[Channel, ...]
     hops: int = 1
     topology: Topology = "dynamic"
     hop_mean: HopMean = "receiver"
+    length_scale: float = 1.0
+    time_scale: float = 1.0
 
     def __post_init__(self) -> None:
         # The class is frozen, so a list of channels becomes a tuple this way.
@@ -153,6 +162,8 @@ class Senses:
         check_count("hops", self.hops)
         check_choice("topology", self.topology, get_args(Topology))
         check_choice("hop_mean", self.hop_mean, get_args(HopMean))
+        for name in ("length_scale", "time_scale"):
+            object.__setattr__(self, name, check_scale(name, getattr(self, name)))
 
     @property
     def width(self) -> int:
@@ -165,11 +176,27 @@ class Senses:
         return tuple(find_feature(name) for name, _ in self.channels)
 
     @property
+    def scaled(self) -> bool:
+        """Whether flocks are measured in other units than their own."""
+        return not self.length_scale == self.time_scale == 1.0
+
+    def measured(self, flock: Flock) -> Flock:
+        """The flock in the units of these senses: itself, if they are its own."""
+        return flock.in_units(self.length_scale, self.time_scale) if self.scaled else flock
+
+    @property
     def paper_aggregation(self) -> Aggregation | None:
         """The aggregation, if the channels are the paper's three in their order, all with the same one; else None."""
         # The paper's channels have a hand-tuned kernel and compiled networks, so they are recognised here.
         first = self.channels[0][1]
         return first if self.channels == paper_channels(first) else None
+
+
+def check_scale(name: str, value: float) -> float:
+    """`value` if units may differ by this factor, else a clear error."""
+    if not is_finite(value) or not 1.0 / LARGEST_SCALE <= value <= LARGEST_SCALE:
+        raise InputError(f"{name} must be from {1 / LARGEST_SCALE:g} to {LARGEST_SCALE:g}; got {short(value)}")
+    return float(value)
 
 
 def paper_channels(aggregation: Aggregation) -> tuple[Channel, ...]:

@@ -153,6 +153,13 @@ class Flock:
         object.__setattr__(flock, "comm_radius", comm_radius)
         return flock
 
+    def in_units(self, length: float, time: float) -> Flock:
+        """The same flock in other units, of which one is so many of the present ones; R is a length, too."""
+        # What leaves the range of float64 by this is refused by whoever senses it.
+        with np.errstate(over="ignore"):
+            positions, velocities = self.positions / length, self.velocities * (time / length)
+        return Flock.view(positions, velocities, *self.arrays[2:], comm_radius=self.comm_radius / length)
+
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """Positions, velocities, roles, obstacles, groups and conditions, each (B, N, ..), in the order of `view`."""

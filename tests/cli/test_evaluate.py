@@ -13,8 +13,8 @@ import pytest
 import equiflock as ef
 from equiflock import cli
 from equiflock.cli import terminal
-from equiflock.controllers.trained import trained_weights
-from equiflock.experiments.evaluation import EvaluationJob, evaluation_jobs, folder_name, label_of
+from equiflock.controllers.trained import TRAINED, trained_weights
+from equiflock.experiments.evaluation import EvaluationJob, evaluation_jobs, folder_name, label_of, rivals_of
 from equiflock.experiments.paper.flocking import FlockingJob
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import file_checksum, read_json, write_json
@@ -98,6 +98,40 @@ def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
     assert printed.count("etdagnn") == 1 + printed.count("runs/")  # once, although it is also of the package
 
 
+def test_a_controller_in_the_units_of_a_robot_has_rivals_in_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal.out, "width", 80)
+    shutil.copy(trained_weights("etdagnn", 2), "mine.safetensors")
+    units, metres = ":comm_radius=4:time_scale=16", ("--comm-radius", "4", "--disk-radius", "9.6")
+    times = "--time-step", "0.32", "--duration", "6.4", "--max-speed", "0.75", "--min-separation", "0.4"
+    evaluate(f"mine.safetensors{units}", *SMALL, *metres, *times)
+    table = [line for line in capsys.readouterr().out.splitlines() if "runs/" not in line]
+    assert max(map(len, table)) <= 80
+    (folder,) = (tmp_path / "runs" / "evaluation").iterdir()
+    assert folder.name.endswith(f"{file_checksum(Path('mine.safetensors'))}-comm_radius=4-time_scale=16-flocking")
+    found = read_json(folder / "config.json")["weights"]
+    assert found["mine.safetensors" + units] == file_checksum(trained_weights("etdagnn", 2))
+    assert found["etdagnn" + units] == file_checksum(trained_weights("etdagnn", 0))
+    flown = pd.read_csv(folder / "flocking.csv")
+    assert set(flown.controller) == {f"{name}{units}" for name in ("mine.safetensors", "tanner", *TRAINED)}
+    # L^2 / tau times what it is in the controller's own units.
+    one = flown[(flown.controller == "etdagnn" + units) & (flown.metric == "ivv")]["median"].item()
+    run = ef.simulate(
+        ef.random_disk(3, 30, split="test", disk_radius=2.4), ef.load("etdagnn"), time_step=0.02, duration=0.4
+    )
+    assert one == pytest.approx(np.median(metrics.ivv(run)), rel=1e-3)
+
+
+def test_the_same_controller_in_other_words_is_no_rival_of_itself() -> None:
+    start = ef.random_disk(1, 30)
+    names = rivals_of("etdagnn:time_scale=16:comm_radius=4", start)
+    assert names == tuple(f"{name}:comm_radius=4:time_scale=16" for name in ("tanner", *TRAINED) if name != "etdagnn")
+    assert len(rivals_of("etdagnn:seed=3:comm_radius=4", start)) == 5
+    (job, *_) = evaluation_jobs("etdagnn:seed=3:comm_radius=4", "flocking", {}, 0.01, 0.1, ())
+    assert (job.seed, job.checksum) == (None, file_checksum(trained_weights("etdagnn", 3)))
+
+
 def test_curves_are_those_of_the_reproduction() -> None:
     job = FlockingJob("etdagnn", 0, 20, flocks=2, time_step=0.02)
     options = (("agents", 20), ("flocks", 2))
@@ -115,6 +149,7 @@ def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None
     assert names == [f"run-{seed}-weights-{file_checksum(path)}-flocking" for seed, path in enumerate(files, start=1)]
     assert folder_name("etdagnn:3", "leaders") == "etdagnn-3-leaders"
     assert label_of(str(files[0])) == "run-1/weights.safetensors"
+    assert label_of(f"{files[0]}:comm_radius=5") == "run-1/weights.safetensors:comm_radius=5"
     evaluate(str(files[0]), *SMALL)
     shutil.copy(files[1], files[0])  # trained again
     evaluate(str(files[0]), *SMALL)

@@ -18,6 +18,7 @@ from equiflock.experiments.runner.jobs import path_of
 from equiflock.experiments.sweep import METRICS, SweepJob, summary, sweep_jobs
 from equiflock.report.sweep import draw_sweep
 from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import file_checksum
 from equiflock.simulation import metrics
 
 
@@ -128,6 +129,18 @@ def test_weights_in_a_file_are_known_by_their_content(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
         job.flown()
     assert sweep_jobs([str(path)], [0], [10], [1.0], [None]) != [job]
+
+
+def test_weights_in_the_units_of_a_robot_are_known_by_their_content_and_have_their_seeds() -> None:
+    names = ["etdagnn:comm_radius=4:time_scale=16", "etdagnn:seed=3:comm_radius=4:time_scale=16"]
+    jobs = sweep_jobs(names, [1, 2], [10], [4.0], [None], duration=1.6, time_step=0.16, flocks=2)
+    assert [job.checksum for job in jobs] == [file_checksum(trained_weights("etdagnn", seed)) for seed in (1, 2, 3)]
+    assert len({job.key for job in jobs}) == 3
+    start = ef.random_disk(2, 10, split="test", comm_radius=4.0)
+    for job, seed in zip(jobs, (1, 2, 3), strict=True):
+        controller = ef.load("etdagnn", seed=seed, comm_radius=4.0, time_scale=16.0)
+        run = ef.simulate(start, controller, time_step=0.16, duration=1.6)
+        np.testing.assert_array_equal(job.run().ivv, metrics.ivv(run))
 
 
 def test_a_sweep_without_any_flocks_fails_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,9 +151,9 @@ def _width(table: Table) -> int:
 
 
 def _broken(name: str, width: int) -> str:
-    """A name in lines of at most that width, broken after / _ . and - only."""
+    """A name in lines of at most that width, broken after / _ . : and - only."""
     lines = [""]
-    for piece in re.findall(r"[^/_.-]*[/_.-]?", name):
+    for piece in re.findall(r"[^/_.:-]*[/_.:-]?", name):
         if lines[-1] and len(lines[-1] + piece) > width:
             lines.append("")
         lines[-1] += piece

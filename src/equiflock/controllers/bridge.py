@@ -20,19 +20,21 @@ Module = TypeVar("Module")
 def as_numpy_function(controller: Controller) -> Callable[..., NDArray[Any]]:
     """The controller as a function of NumPy arrays.
 
-    A network that has a `compiled_form()` is run in that form, with its present weights. Any other torch module shares
-    memory with the arrays and keeps no gradients. All other controllers get read-only observations, so that they cannot
-    change what agents remember.
+    A controller that has a `compiled_form()`, such as a network of the package, is run in that form, with its present
+    weights. Any other torch module shares memory with the arrays and keeps no gradients. All other controllers get
+    read-only observations, so that they cannot change what agents remember.
     """
     function: Callable[..., Any] = controller
     torch = sys.modules.get("torch")  # without torch imported, it cannot be a module
-    if torch is None or not isinstance(controller, torch.nn.Module):
-        # A privileged controller gets the flock first; observations are always the last argument.
-        return lambda *known: function(*known[:-1], read_only(known[-1]))
-    check_float32(controller)
+    module = torch is not None and isinstance(controller, torch.nn.Module)
+    if module:
+        check_float32(controller)
     compiled = getattr(controller, "compiled_form", None)
     if compiled is not None and (fast := compiled()) is not None:
         return cast(Callable[..., NDArray[Any]], fast)
+    if torch is None or not module:
+        # A privileged controller gets the flock first; observations are always the last argument.
+        return lambda *known: function(*known[:-1], read_only(known[-1]))
 
     def think(*known: Any) -> NDArray[Any]:
         with torch.inference_mode(), _misfit_told(controller, known[-1].shape):

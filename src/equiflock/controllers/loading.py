@@ -12,7 +12,16 @@ import numpy as np
 
 from equiflock.controllers.bridge import check_float32, takes_numpy
 from equiflock.controllers.networks import register_networks
-from equiflock.controllers.registry import WEIGHTS, controller_names, factory, is_module, network_names, with_options
+from equiflock.controllers.registry import (
+    WEIGHTS,
+    controller_names,
+    factory,
+    is_module,
+    network_names,
+    split_units,
+    with_options,
+)
+from equiflock.controllers.scaled import Scaled, in_units
 from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, check_count, short, wrong_choice
@@ -29,6 +38,12 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (trained with
     that seed), `load("mine.safetensors")`. Options may be part of the name, as on the command line: `tanner:clamp=5`,
     and `etdagnn:3` for `etdagnn:seed=3`.
+
+    Two options, which every controller takes, are about the units of the robots that it flies, such as
+    `load("etdagnn", comm_radius=5.0, time_scale=15.0)`: the communication radius R for which it is scaled, in the
+    robots' unit of length, as its own is the R that it was trained at (1, or what the recipe in a file of weights
+    says; 1 for a law); and how many of the robots' seconds one of its own takes. With L = comm_radius / its own R and
+    tau = time_scale, r / L and v tau / L go in, and accelerations times L / tau^2 come out.
     """
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"a controller must be a name or the path of a file of weights; got {short(name)}")
@@ -38,15 +53,33 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
         if name and Path(name).is_dir():
             raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
         wrong_choice("controller", name, controller_names(), OWN)
+    units, own = split_units(options)
     try:
-        if name in TRAINED:
-            return cast(Controller, load_network(trained_weights(name, **options)))  # its only option is the seed
-        # Registered names go before files: a file of weights ends in .safetensors, which no name may.
-        if (make := factory(name)) is not None:
-            return cast(Controller, make(**options))
-        return cast(Controller, load_network(name, **options))
+        controller = _made(name, own)
     except TypeError as error:
-        raise _wrong_options(name, options, error) from None
+        raise _wrong_options(name, own, error) from None
+    if not units:
+        return controller
+    return in_units(controller, _own_radius(weights_file(name, **own)), **units)
+
+
+def _made(name: str, options: Mapping[str, Any]) -> Controller:
+    """The controller of that name in its own units."""
+    if name in TRAINED:
+        return cast(Controller, load_network(trained_weights(name, **options)))  # its only option is the seed
+    # Registered names go before files: a file of weights ends in .safetensors, which no name may.
+    if (make := factory(name)) is not None:
+        return cast(Controller, make(**options))
+    return cast(Controller, load_network(name, **options))
+
+
+def _own_radius(weights: Path | None) -> float:
+    """R in a controller's own unit of length: that of its training, or 1."""
+    if weights is None:
+        return 1.0
+    from equiflock.controllers.networks.weights import trained_radius
+
+    return trained_radius(weights)
 
 
 def _wrong_options(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
@@ -56,12 +89,19 @@ def _wrong_options(name: str, options: Mapping[str, Any], error: TypeError) -> I
 def weights_file(name: str, **options: Any) -> Path | None:
     """The file of weights that `load` reads for a name; None for a controller without weights."""
     name, options = with_options(name, options)
+    _, options = split_units(options)
     if name in TRAINED:
         try:
             return trained_weights(name, **options)
         except TypeError as error:
             raise _wrong_options(name, options, error) from None
     return Path(name) if factory(name) is None and name.endswith(WEIGHTS) else None
+
+
+def has_seeds(name: str) -> bool:
+    """Whether a name is that of bundled weights with their seed left open, such as etdagnn, or etdagnn:time_scale=2."""
+    head, options = with_options(name, {})
+    return head in TRAINED and "seed" not in options
 
 
 def network_factory(name: str) -> Callable[..., nn.Module]:
@@ -89,6 +129,9 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
         raise InputError("seed must be below 2^63, as torch takes no larger one")
     name, options = with_options(name, options)
     make = network_factory(name)
+    if units := split_units(options)[0]:
+        told = " and ".join(units)
+        raise InputError(f"a new network is made in its own units: leave out {told}; load scales it once it is trained")
     import torch
 
     # The caller's random numbers are the same afterwards.
@@ -137,6 +180,8 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
         path: ends in .safetensors; a file of that name is replaced.
         extra: more metadata, fit for JSON.
     """
+    if isinstance(network, Scaled):
+        raise InputError("weights are saved in their own units: load them without comm_radius and time_scale first")
     if not is_module(type(network)):
         raise InputError(f"only a torch module has weights to save; got {short(network)}")
     from equiflock.controllers.networks.weights import write_weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, overload
@@ -20,6 +20,9 @@ from equiflock.runtime.renamed import renamed_arguments
 
 WEIGHTS = ".safetensors"
 """How the name of a file of weights ends."""
+
+UNITS = ("comm_radius", "time_scale")
+"""Options that every controller takes: the units of the robots that it flies (see `equiflock.controllers.scaled`)."""
 
 _factories: dict[str, Callable[..., Any]] = {}
 Definition = TypeVar("Definition", bound=Callable[..., Any])
@@ -74,7 +77,8 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
 
     A class is added as it is, and declares `senses`, and `privileged` if it is, itself (see `LocalController` and
     `PrivilegedController`); `load("name", **options)` passes options to it. A torch module takes NumPy arrays from then
-    on, too. Without a name, `@ef.controller` takes the definition's own.
+    on, too. Without a name, `@ef.controller` takes the definition's own. `comm_radius` and `time_scale` are options of
+    every controller, so arguments need other names.
     """
     # `@controller` without parentheses.
     if callable(name) and hasattr(name, "__name__"):
@@ -89,6 +93,8 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
             raise InputError(f"a controller named {name!r} is registered already")
         if not callable(definition):
             raise InputError(f"a controller must be a function or a class; got {short(definition)}")
+        if taken := set(UNITS) & set(_parameters(definition)):
+            raise InputError(f"{min(taken)} is an option of every controller: that of {name!r} needs another name")
         if isinstance(definition, type):
             if senses is not None or privileged:
                 raise InputError(f"the class {definition.__name__} must declare senses and privileged itself")
@@ -102,6 +108,13 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
         return definition
 
     return add
+
+
+def _parameters(definition: Callable[..., Any]) -> Iterable[str]:
+    try:
+        return inspect.signature(definition).parameters
+    except ValueError:  # some builtins have no signature
+        return ()
 
 
 def _law(name: str, function: Callable[..., Any], senses: Senses, privileged: bool, /, **options: Any) -> Law:
@@ -147,7 +160,7 @@ def is_bundled(name: str) -> bool:
     if make is None or not getattr(make, "__module__", "").startswith("equiflock."):
         return False
     try:
-        features = make(**with_options(name, {})[1]).senses.features
+        features = make(**split_units(with_options(name, {})[1])[1]).senses.features
     except (InputError, TypeError):  # whoever loads it says what is wrong
         return True
     # An option may name a feature of a plugin, as the potential of Tanner's laws does.
@@ -155,8 +168,21 @@ def is_bundled(name: str) -> bool:
 
 
 def with_options(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Split a name such as `tanner:clamp=5` into name and options; any other name is returned as it is."""
+    """Split a name such as `tanner:clamp=5` or `mine.safetensors:comm_radius=5` into name and options.
+
+    Any other name is returned as it is.
+    """
     head, colon, told = name.partition(":")
     if colon and head in controller_names():
         return head, {**read_options(told), **options}
+    # The path of a file may have colons of its own.
+    head, ending, told = name.rpartition(f"{WEIGHTS}:")
+    if ending and not name.endswith(WEIGHTS):
+        return head + WEIGHTS, {**read_options(told), **options}
     return name, dict(options)
+
+
+def split_units(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options in two: the units of robots, which every controller takes, and those of the controller itself."""
+    own = {key: value for key, value in options.items() if key not in UNITS}
+    return {key: options[key] for key in UNITS if key in options}, own

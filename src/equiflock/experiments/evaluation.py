@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from equiflock.controllers.registry import is_bundled
+from equiflock.controllers.loading import has_seeds
+from equiflock.controllers.registry import WEIGHTS, is_bundled, split_units, with_options
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import QUARTILES, controller_of, curve_table, weights_checksum
 from equiflock.experiments.flights import FlightJob, ending_table, measures_of
@@ -143,11 +144,15 @@ def json_options(scenario: Scenario) -> dict[str, Any]:
 def rivals_of(controller: str, start: Flock) -> tuple[str, ...]:
     """The controllers to compare with: the networks of the package and, for flocks of followers only, the expert.
 
-    In the paper the expert flies flocks without leaders and obstacles; nothing in its law is about these.
+    In the paper the expert flies flocks without leaders and obstacles; nothing in its law is about these. If the
+    controller is scaled to the units of a robot, so are its rivals.
     """
     # Followers have role 0, so any other role makes this true.
     experts = () if start.roles.any() else (EXPERT,)
-    return tuple(name for name in (*experts, *TRAINED) if name != controller)
+    asked = with_options(controller, {})
+    units = "".join(f":{key}={value}" for key, value in split_units(asked[1])[0].items())
+    names = (f"{name}{units}" for name in (*experts, *TRAINED))
+    return tuple(name for name in names if with_options(name, {}) != asked)
 
 
 def evaluation_jobs(
@@ -166,7 +171,7 @@ def evaluation_jobs(
     jobs = []
     for name in (controller, *rivals):
         # A job of the package's own parts does not depend on a plugin, so it is shared by all evaluations.
-        seed = 0 if name in TRAINED else None
+        seed = 0 if has_seeds(name) else None
         flown = weights_checksum(name, seed)
         bundled = is_bundled(name) and registry.is_bundled(scenario)
         ours = scenario, tuple(sorted(options.items())), time_step, duration
@@ -176,18 +181,26 @@ def evaluation_jobs(
 
 def label_of(controller: str) -> str:
     """The name of a controller in tables and figures: that of a file of weights, with its folder if it is "weights"."""
-    path = Path(controller)
-    if path.suffix != ".safetensors":
+    file, told = _file_and_options(controller)
+    path = Path(file)
+    if path.suffix != WEIGHTS:
         return controller
-    return f"{path.absolute().parent.name}/{path.name}" if path.stem == "weights" else path.name
+    return (f"{path.absolute().parent.name}/{path.name}" if path.stem == "weights" else path.name) + told
 
 
 def folder_name(controller: str, scenario: str) -> str:
     """The folder of an evaluation; a file of weights has its checksum in it, as many files have the same name."""
-    path = Path(controller)
-    if path.suffix != ".safetensors":
+    file, told = _file_and_options(controller)
+    path = Path(file)
+    if path.suffix != WEIGHTS:
         return f"{controller.replace('/', '_').replace(':', '-')}-{scenario}"
-    return f"{path.absolute().parent.name}-{path.stem}-{weights_checksum(controller)}-{scenario}"
+    return f"{path.absolute().parent.name}-{path.stem}-{weights_checksum(file)}{told.replace(':', '-')}-{scenario}"
+
+
+def _file_and_options(controller: str) -> tuple[str, str]:
+    """A controller's name without its options, and these as they follow it."""
+    name, _ = with_options(controller, {})
+    return name, controller[len(name) :]
 
 
 def evaluation_rows(

@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from equiflock.controllers.loading import has_seeds
 from equiflock.controllers.registry import is_bundled
-from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import controller_of, weights_checksum
 from equiflock.learning.recipe import DAgger
 from equiflock.protocols import Controller
@@ -153,7 +153,7 @@ def sweep_jobs(
         )
         for n, name, comm_radius, K in grid
         # Seeds belong to trained weights or to trainings; all other controllers are flown once.
-        for seed in (seeds if name in TRAINED or options.get("epochs") else seeds[:1])
+        for seed in (seeds if has_seeds(name) or options.get("epochs") else seeds[:1])
     ]
 
 

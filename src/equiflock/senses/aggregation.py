@@ -128,6 +128,7 @@ class DelayedAggregation:
             ranks: (N,), for a single large flock whose agents do not stand in their order in memory: the number of
                 each. An agent adds up whom it hears within a cell in the order of their numbers.
         """
+        flock = self.senses.measured(check_flock(flock))
         before, now = self.turn(flock)
         B = len(flock)
         active = np.arange(B) if flying is None else flying.nonzero()[0]
@@ -163,21 +164,24 @@ class DelayedAggregation:
         reception = self._reception
         assert reception is not None
         reception.begin_step(flock, before, None if flock.all_work else flock.muted)
-        # Stopped and drifting agents hear nobody, as leaders do.
-        if not flock.all_work:
-            positions, velocities, _, *rest = flock.arrays
-            flock = Flock.view(positions, velocities, flock.effective_roles, *rest, comm_radius=flock.comm_radius)
+        flock = self._as_heard(flock)
         # A fixed topology is that of the first step, though its messages may come later.
         graph = self._first_graph(flock) if self.senses.topology == "fixed" else None
         # Nothing that was sent can have arrived yet.
         if len(active) == 0 or reception.sent_at < 0:
             now[:] = 0.0
         elif reception.is_late:
-            if not reception.hear_late(flock, active, self.terms(flock), graph, now, 1.0):
+            if not reception.hear_late(flock, active, self.terms(flock), graph, now, self.senses.time_scale):
                 raise self._off_scale(flock)
         else:
             sent, known = reception.sent(flock, before)
-            self._hear(sent, active, known, now, ranks, reception.air(flock, 1.0))
+            self._hear(sent, active, known, now, ranks, reception.air(flock, self.senses.time_scale))
+
+    def _as_heard(self, flock: Flock) -> Flock:
+        """The flock, with the R that is heard within, and stopped and drifting agents as leaders, who hear nobody."""
+        positions, velocities, roles, *rest = flock.arrays
+        roles = roles if flock.all_work else flock.effective_roles
+        return Flock.view(positions, velocities, roles, *rest, comm_radius=self._radius_of(flock))
 
     @property
     def _by_sender(self) -> bool:
@@ -238,7 +242,8 @@ class DelayedAggregation:
         return OffScaleError(f"sums of features must be numbers below {LARGEST_SUM:g}; one of {names} is off the scale")
 
     def _radius_of(self, flock: Flock) -> float:
-        return flock.comm_radius if self.comm_radius is None else self.comm_radius
+        """R in the units of the senses, in which the flock is."""
+        return flock.comm_radius if self.comm_radius is None else self.comm_radius / self.senses.length_scale
 
     @property
     def fixed_graph(self) -> Graph | None:
@@ -247,8 +252,9 @@ class DelayedAggregation:
 
     def heard(self, flock: Flock, ranks: Int64[np.ndarray, " N"] | None = None) -> Graph:
         """Who uses a message of whom, after `hear` with the same arguments, were it not for the obstacle rule."""
+        flock = self.senses.measured(flock)
         if self._reception is not None:
-            return self._reception.used(flock, self._graph, ranks)
+            return self._reception.used(self._as_heard(flock), self._graph, ranks)
         return radius_graph(flock, self._radius_of(flock)) if self._graph is None else self._graph
 
     @property

@@ -56,9 +56,9 @@ def flight(
         check_controller(controller)
         declared = controller.senses
         senses = declared if senses is None else senses
-        # Another topology is another flight; other channels or hops are not what the controller is a function of.
-        if isinstance(senses, Senses) and (senses.channels, senses.hops) != (declared.channels, declared.hops):
-            raise InputError(f"the controller needs the channels and hops of {declared}; got {senses}")
+        # Another topology is another flight; the controller is no function of other channels, hops or units.
+        if isinstance(senses, Senses) and _observed(senses) != _observed(declared):
+            raise InputError(f"the controller needs the channels, hops and units of {declared}; got {senses}")
     elif senses is None:
         raise InputError("a flight without a controller needs senses, such as equiflock.paper_senses()")
     if not isinstance(start, Flock):
@@ -85,6 +85,11 @@ def flight(
     fused = _fused(controller, compiled, sensing, body) if failures is None else None
     rest: dict[str, Any] = {"ending": ending, "order": order, "fused": fused, "failures": failures}
     return Flight(start, sensing, decide, body, time_step=time_step, **rest)
+
+
+def _observed(senses: Senses) -> tuple[Any, ...]:
+    """What observations are made of, whoever they are made of."""
+    return senses.channels, senses.hops, senses.length_scale, senses.time_scale
 
 
 def _fused(controller: object, network: object | None, sensing: Sensing, body: Body) -> FusedStep | None:

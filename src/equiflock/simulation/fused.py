@@ -42,9 +42,9 @@ def can_fuse(sensing: object, network: object, body: object) -> bool:
     # The kernel of a network does not look whether the weights fit the observations.
     senses, needed = sensing.senses, network.senses
     fit = (senses.hops, senses.width) == (needed.hops, needed.width)
-    # Its kernel makes means by the receiver's degree, of all those within R now.
-    known = senses.topology == "dynamic" and senses.hop_mean == "receiver" and sensing.radio.is_perfect
-    return fit and known and type(body) is DoubleIntegrator
+    # Its kernel makes means by the receiver's degree, of all those within R now, in the units of the flock.
+    known = senses.topology == "dynamic" and senses.hop_mean == "receiver" and not senses.scaled
+    return fit and known and sensing.radio.is_perfect and type(body) is DoubleIntegrator
 
 
 class FusedNetworkStep:

@@ -14,9 +14,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from equiflock.runtime.checks import InputError
+from equiflock.runtime.checks import InputError, check_positive
 from equiflock.runtime.checksums import checksum
 from equiflock.runtime.files import atomic_write
+from equiflock.runtime.options import read_options
 from equiflock.version import __version__
 
 FORMAT = "equiflock weights 1"
@@ -51,6 +52,17 @@ def read_weights(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], str, 
     if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
         raise InputError(f"the weights in {path} are not finite")
     return weights, name, options
+
+
+def trained_radius(path: str | os.PathLike[str]) -> float:
+    """R of the flocks that the weights in a file were trained with, as their recipe says; 1 if they have none."""
+    recipe = read_tensors(path, FORMAT)[1].get("recipe")
+    if not isinstance(recipe, Mapping):
+        return 1.0
+    # An option of the scenario goes before the recipe's field.
+    _, colon, told = str(recipe.get("scenario", "")).partition(":")
+    found = {**recipe, **(read_options(told) if colon else {})}
+    return check_positive(f"comm_radius in the recipe of {path}", found.get("comm_radius", 1.0))
 
 
 def write_tensors(
