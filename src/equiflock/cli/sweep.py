@@ -147,10 +147,13 @@ class Sweep:
 
     def _print(self, found: pd.DataFrame) -> None:
         """Print the medians; columns without any value, such as hops of untrained controllers, are left out."""
+        from equiflock.experiments.sweep import axes_of
+
         found = found.dropna(axis="columns", how="all")
-        header = ["controller", *(HEADINGS.get(column, column) for column in found.columns[1:])]
-        rows = [[_text(value) for value in row] for row in found.itertuples(index=False)]
-        print_table("medians over flocks and seeds; of flocks in pieces the share", (header, rows))
+        # Four figures where there is room for them, else three; and axes of a single value only if there is room.
+        varied = [name for name in found if name not in axes_of(found) or found[name].nunique(dropna=False) > 1]
+        forms = [_form(found, 4), _form(found, 3), _form(found[varied], 3)]
+        print_table("medians over flocks and seeds; of flocks in pieces the share", *forms)
 
     def _check(self, controller: str) -> None:
         """A clear error, before anything is kept, if there is no such controller, or it cannot fly."""
@@ -163,7 +166,13 @@ class Sweep:
         prepare(DAgger(controller=controller))
 
 
-def _text(value: object) -> str:
+def _form(found: pd.DataFrame, figures: int) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the printed table, with numbers of so many figures."""
+    header = ["controller", *(HEADINGS.get(column, column.replace("_", "\n")) for column in found.columns[1:])]
+    return header, [[_text(value, figures) for value in row] for row in found.itertuples(index=False)]
+
+
+def _text(value: object, figures: int) -> str:
     if value is None or value != value:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.{figures}g}" if isinstance(value, float) else str(value)

@@ -92,8 +92,8 @@ class WorldAxes:
         made: list[Any] = []
         for name, _, default, told in options:
             # Not given is not the same as given with the usual value, which makes a column of the table.
-            shown = f"(default: {default})"
-            made.append((name, Annotated[str | None, tyro.conf.arg(help=told, help_behavior_hint=shown)], None))
+            told_so = tyro.conf.arg(help=told, metavar="STR", help_behavior_hint=f"(default: {default})")
+            made.append((name, Annotated[str | None, told_so], None))
         namespace = {"options": {option.name: option for option in options}, "__annotations__": {}}
         return make_dataclass("Worlds", made, bases=(cls,), frozen=True, namespace=namespace)
 

@@ -158,5 +158,10 @@ def _text(body: Body) -> str:
     if not names:
         raise InputError(f"body must be one of those that have a name, {', '.join(body_names())}; got {body!r}")
     usual = make_body(names[0])
-    values = {each.name: getattr(body, each.name) for each in fields(cast(Any, body)) if each.init}
-    return ":".join([names[0], *(f"{name}={value}" for name, value in values.items() if value != getattr(usual, name))])
+    told = [names[0]]
+    for each in fields(cast(Any, body)):
+        value = getattr(body, each.name)
+        # 2 and 2.0 are the same world.
+        if value != getattr(usual, each.name):
+            told.append(f"{each.name}={str(value).removesuffix('.0')}")
+    return ":".join(told)

@@ -43,8 +43,10 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
     image = None
     for axes, ((controller, *values), part) in zip(grid.flat, panels, strict=False):
         image = _draw_panel(axes, part, across, down, metric, norm)
-        fixed = [f", {_name(axis)} {_label(axis, value)}" for axis, value in zip(rest, values, strict=True)]
-        axes.set_title(f"{controller}{''.join(fixed)}", fontsize="medium", color=INK)
+        fixed = ", ".join(f"{_name(axis)} {_label(axis, value)}" for axis, value in zip(rest, values, strict=True))
+        # Several values have a line of their own, as they are wider than a panel beside the controller's name.
+        between = "" if not rest else ", " if len(rest) == 1 else "\n"
+        axes.set_title(f"{controller}{between}{fixed}", fontsize="medium", color=INK)
     # The last row may have fewer panels than columns.
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
@@ -63,6 +65,8 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
 def _draw_panel(axes: Any, part: pd.DataFrame, across: str, down: str, metric: str, norm: Normalize) -> Any:
     """Draw one heat map, with the number itself in every cell."""
     values = part.pivot(index=down, columns=across, values=metric)
+    # No limit, a missing number here, comes after the largest one.
+    values = values.iloc[values.index.isna().argsort(kind="stable"), values.columns.isna().argsort(kind="stable")]
     image = axes.imshow(np.ma.masked_invalid(values), norm=norm, cmap="viridis", aspect="auto", origin="lower")
     axes.set_facecolor(MISSING)
     axes.set_xticks(range(values.shape[1]), [_label(across, x) for x in values.columns])
