@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import equiflock as ef
 from equiflock import cli
@@ -16,6 +19,7 @@ from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.trained import trained_weights
 from equiflock.experiments.runner.jobs import path_of
 from equiflock.experiments.sweep import METRICS, SweepJob, summary, sweep_jobs
+from equiflock.report import sweep as report
 from equiflock.report.sweep import draw_sweep
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import file_checksum
@@ -83,6 +87,54 @@ def test_heat_maps_are_drawn_with_points_missing(metric: str, tmp_path: Path) ->
     draw_sweep(table, metric, tmp_path / "map.png")
     draw_sweep(table[:1].assign(**dict.fromkeys(METRICS, np.nan)), metric, tmp_path / "empty.png")
     assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def grid_of(axes: dict[str, list[Any]]) -> pd.DataFrame:
+    """The table of a sweep over these axes, whose metrics are numbers from 0 on."""
+    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    usual = {"controller": "a", "seed": 0, "agents": 10, "comm_radius": 1.0, "hops": None}
+    return pd.DataFrame([{**usual, **point, **dict.fromkeys(METRICS, float(i))} for i, point in enumerate(points)])
+
+
+def panels_of(table: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[Any]]:
+    """The title of a heat map, and its panels."""
+    figure = Figure(layout="constrained")
+    monkeypatch.setattr(report, "Figure", lambda **options: figure)
+    draw_sweep(table, "ivv", tmp_path / "map.png")
+    return figure.get_suptitle(), [axes for axes in figure.axes if axes.get_title() and axes.get_visible()]
+
+
+def test_a_map_is_over_the_two_axes_of_most_values_with_a_panel_for_each_combination_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = grid_of(
+        {"loss": [0.0, 0.1, 0.2], "delay": [0, 1], "max_acceleration": [3.0, 5.0, 10.0, None], "noise": [0.0]}
+    )
+    title, panels = panels_of(table, tmp_path, monkeypatch)
+    assert [axes.get_title() for axes in panels] == ["a, delay 0", "a, delay 1"]
+    assert {(axes.get_xlabel(), axes.get_ylabel()) for axes in panels} == {("max acceleration", "loss")}
+    assert [label.get_text() for label in panels[0].get_xticklabels()] == ["3", "5", "10", "none"]
+    assert title == METRICS["ivv"]
+    # Every number of the table is in its place: (loss, delay, max_acceleration) counts up.
+    shown = [[text.get_text() for text in axes.texts] for axes in panels]
+    assert shown == [[str(8 * i + 4 * d + j) for i in range(3) for j in range(4)] for d in range(2)]
+
+
+def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many: dict[str, list[Any]] = {
+        "loss": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5],
+        "delay": [0, 1, 2, 3, 4],
+        "noise": [0.0, 0.1, 0.2, 0.3],
+    }
+    table = grid_of({**many, "agents": [10, 20, 30], "body": ["double-integrator", "unicycle"], "every": [1, 2, 3]})
+    title, panels = panels_of(table, tmp_path, monkeypatch)
+    assert len(panels) == 12
+    assert panels[0].get_title() == "a\nnoise 0, agents 10"
+    assert title == f"{METRICS['ivv']}, median over every, body"
+    here = (table.loss == 0.0) & (table.delay == 0) & (table.noise == 0.0) & (table.agents == 10)
+    assert panels[0].texts[0].get_text() == f"{table[here].ivv.median():.3g}"
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from equiflock.cli.animate import Animate
 from equiflock.cli.bench import Bench
 from equiflock.cli.demo import Demo
 from equiflock.cli.evaluate import Evaluate
+from equiflock.cli.fitting import fitted
 from equiflock.cli.plugins import in_one_line
 from equiflock.cli.renamed import check_renamed
 from equiflock.cli.reproduce import Reproduce
-from equiflock.cli.scenarios import fitted
 from equiflock.cli.simulate import Simulate
 from equiflock.cli.sweep import Sweep
 from equiflock.cli.terminal import err
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         check_renamed(arguments)
-        # The chosen command gets the options of its scenario, which depend on the arguments, before these are parsed.
+        # The chosen command gets the options of its scenario and body, which depend on the arguments, before parsing.
         chosen = arguments[0] if arguments else ""
         command = tyro.extras.subcommand_cli_from_dict(
             {name: fitted(each, arguments[1:]) if name == chosen else each for name, each in COMMANDS.items()},

@@ -14,7 +14,9 @@ import tyro
 from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
 from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
 from equiflock.cli.terminal import fly_a_little, notice, out, print_table, progress
+from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
+from equiflock.experiments.world import World
 from equiflock.flock import Flock, Role
 from equiflock.runtime.checks import check_count, check_positive
 from equiflock.scenarios.registry import Scenario, rules_of
@@ -34,13 +36,15 @@ class Evaluate:
     """A file of weights (.safetensors), a name, or one of your own (see --plugin)."""
     scenario: ScenarioName = "flocking"
     options: Options = field(default_factory=ScenarioOptions)
+    world: OneWorld = field(default_factory=WorldOptions)
     time_step: float | None = None
     """Seconds per step; that of the scenario's test if left out: 0.001 for flocking and leaders, else 0.01."""
     duration: float | None = None
     """Seconds to fly at most; as long as the scenario's test if left out."""
     out: Path | None = None
-    """The folder to write to; runs/evaluation/CONTROLLER-SCENARIO if left out, with the checksum of a file of weights.
-    Results of the same settings in it are not computed again."""
+    """The folder to write to; runs/evaluation/CONTROLLER-SCENARIO if left out, with the checksum of a file of weights
+    and whatever is not the paper's of radio, body and failures. Results of the same settings in it are not computed
+    again."""
     workers: int = os.cpu_count() or 1
     """How many processes."""
     scheduler: str | None = None
@@ -71,12 +75,14 @@ class Evaluate:
         load(self.controller)
         scenario = chosen(self.scenario, self.options)
         check_shown(scenario)
-        start = scenario.draw()
-        fly_a_little(start, self.controller, **rules_of(scenario))
+        world, start = self.world.world, scenario.draw()
         # The folder's config holds everything that the results depend on.
-        settings = self._settings(scenario, start)
+        settings = self._settings(scenario, start, world)
+        world.check_duration(settings["duration"])
+        world.check_start(start)
+        fly_a_little(start, self.controller, **rules_of(scenario), **world.rules)
         jobs = evaluation_jobs(**settings, plugin=plugin_checksum(self.plugin))
-        folder = self.out or Path("runs/evaluation") / folder_name(self.controller, scenario.name)
+        folder = self.out or Path("runs/evaluation") / folder_name(self.controller, scenario.name, world)
         weights = {job.name: job.checksum for job in jobs if job.checksum}
         config = {"settings": settings, "weights": weights, "versions": versions()}
         agents = int((start.roles[0] != Role.OBSTACLE).sum())
@@ -93,10 +99,11 @@ class Evaluate:
             else:
                 draw_measures(table, png, tuple(measures_of(scenario)))
         print_table(title, *(evaluation_rows(table, scenario, quartiles) for quartiles in (True, False)))
+        print_world(world)
         for path in (csv, png):
             out.print(f"  {path}", highlight=False, soft_wrap=True)
 
-    def _settings(self, scenario: Scenario, start: Flock) -> dict[str, Any]:
+    def _settings(self, scenario: Scenario, start: Flock, world: World) -> dict[str, Any]:
         """The arguments of `evaluation_jobs`, which the folder's config keeps."""
         from equiflock.experiments.evaluation import json_options, rivals_of
 
@@ -110,6 +117,8 @@ class Evaluate:
                 for name, given in times.items()
             },
             "rivals": rivals_of(self.controller, start),
+            # Evaluations in the paper's world have been kept without it.
+            **({"world": world.settings} if world.settings else {}),
         }
 
     def _fly(self, jobs: Sequence[EvaluationJob], kept: Path, title: str) -> None:

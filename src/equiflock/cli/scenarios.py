@@ -1,16 +1,14 @@
-"""The options of a scenario as options of a command: found from the arguments before these are parsed."""
+"""The options of a scenario as options of a command."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
-from itertools import pairwise
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
-from equiflock.cli.plugins import import_plugin
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.docstrings import field_docstrings
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
@@ -52,43 +50,7 @@ def chosen(scenario: str, options: ScenarioOptions) -> Scenario:
     return make_scenario(scenario, **options.given)
 
 
-def fitted(command: Any, arguments: Sequence[str]) -> Any:
-    """A command with the options of the scenario that its arguments name; any other command as it is.
-
-    A command that takes scenarios has the fields `scenario`, `options` and `plugin`, and perhaps `usual_options`, a
-    function of the scenario's class whose options are the defaults in place of the scenario's own.
-    """
-    ours = {each.name: each for each in fields(command)} if is_dataclass(command) else {}
-    if "plugin" in ours:
-        # A plugin may register the scenario or controller that other options name.
-        import_plugin(_value("plugin", arguments))
-    if not {"scenario", "options", "plugin"} <= set(ours):
-        return command
-    # The scenario with its defaults, or those of the command, which help shows.
-    name = _value("scenario", arguments) or str(ours["scenario"].default)
-    kind = scenario_class(name.partition(":")[0])
-    usual = make_scenario(name, command.usual_options(kind) if hasattr(command, "usual_options") else None)
-    _check_known(usual, arguments, set(ours))
-    options = _options_class(usual, set(ours))
-    # A subclass of the command whose field `options` has the type that was made for this scenario.
-    changed = ("options", Annotated[options, tyro.conf.arg(name="")], field(default_factory=options))
-    made = make_dataclass(command.__name__, [changed], bases=(command,), frozen=True)
-    made.__doc__ = command.__doc__
-    return made
-
-
-def _value(option: str, arguments: Sequence[str]) -> str | None:
-    """The value of an option in unparsed arguments, the last one if it is repeated; None if it is not there."""
-    found = None
-    for word, following in pairwise([*arguments, ""]):
-        if word == f"--{option}" and not following.startswith("--"):
-            found = following or None
-        elif word.startswith(f"--{option}="):
-            found = word.partition("=")[2] or None
-    return found
-
-
-def _options_class(usual: Scenario, taken: set[str]) -> type[ScenarioOptions]:
+def options_class(usual: Scenario, taken: Collection[str]) -> type[ScenarioOptions]:
     """A dataclass whose fields are the scenario's options, but for those whose names the command has itself."""
     values = options_of(usual)
     made: list[Any] = []
@@ -103,7 +65,7 @@ def _options_class(usual: Scenario, taken: set[str]) -> type[ScenarioOptions]:
                 continue
             hint, default, told = hints[name], values[name], helps.get(name, "")
             # An option such as `orbit: Orbit | None` becomes a switch; others that cannot be written are left out.
-            if not _is_plain(hint):
+            if not is_plain(hint):
                 on = _switched_on(hint, default)
                 if on is None:
                     continue
@@ -113,12 +75,12 @@ def _options_class(usual: Scenario, taken: set[str]) -> type[ScenarioOptions]:
     return make_dataclass("Options", made, bases=(ScenarioOptions,), frozen=True, namespace=namespace)
 
 
-def _is_plain(hint: Any) -> bool:
+def is_plain(hint: Any) -> bool:
     """Whether a command line can give such values: numbers, words, choices, and None in place of them."""
     if get_origin(hint) is Literal:
         return True
     parts = [part for part in get_args(hint) if part is not NoneType]
-    return hint in PLAIN or (bool(parts) and NoneType in get_args(hint) and all(map(_is_plain, parts)))
+    return hint in PLAIN or (bool(parts) and NoneType in get_args(hint) and all(map(is_plain, parts)))
 
 
 def _switched_on(hint: Any, default: Any) -> Any:
@@ -129,13 +91,17 @@ def _switched_on(hint: Any, default: Any) -> Any:
     return kinds[0]() if default is None else default  # type: ignore[operator]
 
 
-def _check_known(usual: Scenario, arguments: Sequence[str], taken: set[str]) -> None:
+def check_known(usual: Scenario, arguments: Sequence[str], known: Collection[str]) -> None:
     """Raise a clear error for an option that only other scenarios have, which tyro would just call unrecognized."""
     elsewhere = {each.name for name in scenario_names() for each in fields(scenario_class(name))}
-    known = set(options_of(usual)) | taken
-    for word in arguments:
-        name = word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
-        if word.startswith("--") and name in elsewhere - known:
+    for name in option_names(arguments):
+        if name in elsewhere and name not in known:
             raise InputError(
                 f"scenario {usual.name!r} has no option {name!r}; it has {', '.join(sorted(options_of(usual)))}"
             )
+
+
+def option_names(arguments: Sequence[str]) -> list[str]:
+    """The names of the options in unparsed arguments, as fields have them."""
+    words = [word.partition("=")[0].removeprefix("--") for word in arguments if word.startswith("--")]
+    return [word.removeprefix("no-").replace("-", "_") for word in words]

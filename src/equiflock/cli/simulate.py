@@ -8,6 +8,7 @@ from pathlib import Path
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
 from equiflock.cli.terminal import PREPARING, out, print_table, progress
+from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
 from equiflock.experiments.flights import fly, measures_of, told
 from equiflock.experiments.summary import RECORDED, summarize, summarize_endings
@@ -28,6 +29,7 @@ class Simulate:
     scale it to the units of a robot: etdagnn:comm_radius=5:time_scale=15."""
     scenario: ScenarioName = "flocking"
     options: Options = field(default_factory=ScenarioOptions)
+    world: OneWorld = field(default_factory=WorldOptions)
     time_step: float = 0.01
     """Seconds per step."""
     duration: float | None = None
@@ -49,17 +51,20 @@ class Simulate:
         scenario = chosen(self.scenario, self.options)
         duration = scenario.duration if self.duration is None else self.duration
         steps = count_steps(duration, self.time_step)
-        controller = load(self.controller)
+        controller, world = load(self.controller), self.world.world
+        world.check_duration(duration)
         with progress() as bar:
             task = bar.add_task(PREPARING, total=steps)
             # Frames are kept only if they are saved; measures are recorded in any case.
             start = interruptible(scenario.draw)
+            world.check_start(start)
             run = fly(
                 scenario,
                 start,
                 controller,
                 self.time_step,
                 duration,
+                world,
                 keep_every=self.keep_every if self.save is not None else None,
                 record=measures_of(scenario) | {measure.__name__: measure for measure in RECORDED},
                 on_step=lambda moment: bar.update(
@@ -76,5 +81,6 @@ class Simulate:
         header = "metric", "median (quartiles) over flocks" if len(start) > 1 else "value"
         rows = [[row.name, row.text] for row in summarize(run)] + summarize_endings(run, scenario)
         print_table(what, (header, rows))
+        print_world(world)
         if self.save is not None:
             out.print(f"saved: {self.save}", highlight=False)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
 from equiflock.cli.terminal import fly_a_little, notice, numbers, out, print_table, progress, whole_numbers
+from equiflock.cli.world import ManyWorlds, WorldAxes
+from equiflock.learning.recipe import EXPERT, DAgger
 from equiflock.runtime.checks import InputError, check_count
 from equiflock.scenarios import RandomDisk
 
@@ -26,10 +28,11 @@ HEADINGS = {"ivv": "IVV", "iman": "IMAN", "last_variance": "variance\nat end", "
 
 @dataclass(frozen=True)
 class Sweep:
-    """Evaluate controllers over a grid of flock sizes, radii and hops, or train one for each point of it first.
+    """Evaluate controllers over a grid of flock sizes, radii, hops and worlds, or train one for each point of it first.
 
-    Writes sweep.csv, a row for every flock, summary.csv, and a heat map of the medians. What is in the folder already
-    is not run again, so an interrupted sweep goes on where it was.
+    Each option of radio, body and failures may have several values, such as --loss 0,0.1,0.2 or --delay 0-2. Writes
+    sweep.csv, a row for every flock, summary.csv, and a heat map of the medians. What is in the folder already is not
+    run again, so an interrupted sweep goes on where it was.
     """
 
     controller: str = "etdagnn"
@@ -40,9 +43,10 @@ class Sweep:
     """Communication radii, such as 0.8,1,1.5."""
     hops: str | None = None
     """K, such as 1-4; goes with --epochs only, as trained weights have theirs."""
+    world: ManyWorlds = field(default_factory=WorldAxes)
     epochs: int = 0
-    """Train each network for so many epochs first, with the agents, radius and hops of its point; its weights are not
-    kept."""
+    """Train each network for so many epochs first, with the agents, radius and hops of its point; its radio and
+    body are perfect, and its weights are not kept."""
     seeds: str = "0"
     """Seeds of the weights, such as 0-4."""
     flocks: int = 20
@@ -67,7 +71,6 @@ class Sweep:
     def run(self) -> None:
         """Run the grid and print the medians."""
         from equiflock.experiments.sweep import sweep_jobs
-        from equiflock.learning.recipe import DAgger
         from equiflock.runtime.provenance import claimed, versions
 
         check_count("workers", self.workers)
@@ -78,8 +81,12 @@ class Sweep:
             raise InputError(f"controller must name each one once; got {self.controller!r}")
         if self.hops is not None and self.epochs == 0:
             raise InputError("--hops goes with --epochs: trained weights have their own")
+        worlds = self.world.worlds
         for name in controllers:
             self._check(name)
+        # So are bodies, each once.
+        for body in {repr(world.body): world.body for _, world in worlds}.values():
+            fly_a_little(RandomDisk(1, 10).draw(), EXPERT, body=body)
         hops = [None] if self.epochs == 0 else whole_numbers("hops", self.hops or str(DAgger.hops))
         jobs = sweep_jobs(
             controllers,
@@ -87,6 +94,7 @@ class Sweep:
             whole_numbers("agents", self.agents),
             numbers("comm_radius", self.comm_radius),
             hops,
+            worlds=worlds,
             epochs=self.epochs,
             flocks=self.flocks,
             duration=self.duration,
@@ -101,7 +109,7 @@ class Sweep:
         """Run the points that are not done yet, and write and print the results of all points."""
         from equiflock.experiments.runner.jobs import collect
         from equiflock.experiments.runner.running import run_jobs
-        from equiflock.experiments.sweep import summary
+        from equiflock.experiments.sweep import axes_of, summary
         from equiflock.report.sweep import draw_sweep
         from equiflock.runtime.files import atomic_write
 
@@ -118,15 +126,14 @@ class Sweep:
                 partial(notice, bar),
             )
         # Jobs are ordered for speed; rows are sorted for the reader.
-        table = collect(jobs, self.out / "jobs").sort_values(
-            ["controller", "seed", "agents", "comm_radius", "hops", "flock"]
-        )
+        table = collect(jobs, self.out / "jobs")
+        table = table.sort_values(["controller", "seed", *axes_of(table), "flock"])
         found = summary(table)
         for name, content in (("sweep", table), ("summary", found)):
             with atomic_write(self.out / f"{name}.csv") as scratch:
                 content.to_csv(scratch, index=False)
         with atomic_write(self.out / "grid.json") as scratch:
-            scratch.write_text(json.dumps([asdict(job) for job in jobs], indent=2) + "\n")
+            scratch.write_text(json.dumps([job.settings for job in jobs], indent=2) + "\n")
         # Points for which no initial conditions were found have a remark in place of numbers.
         empty = table[table.remark.notna()]
         if len(empty) == len(table):
@@ -140,15 +147,16 @@ class Sweep:
 
     def _print(self, found: pd.DataFrame) -> None:
         """Print the medians; columns without any value, such as hops of untrained controllers, are left out."""
+        from equiflock.experiments.sweep import axes_of
+
         found = found.dropna(axis="columns", how="all")
-        header = ["controller", *(HEADINGS.get(column, column) for column in found.columns[1:])]
-        rows = [[_text(value) for value in row] for row in found.itertuples(index=False)]
-        print_table("medians over flocks and seeds; of flocks in pieces the share", (header, rows))
+        # Four figures where there is room for them, else three; and axes of a single value only if there is room.
+        varied = [name for name in found if name not in axes_of(found) or found[name].nunique(dropna=False) > 1]
+        forms = [_form(found, 4), _form(found, 3), _form(found[varied], 3)]
+        print_table("medians over flocks and seeds; of flocks in pieces the share", *forms)
 
     def _check(self, controller: str) -> None:
         """A clear error, before anything is kept, if there is no such controller, or it cannot fly."""
-        from equiflock.learning.recipe import DAgger
-
         if self.epochs == 0:
             fly_a_little(RandomDisk(1, 10).draw(), controller)
             return
@@ -158,7 +166,13 @@ class Sweep:
         prepare(DAgger(controller=controller))
 
 
-def _text(value: object) -> str:
+def _form(found: pd.DataFrame, figures: int) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the printed table, with numbers of so many figures."""
+    header = ["controller", *(HEADINGS.get(column, column.replace("_", "\n")) for column in found.columns[1:])]
+    return header, [[_text(value, figures) for value in row] for row in found.itertuples(index=False)]
+
+
+def _text(value: object, figures: int) -> str:
     if value is None or value != value:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.{figures}g}" if isinstance(value, float) else str(value)

@@ -17,6 +17,7 @@ from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import QUARTILES, controller_of, curve_table, weights_checksum
 from equiflock.experiments.flights import FlightJob, ending_table, measures_of
 from equiflock.experiments.summary import peak_acceleration
+from equiflock.experiments.world import PAPERS_WORLD, InAWorld, World, make_world
 from equiflock.flock import Flock
 from equiflock.learning.recipe import EXPERT
 from equiflock.outcomes import Outcome
@@ -59,8 +60,8 @@ HEADINGS = {
 """Columns of the printed table, in their order; further measures of a scenario come after these."""
 
 
-@dataclass(frozen=True)
-class EvaluationJob(FlightJob):
+@dataclass(frozen=True, repr=False)
+class EvaluationJob(InAWorld, FlightJob):
     """The flights of one controller in a scenario."""
 
     controller: str
@@ -75,7 +76,9 @@ class EvaluationJob(FlightJob):
     checksum: str
     """The checksum of the file of weights that is to be flown; empty if there is none."""
     plugin: str = ""
-    """The checksum of the plugin that controller or scenario come from; empty if both come with the package."""
+    """The checksum of the plugin that controller, scenario or body come from; empty if all come with the package."""
+    world: World = PAPERS_WORLD
+    """The world that it flies in."""
 
     @property
     def key(self) -> str:
@@ -163,19 +166,22 @@ def evaluation_jobs(
     duration: float,
     rivals: Sequence[str],
     plugin: str = "",
+    world: Mapping[str, Any] | None = None,
 ) -> Sequence[EvaluationJob]:
     """One job for the controller, and one for each of its rivals, networks of the package with training seed 0.
 
     `plugin` is the checksum of the plugin that was imported, if any; jobs that depend on it have it in their names.
+    `world` has the settings of the world that all fly in, as `make_world` takes them; that of the paper if left out.
     """
+    flown_in = make_world(**(world or {}))
     jobs = []
     for name in (controller, *rivals):
         # A job of the package's own parts does not depend on a plugin, so it is shared by all evaluations.
         seed = 0 if has_seeds(name) else None
         flown = weights_checksum(name, seed)
-        bundled = is_bundled(name) and registry.is_bundled(scenario)
+        bundled = is_bundled(name) and registry.is_bundled(scenario) and flown_in.is_bundled
         ours = scenario, tuple(sorted(options.items())), time_step, duration
-        jobs.append(EvaluationJob(name, seed, *ours, label_of(name), flown, "" if bundled else plugin))
+        jobs.append(EvaluationJob(name, seed, *ours, label_of(name), flown, "" if bundled else plugin, flown_in))
     return jobs
 
 
@@ -188,13 +194,14 @@ def label_of(controller: str) -> str:
     return (f"{path.absolute().parent.name}/{path.name}" if path.stem == "weights" else path.name) + told
 
 
-def folder_name(controller: str, scenario: str) -> str:
+def folder_name(controller: str, scenario: str, world: World = PAPERS_WORLD) -> str:
     """The folder of an evaluation; a file of weights has its checksum in it, as many files have the same name."""
     file, told = _file_and_options(controller)
     path = Path(file)
-    if path.suffix != WEIGHTS:
-        return f"{controller.replace('/', '_').replace(':', '-')}-{scenario}"
-    return f"{path.absolute().parent.name}-{path.stem}-{weights_checksum(file)}{told.replace(':', '-')}-{scenario}"
+    name = controller.replace("/", "_").replace(":", "-")
+    if path.suffix == WEIGHTS:
+        name = f"{path.absolute().parent.name}-{path.stem}-{weights_checksum(file)}{told.replace(':', '-')}"
+    return f"{name}-{scenario}-{world.mark}".removesuffix("-")
 
 
 def _file_and_options(controller: str) -> tuple[str, str]:

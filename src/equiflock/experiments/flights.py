@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from equiflock.experiments.world import PAPERS_WORLD, World
 from equiflock.flock import Flock
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, short, wrong_choice
@@ -27,10 +28,17 @@ METRICS: Mapping[str, Measure] = {
 
 
 def fly(
-    scenario: Scenario, start: Flock, controller: Controller, time_step: float, duration: float, **kept: Any
+    scenario: Scenario,
+    start: Flock,
+    controller: Controller,
+    time_step: float,
+    duration: float,
+    world: World = PAPERS_WORLD,
+    **kept: Any,
 ) -> Trajectory:
-    """Fly flocks by the rules of a scenario; `kept` are the arguments of `simulate` about what is kept of it."""
-    return simulate(start, controller, time_step=time_step, duration=duration, **rules_of(scenario), **kept)
+    """Fly flocks by the rules of a scenario and a world; `kept` are the arguments of `simulate` about what is kept."""
+    rules = rules_of(scenario) | world.rules
+    return simulate(start, controller, time_step=time_step, duration=duration, **rules, **kept)
 
 
 def measures_of(scenario: Scenario) -> dict[str, Measure]:
@@ -70,6 +78,7 @@ class FlightJob(ABC):
 
     time_step: float
     duration: float
+    world: World = PAPERS_WORLD
 
     @property
     @abstractmethod
@@ -86,4 +95,4 @@ class FlightJob(ABC):
 
     def fly(self, start: Flock, **kept: Any) -> Trajectory:
         """The flight of these flocks; `kept` are the arguments of `simulate` about what is kept of it."""
-        return fly(self.scenario, start, self.flown(), self.time_step, self.duration, **kept)
+        return fly(self.scenario, start, self.flown(), self.time_step, self.duration, self.world, **kept)

@@ -1,9 +1,9 @@
-"""A sweep over a grid of controllers, flock sizes, radii and hops: each point is a job that may train first."""
+"""A sweep over a grid of controllers, flock sizes, radii, hops and worlds: each point is a job that may train first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import product
 from typing import Any, cast
@@ -14,6 +14,7 @@ import pandas as pd
 from equiflock.controllers.loading import has_seeds
 from equiflock.controllers.registry import is_bundled
 from equiflock.experiments.curves import controller_of, weights_checksum
+from equiflock.experiments.world import PAPERS_WORLD, InAWorld, World
 from equiflock.learning.recipe import DAgger
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, check_count, check_positive
@@ -29,10 +30,13 @@ METRICS = {
     "disconnected": "share of flocks in pieces at the end",
 }
 AXES = {"agents": "agents", "comm_radius": "communication radius", "hops": "hops"}
+"""The axes that every sweep has; options of worlds that were given are further ones."""
+NO_AXES = {"controller", "seed", "flock", "remark", *METRICS}
+"""The columns of a sweep's table that are no axes."""
 
 
-@dataclass(frozen=True)
-class SweepJob:
+@dataclass(frozen=True, repr=False)
+class SweepJob(InAWorld):
     """One point of the grid: test flocks of a size under one controller, which may be trained for that point first."""
 
     controller: str
@@ -49,7 +53,11 @@ class SweepJob:
     checksum: str = ""
     """The checksum of the file of weights that is to be flown; not checked if left out."""
     plugin: str = ""
-    """The checksum of the plugin that the controller comes from; empty if it comes with the package."""
+    """The checksum of the plugin that controller or body come from; empty if both come with the package."""
+    world: World = PAPERS_WORLD
+    """The world that is flown in; trainings are in that of the paper."""
+    axes: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+    """The options of the world that the sweep varies, which mark the rows of the table; the result is without them."""
 
     def __post_init__(self) -> None:
         # Checked when jobs are made, before any of them runs.
@@ -58,18 +66,27 @@ class SweepJob:
         for name in ("comm_radius", "time_step", "duration"):
             check_positive(name, getattr(self, name))
         check_count("epochs", self.epochs, least=0)
+        self.world.check_duration(self.duration)
+        self.world.check_followers(self.agents)
 
     @property
     def key(self) -> str:
         """The job's name."""
         name = self.controller.replace("/", "_")
-        return f"sweep-{name}-{self.seed}-{self.agents}-{self.comm_radius:g}-{self.hops}"
+        point = f"sweep-{name}-{self.seed}-{self.agents}-{self.comm_radius:g}-{self.hops}"
+        return f"{point}-{self.world.mark}".removesuffix("-")
 
     @property
     def labels(self) -> dict[str, Any]:
         """The columns that mark its rows in the experiment's table."""
         names = "controller", "seed", "agents", "comm_radius", "hops"
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | dict(self.axes)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All its settings, as JSON can hold them."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("world", "axes")}
+        return plain | ({"world": self.world.settings} if self.world.settings else {})
 
     def run(self) -> pd.DataFrame:
         """A row for every flock; a single one without numbers if no initial conditions were found for this point."""
@@ -84,6 +101,7 @@ class SweepJob:
             controller,
             time_step=self.time_step,
             duration=self.duration,
+            **self.world.rules,
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
         )
@@ -127,13 +145,15 @@ def sweep_jobs(
     radii: Sequence[float],
     hops: Sequence[int | None],
     plugin: str = "",
+    worlds: Sequence[tuple[Mapping[str, Any], World]] = (({}, PAPERS_WORLD),),
     **options: Any,
 ) -> list[SweepJob]:
     """Every combination, the largest flocks first, so that no worker is left alone with one at the end.
 
     `plugin` is the checksum of the plugin that was imported, if any; jobs that depend on it have it in their names.
+    `worlds` are those to fly in, each with the options that mark it in the table.
     """
-    grid = product(sorted(agents, reverse=True), controllers, radii, hops)
+    grid = product(sorted(agents, reverse=True), controllers, radii, hops, worlds)
 
     # Each file of weights is read once; networks that are trained have no file.
     @cache
@@ -148,18 +168,28 @@ def sweep_jobs(
             comm_radius,
             K,
             checksum=flown(name, seed),
-            plugin="" if is_bundled(name) else plugin,
+            plugin="" if is_bundled(name) and world.is_bundled else plugin,
+            world=world,
+            axes=tuple(axes.items()),
             **options,
         )
-        for n, name, comm_radius, K in grid
+        for n, name, comm_radius, K, (axes, world) in grid
         # Seeds belong to trained weights or to trainings; all other controllers are flown once.
         for seed in (seeds if has_seeds(name) or options.get("epochs") else seeds[:1])
     ]
 
 
-def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """The median of every metric over flocks and seeds, for a share the mean; one row for each point of the grid."""
-    by = ["controller", *AXES]
+def axes_of(table: pd.DataFrame) -> list[str]:
+    """The axes of a sweep by its table: agents, radius and hops first."""
+    return [*AXES, *(column for column in table.columns if column not in NO_AXES and column not in AXES)]
+
+
+def summary(table: pd.DataFrame, axes: Sequence[str] | None = None) -> pd.DataFrame:
+    """The median of every metric over flocks, seeds and all but these axes, for a share the mean; a row for each point.
+
+    Without `axes`, for each point of the grid.
+    """
+    by = ["controller", *(axes_of(table) if axes is None else axes)]
     # Controllers that were not trained here have no hops: NaN is a group, too.
     groups = table.groupby(by, dropna=False, sort=True)
     found = groups[list(METRICS)].median()

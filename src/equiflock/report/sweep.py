@@ -1,4 +1,4 @@
-"""A sweep as heat maps: one panel for each controller and each value of the third axis."""
+"""A sweep as heat maps: one panel for each controller and each combination of values of further axes."""
 
 from __future__ import annotations
 
@@ -13,48 +13,47 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from equiflock.experiments.sweep import AXES, METRICS, summary
+from equiflock.experiments.sweep import AXES, METRICS, axes_of, summary
 from equiflock.report.style import INK
 from equiflock.runtime.files import atomic_write
 
 MISSING = "#d9d9d9"
 MOST_COLUMNS = 4
+MOST_PANELS = 24
 
 
 def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -> Path:
-    """Draw the medians of a metric over the two axes of most values; grey where no flocks could be drawn."""
-    found = summary(table)
-    across, down, rest = _axes(found)
-    # A panel for each controller and value of the third axis, in rows of at most MOST_COLUMNS.
-    panels = list(found.groupby(["controller", rest], dropna=False, sort=False))
+    """Draw the medians of a metric over the two axes of most values; grey where no flocks could be drawn.
+
+    Each combination of values of the other axes has a panel, up to `MOST_PANELS`; where that is too few, the medians
+    are taken over the axes of fewest values, too.
+    """
+    (across, down, *rest), left_out = _axes(table)
+    found = summary(table, [across, down, *rest])
+    # Panels are in rows of at most MOST_COLUMNS.
+    panels = list(found.groupby(["controller", *rest], dropna=False, sort=False))
     columns = min(len(panels), MOST_COLUMNS)
     rows = -(-len(panels) // columns)
-    width = 1.6 + 0.75 * found[across].nunique()
+    width = 1.6 + 0.75 * found[across].nunique(dropna=False)
     height = 1.3 + 0.5 * found[down].nunique(dropna=False)
     figure = Figure(figsize=(max(width, 3.6) * columns, max(height, 2.4) * rows), dpi=130, layout="constrained")
     # One scale of colours for all panels, so that controllers can be compared.
     norm = _norm(found[metric])
     grid = figure.subplots(rows, columns, squeeze=False)
     image = None
-    for axes, ((controller, value), part) in zip(grid.flat, panels, strict=False):
-        values = part.pivot(index=down, columns=across, values=metric)
-        image = axes.imshow(np.ma.masked_invalid(values), norm=norm, cmap="viridis", aspect="auto", origin="lower")
-        axes.set_facecolor(MISSING)
-        axes.set_xticks(range(values.shape[1]), [_label(x) for x in values.columns])
-        axes.set_yticks(range(values.shape[0]), [_label(y) for y in values.index])
-        axes.set(xlabel=AXES[across], ylabel=AXES[down])
-        fixed = f", {AXES[rest]} {_label(value)}" if found[rest].nunique(dropna=False) > 1 else ""
-        axes.set_title(f"{controller}{fixed}", fontsize="medium", color=INK)
-        # The number itself in every cell, in an ink that can be read on its colour.
-        for (y, x), number in np.ndenumerate(values.to_numpy()):
-            bright = bool(np.isfinite(number)) and norm(number) < 0.6
-            axes.text(x, y, _number(number), ha="center", va="center", color="white" if bright else INK, fontsize=8)
+    for axes, ((controller, *values), part) in zip(grid.flat, panels, strict=False):
+        image = _draw_panel(axes, part, across, down, metric, norm)
+        fixed = ", ".join(f"{_name(axis)} {_label(axis, value)}" for axis, value in zip(rest, values, strict=True))
+        # Several values have a line of their own, as they are wider than a panel beside the controller's name.
+        between = "" if not rest else ", " if len(rest) == 1 else "\n"
+        axes.set_title(f"{controller}{between}{fixed}", fontsize="medium", color=INK)
     # The last row may have fewer panels than columns.
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     assert image is not None
     bar = figure.colorbar(image, ax=grid, shrink=0.9, format="{x:g}")
-    figure.suptitle(METRICS[metric], color=INK)
+    over = f", median over {', '.join(map(_name, left_out))}" if left_out else ""
+    figure.suptitle(f"{METRICS[metric]}{over}", color=INK)
     if isinstance(norm, LogNorm):
         bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         bar.ax.yaxis.set_minor_formatter(NullFormatter())
@@ -63,10 +62,37 @@ def draw_sweep(table: pd.DataFrame, metric: str, path: str | os.PathLike[str]) -
     return Path(path)
 
 
-def _axes(found: pd.DataFrame) -> tuple[str, str, str]:
-    """The three axes of a sweep, agents, radius and hops, that of most values first."""
-    across, down, rest = sorted(AXES, key=lambda axis: -found[axis].nunique(dropna=False))
-    return across, down, rest
+def _draw_panel(axes: Any, part: pd.DataFrame, across: str, down: str, metric: str, norm: Normalize) -> Any:
+    """Draw one heat map, with the number itself in every cell."""
+    values = part.pivot(index=down, columns=across, values=metric)
+    # No limit, a missing number here, comes after the largest one.
+    values = values.iloc[values.index.isna().argsort(kind="stable"), values.columns.isna().argsort(kind="stable")]
+    image = axes.imshow(np.ma.masked_invalid(values), norm=norm, cmap="viridis", aspect="auto", origin="lower")
+    axes.set_facecolor(MISSING)
+    axes.set_xticks(range(values.shape[1]), [_label(across, x) for x in values.columns])
+    axes.set_yticks(range(values.shape[0]), [_label(down, y) for y in values.index])
+    axes.set(xlabel=_name(across), ylabel=_name(down))
+    # In an ink that can be read on its colour.
+    for (y, x), number in np.ndenumerate(values.to_numpy()):
+        bright = bool(np.isfinite(number)) and norm(number) < 0.6
+        axes.text(x, y, _number(number), ha="center", va="center", color="white" if bright else INK, fontsize=8)
+    return image
+
+
+def _axes(table: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """The axes to draw, that of most values first: two for the maps, the rest for panels; and those left out of it."""
+    counts = {axis: table[axis].nunique(dropna=False) for axis in axes_of(table)}
+    ordered = sorted(counts, key=lambda axis: -counts[axis])
+    # An axis of a single value is drawn only where there is no other for the map.
+    rest = [axis for axis in ordered[2:] if counts[axis] > 1]
+    panels = table.controller.nunique()
+    shown = []
+    for axis in rest:
+        panels *= counts[axis]
+        if panels > MOST_PANELS:
+            break
+        shown.append(axis)
+    return [*ordered[:2], *shown], rest[len(shown) :]
 
 
 def _norm(values: pd.Series) -> Normalize:
@@ -78,8 +104,16 @@ def _norm(values: pd.Series) -> Normalize:
     return LogNorm(least, most) if 0.0 < 5 * least < most else Normalize(least, most if most > least else least + 1.0)
 
 
-def _label(value: Any) -> str:
-    return "as built" if value is None or np.isnan(value) else f"{value:g}"
+def _name(axis: str) -> str:
+    return AXES.get(axis, axis.replace("_", " "))
+
+
+def _label(axis: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None or np.isnan(value):
+        return "as built" if axis == "hops" else "none"
+    return f"{value:g}"
 
 
 def _number(value: float) -> str:

@@ -62,7 +62,8 @@ class RandomDisk:
     connected: bool = True
     """Whether the communication graph must be connected."""
     max_speed: float = 3.0
-    """The bound on each entry of a random velocity; under `velocities` = "disc" on its magnitude."""
+    """The bound on each entry of a random velocity; under `velocities` = "disc" on its magnitude. How fast agents
+    can fly is up to their body: --top-speed on the command line."""
     velocities: VelocityRule = "entries"
     """What is uniform: the "entries" of V and b, each in [-max_speed, max_speed], as the text of section 5 says; or the
     vectors, in the "disc" (ball) of radius max_speed: then |V + b| <= 2 max_speed, as a caption of the paper says."""

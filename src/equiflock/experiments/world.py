@@ -1,0 +1,167 @@
+"""The world that flocks fly in: how messages travel, what a commanded acceleration does, and who fails."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+from equiflock.bodies import DoubleIntegrator, Unicycle
+from equiflock.flock import Flock, Role
+from equiflock.protocols import Body
+from equiflock.runtime.checks import InputError, wrong_choice
+from equiflock.runtime.options import read_options
+from equiflock.senses.radio import PERFECT, Radio
+from equiflock.simulation.failures import Failures
+
+RADIO: Mapping[str, str] = {"radio_seed" if each.name == "seed" else each.name: each.name for each in fields(Radio)}
+"""The fields of `Radio` by their names as options of a world."""
+FAILURES: Mapping[str, str] = {
+    "fail": "agents",
+    **{f"fail_{name}": name for name in ("kind", "time", "rate", "seed")},
+}
+"""The fields of `Failures` by their names as options of a world."""
+RENAMED: Mapping[str, str] = {"top_speed": "max_speed", "body_seed": "seed"}
+"""The fields of bodies that have another name as options of a world, as scenarios have options of those names."""
+USUAL_BODY = "double-integrator"
+PAPERS_BODY = DoubleIntegrator()
+NO_FAILURES = Failures()
+LONGEST_MARK = 80
+"""So many characters the name of a file has for a world."""
+
+_BODIES: Mapping[str, type[Any]] = {USUAL_BODY: DoubleIntegrator, "unicycle": Unicycle}
+
+
+def body_names() -> tuple[str, ...]:
+    """The names that `make_body` knows."""
+    return tuple(_BODIES)
+
+
+def make_body(name: str, **options: Any) -> Body:
+    """The body of that name, perhaps with options, "unicycle:max_turn_rate=2"."""
+    head, colon, told = name.partition(":")
+    if head not in _BODIES:
+        wrong_choice("body", head, body_names())
+    known = sorted(each.name for each in fields(_BODIES[head]))
+    named = read_options(told) if colon else {}
+    for key, value in options.items():
+        if named.get(key, value) != value:
+            raise InputError(f"option {key!r} is given twice, as {named[key]!r} in {name!r} and as {value!r}")
+    for key in {**named, **options}:
+        if key not in known:
+            raise InputError(f"body {head!r} has no option {key!r}; it has {', '.join(known)}")
+    return cast(Body, _BODIES[head](**{**named, **options}))
+
+
+@dataclass(frozen=True, repr=False)
+class World:
+    """Radio, body and failures of a flight. By default those of the paper: perfect, and nobody fails."""
+
+    radio: Radio = PERFECT
+    body: Body = PAPERS_BODY
+    failures: Failures = NO_FAILURES
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The arguments of `flight` and `simulate` that it decides; None where a part does nothing."""
+        return {
+            "radio": None if self.radio.is_perfect else self.radio,
+            "body": self.body,
+            "failures": None if self.failures.are_none else self.failures,
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options that are not the usual ones, as JSON can hold them and `make_world` takes them."""
+        found = {
+            name: getattr(part, field)
+            for part, usual, names in ((self.radio, PERFECT, RADIO), (self.failures, NO_FAILURES, FAILURES))
+            for name, field in names.items()
+            if getattr(part, field) != getattr(usual, field)
+        }
+        return found if self.body == PAPERS_BODY else {**found, "body": _text(self.body)}
+
+    @property
+    def mark(self) -> str:
+        """What tells it from others in the names of files: its settings, or their hash if they are many; or nothing."""
+        text = "-".join(f"{name}={value}" for name, value in self.settings.items()).replace(":", "-").replace("/", "_")
+        return text if len(text) <= LONGEST_MARK else hashlib.sha256(repr(self).encode()).hexdigest()[:12]
+
+    @property
+    def is_bundled(self) -> bool:
+        """Whether its body comes with the package."""
+        return type(self.body).__module__.startswith("equiflock.")
+
+    def check_duration(self, duration: float) -> None:
+        """Raise a clear error if agents were to fail after the end of a flight."""
+        if self.failures.agents and self.failures.time > duration:
+            raise InputError(f"fail_time must be at most the duration, {duration:g} s; got {self.failures.time:g}")
+
+    def check_followers(self, followers: int) -> None:
+        """Raise a clear error if more agents were to fail than there are followers in a flock."""
+        if self.failures.agents > followers:
+            raise InputError(f"fail must be at most the number of followers, {followers}; got {self.failures.agents}")
+
+    def check_start(self, start: Flock) -> None:
+        """Raise a clear error if this world is none for these flocks."""
+        self.check_followers(int((start.roles == Role.FOLLOWER).sum(axis=1).min()))
+
+    def __repr__(self) -> str:
+        # Jobs keep their results by this text: options that come with later versions shall not change it.
+        return f"World({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
+
+
+PAPERS_WORLD = World()
+
+
+class InAWorld:
+    """The common part of jobs, dataclasses with a field `world`, whose results are found by their text."""
+
+    world: World
+
+    def __repr__(self) -> str:
+        """The text that a dataclass has, but without a usual world, as in results from before there were others."""
+        told = [each.name for each in fields(self) if each.repr]  # type: ignore[arg-type]
+        shown = [name for name in told if name != "world" or self.world != PAPERS_WORLD]
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+
+def make_world(**options: Any) -> World:
+    """The world with these options: those in `RADIO` and `FAILURES`, `body`, a name as for `make_body`, and the body's.
+
+    Those of the body that are in `RENAMED` have their new names.
+    """
+    radio = _part(Radio, {name: options.pop(name) for name in RADIO if name in options}, RADIO)
+    failures = _part(Failures, {name: options.pop(name) for name in FAILURES if name in options}, FAILURES)
+    body = options.pop("body", USUAL_BODY)
+    names = {name: RENAMED.get(name, name) for name in options}
+    return World(radio, _part(lambda **numbers: make_body(body, **numbers), options, names), failures)
+
+
+def _part(make: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> Any:
+    """A part made with these options; errors call them by their names as options."""
+    try:
+        return make(**{names[name]: value for name, value in options.items()})
+    except InputError as error:
+        text = str(error)
+        for name, field in names.items():
+            if name in options and text.startswith(f"{field} "):
+                text = name + text.removeprefix(field)
+                break
+        raise InputError(text) from None
+
+
+def _text(body: Body) -> str:
+    """A body as one word: its name, and its options that are not the usual ones."""
+    names = [name for name in body_names() if type(make_body(name)) is type(body)]
+    if not names:
+        raise InputError(f"body must be one of those that have a name, {', '.join(body_names())}; got {body!r}")
+    usual = make_body(names[0])
+    told = [names[0]]
+    for each in fields(cast(Any, body)):
+        value = getattr(body, each.name)
+        # 2 and 2.0 are the same world.
+        if value != getattr(usual, each.name):
+            told.append(f"{each.name}={str(value).removesuffix('.0')}")
+    return ":".join(told)

@@ -1,0 +1,138 @@
+"""A world is radio, body and failures; its settings make it again, and results are found by them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import equiflock as ef
+from equiflock.experiments import flights
+from equiflock.experiments.evaluation import EvaluationJob, evaluation_jobs
+from equiflock.experiments.sweep import SweepJob
+from equiflock.experiments.wording import in_words
+from equiflock.experiments.world import FAILURES, RADIO, World, body_names, make_body, make_world
+from equiflock.runtime.checks import InputError
+
+WORLDS: list[dict[str, Any]] = [
+    {},
+    {"loss": 0.2, "burst": 3.0, "delay": 1, "jitter": 2, "noise": 0.01, "quantization": 16},
+    {"every": 2, "last_known": 5, "radio_seed": 7},
+    {"fail": 5, "fail_kind": "silent", "fail_time": 1.0, "fail_rate": 0.01, "fail_seed": 3},
+    {"max_acceleration": 5.0, "top_speed": 3.0, "drag": 0.1, "lag": 1e-5, "gust": 0.25, "body_seed": 4},
+    {"body": "unicycle:max_turn_rate=2", "top_speed": 4.0, "loss": 1.0},
+]
+
+
+def test_every_field_of_radio_and_failures_is_an_option_of_a_world() -> None:
+    assert set(RADIO.values()) == set(ef.Radio.__dataclass_fields__)
+    assert set(FAILURES.values()) == set(ef.Failures.__dataclass_fields__)
+    assert not set(RADIO) & set(FAILURES)
+
+
+@pytest.mark.parametrize("options", WORLDS)
+def test_the_settings_of_a_world_make_it_again_after_json(options: dict[str, Any]) -> None:
+    world = make_world(**options)
+    assert make_world(**json.loads(json.dumps(world.settings))) == world
+    assert (world.settings == {}) == (options == {})
+
+
+def test_options_become_the_parts_that_they_are_of() -> None:
+    assert make_world(**WORLDS[1]).radio == ef.Radio(
+        loss=0.2, burst=3.0, delay=1, jitter=2, noise=0.01, quantization=16
+    )
+    assert make_world(**WORLDS[2]).radio == ef.Radio(every=2, last_known=5, seed=7)
+    assert make_world(**WORLDS[3]).failures == ef.Failures("silent", agents=5, time=1.0, rate=0.01, seed=3)
+    assert make_world(**WORLDS[4]).body == ef.DoubleIntegrator(5.0, 3.0, 0.1, 1e-5, 0.25, seed=4)
+    assert make_world(**WORLDS[5]).body == ef.Unicycle(max_turn_rate=2.0, max_speed=4.0)
+
+
+def test_the_same_world_has_the_same_text_however_it_was_given() -> None:
+    ways = (
+        make_world(body="double-integrator:max_acceleration=5"),
+        make_world(max_acceleration=5.0),
+        make_world(body="double-integrator", max_acceleration=5.0, lag=0.0, loss=0.0),
+    )
+    assert {repr(world) for world in ways} == {"World(body='double-integrator:max_acceleration=5')"}
+
+
+def test_flights_are_handed_the_parts_and_none_where_a_part_does_nothing() -> None:
+    assert World().rules == {"radio": None, "body": ef.DoubleIntegrator(), "failures": None}
+    assert make_world(radio_seed=3, fail_kind="silent").rules == World().rules
+    world = make_world(loss=0.1, fail=1, lag=0.1)
+    assert world.rules == {"radio": world.radio, "body": world.body, "failures": world.failures}
+
+
+def test_the_names_of_results_in_the_world_of_the_paper_are_those_from_before_there_were_others() -> None:
+    sweep = SweepJob("tanner", 0, 10, 1.0, None)
+    assert repr(sweep) == (
+        "SweepJob(controller='tanner', seed=0, agents=10, comm_radius=1.0, hops=None, epochs=0, flocks=20, "
+        "time_step=0.01, duration=2.0, checksum='', plugin='')"
+    )
+    assert repr(EvaluationJob("tanner", None, "flocking", (("agents", 9),), 0.01, 2.0, "tanner", "")) == (
+        "EvaluationJob(controller='tanner', seed=None, scenario_name='flocking', options=(('agents', 9),), "
+        "time_step=0.01, duration=2.0, name='tanner', checksum='', plugin='')"
+    )
+    assert sweep.key == "sweep-tanner-0-10-1-None"
+
+
+def test_results_in_other_worlds_have_other_names() -> None:
+    jobs = [SweepJob("tanner", 0, 10, 1.0, None, world=make_world(**options)) for options in WORLDS]
+    assert len({job.key for job in jobs}) == len({repr(job) for job in jobs}) == len(WORLDS)
+    assert all(len(job.key) < 150 and not set(":/ ") & set(job.key) for job in jobs)
+
+
+def test_a_job_that_flies_hands_its_world_to_the_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def watched(*parts: Any, **arguments: Any) -> ef.Trajectory:
+        given.update(arguments)
+        return ef.simulate(*parts, **arguments)
+
+    monkeypatch.setattr(flights, "simulate", watched)
+    settings: dict[str, Any] = {"options": {"agents": 10}, "time_step": 0.01, "duration": 0.1, "rivals": ()}
+    (job,) = evaluation_jobs("tanner", "flocking", **settings, world={"loss": 0.5, "fail": 2, "lag": 0.1})
+    job.fly(job.start())
+    assert given["radio"] == ef.Radio(loss=0.5)
+    assert given["failures"] == ef.Failures(agents=2)
+    assert given["body"] == ef.DoubleIntegrator(lag=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, ""),
+        (
+            {"loss": 0.2, "delay": 1, "max_acceleration": 5.0, "fail": 5, "fail_time": 1.0},
+            "20% loss, 1 step of delay; at most 5 of acceleration; 5 agents stop at 1 s",
+        ),
+        (WORLDS[1], "20% loss, in runs of 3 steps, 1 to 3 steps of delay, noise of 0.01, 16 bits per number"),
+        (WORLDS[2], "a message every 2 steps, messages kept for 5 steps"),
+        (WORLDS[3], "5 agents fall silent at 1 s, agents fall silent at a rate of 0.01 per second"),
+        ({"fail": 1, "fail_kind": "drifting"}, "1 agent drifts on deaf at 0 s"),
+        (
+            WORLDS[4],
+            "at most 5 of acceleration, at most 3 of speed, drag of 0.1 per second, 1e-05 s of lag, gusts of 0.25",
+        ),
+        (WORLDS[5], "100% loss; unicycle, at most 2 rad/s of turning, at most 4 of speed"),
+    ],
+)
+def test_a_world_is_told_in_words(options: dict[str, Any], words: str) -> None:
+    assert in_words(make_world(**options)) == words
+
+
+@pytest.mark.parametrize("name", body_names())
+def test_every_body_is_made_by_its_name(name: str) -> None:
+    assert make_world(body=f"{name}:max_speed=3").body == make_body(name, max_speed=3)
+
+
+def test_agents_cannot_fail_after_the_end_nor_more_of_them_than_there_are() -> None:
+    world = make_world(fail=4, fail_time=1.5)
+    world.check_duration(1.5)
+    with pytest.raises(InputError, match=r"fail_time must be at most the duration, 1 s; got 1\.5"):
+        world.check_duration(1.0)
+    start = ef.make_scenario("leaders", agents=6, leaders=2).draw()
+    world.check_start(start)
+    with pytest.raises(InputError, match="fail must be at most the number of followers, 4; got 5"):
+        make_world(fail=5).check_start(start)
