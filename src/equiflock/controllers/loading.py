@@ -13,7 +13,7 @@ import numpy as np
 from equiflock.controllers.bridge import check_float32, takes_numpy
 from equiflock.controllers.networks import register_networks
 from equiflock.controllers.registry import WEIGHTS, controller_names, factory, is_module, network_names, with_options
-from equiflock.controllers.trained import TRAINED, trained_weights
+from equiflock.controllers.trained import bundled_names, trained_weights
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, check_count, short, wrong_choice
 
@@ -39,7 +39,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
             raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
         wrong_choice("controller", name, controller_names(), OWN)
     try:
-        if name in TRAINED:
+        if name in bundled_names():
             return cast(Controller, load_network(trained_weights(name, **options)))  # its only option is the seed
         # Registered names go before files: a file of weights ends in .safetensors, which no name may.
         if (make := factory(name)) is not None:
@@ -56,7 +56,7 @@ def _wrong_options(name: str, options: Mapping[str, Any], error: TypeError) -> I
 def weights_file(name: str, **options: Any) -> Path | None:
     """The file of weights that `load` reads for a name; None for a controller without weights."""
     name, options = with_options(name, options)
-    if name in TRAINED:
+    if name in bundled_names():
         try:
             return trained_weights(name, **options)
         except TypeError as error:
@@ -69,6 +69,8 @@ def network_factory(name: str) -> Callable[..., nn.Module]:
     register_networks()
     make = factory(name)
     if make is None or name not in network_names():
+        if name in bundled_names():
+            raise InputError(f"{name} is the name of trained weights: train the network itself, such as etdagnn")
         if name in controller_names():
             raise InputError(f"{name} has no weights to train: only a torch module has; choose a network")
         wrong_choice("network", name, network_names(), OWN)

@@ -11,7 +11,7 @@ from jaxtyping import Float64
 
 from equiflock.controllers import load
 from equiflock.controllers.loading import weights_file
-from equiflock.controllers.trained import TRAINED
+from equiflock.controllers.trained import bundled_names
 from equiflock.protocols import Controller
 from equiflock.runtime.checksums import file_checksum
 
@@ -21,12 +21,12 @@ QUARTILES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 def controller_of(controller: str, seed: int | None) -> Controller:
     """The controller of a job: trained with a seed, or one that has none."""
     # Bundled networks are trained with several seeds; a file or a law is one controller.
-    return load(controller, seed=seed) if controller in TRAINED else load(controller)
+    return load(controller, seed=seed) if controller in bundled_names() else load(controller)
 
 
 def weights_checksum(controller: str, seed: int | None = None) -> str:
     """The checksum of the file of weights that `controller_of` loads; empty if there is no such file."""
-    path = weights_file(controller, seed=seed) if controller in TRAINED else weights_file(controller)
+    path = weights_file(controller, seed=seed) if controller in bundled_names() else weights_file(controller)
     return file_checksum(path) if path is not None and path.is_file() else ""
 
 

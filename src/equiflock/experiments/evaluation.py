@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from equiflock.controllers.registry import is_bundled
-from equiflock.controllers.trained import TRAINED
+from equiflock.controllers.trained import TRAINED, bundled_names
 from equiflock.experiments.curves import QUARTILES, controller_of, curve_table, weights_checksum
 from equiflock.experiments.flights import FlightJob, ending_table, measures_of
 from equiflock.experiments.summary import peak_acceleration
@@ -166,7 +166,7 @@ def evaluation_jobs(
     jobs = []
     for name in (controller, *rivals):
         # A job of the package's own parts does not depend on a plugin, so it is shared by all evaluations.
-        seed = 0 if name in TRAINED else None
+        seed = 0 if name in bundled_names() else None
         flown = weights_checksum(name, seed)
         bundled = is_bundled(name) and registry.is_bundled(scenario)
         ours = scenario, tuple(sorted(options.items())), time_step, duration

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from equiflock.controllers.registry import is_bundled
-from equiflock.controllers.trained import TRAINED
+from equiflock.controllers.trained import bundled_names
 from equiflock.experiments.curves import controller_of, weights_checksum
 from equiflock.learning.recipe import DAgger
 from equiflock.protocols import Controller
@@ -133,6 +133,7 @@ def sweep_jobs(
 
     `plugin` is the checksum of the plugin that was imported, if any; jobs that depend on it have it in their names.
     """
+    bundled = bundled_names()
     grid = product(sorted(agents, reverse=True), controllers, radii, hops)
 
     # Each file of weights is read once; networks that are trained have no file.
@@ -153,7 +154,7 @@ def sweep_jobs(
         )
         for n, name, comm_radius, K in grid
         # Seeds belong to trained weights or to trainings; all other controllers are flown once.
-        for seed in (seeds if name in TRAINED or options.get("epochs") else seeds[:1])
+        for seed in (seeds if name in bundled or options.get("epochs") else seeds[:1])
     ]
 
 
