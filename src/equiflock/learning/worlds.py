@@ -21,7 +21,7 @@ from equiflock.runtime.randomness import stream
 from equiflock.senses.radio import Radio
 
 Part: TypeAlias = type[Radio] | type[DoubleIntegrator]
-Made = TypeVar("Made", Radio, DoubleIntegrator)
+Made = TypeVar("Made", bound=Radio | DoubleIntegrator)
 
 
 @dataclass(frozen=True)
