@@ -20,7 +20,7 @@ from equiflock.runtime.checks import InputError
 from equiflock.runtime.randomness import stream
 from equiflock.senses.radio import Radio
 
-Part: TypeAlias = type[Radio] | type[DoubleIntegrator]
+Part: TypeAlias = type[Radio | DoubleIntegrator]
 Made = TypeVar("Made", bound=Radio | DoubleIntegrator)
 
 
@@ -137,7 +137,7 @@ class Worlds:
         }
         return part(**values, seed=seed)
 
-    def _of(self, part: Part) -> dict[str, Any]:
+    def _of(self, part: type[object]) -> dict[str, Any]:
         """The values of the settings of a part, by their names in a recipe."""
         return {name: value for name, value in self._values.items() if SETTINGS[name].part is part}
 
