@@ -50,12 +50,18 @@ peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (inst
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/peers.py
 
-weights: $(READY)  ## train the weights of the package again (about seven minutes on 2 cores)
+# The worlds in which etdagnn-robust learns: radios and bodies of robots that are slow and badly connected.
+ROBUST := --max-acceleration 3-100 --lag 0-0.1 --loss 0-0.3 --delay 0-2
+weights: $(READY)  ## train the weights of the package again (about seven minutes on 2 cores for the paper's)
 	test -d runs/trained && $(BIN)/equiflock train --resume runs/trained --workers 2 || \
 		$(BIN)/equiflock train --controller all --seeds 0-4 --workers 2 --out runs/trained
-	set -e; for run in runs/trained/*; do \
-		cp $$run/weights.safetensors src/equiflock/controllers/trained/$$(basename $$run).safetensors; \
-		cp $$run/validation.csv src/equiflock/controllers/trained/$$(basename $$run).csv; \
+	test -d runs/robust && $(BIN)/equiflock train --resume runs/robust --workers 2 || \
+		$(BIN)/equiflock train --controller etdagnn $(ROBUST) --seeds 0-4 --workers 2 --out runs/robust
+	set -e; for run in runs/trained/* runs/robust/*; do \
+		name=$$(basename $$run); \
+		case $$run in runs/robust/*) name=$${name%-*}-robust-$${name##*-};; esac; \
+		cp $$run/weights.safetensors src/equiflock/controllers/trained/$$name.safetensors; \
+		cp $$run/validation.csv src/equiflock/controllers/trained/$$name.csv; \
 	done
 
 clean:  ## remove the virtual environment and all caches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -193,3 +194,31 @@ def test_a_training_takes_the_options_of_random_disk(tmp_path: Path) -> None:
     assert "--dimensions 3 --disk-radius 1.5 --min-degree 1 --no-connected" in command
     controller = ef.load(tmp_path / "run" / "weights.safetensors")
     assert ef.simulate(ef.random_disk(1, 20, dimensions=3), controller, duration=0.02).positions.shape[-1] == 3
+
+
+def test_train_flies_under_a_radio_and_in_bodies_and_refuses_those_that_make_no_sense(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    hard = "--loss", "0-0.5", "--delay", "0-2", "--max-acceleration", "3-100", "--lag", "0-0.1"
+    several = "--seeds", "0-1", "--workers", "2", "--out", str(tmp_path / "hard")
+    run("train", *SMALL_TRAINING, *hard, *several)
+    config = read_json(tmp_path / "hard" / "etdagnn-1" / "config.json")
+    assert [config["recipe"][name] for name in ("loss", "delay", "max_acceleration")] == ["0-0.5", "0-2", "3-100"]
+    assert config["command"].endswith(" ".join(hard))
+    # The same by its own command, and begun from these weights.
+    again = shlex.split(config["command"])[1:]
+    run(*again, "--out", str(tmp_path / "again"))
+    weights = [tmp_path / name / "weights.safetensors" for name in ("hard/etdagnn-1", "again")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    run("train", *SMALL_TRAINING, "--from", str(weights[0]), "--loss", "0.2", "--out", str(tmp_path / "more"))
+    assert "only --epochs may go with it" in failure(
+        capsys, "train", "--resume", str(tmp_path / "again"), "--loss", "0.1"
+    )
+    for option, text in (
+        (("--loss", "0-1.5"), "loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
+        (("--delay", "0-0.5"), "delay must be a whole number, or a range of them such as 0-2; got '0-0.5'"),
+        (("--loss", "5-3"), "loss must be a range from low to high, 3-5; got '5-3'"),
+        (("--max-acceleration", "0-10"), "max_acceleration must be a finite number above 0; got 0.0 in the range 0-10"),
+    ):
+        assert text in failure(capsys, "train", *option, "--out", str(tmp_path / "none"))
+    assert not (tmp_path / "none").exists()

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import csv
-from typing import Any
+import shutil
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock.controllers import trained
+from equiflock.controllers.loading import weights_file
 from equiflock.controllers.networks.paper import NETWORKS
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
-from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation, trained_weights
+from equiflock.controllers.registry import is_bundled, network_names
+from equiflock.controllers.trained import SEEDS, TRAINED, bundled_names, trained_validation, trained_weights
+from equiflock.experiments.curves import controller_of
+from equiflock.experiments.evaluation import evaluation_jobs, rivals_of
 from equiflock.runtime.checks import InputError
+from equiflock.viewer.exhibit import Exhibit
 
 
 def test_there_are_five_seeds_of_each_of_the_papers_networks() -> None:
@@ -43,6 +51,40 @@ def test_the_last_rows_of_its_table_are_what_the_weights_do(name: str) -> None:
     for metric, values in (("ivv", ef.metrics.ivv(run)), ("iman", ef.metrics.iman(run))):
         written = np.median([float(row[metric]) for row in rows[:20]])
         assert np.median(values) == pytest.approx(written, rel=0.05)
+
+
+def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is_none_of_the_papers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in SEEDS:
+        for name in TRAINED:
+            shutil.copy(trained_weights(name, seed), tmp_path)
+    monkeypatch.setattr(trained, "FOLDER", tmp_path)
+    assert bundled_names() == TRAINED
+    with pytest.raises(InputError, match=r"controller must be one of .*; got 'etdagnn-robust'"):
+        ef.load("etdagnn-robust")
+    for seed in SEEDS:
+        shutil.copy(tmp_path / f"etdagnn-{seed}.safetensors", tmp_path / f"etdagnn-robust-{seed}.safetensors")
+    assert bundled_names() == (*TRAINED, "etdagnn-robust")
+    assert "etdagnn-robust" in ef.controller_names()
+    assert "etdagnn-robust" not in network_names()
+    for robust, usual in (("etdagnn-robust", "etdagnn"), ("etdagnn-robust:3", "etdagnn:3")):
+        found, expected = cast(Any, ef.load(robust)), cast(Any, ef.load(usual))
+        assert all((a == b).all() for a, b in zip(found.parameters(), expected.parameters(), strict=True))
+    assert weights_file("etdagnn-robust:3") == tmp_path / "etdagnn-robust-3.safetensors"
+    assert controller_of("etdagnn-robust", 2).senses == controller_of("etdagnn", 2).senses
+    assert is_bundled("etdagnn-robust:1")
+    assert "etdagnn-robust:4" in Exhibit().controllers
+    assert "etdagnn-robust" in Exhibit().told()["trained"]
+    assert "etdagnn-robust" not in Exhibit().told()["laws"]
+    # It is judged like any other, but nobody is judged beside it unless asked.
+    start = ef.random_disk(1, 10)
+    assert rivals_of("etdagnn-robust", start) == ("tanner", *TRAINED)
+    assert "etdagnn-robust" not in rivals_of("etdagnn", start)
+    jobs = evaluation_jobs("etdagnn-robust", "flocking", {}, 0.01, 0.1, ())
+    assert [(job.controller, job.seed) for job in jobs] == [("etdagnn-robust", 0)]
+    with pytest.raises(InputError, match="etdagnn-robust is the name of trained weights: train the network itself"):
+        ef.train(ef.DAgger(controller="etdagnn-robust"))
 
 
 def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() -> None:

@@ -22,7 +22,7 @@ from equiflock.controllers.registry import (
     with_options,
 )
 from equiflock.controllers.scaled import Scaled, in_units
-from equiflock.controllers.trained import TRAINED, trained_weights
+from equiflock.controllers.trained import bundled_names, trained_weights
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, check_count, short, wrong_choice
 
@@ -65,7 +65,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
 
 def _made(name: str, options: Mapping[str, Any]) -> Controller:
     """The controller of that name in its own units."""
-    if name in TRAINED:
+    if name in bundled_names():
         return cast(Controller, load_network(trained_weights(name, **options)))  # its only option is the seed
     # Registered names go before files: a file of weights ends in .safetensors, which no name may.
     if (make := factory(name)) is not None:
@@ -90,7 +90,7 @@ def weights_file(name: str, **options: Any) -> Path | None:
     """The file of weights that `load` reads for a name; None for a controller without weights."""
     name, options = with_options(name, options)
     _, options = split_units(options)
-    if name in TRAINED:
+    if name in bundled_names():
         try:
             return trained_weights(name, **options)
         except TypeError as error:
@@ -101,7 +101,7 @@ def weights_file(name: str, **options: Any) -> Path | None:
 def has_seeds(name: str) -> bool:
     """Whether a name is that of bundled weights with their seed left open, such as etdagnn, or etdagnn:time_scale=2."""
     head, options = with_options(name, {})
-    return head in TRAINED and "seed" not in options
+    return head in bundled_names() and "seed" not in options
 
 
 def network_factory(name: str) -> Callable[..., nn.Module]:
@@ -109,6 +109,8 @@ def network_factory(name: str) -> Callable[..., nn.Module]:
     register_networks()
     make = factory(name)
     if make is None or name not in network_names():
+        if name in bundled_names():
+            raise InputError(f"{name} is the name of trained weights: train the network itself, such as etdagnn")
         if name in controller_names():
             raise InputError(f"{name} has no weights to train: only a torch module has; choose a network")
         wrong_choice("network", name, network_names(), OWN)

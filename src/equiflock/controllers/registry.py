@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 from numpy.typing import NDArray
 
 from equiflock.controllers.bridge import takes_numpy
-from equiflock.controllers.trained import TRAINED
+from equiflock.controllers.trained import TRAINED, bundled_names
 from equiflock.features import Senses, paper_senses
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.options import read_options
@@ -130,7 +130,8 @@ def add_network(name: str, make: Callable[..., Any]) -> None:
 
 def controller_names() -> tuple[str, ...]:
     """The names that `load` knows."""
-    return (*(name for name in _factories if name not in TRAINED), *TRAINED)
+    bundled = bundled_names()
+    return (*(name for name in _factories if name not in bundled), *bundled)
 
 
 def factory(name: str) -> Callable[..., Any] | None:
@@ -154,7 +155,7 @@ def is_module(definition: type) -> bool:
 def is_bundled(name: str) -> bool:
     """Whether a controller of that name, with or without options, comes with the package, and so does all it hears."""
     head = name.partition(":")[0]
-    if head in TRAINED:
+    if head in bundled_names():
         return True
     make = _factories.get(head)
     if make is None or not getattr(make, "__module__", "").startswith("equiflock."):

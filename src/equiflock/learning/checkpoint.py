@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ def write_checkpoint(
     # As tensors, since tables may grow beyond what safetensors allows as metadata.
     for name, text in (texts or {}).items():
         tensors[f"table.{name}"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-    made_by = made_by or {"recipe": asdict(trainer.recipe)}
+    made_by = made_by or {"recipe": trainer.recipe.settings}
     return write_tensors(tensors, path, FORMAT, {"made_by": made_by, "epoch": trainer.epoch})
 
 
@@ -72,7 +71,7 @@ def read_checkpoint(
         recipe = {**before["recipe"], "epochs": trainer.recipe.epochs}
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
-    made_by = made_by or {"recipe": asdict(trainer.recipe)}
+    made_by = made_by or {"recipe": trainer.recipe.settings}
     other = list(differences({**before, "recipe": recipe}, made_by))
     # Training backwards is impossible.
     if epoch > trainer.recipe.epochs:

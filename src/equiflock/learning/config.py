@@ -41,7 +41,7 @@ class RunConfig:
     def made_by(self) -> dict[str, Any]:
         """The recipe and origin, which are written with every result so that it is not taken for another training's."""
         begun = {} if self.origin is None else {"from": asdict(self.origin)}
-        return {"recipe": asdict(self.recipe), **begun}
+        return {"recipe": self.recipe.settings, **begun}
 
     @property
     def command(self) -> str:

@@ -27,6 +27,7 @@ from equiflock.learning.mixture import Mixture
 from equiflock.learning.recipe import DAgger
 from equiflock.learning.replay import Replay, check_fits
 from equiflock.learning.validation import Validation, Validator
+from equiflock.learning.worlds import World
 from equiflock.protocols import Controller, LocalController
 from equiflock.runtime.checks import InputError, OffScaleError
 from equiflock.runtime.randomness import stream
@@ -78,6 +79,7 @@ class Trainer:
         self.replay = Replay(recipe.capacity, agents, D, self.learner)
         self.flights = Flights(recipe.capacity)
         self.epoch = 0
+        self._worlds = recipe.worlds
         self.validate = Validator(recipe)
 
     def run_epoch(self) -> EpochReport:
@@ -132,6 +134,11 @@ class Trainer:
         checksum = self.collect()
         self.flights.add(Flown(self.epoch, before, self.replay.added - before, checksum, network))
 
+    @property
+    def world(self) -> World:
+        """The radio and the body of the epoch's flight, a function of the recipe and the epoch's number alone."""
+        return self._worlds.draw(self.recipe.seed, self.epoch)
+
     def collect(self) -> int:
         """Fly one flock of the training set under the mixture, and add every step to the replay.
 
@@ -146,7 +153,10 @@ class Trainer:
         # The expert may need other observations than the pupil, which the flight itself makes.
         sensing = DelayedAggregation(self.expert.senses, **rules)
         mixture = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng, sensing)
-        loop = flight(start, mixture, time_step=recipe.time_step, ending=self.scenario.ending(), **rules)
+        # The pupil hears by the radio that the epoch drew; the expert, which is privileged, hears everything.
+        world = self.world
+        rules |= {"radio": world.radio, "body": world.body, "ending": self.scenario.ending()}
+        loop = flight(start, mixture, time_step=recipe.time_step, **rules)
         # Leaders and obstacle agents have no observations and no controller: there is nothing to learn from them.
         who = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)
         observations, targets = [], []

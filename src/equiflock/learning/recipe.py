@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
 
+from equiflock.learning.worlds import SETTINGS, Worlds, settled
 from equiflock.runtime.checks import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario
@@ -87,10 +88,41 @@ class DAgger:
     """Epochs from one validation to the next."""
     checkpoint_every: int = 10
     """Epochs from one checkpoint to the next, for a training that is kept in a folder."""
+    loss: float | str = 0.0
+    """The share of messages that are lost, each link and step by itself: a number such as 0.2, or a range such as
+    0-0.5, of which each flight draws a number. So for all options that follow; see `Radio` and `DoubleIntegrator`."""
+    burst: float | str | None = None
+    """The mean length of a run of lost messages on a link, in steps, such as 5 or 2-20 (each decade as likely)."""
+    delay: int | str = 0
+    """Steps from sending to hearing, such as 1 or 0-2 (each as likely)."""
+    jitter: int | str = 0
+    """Up to so many steps more, each message by itself, such as 1 or 0-3."""
+    noise: float | str = 0.0
+    """The standard deviation of measured relative positions, in R, and velocities, in R/s, such as 0.01 or 0-0.05."""
+    quantization: int | str | None = None
+    """Bits per number of a message, from 10 to 32, such as 16 or 12-32."""
+    every: int | str = 1
+    """Agents send at every so many-th step only, at phases of their own, such as 2 or 1-4."""
+    last_known: int | str = 0
+    """For how many steps after its arrival a message is used if no newer one comes, such as 5 or 0-10."""
+    max_acceleration: float | str | None = None
+    """The most that a body can accelerate, such as 5 or 3-100 (as likely from 3 to 10 as from 30 to 100)."""
+    top_speed: float | str | None = None
+    """The most that a body can fly, such as 4 or 2-20 (each decade as likely): max_speed of `DoubleIntegrator`."""
+    drag: float | str = 0.0
+    """The rate, per second, at which a body's velocity decays by itself, such as 0.1 or 0-0.5."""
+    lag: float | str = 0.0
+    """The time constant of a body's actuators in seconds, such as 0.05 or 0-0.1."""
+    gust: float | str = 0.0
+    """The standard deviation of each entry of a random acceleration, drawn anew at every step, such as 1 or 0-3."""
 
     def __post_init__(self) -> None:
         # Types first: a recipe may come from a file, where nothing has checked them.
         for name in _KINDS:
+            # Radio and body know themselves what makes sense for them.
+            if name in SETTINGS:
+                object.__setattr__(self, name, settled(name, getattr(self, name)))
+                continue
             value = getattr(self, name)
             if isinstance(value, np.generic):  # JSON, in which recipes are kept, knows plain numbers only
                 value = value.item()
@@ -111,6 +143,25 @@ class DAgger:
         # Making the scenario checks the fields that it shares with the recipe.
         for flocks in (self.flocks, self.validation_flocks):
             self.scene(flocks, self.seed, "train")
+        self.worlds.check()
+
+    def __repr__(self) -> str:
+        return f"DAgger({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All fields, fit for JSON, as files and folders keep them; `from_settings` reads them again.
+
+        Settings of radio and body are left out where they are perfect, so that a training without them has the same
+        config, and the same name in an experiment, as it had before there were any.
+        """
+        perfect = {name for name, setting in SETTINGS.items() if getattr(self, name) == setting.default}
+        return {name: value for name, value in asdict(self).items() if name not in perfect}
+
+    @property
+    def worlds(self) -> Worlds:
+        """The radios and bodies of the training's flights."""
+        return Worlds({name: getattr(self, name) for name in SETTINGS})
 
     @property
     def steps(self) -> int:
@@ -147,7 +198,7 @@ class DAgger:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
-        """The recipe from the settings that `dataclasses.asdict` made; errors name their `source`.
+        """The recipe from the settings that `settings` told; errors name their `source`.
 
         Fields that an older version did not have are at their defaults, which are what that version did; version 0.1
         had Tanner's clamp in place of the expert.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ class Results:
         ours = self.config.made_by
         try:
             epochs = int(made_by["recipe"]["epochs"])
-            recipe = asdict(DAgger.from_settings(made_by["recipe"], self.weights))
+            recipe = DAgger.from_settings(made_by["recipe"], self.weights).settings
             before = {"recipe": {**recipe, "epochs": ours["recipe"]["epochs"]}}
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{self.weights} does not say how it was trained") from None

@@ -242,7 +242,7 @@ class TrainingRun:
 
         # The expert is validated once: a training that continues has its rows already.
         if trainer.epoch == 0:
-            tables.begin(trainer.validate(trainer.expert))
+            tables.begin(trainer.validate(trainer.expert, perfect_radio=True))
         expert = _medians("expert", tables.expert)
         with tables.kept(), SummaryWriter(str(self.folder), purge_step=trainer.epoch + 1) as events:
 

@@ -28,15 +28,21 @@ class Validation:
 
 
 class Validator:
-    """Flies the validation flocks of a recipe, which are the same for all of its seeds."""
+    """Flies the validation flocks of a recipe, which are the same for all of its seeds.
+
+    They fly under the recipe's radio and in its bodies, where of a range the middle is taken: the geometric mean for
+    limits, the middle rounded down for counts. What is random about these has the same seed at every validation of
+    every training.
+    """
 
     def __init__(self, recipe: DAgger) -> None:
         self.recipe = recipe
         self.scenario = recipe.scene(recipe.validation_flocks, seed=0, split="validation")
         self.start = self.scenario.draw()
+        self.world = recipe.worlds.middle()
 
-    def __call__(self, controller: Controller) -> Validation:
-        """Validate a network or the expert."""
+    def __call__(self, controller: Controller, perfect_radio: bool = False) -> Validation:
+        """Validate a network; or, with a perfect radio, the expert, which in flights of the training has one too."""
         run = simulate(
             self.start,
             controller,
@@ -45,6 +51,8 @@ class Validator:
             ending=self.scenario.ending(),
             orbit=self.scenario.orbit,
             obstacles=self.scenario.obstacles,
+            radio=None if perfect_radio else self.world.radio,
+            body=self.world.body,
             # Only the integrals are needed, so no frames are kept.
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -115,7 +114,7 @@ def _page(found: Demonstration, shown: int, films: list[Path], training: Path, c
     page.heading("Over time")
     page.pictures([curves], "Median over flocks (line) and interquartile range (band).")
     page.heading("Settings")
-    page.settings({"training": found.recipe.command, "recipe": asdict(found.recipe), **_flown(found)})
+    page.settings({"training": found.recipe.command, "recipe": found.recipe.settings, **_flown(found)})
     return page
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -225,5 +224,5 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
     ]
     page.table(["", "check", "measured: median [range over seeds]", "for the medians", "seeds"], checks, words=True)
     page.heading("Settings")
-    page.settings({"profile": asdict(profile), "versions": versions(), "seconds of the last run": round(seconds, 1)})
+    page.settings({"profile": profile.settings, "versions": versions(), "seconds of the last run": round(seconds, 1)})
     return page

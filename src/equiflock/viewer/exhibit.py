@@ -10,7 +10,7 @@ from typing import Any
 
 from equiflock.controllers import controller_names, load
 from equiflock.controllers.registry import WEIGHTS
-from equiflock.controllers.trained import SEEDS, TRAINED
+from equiflock.controllers.trained import SEEDS, bundled_names
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, wrong_choice
 from equiflock.runtime.threads import SMALL_FLOCK
@@ -48,7 +48,7 @@ class Exhibit:
     def controllers(self) -> tuple[str, ...]:
         """The names that a page may choose."""
         # Each trained network is also offered by training seed, as name:seed.
-        trained = (f"{name}:{seed}" for name in TRAINED for seed in SEEDS)
+        trained = (f"{name}:{seed}" for name in bundled_names() for seed in SEEDS)
         return (*controller_names(), *trained, *map(str, self.weights), *self.with_options)
 
     @property
@@ -86,8 +86,8 @@ class Exhibit:
             "version": __version__,
             "setting": self.setting.model_dump(mode="json"),
             "scenarios": offered_scenarios(without=self.setting.shared),
-            "laws": [*(name for name in controller_names() if name not in TRAINED), *self.with_options],
-            "trained": list(TRAINED),
+            "laws": [*(name for name in controller_names() if name not in bundled_names()), *self.with_options],
+            "trained": list(bundled_names()),
             "seeds": list(SEEDS),
             "weights": [str(path) for path in self.weights],
             "most_disks": MOST_DISKS,

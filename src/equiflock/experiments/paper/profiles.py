@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -47,6 +48,11 @@ class Profile:
         """Whether the package's own weights are what the trainings of this profile would give."""
         usual = self.reading.of("training") == Reading() and self.recipe == DAgger()
         return usual and set(self.seeds) <= set(SEEDS)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All fields, fit for JSON, with the recipe's as a training's own folder has them."""
+        return {**asdict(self), "recipe": self.recipe.settings}
 
     def has_networks(self, experiments: Container[str]) -> bool:
         """Whether networks are there once these experiments are run: none is trained just to be shown or counted."""

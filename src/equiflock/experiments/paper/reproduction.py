@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,4 +110,4 @@ def settings(profile: Profile) -> dict[str, Any]:
     tables = {f"{name}:{seed}": file_checksum(trained_validation(name, seed)) for name, seed in bundled}
     # The repr of a job has all its settings, so a change of any default is noticed.
     jobs = {name: checksum(repr(jobs_of(name, profile)).encode()) for name in EXPERIMENTS}
-    return {"profile": asdict(profile), "jobs": jobs, "weights": weights, "tables": tables, "versions": versions()}
+    return {"profile": profile.settings, "jobs": jobs, "weights": weights, "tables": tables, "versions": versions()}

@@ -1,0 +1,149 @@
+"""The worlds of a training: by which radio agents hear each other in a flight, and which bodies they have.
+
+A recipe has a setting for every number of `Radio` and `DoubleIntegrator`, which is a number or a range. Of a range each
+flight draws a number of its own (domain randomization), from a stream named by the training's seed, the epoch and the
+setting: a flight that is flown again has the same world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from equiflock.bodies import DoubleIntegrator
+from equiflock.learning.ranges import Range, Spread, read_range
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.randomness import stream
+from equiflock.senses.radio import Radio
+
+Part: TypeAlias = type[Radio | DoubleIntegrator]
+Made = TypeVar("Made", bound=Radio | DoubleIntegrator)
+
+
+@dataclass(frozen=True)
+class World:
+    """The radio and the body of a flight; None where they are perfect, for which flights have faster kernels."""
+
+    radio: Radio | None = None
+    body: DoubleIntegrator | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One number of a radio or a body, as a recipe sets it."""
+
+    part: Part
+    name: str
+    """The name that the part itself has for it."""
+    spread: Spread
+    """How a range of it is spread."""
+    default: Any
+    """Its value for a perfect part."""
+
+
+def _settings(part: Part, renamed: Mapping[str, str]) -> dict[str, Setting]:
+    """The settings of a part, by their names in a recipe."""
+    found = {}
+    for field in fields(part):
+        # Of what is counted only whole numbers make sense. What has no limit by default is a scale: it may be anything
+        # from 1 to 1000, and as an even range it would hardly ever be small.
+        counted = str(field.type).startswith("int")
+        spread: Spread = "count" if counted else "scale" if field.default is None else "even"
+        if field.name != "seed":  # which the trainer sets itself
+            found[renamed.get(field.name, field.name)] = Setting(part, field.name, spread, field.default)
+    return found
+
+
+SETTINGS = _settings(Radio, {}) | _settings(DoubleIntegrator, {"max_speed": "top_speed"})
+"""All settings of worlds. The max_speed of a recipe is that of the velocities with which flocks begin, as in
+`RandomDisk`, so that of the body has another name."""
+
+
+def settled(name: str, value: Any) -> Any:
+    """The value of a setting as a recipe keeps it: a number, None or the text of a range.
+
+    Raises:
+        InputError: if radio or body do not take it, or an end of its range.
+    """
+    if isinstance(value, np.generic):  # JSON, in which recipes are kept, knows plain numbers only
+        value = value.item()
+    setting = SETTINGS[name]
+    found = read_range(name, value, setting.spread) if isinstance(value, str) else value
+    # The part itself knows what makes sense, and a range makes sense if both its ends do.
+    for end in (found.low, found.high) if isinstance(found, Range) else (found,):
+        only: dict[str, Any] = {setting.name: end}
+        try:
+            setting.part(**only)
+        except InputError as error:
+            where = f" in the range {found}" if isinstance(found, Range) else ""
+            raise InputError(str(error).replace(setting.name, name, 1) + where) from None
+    return str(found) if isinstance(found, Range) else found
+
+
+class Worlds:
+    """The worlds that the settings of a recipe allow.
+
+    Args:
+        values: a settled value for every one of `SETTINGS`.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values: dict[str, Any] = {
+            name: read_range(name, values[name], setting.spread) if isinstance(values[name], str) else values[name]
+            for name, setting in SETTINGS.items()
+        }
+
+    def check(self) -> None:
+        """Raise a clear error if one of these worlds makes no sense, such as short bursts of many losses."""
+        # What makes sense at all corners of the ranges does so between them.
+        parts: tuple[Part, ...] = Radio, DoubleIntegrator
+        for part in parts:
+            ranges = {name: value for name, value in self._of(part).items() if isinstance(value, Range)}
+            for corner in product(*map(_ends, ranges.values())):
+                self._made(part, dict(zip(ranges, corner, strict=True)).__getitem__, seed=0)
+
+    def draw(self, seed: int, epoch: int) -> World:
+        """The world of an epoch's flight, with seeds of its own for the radio and the body."""
+        names = seed, "world", epoch
+
+        # A stream for each setting: whether one is a range or a number changes nothing in the others.
+        def drawn(name: str) -> float:
+            number: float = self._values[name].draw(stream(*names, name))
+            return number
+
+        return self._world(drawn, stream(*names))
+
+    def middle(self) -> World:
+        """The world of validation: of every range its middle, with the same seeds for all trainings."""
+        return self._world(lambda name: self._values[name].middle, stream(0, "world", "validation"))
+
+    def _world(self, choose: Callable[[str], float], rng: np.random.Generator) -> World:
+        """The world with the values that `choose` chooses for the names of ranges, and seeds that `rng` draws."""
+        seeds = rng.integers(2**63, size=2)
+        radio = self._made(Radio, choose, int(seeds[0]))
+        body = self._made(DoubleIntegrator, choose, int(seeds[1]))
+        perfect = body == DoubleIntegrator(seed=body.seed)
+        return World(None if radio.is_perfect else radio, None if perfect else body)
+
+    def _made(self, part: type[Made], choose: Callable[[str], float], seed: int) -> Made:
+        """A radio or a body."""
+        values: dict[str, Any] = {
+            SETTINGS[name].name: choose(name) if isinstance(value, Range) else value
+            for name, value in self._of(part).items()
+        }
+        return part(**values, seed=seed)
+
+    def _of(self, part: type[object]) -> dict[str, Any]:
+        """The values of the settings of a part, by their names in a recipe."""
+        return {name: value for name, value in self._values.items() if SETTINGS[name].part is part}
+
+
+def _ends(values: Range) -> tuple[float, float]:
+    """The smallest and the largest number that is drawn of a range: an even one never draws `high` itself."""
+    # A loss of 1 may come in bursts of any length, one just below 1 must not: it is the latter that is drawn.
+    even = values.spread == "even"
+    return values.low, float(np.nextafter(values.high, values.low)) if even else values.high
