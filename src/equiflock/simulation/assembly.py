@@ -9,7 +9,7 @@ from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock
-from equiflock.protocols import Body, Controller, Ending, FusedStep, Sensing
+from equiflock.protocols import AnyBody, Body, Controller, Ending, FusedStep, Sensing
 from equiflock.runtime.checks import InputError, check_positive, short
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles
@@ -18,6 +18,7 @@ from equiflock.senses.radio import Radio
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Decision, Flight
 from equiflock.simulation.memory_order import MemoryOrder
+from equiflock.simulation.moving import BodyState
 
 
 @renamed_arguments(pilot="controller", radius="comm_radius")
@@ -28,12 +29,13 @@ def flight(
     time_step: float = 0.01,
     comm_radius: float | None = None,
     senses: Senses | None = None,
-    body: Body | None = None,
+    body: AnyBody | None = None,
     ending: Ending | None = None,
     orbit: Orbit | None = None,
     obstacles: Obstacles = "nearest",
     radio: Radio | None = None,
     failures: Failures | None = None,
+    body_state: BodyState | None = None,
 ) -> Flight:
     """Fly a flock: `for moment in flight(start, controller): ...`, endless unless the ending ends every flock.
 
@@ -50,6 +52,7 @@ def flight(
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
         radio: how messages travel; all arrive at once and exact if left out.
         failures: who fails, how and when; nobody if left out.
+        body_state: what the body remembers of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
     """
     # What agents sense is declared by the controller, unless the caller overrides it.
     if controller is not None:
@@ -66,10 +69,7 @@ def flight(
     # The state does not depend on R, so another R needs no new check of the arrays.
     if comm_radius is not None:
         start = Flock.view(*start.arrays, comm_radius=check_positive("comm_radius", comm_radius))
-    if body is not None and (isinstance(body, type) or not isinstance(body, Body)):
-        raise InputError(
-            f"body must be an object with advance(), such as equiflock.DoubleIntegrator(); got {short(body)}"
-        )
+    check_body(body)
     # The paper's parts fill whatever the caller left open.
     sensing, body = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles), body or DoubleIntegrator()
     decide, compiled = (None, None) if controller is None else decision(controller)
@@ -77,13 +77,14 @@ def flight(
     pays = compiled is not None and ending is None and MemoryOrder.pays(start)
     order = MemoryOrder(sensing, start.shape[1]) if pays else None
     fused = _fused(controller, compiled, sensing, body)
-    return Flight(start, sensing, decide, body, time_step=time_step, ending=ending, order=order, fused=fused)
+    parts: dict[str, Any] = {"ending": ending, "order": order, "fused": fused}
+    return Flight(start, sensing, decide, body, time_step=time_step, body_state=body_state, **parts)
 
 
-def _fused(controller: object, network: object | None, sensing: Sensing, body: Body) -> FusedStep | None:
+def _fused(controller: object, network: object | None, sensing: Sensing, body: AnyBody) -> FusedStep | None:
     """The step that makes what these parts make in one call, if there is one."""
     # A controller may bring its own, such as the mixture of expert and pupil in learning.
-    own: Callable[[Sensing, Body], FusedStep | None] | None = getattr(controller, "fused_step", None)
+    own: Callable[[Sensing, AnyBody], FusedStep | None] | None = getattr(controller, "fused_step", None)
     if own is not None or network is None:
         return None if own is None else own(sensing, body)
     # Imported here, as it imports torch, without which there is no network to fly.
@@ -102,6 +103,16 @@ def decision(controller: Controller) -> tuple[Decision, object | None]:
     if getattr(controller, "privileged", False):
         return ask, None
     return (lambda flock, observations: ask(observations)), ask if getattr(ask, "order_free", False) else None
+
+
+def check_body(body: Any) -> None:
+    """Raise a clear error unless `body` is a body, or none."""
+    if isinstance(body, str):
+        raise InputError(f"body must be a body, not its name: use equiflock.make_body({body!r})")
+    if body is not None and (isinstance(body, type) or not isinstance(body, Body)):
+        raise InputError(
+            f"body must be an object with advance(), such as equiflock.DoubleIntegrator(); got {short(body)}"
+        )
 
 
 def check_controller(controller: Any) -> None:
