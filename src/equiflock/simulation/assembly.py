@@ -69,7 +69,9 @@ def flight(
     # The state does not depend on R, so another R needs no new check of the arrays.
     if comm_radius is not None:
         start = Flock.view(*start.arrays, comm_radius=check_positive("comm_radius", comm_radius))
-    check_body(body)
+    if body is not None and (isinstance(body, type) or not isinstance(body, Body)):
+        such = "equiflock.DoubleIntegrator() or equiflock.make_body('unicycle')"
+        raise InputError(f"body must be an object with advance(), such as {such}; got {short(body)}")
     # The paper's parts fill whatever the caller left open.
     sensing, body = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles), body or DoubleIntegrator()
     decide, compiled = (None, None) if controller is None else decision(controller)
@@ -103,16 +105,6 @@ def decision(controller: Controller) -> tuple[Decision, object | None]:
     if getattr(controller, "privileged", False):
         return ask, None
     return (lambda flock, observations: ask(observations)), ask if getattr(ask, "order_free", False) else None
-
-
-def check_body(body: Any) -> None:
-    """Raise a clear error unless `body` is a body, or none."""
-    if isinstance(body, str):
-        raise InputError(f"body must be a body, not its name: use equiflock.make_body({body!r})")
-    if body is not None and (isinstance(body, type) or not isinstance(body, Body)):
-        raise InputError(
-            f"body must be an object with advance(), such as equiflock.DoubleIntegrator(); got {short(body)}"
-        )
 
 
 def check_controller(controller: Any) -> None:

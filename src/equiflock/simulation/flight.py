@@ -104,9 +104,7 @@ class Flight(Iterator[Moment]):
         # The ending has to see agents when they have moved and not yet sensed: then only the rest of a step is fused.
         fused, moves = self._fused_step(), self._step >= 0
         if moves and (fused is None or self.ending is not None):
-            ranks = None if self._order is None else self._order.ranks
-            commanded = self._state[:3], self._accelerations, self.time_step, self._active
-            self._moving.advance(*commanded, self._step, ranks)
+            self._moving.advance(*self._commanded())
             moves = False
         # A product, not a sum of steps: rounding does not pile up over a long flight.
         self._step += 1
@@ -126,6 +124,14 @@ class Flight(Iterator[Moment]):
             stored = flock, observations, self._accelerations, self._moving.seen
             return self._order.moment(self._step, time, stored, ends)
         return Moment(self._step, time, flock, read_only(observations), self._decided, *ends, self._moving.seen)
+
+    def held_accelerations(self) -> Vectors:
+        """The accelerations (B, N, D) that, held, lead where the body leads by the next step: to draw what is between.
+
+        Where the body does all that it is commanded, these are the moment's accelerations, to rounding.
+        """
+        held = self._moving.held_accelerations(*self._commanded())
+        return held if self._order is None else held[:, self._order.back()]
 
     def skip(self, steps: int) -> None:
         """Let so many moments pass that nobody looks at; `next` returns the one after them, as if all had been made.
@@ -227,6 +233,11 @@ class Flight(Iterator[Moment]):
         now = np.where(self._flying, outcomes, self._outcomes)
         if (now != self._outcomes).any():
             self._set_outcomes(now)
+
+    def _commanded(self) -> tuple[Any, ...]:
+        """The step that was decided on, as the body takes it."""
+        ranks = None if self._order is None else self._order.ranks
+        return self._state[:3], self._accelerations, self.time_step, self._active, self._step, ranks
 
     def _fused_step(self) -> FusedStep | None:
         """The fused step, if it stands for the parts that the flight has now."""

@@ -29,6 +29,9 @@ class MovingBody:
 
     def __init__(self, body: AnyBody, flock: Flock, state: BodyState | None = None) -> None:
         self.body = body
+        # Asked once, as looking at a protocol takes longer than a step of a small flock.
+        self._stateful = body if isinstance(body, StatefulBody) else None
+        self._plain = None if isinstance(body, StatefulBody) else body
         fresh = _begin(body, flock)
         self._keep(fresh if state is None else _fitting(body, fresh, state))
 
@@ -42,12 +45,41 @@ class MovingBody:
         ranks: Int64[np.ndarray, " N"] | None,
     ) -> None:
         """Move the active flocks; `moved` are positions, velocities and roles, the rest is that of `StatefulBody`."""
+        self._advance(moved, accelerations, time_step, active, self._state, step, ranks)
+
+    def held_accelerations(
+        self,
+        moved: tuple[NDArray[Any], ...],
+        accelerations: Vectors,
+        time_step: float,
+        active: Int64[np.ndarray, " active"],
+        step: int,
+        ranks: Int64[np.ndarray, " N"] | None,
+    ) -> Vectors:
+        """The accelerations (B, N, D) that, held, lead where the next step leads; nobody is moved."""
+        # The body makes the step with copies, so this is by its own law, whatever that is.
+        positions, velocities, roles = moved
+        copies = positions.copy(), velocities.copy(), roles
+        state = {name: array.copy() for name, array in self._state.items()}
+        self._advance(copies, accelerations, time_step, active, state, step, ranks)
+        return held_between(positions, velocities, copies[0], time_step)
+
+    def _advance(
+        self,
+        moved: tuple[NDArray[Any], ...],
+        accelerations: Vectors,
+        time_step: float,
+        active: Int64[np.ndarray, " active"],
+        state: BodyState,
+        step: int,
+        ranks: Int64[np.ndarray, " N"] | None,
+    ) -> None:
         positions, velocities, roles = moved
         arguments = positions, velocities, roles, accelerations, time_step, active
-        if isinstance(self.body, StatefulBody):
-            self.body.advance(*arguments, self._state, step, ranks)
-        else:
-            self.body.advance(*arguments)
+        if self._stateful is not None:
+            self._stateful.advance(*arguments, state, step, ranks)
+        elif self._plain is not None:
+            self._plain.advance(*arguments)
 
     def reorder(self, order: Int64[np.ndarray, " N"]) -> None:
         """Put agents into another order in memory."""
@@ -73,6 +105,15 @@ class MovingBody:
         self.seen: BodyState = ReadOnlyDict({name: read_only(array) for name, array in self._state.items()})
 
 
+def held_between(positions: Vectors, velocities: Vectors, later: Vectors, time: float) -> Vectors:
+    """The accelerations that, held for that time, lead from positions and velocities to later positions.
+
+    a = 2 (r(t + time) - r(t) - v(t) time) / time^2: that of the double integrator, if it was one.
+    """
+    held: Vectors = 2.0 * ((later - positions) / time - velocities) / time
+    return held
+
+
 def _begin(body: AnyBody, flock: Flock) -> dict[str, NDArray[Any]]:
     """What a body remembers of agents that are new; nothing if it has no memory."""
     if not isinstance(body, StatefulBody):
@@ -85,8 +126,8 @@ def _begin(body: AnyBody, flock: Flock) -> dict[str, NDArray[Any]]:
         for name, array in found.items()
     ):
         raise InputError(
-            f"begin() of {type(body).__name__} must return arrays of numbers of shape (B, N, ..) = "
-            f"{(*agents, ...)} by name; got {short(found)}".replace("Ellipsis", "..")
+            f"begin() of {type(body).__name__} must return arrays of numbers of shape (B, N, ..) by name, here "
+            f"B, N = {agents[0]}, {agents[1]}; got {short(found)}"
         )
     # Copies, as one array may stand under two names, and the arrays are the flight's own from here on.
     return {name: array.copy() for name, array in found.items()}
