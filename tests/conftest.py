@@ -45,12 +45,14 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Registries of the test's own: what it registers is forgotten."""
     from equiflock import features
+    from equiflock.bodies import registry as bodies
     from equiflock.controllers import networks, registry
     from equiflock.outcomes import Outcome
     from equiflock.scenarios import registry as scenarios
 
     networks.register_networks()  # those of the package are no test's own
     monkeypatch.setattr(registry, "_factories", dict(registry._factories))
+    monkeypatch.setattr(bodies, "_bodies", dict(bodies._bodies))
     monkeypatch.setattr(scenarios, "_scenarios", dict(scenarios._scenarios))
     monkeypatch.setattr(features, "_features", dict(features._features))
     monkeypatch.setattr(Outcome, "_known", dict(Outcome._known))

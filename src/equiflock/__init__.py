@@ -3,14 +3,14 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from equiflock.bodies import DoubleIntegrator, Unicycle
+from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
 from equiflock.controllers import controller, controller_names, load, save
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
 from equiflock.outcomes import Outcome
-from equiflock.protocols import Body, Ending, LocalController, Moment, PrivilegedController
+from equiflock.protocols import Body, Ending, LocalController, Moment, PrivilegedController, StatefulBody
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.renamed import MODULES, tell_of_moved_modules
@@ -67,11 +67,14 @@ __all__ = [
     "RandomDisk",
     "Role",
     "Senses",
+    "StatefulBody",
     "Trajectory",
     "Unicycle",
     "UntilDisconnected",
     "UntilPassed",
     "__version__",
+    "body",
+    "body_names",
     "components",
     "controller",
     "controller_names",
@@ -79,6 +82,7 @@ __all__ = [
     "feature_names",
     "flight",
     "load",
+    "make_body",
     "make_scenario",
     "metrics",
     "observe",

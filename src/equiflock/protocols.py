@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -26,11 +27,12 @@ class Moment:
         time: step times the time step, in seconds.
         flock: positions and velocities now.
         observations: (B, N, K, C, D), what every agent knows now.
-        accelerations: (B, N, D), what every agent does next; zero for leaders, obstacle agents, agents that stopped or
-            drift, and ended flocks.
+        accelerations: (B, N, D), what every agent is commanded to do next, which its body may not manage; zero for
+            leaders, obstacle agents, agents that stopped or drift, and ended flocks.
         flying: (B,), which flocks are still flying.
         outcomes: (B,), codes of `Outcome`.
         comm_radius: the communication radius R.
+        body_state: name -> (B, N, ..), what bodies remember beyond position and velocity, such as headings.
     """
 
     step: int
@@ -41,6 +43,7 @@ class Moment:
     flying: Bool[np.ndarray, " B"]
     outcomes: Int8[np.ndarray, " B"]
     comm_radius: float
+    body_state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -122,6 +125,50 @@ class Body(Protocol):
 
 
 @runtime_checkable
+class StatefulBody(Protocol):
+    """A body that remembers more than position and velocity, such as a heading, or that is moved by chance.
+
+    It is known by having `begin`. What it remembers belongs to the flight, which hands it to each step, keeps it with
+    the agents when they are reordered or taken away, and shows it in moments and trajectories.
+    """
+
+    def begin(self, flock: Flock) -> dict[str, NDArray[Any]]:
+        """What it remembers of agents that are new: arrays (B, N, ..) by name; none if there is nothing to remember."""
+        ...
+
+    def advance(
+        self,
+        positions: Vectors,
+        velocities: Vectors,
+        roles: Roles,
+        accelerations: Vectors,
+        time_step: float,
+        active: Int64[np.ndarray, " active"],
+        state: Mapping[str, NDArray[Any]],
+        step: int,
+        ranks: Int64[np.ndarray, " N"] | None = None,
+    ) -> None:
+        """Move the active flocks by one time step, in place.
+
+        Args:
+            positions: as for `Body`, and so are all arguments up to `active`.
+            velocities: (B, N, D), changed in place.
+            roles: (B, N).
+            accelerations: (B, N, D).
+            time_step: dt > 0, in seconds.
+            active: the indices of the flocks to move.
+            state: the arrays that `begin` made, changed in place.
+            step: how many steps were made before this one. What happens by chance is a function of it, of the number
+                of the flock and of that of the agent, never a draw in some order.
+            ranks: (N,), the caller's number of every agent as they stand in memory; as they stand if left out.
+        """
+        ...
+
+
+AnyBody: TypeAlias = Body | StatefulBody
+
+
+@runtime_checkable
 class FusedStep(Protocol):
     """Move, sense and decide in one call: what the parts of a flight make one after the other, to the bit.
 
@@ -129,7 +176,7 @@ class FusedStep(Protocol):
     is a read-only view of it. What agents remember is that of the senses.
     """
 
-    def fits(self, flock: Flock, sensing: Sensing, body: Body) -> bool:
+    def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
         """Whether it does what these parts would do with this flock; asked at every step, as parts may change."""
         ...
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 import equiflock as ef
+from equiflock.bodies import body_names, make_body
 from equiflock.experiments import flights
 from equiflock.experiments.evaluation import EvaluationJob, evaluation_jobs
 from equiflock.experiments.sweep import SweepJob
 from equiflock.experiments.wording import in_words
-from equiflock.experiments.world import FAILURES, RADIO, World, body_names, make_body, make_world
+from equiflock.experiments.world import FAILURES, RADIO, World, make_world
 from equiflock.runtime.checks import InputError
 
 WORLDS: list[dict[str, Any]] = [

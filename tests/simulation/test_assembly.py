@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_the_double_integrator_is_the_default_body() -> None:
         ef.simulate(start, ef.load("tanner"), duration=0.1, **more) for more in ({}, {"body": ef.DoubleIntegrator()})
     ]
     assert np.array_equal(runs[0].positions, runs[1].positions)
-    assert runs[0].config["body"] == {"kind": "DoubleIntegrator"}
+    assert runs[0].config["body"] == {"kind": "DoubleIntegrator", **dataclasses.asdict(ef.DoubleIntegrator())}
 
 
 @pytest.mark.parametrize("body", [ef.DoubleIntegrator, 3.0, "fast"])

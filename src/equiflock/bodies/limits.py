@@ -1,8 +1,13 @@
-"""Checks of the numbers that bodies share."""
+"""Limits that bodies share: checks of their numbers, and vectors that are scaled back to them."""
 
 from __future__ import annotations
 
+import math
+
 from equiflock.runtime.checks import InputError, check_positive, is_finite, short
+from equiflock.runtime.jit import Array, kernel
+
+NO_LIMIT = math.inf
 
 
 def check_limits(body: object, *names: str) -> None:
@@ -18,3 +23,25 @@ def check_not_negative(body: object, *names: str) -> None:
         value = getattr(body, name)
         if not is_finite(value) or value < 0:
             raise InputError(f"{name} must be a finite number of at least 0; got {short(value)}")
+
+
+def limit(most: float | None) -> float:
+    """A limit as kernels take it: infinity if there is none."""
+    return NO_LIMIT if most is None else float(most)
+
+
+@kernel
+def share_within(vector: Array, most: float) -> float:
+    """The factor that scales a vector back to the 2-norm `most`; exactly 1 if it is no longer than that."""
+    if most == NO_LIMIT:
+        return 1.0
+    # By the largest entry, so that no square overflows.
+    largest, square = 0.0, 0.0
+    for d in range(len(vector)):
+        largest = max(largest, abs(vector[d]))
+    if largest == 0.0:
+        return 1.0
+    for d in range(len(vector)):
+        square += (vector[d] / largest) ** 2
+    norm = math.sqrt(square)
+    return 1.0 if largest * norm <= most else most / largest / norm

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from equiflock.experiments.world import USUAL_BODY, World, make_body
+from equiflock.bodies import make_body
+from equiflock.experiments.world import USUAL_BODY, World
 from equiflock.senses.radio import Radio
 from equiflock.simulation.failures import FailureKind, Failures
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
-from equiflock.bodies import DoubleIntegrator, Unicycle
+from equiflock.bodies import DoubleIntegrator, body_names, make_body
 from equiflock.flock import Flock, Role
-from equiflock.protocols import Body
-from equiflock.runtime.checks import InputError, wrong_choice
-from equiflock.runtime.options import read_options
+from equiflock.protocols import AnyBody
+from equiflock.runtime.checks import InputError
 from equiflock.senses.radio import PERFECT, Radio
 from equiflock.simulation.failures import Failures
 
@@ -30,36 +29,13 @@ NO_FAILURES = Failures()
 LONGEST_MARK = 80
 """So many characters the name of a file has for a world."""
 
-_BODIES: Mapping[str, type[Any]] = {USUAL_BODY: DoubleIntegrator, "unicycle": Unicycle}
-
-
-def body_names() -> tuple[str, ...]:
-    """The names that `make_body` knows."""
-    return tuple(_BODIES)
-
-
-def make_body(name: str, **options: Any) -> Body:
-    """The body of that name, perhaps with options, "unicycle:max_turn_rate=2"."""
-    head, colon, told = name.partition(":")
-    if head not in _BODIES:
-        wrong_choice("body", head, body_names())
-    known = sorted(each.name for each in fields(_BODIES[head]))
-    named = read_options(told) if colon else {}
-    for key, value in options.items():
-        if named.get(key, value) != value:
-            raise InputError(f"option {key!r} is given twice, as {named[key]!r} in {name!r} and as {value!r}")
-    for key in {**named, **options}:
-        if key not in known:
-            raise InputError(f"body {head!r} has no option {key!r}; it has {', '.join(known)}")
-    return cast(Body, _BODIES[head](**{**named, **options}))
-
 
 @dataclass(frozen=True, repr=False)
 class World:
     """Radio, body and failures of a flight. By default those of the paper: perfect, and nobody fails."""
 
     radio: Radio = PERFECT
-    body: Body = PAPERS_BODY
+    body: AnyBody = PAPERS_BODY
     failures: Failures = NO_FAILURES
 
     @property
@@ -152,7 +128,7 @@ def _part(make: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> An
         raise InputError(text) from None
 
 
-def _text(body: Body) -> str:
+def _text(body: AnyBody) -> str:
     """A body as one word: its name, and its options that are not the usual ones."""
     names = [name for name in body_names() if type(make_body(name)) is type(body)]
     if not names:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, Vectors
-from equiflock.protocols import Body, Controller, FusedStep, LocalController, Sensing
+from equiflock.protocols import AnyBody, Controller, FusedStep, LocalController, Sensing
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.assembly import decision
 from equiflock.simulation.fused import State
@@ -70,7 +70,7 @@ class Mixture:
         """Let the next draw be this number again, for a step that was not made with it."""
         self._unused = number
 
-    def fused_step(self, sensing: Sensing, body: Body) -> FusedStep | None:
+    def fused_step(self, sensing: Sensing, body: AnyBody) -> FusedStep | None:
         """A step that is one call, for a flight with these parts; None if an expert or pupil is not known to it."""
         taught = taught_step(self.expert, self.ask_pupil, (self.sensing, sensing), body)
         return None if taught is None else FusedMixtureStep(self, taught)

@@ -9,7 +9,7 @@ from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock
-from equiflock.protocols import Body, Controller, Ending, FusedStep, Sensing
+from equiflock.protocols import AnyBody, Body, Controller, Ending, FusedStep, Sensing
 from equiflock.runtime.checks import InputError, check_positive, short
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles
@@ -18,6 +18,7 @@ from equiflock.senses.radio import Radio
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Decision, Flight
 from equiflock.simulation.memory_order import MemoryOrder
+from equiflock.simulation.moving import BodyState
 
 
 @renamed_arguments(pilot="controller", radius="comm_radius")
@@ -28,12 +29,13 @@ def flight(
     time_step: float = 0.01,
     comm_radius: float | None = None,
     senses: Senses | None = None,
-    body: Body | None = None,
+    body: AnyBody | None = None,
     ending: Ending | None = None,
     orbit: Orbit | None = None,
     obstacles: Obstacles = "nearest",
     radio: Radio | None = None,
     failures: Failures | None = None,
+    body_state: BodyState | None = None,
 ) -> Flight:
     """Fly a flock: `for moment in flight(start, controller): ...`, endless unless the ending ends every flock.
 
@@ -50,6 +52,7 @@ def flight(
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
         radio: how messages travel; all arrive at once and exact if left out.
         failures: who fails, how and when; nobody if left out.
+        body_state: what the body remembers of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
     """
     # What agents sense is declared by the controller, unless the caller overrides it.
     if controller is not None:
@@ -67,9 +70,8 @@ def flight(
     if comm_radius is not None:
         start = Flock.view(*start.arrays, comm_radius=check_positive("comm_radius", comm_radius))
     if body is not None and (isinstance(body, type) or not isinstance(body, Body)):
-        raise InputError(
-            f"body must be an object with advance(), such as equiflock.DoubleIntegrator(); got {short(body)}"
-        )
+        such = "equiflock.DoubleIntegrator() or equiflock.make_body('unicycle')"
+        raise InputError(f"body must be an object with advance(), such as {such}; got {short(body)}")
     if failures is not None and not isinstance(failures, Failures):
         raise InputError(f"failures must be such as equiflock.Failures(agents=5, time=1.0); got {short(failures)}")
     if failures is not None and failures.are_none:
@@ -83,8 +85,8 @@ def flight(
     order = MemoryOrder(sensing, start.shape[1]) if pays else None
     # A fused step does not look who has failed.
     fused = _fused(controller, compiled, sensing, body) if failures is None else None
-    rest: dict[str, Any] = {"ending": ending, "order": order, "fused": fused, "failures": failures}
-    return Flight(start, sensing, decide, body, time_step=time_step, **rest)
+    parts: dict[str, Any] = {"ending": ending, "order": order, "fused": fused, "failures": failures}
+    return Flight(start, sensing, decide, body, time_step=time_step, body_state=body_state, **parts)
 
 
 def _observed(senses: Senses) -> tuple[Any, ...]:
@@ -92,10 +94,10 @@ def _observed(senses: Senses) -> tuple[Any, ...]:
     return senses.channels, senses.hops, senses.length_scale, senses.time_scale
 
 
-def _fused(controller: object, network: object | None, sensing: Sensing, body: Body) -> FusedStep | None:
+def _fused(controller: object, network: object | None, sensing: Sensing, body: AnyBody) -> FusedStep | None:
     """The step that makes what these parts make in one call, if there is one."""
     # A controller may bring its own, such as the mixture of expert and pupil in learning.
-    own: Callable[[Sensing, Body], FusedStep | None] | None = getattr(controller, "fused_step", None)
+    own: Callable[[Sensing, AnyBody], FusedStep | None] | None = getattr(controller, "fused_step", None)
     if own is not None or network is None:
         return None if own is None else own(sensing, body)
     # Imported here, as it imports torch, without which there is no network to fly.

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors, check_flock
 from equiflock.outcomes import Outcome
-from equiflock.protocols import Body, Ending, FusedStep, Moment, Sensing
+from equiflock.protocols import AnyBody, Ending, FusedStep, Moment, Sensing
 from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import InputError, OffScaleError, check_count, check_positive, short
 from equiflock.runtime.renamed import renamed_attributes
+from equiflock.simulation.moving import BodyState, MovingBody
 
 if TYPE_CHECKING:
     from equiflock.simulation.failures import Failures
@@ -43,6 +44,7 @@ class Flight(Iterator[Moment]):
         sensing: makes observations of the flock, once per step.
         decide: makes accelerations of observations; None if an outsider acts, by `step`.
         body: makes the step that accelerations command.
+        body_state: what the body remembers at t = 0, as `Moment.body_state`; as its `begin` says if left out.
         time_step: dt, in seconds.
         ending: decides at every moment which flocks have ended; None lets them fly for ever.
         order: keeps a single large flock in cell order in memory; None leaves agents where they are.
@@ -56,9 +58,10 @@ class Flight(Iterator[Moment]):
         start: Flock,
         sensing: Sensing,
         decide: Decision | None,
-        body: Body,
+        body: AnyBody,
         *,
         time_step: float,
+        body_state: BodyState | None = None,
         ending: Ending | None = None,
         order: MemoryOrder | None = None,
         fused: FusedStep | None = None,
@@ -68,7 +71,6 @@ class Flight(Iterator[Moment]):
             raise InputError(f"start must be a Flock of at least one flock; got {short(start)}")
         check_ending(ending)
         self.sensing = sensing
-        self.body = body
         self.ending = ending
         self.time_step = check_positive("time_step", time_step)
         self.comm_radius = start.comm_radius
@@ -80,6 +82,22 @@ class Flight(Iterator[Moment]):
         self._step = -1
         self._set_outcomes(np.full(len(start), FLYING, np.int8))
         self._take(start)
+        self._moving = MovingBody(body, start, body_state)
+
+    @property
+    def body(self) -> AnyBody:
+        """What makes the step; set it to another one and the flight goes on with that."""
+        return self._moving.body
+
+    @body.setter
+    def body(self, body: AnyBody) -> None:
+        self._moving = self._moving.changed(body, self._flock)
+
+    @property
+    def body_state(self) -> BodyState:
+        """What the body remembers now, as `Moment.body_state`."""
+        seen, order = self._moving.seen, self._order
+        return seen if order is None else {name: array[:, order.back()] for name, array in seen.items()}
 
     def __next__(self) -> Moment:
         """Make the step that the last moment decided on, if any, and return the moment after it."""
@@ -91,8 +109,7 @@ class Flight(Iterator[Moment]):
         # The ending has to see agents when they have moved and not yet sensed: then only the rest of a step is fused.
         fused, moves = self._fused_step(), self._step >= 0
         if moves and (fused is None or self.ending is not None):
-            positions, velocities, *_ = self._state
-            self.body.advance(positions, velocities, self._roles, self._accelerations, self.time_step, self._active)
+            self._moving.advance(*self._commanded())
             moves = False
         # A product, not a sum of steps: rounding does not pile up over a long flight.
         self._step += 1
@@ -111,8 +128,17 @@ class Flight(Iterator[Moment]):
             self._accelerate(flock, observations, time)
         ends = self._flying, self._outcomes, self.comm_radius
         if self._order is not None:
-            return self._order.moment(self._step, time, (flock, observations, self._accelerations), ends)
-        return Moment(self._step, time, flock, read_only(observations), self._decided, *ends)
+            stored = flock, observations, self._accelerations, self._moving.seen
+            return self._order.moment(self._step, time, stored, ends)
+        return Moment(self._step, time, flock, read_only(observations), self._decided, *ends, self._moving.seen)
+
+    def held_accelerations(self) -> Vectors:
+        """The accelerations (B, N, D) that, held, lead where the body leads by the next step: to draw what is between.
+
+        Where the body does all that it is commanded, these are the moment's accelerations, to rounding.
+        """
+        held = self._moving.held_accelerations(*self._commanded())
+        return held if self._order is None else held[:, self._order.back()]
 
     def skip(self, steps: int) -> None:
         """Let so many moments pass that nobody looks at; `next` returns the one after them, as if all had been made.
@@ -163,7 +189,8 @@ class Flight(Iterator[Moment]):
             flock: the same number of flocks in the same space. Its first agents are the kept ones, in their order;
                 any more are new.
             keep: (N,), which of the agents so far stay, in all flocks; all of them if left out. Histories of what
-                was heard, and when agents will fail, follow those that stay; new agents do not fail.
+                was heard, what bodies remember, and when agents will fail, follow those that stay; new agents do not
+                fail.
         """
         check_flock(flock)
         B, N, D = self._accelerations.shape
@@ -191,6 +218,7 @@ class Flight(Iterator[Moment]):
         if self._failing is not None:
             self._failing.replace(flock, keep)
         self.sensing.replace(flock, keep)
+        self._moving.replace(flock, keep)
 
     def _take(self, flock: Flock) -> None:
         """Copy the state of a flock, which the body may then change in place."""
@@ -223,6 +251,11 @@ class Flight(Iterator[Moment]):
         if (now != self._outcomes).any():
             self._set_outcomes(now)
 
+    def _commanded(self) -> tuple[Any, ...]:
+        """The step that was decided on, as the body takes it."""
+        ranks = None if self._order is None else self._order.ranks
+        return (*self._state[:2], self._roles), self._accelerations, self.time_step, self._active, self._step, ranks
+
     def _fused_step(self) -> FusedStep | None:
         """The fused step, if it stands for the parts that the flight has now."""
         fused = self._fused
@@ -235,6 +268,7 @@ class Flight(Iterator[Moment]):
         assert self._order is not None
         self._store((array[:, order] for array in self._state), self._accelerations[:, order])
         self._order.reorder(order)
+        self._moving.reorder(order)
 
     def _accelerate(self, flock: Flock, observations: Observations, time: float) -> None:
         """Ask the controller, for flocks still flying only, and check its answer."""

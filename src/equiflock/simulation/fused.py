@@ -18,7 +18,7 @@ from equiflock.bodies import DoubleIntegrator
 from equiflock.bodies.double_integrator import advance_agents
 from equiflock.controllers.networks.compiled import CompiledNetwork, decide
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
-from equiflock.protocols import Body, Sensing
+from equiflock.protocols import AnyBody, Sensing
 from equiflock.runtime import threads
 from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.runtime.threads import AGENTS_PER_THREAD, SMALL_FLOCK
@@ -44,7 +44,7 @@ def can_fuse(sensing: object, network: object, body: object) -> bool:
     fit = (senses.hops, senses.width) == (needed.hops, needed.width)
     # Its kernel makes means by the receiver's degree, of all those within R now, in the units of the flock.
     known = senses.topology == "dynamic" and senses.hop_mean == "receiver" and not senses.scaled
-    return fit and known and sensing.radio.is_perfect and type(body) is DoubleIntegrator
+    return fit and known and sensing.radio.is_perfect and type(body) is DoubleIntegrator and body.is_ideal
 
 
 class FusedNetworkStep:
@@ -53,7 +53,7 @@ class FusedNetworkStep:
     Args:
         sensing: remembers what agents know; this step fills in what they learn.
         network: decides.
-        body: the one that advances agents as `advance_agents` does.
+        body: the ideal one, which advances agents as `advance_agents` does.
     """
 
     def __init__(self, sensing: DelayedAggregation, network: CompiledNetwork, body: DoubleIntegrator) -> None:
@@ -63,7 +63,7 @@ class FusedNetworkStep:
         self.dimensions = network.dimensions
         self._network = network.program
 
-    def fits(self, flock: Flock, sensing: Sensing, body: Body) -> bool:
+    def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
         """Whether it does what these parts would do with this flock."""
         _, N, D = flock.shape
         return (

@@ -14,8 +14,9 @@ from jaxtyping import Bool, Int8, Int64
 
 from equiflock.flock import Flock, Observations, Vectors
 from equiflock.protocols import Moment
-from equiflock.runtime.arrays import read_only
+from equiflock.runtime.arrays import ReadOnlyDict, read_only
 from equiflock.runtime.threads import SMALL_FLOCK
+from equiflock.simulation.moving import BodyState
 
 FAR_IN_MEMORY = 20_000
 """Two agents this many places apart in memory are rarely in the processor's cache together."""
@@ -80,10 +81,10 @@ class MemoryOrder:
         self,
         step: int,
         time: float,
-        stored: tuple[Flock, Observations, Vectors],
+        stored: tuple[Flock, Observations, Vectors, BodyState],
         ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
     ) -> Moment:
-        """The moment of a flight that stores flock, observations and accelerations in this order."""
+        """The moment of a flight that stores flock, observations, accelerations and body state in this order."""
         return _MomentInCellOrder.of(step, time, stored, ends, self.ranks)
 
 
@@ -95,12 +96,12 @@ class _MomentInCellOrder(Moment):
         cls,
         step: int,
         time: float,
-        stored: tuple[Flock, Observations, Vectors],
+        stored: tuple[Flock, Observations, Vectors, BodyState],
         ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
         ranks: Int64[np.ndarray, " N"],
     ) -> _MomentInCellOrder:
         """A moment over arrays in cell order; place s in memory holds the caller's agent ranks[s]."""
-        # The three large arrays are left unset on purpose: reading one calls __getattr__, which makes it.
+        # The large arrays are left unset on purpose: reading one calls __getattr__, which makes it.
         moment = cls.__new__(cls)
         known = dict(zip(("flying", "outcomes", "comm_radius"), ends, strict=True))
         for name, value in {"step": step, "time": time, "_stored": stored, "_ranks": ranks, **known}.items():
@@ -113,6 +114,7 @@ class _MomentInCellOrder(Moment):
             "flock": self._flock,
             "observations": lambda: read_only(self._in_order(self._stored[1])),
             "accelerations": lambda: read_only(self._in_order(self._stored[2])),
+            "body_state": self._body_state,
         }
         if isinstance(renamed := getattr(type(self), name, None), property):
             return renamed.__get__(self)  # it says the new name
@@ -126,6 +128,9 @@ class _MomentInCellOrder(Moment):
     def _flock(self) -> Flock:
         flock = self._stored[0]
         return Flock.view(*map(self._in_order, flock.arrays), comm_radius=flock.comm_radius)
+
+    def _body_state(self) -> BodyState:
+        return ReadOnlyDict({name: read_only(self._in_order(array)) for name, array in self._stored[3].items()})
 
     def _in_order(self, array: Any) -> Any:
         # Place s in memory holds the agent that the caller knows by the number ranks[s].

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float64
 
 from equiflock.flock import Flock, Vectors
 from equiflock.outcomes import Outcome
-from equiflock.protocols import Body, Controller, Ending, Moment
+from equiflock.protocols import AnyBody, Controller, Ending, Moment
 from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, short
 from equiflock.runtime.memory import physical_memory
 from equiflock.runtime.renamed import renamed_arguments
@@ -22,6 +22,7 @@ from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio
 from equiflock.simulation.assembly import flight
 from equiflock.simulation.failures import Failures
+from equiflock.simulation.moving import BodyState
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
 
@@ -40,12 +41,13 @@ def simulate(
     time_step: float = 0.01,
     duration: float = 2.0,
     comm_radius: float | None = None,
-    body: Body | None = None,
+    body: AnyBody | None = None,
     ending: Ending | None = None,
     orbit: Orbit | None = None,
     obstacles: Obstacles = "nearest",
     radio: Radio | None = None,
     failures: Failures | None = None,
+    body_state: BodyState | None = None,
     keep_every: int | None = 1,
     record: Iterable[Measure] | Mapping[str, Measure] = (),
     on_step: Callable[[Moment], object] | None = None,
@@ -65,6 +67,7 @@ def simulate(
         obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
         radio: how messages travel, such as `Radio(loss=0.2)`; all arrive at once and exact if left out.
         failures: who fails, how and when, such as `Failures(agents=5, time=1.0)`; nobody if left out.
+        body_state: what the body remembers of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
         keep_every: keep every so many-th frame; None keeps none. The first and the last are always kept.
         record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values stand
             in `series` under the functions' names, or those of a mapping, whatever frames are kept. They are given the
@@ -78,7 +81,8 @@ def simulate(
         raise InputError(f"failures.time must be at most the duration, {steps * time_step:g} s; got {failures.time:g}")
     # The loop checks its own arguments, so time step and radius are taken from it from here on.
     rules: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles, "radio": radio, "failures": failures}
-    loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, body=body, ending=ending, **rules)
+    rules |= {"body": body, "body_state": body_state}
+    loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, ending=ending, **rules)
     time_step, comm_radius, duration = loop.time_step, loop.comm_radius, float(duration)
     # Whoever opens the trajectory later finds everything that its numbers depend on, except the start itself.
     settings = {
@@ -99,7 +103,7 @@ def simulate(
     }
     settings = _as_json(settings)
     # Memory for the frames and the series is taken before the first step: too little of it is known at once.
-    frames = _Frames(steps, keep_every, start.shape)
+    frames = _Frames(steps, keep_every, start.shape, loop.body_state)
     measures = _named(record)
     series = {name: np.empty((steps + 1, len(start))) for name in measures}
     flown = np.zeros(len(start), np.int64)
@@ -145,6 +149,7 @@ def simulate(
         comm_radius=comm_radius,
         series=series,
         config=settings,
+        body_state=frames.body_state,
     )
 
 
@@ -200,12 +205,14 @@ def _named(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measu
 class _Frames:
     """The frames that are kept, filled in as the flight goes on."""
 
-    def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int]) -> None:
+    def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int], body_state: BodyState) -> None:
         # The steps whose frames are kept, the first and the last in any case.
         every = keep_every or max(steps, 1)
         self.kept = np.append(np.arange(0, steps, every), steps)
-        # Three arrays of float64, and conditions. Refused here, with a hint, rather than by the system in mid-flight.
-        size = len(self.kept) * (3 * 8 * math.prod(shape) + math.prod(shape[:2]))
+        # Three arrays of float64, conditions, and what bodies remember. Refused here, with a hint, rather than by the
+        # system in the middle of a flight.
+        remembered = sum(array.nbytes for array in body_state.values())
+        size = len(self.kept) * (3 * 8 * math.prod(shape) + math.prod(shape[:2]) + remembered)
         if size > physical_memory():
             raise InputError(
                 f"keeping {len(self.kept):,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
@@ -217,6 +224,9 @@ class _Frames:
         self.conditions = np.empty((len(self.kept), *shape[:2]), np.int8)
         # No acceleration follows the last frame.
         self.accelerations: Vectors = np.zeros((len(self.kept) - 1, *shape))
+        self.body_state = {
+            name: np.empty((len(self.kept), *array.shape), array.dtype) for name, array in body_state.items()
+        }
 
     @property
     def next_step(self) -> int:
@@ -239,6 +249,8 @@ class _Frames:
         self.positions[self.filled] = moment.flock.positions
         self.velocities[self.filled] = moment.flock.velocities
         self.conditions[self.filled] = moment.flock.conditions
+        for name, values in self.body_state.items():
+            values[self.filled] = moment.body_state[name]
         self.filled += 1
 
 
@@ -253,4 +265,5 @@ def _only(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
         accelerations=moment.accelerations[which],
         flying=moment.flying[which],
         outcomes=moment.outcomes[which],
+        body_state={name: array[which] for name, array in moment.body_state.items()},
     )

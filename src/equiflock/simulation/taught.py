@@ -14,7 +14,7 @@ from equiflock.bodies.double_integrator import advance_agents
 from equiflock.controllers.classical.tanner import NOBODY, Tanner, tanner_flocks
 from equiflock.controllers.networks.compiled import CompiledNetwork, decide
 from equiflock.flock import Flock, Observations, Vectors
-from equiflock.protocols import Body, Sensing
+from equiflock.protocols import AnyBody, Sensing
 from equiflock.runtime.jit import kernel
 from equiflock.runtime.threads import SMALL_FLOCK
 from equiflock.senses.aggregation import DelayedAggregation
@@ -40,7 +40,7 @@ class TaughtStep:
         expert: Tanner's law.
         pupil: a compiled network.
         sensings: the senses of the expert and of the pupil.
-        body: the one that advances agents as `advance_agents` does.
+        body: the ideal one, which advances agents as `advance_agents` does.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TaughtStep:
         self._rule = expert.rule
         self._network = pupil.program
 
-    def fits(self, flock: Flock, sensing: Sensing, body: Body) -> bool:
+    def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
         """Whether it does what a flight of this flock with these parts would do."""
         B, N, D = flock.shape
         same = sensing is self.sensings[1] and body is self.body

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float64, Int8, Int64
+from numpy.typing import NDArray
 
 from equiflock.flock import Condition, Flock, Groups, ObstacleNumbers, Roles
 from equiflock.outcomes import Outcome
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 FORMAT = "equiflock trajectory 4"
 CHECKSUM = "checksum"
+BODY = "body_"
+"""Begins the names of arrays of what bodies remembered."""
 PER_FRAME, CREW = ("positions", "velocities", "accelerations", "conditions"), ("roles", "obstacles", "groups")
 """The names of the arrays that change from frame to frame, and of those that describe the agents and do not."""
 
@@ -50,6 +53,7 @@ class Trajectory:
         comm_radius: the communication radius R.
         series: name -> (T + 1, B), what was recorded at every step.
         config: the settings of the run, as JSON would hold them.
+        body_state: name -> (F, B, N, ..), what bodies remembered beyond position and velocity, such as headings.
     """
 
     times: Float64[np.ndarray, " F"]
@@ -66,14 +70,16 @@ class Trajectory:
     comm_radius: float
     series: Mapping[str, Float64[np.ndarray, "steps B"]] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    body_state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Arrays are read-only, so that what is read from the trajectory stays what was flown.
         arrays = [getattr(self, name) for name in ("times", *PER_FRAME, *CREW, "steps", "outcomes")]
-        for array in (*arrays, *self.series.values()):
+        for array in (*arrays, *self.series.values(), *self.body_state.values()):
             array.setflags(write=False)
         # Nor can a series be added later: `dataclasses.replace` makes another trajectory with it.
         object.__setattr__(self, "series", ReadOnlyDict(self.series))
+        object.__setattr__(self, "body_state", ReadOnlyDict(self.body_state))
 
     @property
     def outcome(self) -> tuple[Outcome, ...]:
@@ -90,6 +96,10 @@ class Trajectory:
         crew = *(getattr(self, name) for name in CREW), self.conditions[frame]
         return Flock.view(self.positions[frame], self.velocities[frame], *crew, comm_radius=self.comm_radius)
 
+    def body_state_at(self, frame: int = -1) -> dict[str, NDArray[Any]]:
+        """What bodies remembered at one of the frames, the last by default: name -> (B, N, ..)."""
+        return {name: values[frame] for name, values in self.body_state.items()}
+
     def __getitem__(self, flock: int) -> Trajectory:
         """One flock of the batch, as a trajectory of its own."""
         # Through a range, so that negative and wrong indices behave like those of a list.
@@ -102,6 +112,7 @@ class Trajectory:
             steps=self.steps[one],
             outcomes=self.outcomes[one],
             series={name: values[:, one] for name, values in self.series.items()},
+            body_state={name: values[:, one] for name, values in self.body_state.items()},
         )
 
     def __repr__(self) -> str:
@@ -126,6 +137,10 @@ class Trajectory:
         # Series have every step, frames perhaps not, so these axes differ too.
         for name, values in self.series.items():
             variables[f"series_{name}"] = (("step", "flock"), values)
+        # Whatever further axes a body's memory has are its own.
+        for name, values in self.body_state.items():
+            own = (f"{name}_{k}" for k in range(values.ndim - 3))
+            variables[f"{BODY}{name}"] = ((*vectors[:3], *own), values)
         coordinates = {"time": ("frame", self.times), "axis": list("xyz"[: self.positions.shape[-1]])}
         # Zarr keeps attributes as JSON. Outcomes that a scenario added are written with name and text beside the code.
         attributes = {
@@ -213,6 +228,7 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
             comm_radius=comm_radius,
             series={str(n)[7:]: data[n].values for n in data.data_vars if str(n).startswith("series_")},
             config=dict(json.loads(data.attrs["config"])),
+            body_state={str(n)[len(BODY) :]: data[n].values for n in data.data_vars if str(n).startswith(BODY)},
         )
         # A checksum proves that the file is as written, not that it was written by this program.
         shapes_fit = (
@@ -223,6 +239,7 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
             and 0 <= found.conditions.min() <= found.conditions.max() < len(Condition)
             and found.steps.shape == found.outcomes.shape == (B,)
             and times.shape == (frames,)
+            and all(values.shape[:3] == (frames, B, N) for values in found.body_state.values())
         )
         if not (shapes_fit and np.isfinite(times).all()):
             raise ValueError("shapes or values do not fit together")

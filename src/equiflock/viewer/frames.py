@@ -10,8 +10,9 @@ All little-endian, every part beginning at a multiple of 8 bytes:
             uint8 roles (N,)
             uint8 groups (N,): 255 for obstacle agents, 254 for group 254 and all beyond
 
-Positions, those of disks too, are relative to the picture's origin. It is the flock's middle, so float32 is exact
-enough wherever the flock has flown to.
+The accelerations are those that, held, lead where each agent's body takes it next: the page draws by them between
+frames. Positions, those of disks too, are relative to the picture's origin. It is the flock's middle, so float32 is
+exact enough wherever the flock has flown to.
 """
 
 from __future__ import annotations
@@ -46,10 +47,12 @@ class FlockPicture:
 
     Attributes:
         flock: a batch of one; a flock in three dimensions is seen from above.
-        accelerations: (1, N, D), what the agents do next; None if nothing comes next.
+        accelerations: (1, N, D), what the agents are commanded to do next; None if nothing comes next.
         disks: (M, 3), x, y and radius.
         edges: (E, 2), pairs of agents to join by lines.
         still: whether the flight has ended, so that its velocities move nobody any more.
+        held: (1, N, D), the accelerations that, held, lead where the agents' bodies take them next; `accelerations` if
+            left out.
     """
 
     flock: Flock
@@ -57,6 +60,7 @@ class FlockPicture:
     disks: Float64[np.ndarray, "M 3"]
     edges: Int64[np.ndarray, "E 2"] | None = None
     still: bool = False
+    held: Vectors | None = None
 
     @property
     def numbers(self) -> tuple[float, float, float, float]:
@@ -112,7 +116,8 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     disks = picture.disks - [*origin, 0.0] if len(picture.disks) else picture.disks
     sizes = len(places), len(edges), len(disks), picture.still
     # After the last frame of a saved flight there is no acceleration: arrows of no length.
-    next_step = np.zeros_like(flock.positions) if picture.accelerations is None else picture.accelerations
+    held = picture.accelerations if picture.held is None else picture.held
+    next_step = np.zeros_like(flock.positions) if held is None else held
     vectors = places - origin, flock.velocities[0, :, :2], next_step[0, :, :2], disks
     # Group numbers fill an int32, a byte is enough to choose colours by.
     groups = np.where(flock.groups[0] == NO_GROUP, IN_NO_GROUP, np.minimum(flock.groups[0], LAST_GROUP))

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from equiflock.flock import Role
+from equiflock.flock import Role, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import Stop
 from equiflock.scenarios.passing import obstacle_disks
+from equiflock.simulation.moving import held_between
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.viewer.frames import FlockPicture, edges_of
 
@@ -64,10 +65,11 @@ class Playback:
             last = len(run.accelerations) - 1
             # No acceleration follows the last frame.
             accelerations = run.accelerations[self.frame] if self.frame <= last else None
+            held = _held(run, self.frame) if self.frame <= last else None
             edges = edges_of(flock) if self.edges else None
             # By half a step, as times are rounded: from the frame at which this flight ended on.
             still = self.time >= (int(run.steps[0]) - 0.5) * run.time_step
-            found.append(FlockPicture(flock, accelerations, obstacle_disks(flock), edges, still))
+            found.append(FlockPicture(flock, accelerations, obstacle_disks(flock), edges, still, held))
         return found
 
     def told(self, stop: Stop | None = None) -> dict[str, Any]:
@@ -94,6 +96,12 @@ class Playback:
         pictures = self.pictures()
         self.frame = before
         return pictures
+
+
+def _held(run: Trajectory, frame: int) -> Vectors:
+    """The accelerations that, held, lead from a frame to the next one, whatever body made it."""
+    time = float(run.times[frame + 1] - run.times[frame])
+    return held_between(run.positions[frame], run.velocities[frame], run.positions[frame + 1], time)
 
 
 def _about(run: Trajectory) -> dict[str, Any]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from equiflock.flock import Conditions, Flock, Vectors
+from equiflock.flock import Flock, Vectors
 from equiflock.outcomes import Outcome
+from equiflock.runtime.arrays import ReadOnlyDict
+from equiflock.simulation.moving import BodyState
 from equiflock.simulation.trajectory import CREW, Trajectory
 
+NO_STATE: BodyState = ReadOnlyDict()
 MOST_BYTES = 64 * 2**20
 """Memory that the recording of one flight may take."""
 
@@ -22,20 +26,23 @@ class Recording:
     Args:
         step: the number of the first step.
         flock: the agents at that step.
+        body_state: what bodies remember of them (see `Moment.body_state`).
         most_bytes: the memory that its frames may take.
     """
 
-    def __init__(self, step: int, flock: Flock, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, step: int, flock: Flock, body_state: BodyState = NO_STATE, most_bytes: int = MOST_BYTES) -> None:
         self.first = step
         self.every = 1
         self.crew = {name: getattr(flock, name).copy() for name in CREW}
         self.comm_radius = flock.comm_radius
         self._steps: list[int] = []
-        self._frames: list[tuple[Vectors, Vectors, Vectors, Conditions]] = []
-        # Each frame is three arrays of the size of positions.
-        self._most = max(most_bytes // (3 * flock.positions.nbytes), 8)
+        self._frames: list[tuple[NDArray[Any], ...]] = []
+        self._remembered = tuple(body_state)
+        # Each frame is three arrays of the size of positions, conditions, and what bodies remember.
+        size = 3 * flock.positions.nbytes + flock.conditions.nbytes + sum(array.nbytes for array in body_state.values())
+        self._most = max(most_bytes // size, 8)
 
-    def add(self, step: int, flock: Flock, accelerations: Vectors) -> None:
+    def add(self, step: int, flock: Flock, accelerations: Vectors, body_state: BodyState = NO_STATE) -> None:
         """Record a step; if it was recorded before, because a person changed the flock in between, it is replaced."""
         last = self._steps[-1] if self._steps else None
         # The newest step is always kept; once another follows, it goes unless it is a multiple of `every`.
@@ -47,14 +54,15 @@ class Recording:
             self._steps, self._frames = self._steps[::2], self._frames[::2]
             self.every *= 2
         self._steps.append(step)
-        self._frames.append(
-            (flock.positions.copy(), flock.velocities.copy(), accelerations.copy(), flock.conditions.copy())
-        )
+        remembered = (body_state[name] for name in self._remembered)
+        arrays = flock.positions, flock.velocities, accelerations, flock.conditions, *remembered
+        self._frames.append(tuple(array.copy() for array in arrays))
 
     def trajectory(self, time_step: float, config: dict[str, Any]) -> Trajectory:
         """The recorded steps as a trajectory, whose time begins at 0."""
         steps = np.array(self._steps) - self.first
-        positions, velocities, accelerations, conditions = map(np.stack, zip(*self._frames, strict=True))
+        stacked = (np.stack(part) for part in zip(*self._frames, strict=True))
+        positions, velocities, accelerations, conditions, *remembered = stacked
         # When it began in the live flight, and how many steps lie between frames, is in its settings.
         told = {**config, "begins_at": self.first * time_step, "keep_every": self.every}
         return Trajectory(
@@ -69,4 +77,5 @@ class Recording:
             time_step=time_step,
             comm_radius=self.comm_radius,
             config=told,
+            body_state=dict(zip(self._remembered, remembered, strict=True)),
         )

@@ -51,7 +51,7 @@ class LiveFlight:
 
     def record(self) -> None:
         """Add the present state to the recording."""
-        self.recording.add(self.step, self.flock, self.accelerations)
+        self.recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
 
     def change(self, flock: Flock, keep: Mask | None = None) -> None:
         """Go on with a changed flock (see `Flight.replace`)."""
@@ -70,8 +70,8 @@ class LiveFlight:
             self.recording = self._recording()
 
     def _recording(self) -> Recording:
-        recording = Recording(self.step, self.flock)
-        recording.add(self.step, self.flock, self.accelerations)
+        recording = Recording(self.step, self.flock, self.flight.body_state)
+        recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
         return recording
 
 
@@ -141,7 +141,8 @@ class Stage:
         for live in self.flights:
             sensing = live.sensing
             edges = edges_of(live.flock, sensing.fixed_graph, sensing.obstacles) if self.edges else None
-            found.append(FlockPicture(live.flock, live.accelerations, disks, edges))
+            held = live.flight.held_accelerations()
+            found.append(FlockPicture(live.flock, live.accelerations, disks, edges, held=held))
         return found
 
     def steer(self, velocity: tuple[float, float]) -> None:

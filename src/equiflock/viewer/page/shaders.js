@@ -25,7 +25,7 @@ vec4 clip(vec2 pixels) { return vec4(2.0 * pixels / viewport, 0.0, 1.0); }
 
 vec4 texel(sampler2D of, int k) { return texelFetch(of, ivec2(k % ${ROW}, k / ${ROW}), 0); }
 
-// Where agent i is in pixels, and its velocity: exact, since an acceleration is held during a step.
+// Where agent i is in pixels, and its velocity: by the acceleration that, held, leads where its body takes it next.
 vec4 agent(int i) {
   vec4 rv = texel(agents, 2 * i);
   vec2 a = texel(agents, 2 * i + 1).xy;

@@ -1,0 +1,152 @@
+"""What moves the agents of a flight: a body, with what it remembers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int64
+from numpy.typing import NDArray
+
+from equiflock.flock import Flock, Vectors
+from equiflock.protocols import AnyBody, StatefulBody
+from equiflock.runtime.arrays import ReadOnlyDict, read_only
+from equiflock.runtime.checks import InputError, short
+
+BodyState = Mapping[str, NDArray[Any]]
+"""What a body remembers: arrays (B, N, ..) by name."""
+
+
+class MovingBody:
+    """A body in flight.
+
+    Args:
+        body: any body, with a state or without.
+        flock: the agents that it begins with.
+        state: what it remembers of them, if it has flown before; as `begin` says if left out.
+    """
+
+    def __init__(self, body: AnyBody, flock: Flock, state: BodyState | None = None) -> None:
+        self.body = body
+        # Asked once, as looking at a protocol takes longer than a step of a small flock.
+        self._stateful = body if isinstance(body, StatefulBody) else None
+        self._plain = None if isinstance(body, StatefulBody) else body
+        fresh = _begin(body, flock)
+        self._keep(fresh if state is None else _fitting(body, fresh, state))
+
+    def advance(
+        self,
+        moved: tuple[NDArray[Any], ...],
+        accelerations: Vectors,
+        time_step: float,
+        active: Int64[np.ndarray, " active"],
+        step: int,
+        ranks: Int64[np.ndarray, " N"] | None,
+    ) -> None:
+        """Move the active flocks; `moved` are positions, velocities and roles, the rest is that of `StatefulBody`."""
+        self._advance(moved, accelerations, time_step, active, self._state, step, ranks)
+
+    def held_accelerations(
+        self,
+        moved: tuple[NDArray[Any], ...],
+        accelerations: Vectors,
+        time_step: float,
+        active: Int64[np.ndarray, " active"],
+        step: int,
+        ranks: Int64[np.ndarray, " N"] | None,
+    ) -> Vectors:
+        """The accelerations (B, N, D) that, held, lead where the next step leads; nobody is moved."""
+        # The body makes the step with copies, so this is by its own law, whatever that is.
+        positions, velocities, roles = moved
+        copies = positions.copy(), velocities.copy(), roles
+        state = {name: array.copy() for name, array in self._state.items()}
+        self._advance(copies, accelerations, time_step, active, state, step, ranks)
+        return held_between(positions, velocities, copies[0], time_step)
+
+    def _advance(
+        self,
+        moved: tuple[NDArray[Any], ...],
+        accelerations: Vectors,
+        time_step: float,
+        active: Int64[np.ndarray, " active"],
+        state: BodyState,
+        step: int,
+        ranks: Int64[np.ndarray, " N"] | None,
+    ) -> None:
+        positions, velocities, roles = moved
+        arguments = positions, velocities, roles, accelerations, time_step, active
+        if self._stateful is not None:
+            self._stateful.advance(*arguments, state, step, ranks)
+        elif self._plain is not None:
+            self._plain.advance(*arguments)
+
+    def reorder(self, order: Int64[np.ndarray, " N"]) -> None:
+        """Put agents into another order in memory."""
+        self._keep({name: array[:, order] for name, array in self._state.items()})
+
+    def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
+        """Go on with another flock: its first agents are the kept ones, of which the body remembers what it did."""
+        fresh = _begin(self.body, flock)
+        for name, array in fresh.items():
+            array[:, : keep.sum()] = self._state[name][:, keep]
+        self._keep(fresh)
+
+    def changed(self, body: AnyBody, flock: Flock) -> MovingBody:
+        """Another body for the same agents; one of the same kind with other numbers goes on with what is remembered."""
+        other = MovingBody(body, flock)
+        if type(body) is type(self.body):
+            other._keep({name: self._state.get(name, array) for name, array in other._state.items()})
+        return other
+
+    def _keep(self, state: BodyState) -> None:
+        """Keep the state, and one read-only view of it: the body changes the state in place, so the view stays true."""
+        self._state = {name: np.ascontiguousarray(array) for name, array in state.items()}
+        self.seen: BodyState = ReadOnlyDict({name: read_only(array) for name, array in self._state.items()})
+
+
+def held_between(positions: Vectors, velocities: Vectors, later: Vectors, time: float) -> Vectors:
+    """The accelerations that, held for that time, lead from positions and velocities to later positions.
+
+    a = 2 (r(t + time) - r(t) - v(t) time) / time^2: that of the double integrator, if it was one.
+    """
+    held: Vectors = 2.0 * ((later - positions) / time - velocities) / time
+    return held
+
+
+def _begin(body: AnyBody, flock: Flock) -> dict[str, NDArray[Any]]:
+    """What a body remembers of agents that are new; nothing if it has no memory."""
+    if not isinstance(body, StatefulBody):
+        return {}
+    found: Any = body.begin(flock)
+    agents = flock.shape[:2]
+    if not isinstance(found, Mapping) or any(
+        not (isinstance(name, str) and name.isidentifier())
+        or not (isinstance(array, np.ndarray) and array.shape[:2] == agents and array.dtype.kind in "fiub")
+        for name, array in found.items()
+    ):
+        raise InputError(
+            f"begin() of {type(body).__name__} must return arrays of numbers of shape (B, N, ..) by name, here "
+            f"B, N = {agents[0]}, {agents[1]}; got {short(found)}"
+        )
+    # Copies, as one array may stand under two names, and the arrays are the flight's own from here on.
+    return {name: array.copy() for name, array in found.items()}
+
+
+def _fitting(body: AnyBody, fresh: BodyState, state: BodyState) -> dict[str, NDArray[Any]]:
+    """A state that was given, if it is one of this body and these agents."""
+    if not isinstance(state, Mapping):
+        raise InputError(f"body_state must be a mapping such as Trajectory.body_state_at returns; got {short(state)}")
+    given = {name: np.asarray(array) for name, array in state.items()}
+    needed, came = _told(fresh), _told(given)
+    if needed != came:
+        raise InputError(f"body_state does not fit {short(body)}, which remembers {needed}; got {came}")
+    for name, array in given.items():
+        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+            raise InputError(f"body_state must be finite numbers; got {short(array)} as {name!r}")
+    return {name: given[name].astype(array.dtype) for name, array in fresh.items()}
+
+
+def _told(state: BodyState) -> str:
+    """Names and shapes in a few words."""
+    return ", ".join(f"{name!r} of shape {state[name].shape}" for name in sorted(state)) or "nothing"
