@@ -198,7 +198,9 @@ def hear_flocks(
             return False
         buckets = shape[0] * shape[1] * shape[2]
         cells, crew = (order, starts, shape, unranked), (roles[b], groups[b])
-        if not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], 0, buckets, memory):
+        # Not a plain 0, as Numba compiles a kernel anew for every constant that it is called with.
+        first = np.int64(0)
+        if not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], first, buckets, memory):
             return False
     return True
 
