@@ -123,8 +123,8 @@ def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(module, "CHOICES", few)
     monkeypatch.setattr(search, "run_jobs", run_here)  # pools of processes have tests of their own
     monkeypatch.setattr(pupils, "read_validation", read_stretched)
-    few_flocks = {"flocks": 2, "validation_flocks": 2}
-    recipe = DAgger(epochs=10, validate_every=1, agents=12, duration=0.05, updates=1, batch=2, capacity=50, **few_flocks)
+    small = DAgger(agents=12, flocks=2, duration=0.05, updates=1, batch=2, capacity=50, validation_flocks=2)
+    recipe = replace(small, epochs=10, validate_every=1)
     data = FastForward(train_flocks=1, test_flocks=1, steps=3, agents=12)
     profile = Profile("search", (5,), 2, (50,), (3,), data, (5,), recipe, "validation")
     first = Search(tmp_path / "search", 2, profile)
