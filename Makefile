@@ -27,8 +27,10 @@ browser:  ## install Chromium for the tests of the live view, from Debian's pack
 	@command -v chromium >/dev/null || { $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq chromium; } || \
 		echo "Chromium could not be installed: the tests of the live view need it"
 
+# Two processes, each with whole files, whose tests share what takes long to make. In the order of their names: the files
+# that end the list are short, so that neither process waits long for the other.
 test: $(READY) browser  ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)  ## ruff: style and format
 	$(BIN)/ruff check .

@@ -1,5 +1,7 @@
 """Types and shapes in annotations are enforced while tests run: this must come before equiflock is imported."""
 
+from pathlib import Path
+
 import jaxtyping
 import pytest
 from hypothesis import settings
@@ -31,6 +33,23 @@ jaxtyping.install_import_hook(
 # Kernels compile at their first call, so a single example may take seconds.
 settings.register_profile("equiflock", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("equiflock")
+
+HERE = Path(__file__).parent
+COMPILING = [
+    HERE / "senses/test_aggregation.py",
+    HERE / "learning/test_learner.py",
+    HERE / "simulation/test_metrics.py",
+    HERE / "senses/test_degrees.py",
+    HERE / "simulation/test_assembly.py",
+    HERE / "learning/test_dagger.py",
+]
+"""The tests of these files need most of the kernels, those of two neighbours in the list different ones."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Compile kernels first: where none is in the cache, every process that other tests start would compile it."""
+    assert all(path.exists() for path in COMPILING)
+    items.sort(key=lambda item: COMPILING.index(item.path) if item.path in COMPILING else len(COMPILING))
 
 
 @pytest.fixture(autouse=True)

@@ -79,6 +79,15 @@ def test_what_does_not_fit_is_refused_in_one_clear_line(positions: Any, velociti
     assert "\n" not in str(caught.value)
 
 
+def test_arrays_are_contiguous_however_they_came_as_kernels_are_compiled_for_those() -> None:
+    drawn = ef.LeaderFollowing(ef.RandomDisk(flocks=2, agents=10)).draw()
+    turned = Flock(*(np.asfortranarray(array) for array in drawn.arrays))
+    for array, expected in zip(turned.arrays, drawn.arrays, strict=True):
+        assert array.flags.c_contiguous
+        assert not array.flags.writeable
+        assert np.array_equal(array, expected)
+
+
 def test_a_flock_remembers_the_radius_it_was_drawn_for() -> None:
     assert ef.random_disk(comm_radius=2.0, disk_radius=4.0).comm_radius == 2.0
     course = ef.ObstacleCourse(ef.RandomDisk(comm_radius=1.5)).draw()

@@ -127,8 +127,9 @@ class Flock:
         crew = roles, _obstacles(self.obstacles, rim), _groups(self.groups, rim), conditions
         arrays = positions, velocities, *crew
         for name, array in zip(ARRAYS, arrays, strict=True):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+            contiguous = np.ascontiguousarray(array)  # kernels are compiled for these, and anew for any other layout
+            contiguous.setflags(write=False)
+            object.__setattr__(self, name, contiguous)
         object.__setattr__(self, "comm_radius", check_positive("comm_radius", self.comm_radius))
 
     @classmethod

@@ -16,6 +16,7 @@ import tyro
 
 from equiflock.cli.animate import Animate
 from equiflock.cli.bench import Bench
+from equiflock.cli.ctrl_c import heard_everywhere
 from equiflock.cli.demo import Demo
 from equiflock.cli.evaluate import Evaluate
 from equiflock.cli.fitting import fitted
@@ -67,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
             args=arguments,
         )
         # Mistakes of the user, of a plugin and of the system are one line each; only our own are tracebacks.
-        with in_one_line(getattr(command, "plugin", None)):
+        with heard_everywhere(), in_one_line(getattr(command, "plugin", None)):
             command.run()
     except InputError as error:
         _fail(str(error))

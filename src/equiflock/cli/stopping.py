@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+from equiflock.cli.ctrl_c import interrupt
+
 
 class Stopping:
     """Turns Ctrl-C into a request to stop: `with Stopping(say) as stopping: run.train(.., should_stop=stopping)`.
@@ -47,8 +49,9 @@ class Stopping:
     def _hear(self, number: int, frame: FrameType | None) -> None:
         """The handler of Ctrl-C."""
         if self._pressed or not self._asked:
-            raise KeyboardInterrupt
-        self._pressed = True
+            interrupt(number, frame)
+        else:
+            self._pressed = True
 
     def _tell(self) -> None:
         """Wait in a thread for Ctrl-C or the end of the block; confirm the former."""

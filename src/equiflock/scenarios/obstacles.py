@@ -111,7 +111,7 @@ class ObstacleCourse:
     def _place(self, positions: Array, side: float) -> tuple[Point, Point]:
         """The flock's heading and the obstacle's centre."""
         # The heading is perpendicular to the line through the two farthest agents.
-        i, j, _ = farthest_pair(positions)
+        i, j, _ = farthest_pair(positions.copy())  # for a read-only array the kernel would be compiled once more
         middle, apart = (positions[i] + positions[j]) / 2.0, positions[i] - positions[j]
         heading = side * np.array([-apart[1], apart[0]]) / np.hypot(*apart)
         # An agent at (along, across) of the middle is at distance L from the point t on the line for

@@ -212,13 +212,15 @@ def hear_flocks(
             return False
         buckets = shape[0] * shape[1] * shape[2]
         cells, crew = (order, starts, shape, unranked), (roles[b], groups[b])
+        # Not a plain 0, as Numba compiles a kernel anew for every constant that it is called with.
+        first = np.int64(0)
         if air is not None:
-            if not put_on_air(b, order, unranked, records, older, air, quiet, 0, N):
+            if not put_on_air(b, order, unranked, records, older, air, quiet, first, N):
                 return False
             on_air = b, air, quiet
-            if not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], on_air, 0, buckets, memory):
+            if not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], on_air, first, buckets, memory):
                 return False
-        elif not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], None, 0, buckets, memory):
+        elif not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], None, first, buckets, memory):
             return False
     return True
 
@@ -257,7 +259,7 @@ def hear_listed(
     for b in active:
         if not gather_records(positions[b], velocities[b], before[b], older, order, records, 0, N):
             return False
-        if air is not None and not put_on_air(b, order, unranked, records, older, air, quiet, 0, N):
+        if air is not None and not put_on_air(b, order, unranked, records, older, air, quiet, np.int64(0), N):
             return False
         crew, first = (roles[b], groups[b]), np.uintp(0)
         while first < N:

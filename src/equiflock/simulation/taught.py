@@ -124,10 +124,12 @@ def fly_taught(
     ahead, known, others, reach, features = pupil
     if not hear_flocks(seen[0], seen[1], seen[2], seen[3], ahead, others, reach, features, known, first, None):
         return False
-    # The expert's accelerations are wanted whoever decides.
-    tanner_flocks(seen[1], seen[2], NOBODY, now.reshape(1, N, 1, now.shape[2] // D, D), rule, target, 0, 1)
+    # The expert's accelerations are wanted whoever decides. Numba compiles a kernel anew for every constant that it is
+    # called with, so the first flock and agent are variables.
+    zero = np.int64(0)
+    tanner_flocks(seen[1], seen[2], NOBODY, now.reshape(1, N, 1, now.shape[2] // D, D), rule, target, zero, zero + 1)
     if pupil_flies:
-        decide(known.reshape(N, known.shape[2]), network, accelerations.reshape(N, D), 0, N)
+        decide(known.reshape(N, known.shape[2]), network, accelerations.reshape(N, D), zero, N)
     else:
         accelerations[:] = target
     return obeyed_by_followers(accelerations, roles, first)

@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 
 from equiflock.controllers.trained import SEEDS
-from equiflock.experiments.paper import reading, search
+from equiflock.experiments.paper import pupils, reading, search
 from equiflock.experiments.paper.ledger import Check, Statement
 from equiflock.experiments.paper.profiles import EXPERIMENTS, PROFILES, Profile, jobs_of
 from equiflock.experiments.paper.pupils import PupilFlight
 from equiflock.experiments.paper.reading import CHOICES, CLONING, FLOWN, Reading
 from equiflock.experiments.paper.search import SEARCH, Judged, Search
+from equiflock.experiments.paper.training import read_validation
 from equiflock.experiments.runner.jobs import Job, compute, is_done, keep
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
@@ -107,6 +108,12 @@ def run_here(jobs: Sequence[Job], folder: Path, *_: object, **__: object) -> Non
             keep(compute(job), job, folder)
 
 
+def read_stretched(path: Path, seed: int) -> pd.DataFrame:
+    """The statements are about epochs 40, 80 .. 400: the ten epochs of a small training stand for them."""
+    table = read_validation(path, seed)
+    return table.assign(epoch=table.epoch * 40)
+
+
 def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {
         "clamp": replace(CHOICES["clamp"], others=(50.0,)),
@@ -115,9 +122,9 @@ def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch:
     for module in (reading, search):
         monkeypatch.setattr(module, "CHOICES", few)
     monkeypatch.setattr(search, "run_jobs", run_here)  # pools of processes have tests of their own
-    recipe = DAgger(
-        epochs=400, agents=12, flocks=2, duration=0.05, updates=1, batch=2, capacity=50, validation_flocks=2
-    )
+    monkeypatch.setattr(pupils, "read_validation", read_stretched)
+    small = DAgger(agents=12, flocks=2, duration=0.05, updates=1, batch=2, capacity=50, validation_flocks=2)
+    recipe = replace(small, epochs=10, validate_every=1)
     data = FastForward(train_flocks=1, test_flocks=1, steps=3, agents=12)
     profile = Profile("search", (5,), 2, (50,), (3,), data, (5,), recipe, "validation")
     first = Search(tmp_path / "search", 2, profile)

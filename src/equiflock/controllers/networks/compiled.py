@@ -65,7 +65,8 @@ class CompiledNetwork:
                 f"{self.name} is built for K = {self.senses.hops} hops of C = {self.senses.width} channels; got "
                 f"observations of K = {K}, C = {C}"
             )
-        known, accelerations = observations.reshape(B * N, -1), np.empty((B, N, D))
+        # Contiguous, as the kernel would be compiled anew for any other layout.
+        known, accelerations = np.ascontiguousarray(observations).reshape(B * N, -1), np.empty((B, N, D))
         common = known, self.program, accelerations.reshape(B * N, D)
         threads.share(decide, [(*common, *part) for part in threads.split(B * N, AGENTS_PER_THREAD)])
         return accelerations
