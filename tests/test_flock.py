@@ -184,3 +184,14 @@ def test_conditions_that_make_no_sense_are_refused_in_one_line(conditions: Any, 
 def test_positions_that_no_float_can_hold_are_refused() -> None:
     with pytest.raises(InputError, match="positions must be numbers of shape"):
         Flock([[[10**400, 0]]], [[[0.0, 0.0]]])
+
+
+def test_a_flock_in_other_units_is_the_same_flock_and_comes_back() -> None:
+    flock = Flock([[[3.0, 1.0], [0.5, 0.0]]], [[[8.0, 2.0], [0.0, -1.0]]], groups=[[0, 4]], comm_radius=6.0)
+    found = flock.in_units(length=2.0, time=0.25)
+    assert np.array_equal(found.positions, [[[1.5, 0.5], [0.25, 0.0]]])
+    assert np.array_equal(found.velocities, [[[1.0, 0.25], [0.0, -0.125]]])
+    assert (found.comm_radius, found.groups.tolist()) == (3.0, [[0, 4]])
+    back = found.in_units(length=0.5, time=4.0)
+    assert all(map(np.array_equal, back.arrays, flock.arrays))
+    assert not back.positions.flags.writeable

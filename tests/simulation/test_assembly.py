@@ -56,7 +56,7 @@ def test_senses_may_have_another_topology_than_a_controller_declares_but_no_othe
     start = ef.random_disk(1, 30)
     fixed = ef.paper_senses("mean", hops=2, topology="fixed")
     assert next(ef.flight(start, Push(), senses=fixed)).observations.shape == (1, 30, 2, 3, 2)
-    with pytest.raises(InputError, match="the controller needs the channels and hops of Senses"):
+    with pytest.raises(InputError, match="the controller needs the channels, hops and units of Senses"):
         ef.flight(start, Push(), senses=ef.Senses((("velocity", "sum"),), hops=2))
 
 
