@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -33,6 +33,7 @@ class Moment:
         outcomes: (B,), codes of `Outcome`.
         comm_radius: the communication radius R.
         body_state: name -> (B, N, ..), what bodies remember beyond position and velocity, such as headings.
+        heard: called, it tells who uses a message of whom now, as an `equiflock.Graph`; None if the senses cannot tell.
     """
 
     step: int
@@ -44,6 +45,7 @@ class Moment:
     outcomes: Int8[np.ndarray, " B"]
     comm_radius: float
     body_state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    heard: Callable[[], Any] | None = None
 
 
 @runtime_checkable

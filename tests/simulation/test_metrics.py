@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given
 
 import equiflock as ef
@@ -165,3 +167,40 @@ def test_extremes_of_a_large_flock_are_found_without_comparing_all_pairs() -> No
 def test_integrals_are_of_trajectories() -> None:
     with pytest.raises(InputError, match="an integral is of a Trajectory; got a Flock"):
         metrics.ivv(ef.random_disk(1, 10))
+
+
+@pytest.mark.parametrize("agents", [60, 3_000])
+def test_components_by_messages_are_those_of_the_messages_that_arrived(agents: int) -> None:
+    start = ef.random_disk(1, agents, seed=1, radius_rule="constant-density")
+    for loss, last_known in ((0.0, 0), (0.5, 0), (0.9, 2), (1.0, 0)):
+        radio = ef.Radio(loss=loss, last_known=last_known, seed=2)
+        moments = ef.flight(start, ef.load("etdagnn"), radio=radio)
+        for moment in itertools.islice(moments, 3):
+            receivers, senders = moment.heard().edges(0).T
+            graph = scipy.sparse.coo_array((np.ones(len(receivers)), (receivers, senders)), shape=(agents, agents))
+            count, _ = scipy.sparse.csgraph.connected_components(graph, directed=False)
+            assert metrics.message_component_count(moment).tolist() == [count]
+            # Without loss, messages go wherever agents are near; with all of it lost, nowhere.
+            if loss == 0.0:
+                assert count == metrics.component_count(moment)[0]
+            if loss == 1.0:
+                assert count == agents
+
+
+def test_components_by_messages_leave_out_agents_that_have_failed_and_flocks_that_have_ended() -> None:
+    start = ef.random_disk(3, 20, seed=4)
+    failures = ef.Failures(kind="silent", agents=19)
+    run = ef.simulate(
+        start,
+        ef.load("etdagnn"),
+        duration=0.03,
+        failures=failures,
+        ending=lambda time, flock, flying: (time > 0.015) & (np.arange(3) < 1),
+        record=[metrics.message_component_count],
+    )
+    assert (run.series["message_component_count"] == 1.0).all()
+
+
+def test_components_by_messages_need_a_moment() -> None:
+    with pytest.raises(InputError, match="messages are those of a Moment of a flight"):
+        metrics.message_component_count(ef.random_disk(1, 5, seed=0))

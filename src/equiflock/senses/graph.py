@@ -70,6 +70,24 @@ class Graph:
         np.cumsum(np.bincount(rows, minlength=B * agents), out=starts[1:])
         return Graph(starts, position[self.senders[stays]], (B, agents))
 
+    def of_flocks(self, which: Bool[np.ndarray, " B"]) -> Graph:
+        """The graph of some of the flocks."""
+        rows = np.repeat(which, self.shape[1])
+        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[rows])])
+        senders = self.senders[np.repeat(rows, np.diff(self.starts))]
+        return Graph(starts, senders, (int(which.sum()), self.shape[1]))
+
+    def renumbered(self, ranks: Int64[np.ndarray, " N"]) -> Graph:
+        """The graph in which agent s has the number ranks[s], in every flock."""
+        B, N = self.shape
+        flock, receiver = np.divmod(np.repeat(np.arange(B * N), self.degrees.ravel()), N)
+        rows, senders = flock * N + ranks[receiver], ranks[self.senders]
+        # The lists of receivers stand in the order of their new numbers.
+        order = np.lexsort((senders, rows))
+        starts = np.zeros_like(self.starts)
+        np.cumsum(np.bincount(rows, minlength=B * N), out=starts[1:])
+        return Graph(starts, senders[order], self.shape)
+
     def without_senders(self, muted: Bool[np.ndarray, "B N"]) -> Graph:
         """The graph in which nobody hears the muted agents, (B, N)."""
         # The row of each edge's receiver, which tells the flock that its sender is in.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -128,9 +129,10 @@ class Flight(Iterator[Moment]):
             self._accelerate(flock, observations, time)
         ends = self._flying, self._outcomes, self.comm_radius
         if self._order is not None:
-            stored = flock, observations, self._accelerations, self._moving.seen
+            stored = flock, observations, self._accelerations, self._moving.seen, self._heard
             return self._order.moment(self._step, time, stored, ends)
-        return Moment(self._step, time, flock, read_only(observations), self._decided, *ends, self._moving.seen)
+        rest = self._moving.seen, self._heard
+        return Moment(self._step, time, flock, read_only(observations), self._decided, *ends, *rest)
 
     def held_accelerations(self) -> Vectors:
         """The accelerations (B, N, D) that, held, lead where the body leads by the next step: to draw what is between.
@@ -231,6 +233,10 @@ class Flight(Iterator[Moment]):
         self._accelerations = np.ascontiguousarray(accelerations)
         self._decided = read_only(self._accelerations)
         self._note_roles()
+        # Whoever looks at who heard whom asks the senses; they need not be able to tell.
+        tell = getattr(self.sensing, "heard", None)
+        ranks = None if self._order is None else self._order.ranks
+        self._heard = None if tell is None else partial(tell, self._flock, ranks)
 
     def _note_roles(self) -> None:
         """Keep the roles by which agents move and obey: stopped and drifting ones keep their velocity, as leaders."""
@@ -266,8 +272,8 @@ class Flight(Iterator[Moment]):
     def _reorder(self, order: Int64[np.ndarray, " N"]) -> None:
         """Put agents into another order in memory."""
         assert self._order is not None
-        self._store((array[:, order] for array in self._state), self._accelerations[:, order])
         self._order.reorder(order)
+        self._store((array[:, order] for array in self._state), self._accelerations[:, order])
         self._moving.reorder(order)
 
     def _accelerate(self, flock: Flock, observations: Observations, time: float) -> None:

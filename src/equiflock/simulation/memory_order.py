@@ -7,7 +7,7 @@ arrays are put back into the caller's order when they are read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
@@ -22,6 +22,10 @@ FAR_IN_MEMORY = 20_000
 """Two agents this many places apart in memory are rarely in the processor's cache together."""
 MOST_STRAYS = 0.2
 """Agents are reordered when more than this share of them is far in memory from the next one in cell order."""
+
+
+Stored: TypeAlias = tuple[Flock, Observations, Vectors, BodyState, Callable[[], Any] | None]
+"""What a moment is made of: flock, observations, accelerations, what bodies remember, and who heard whom."""
 
 
 class ReorderableSensing(Protocol):
@@ -81,7 +85,7 @@ class MemoryOrder:
         self,
         step: int,
         time: float,
-        stored: tuple[Flock, Observations, Vectors, BodyState],
+        stored: Stored,
         ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
     ) -> Moment:
         """The moment of a flight that stores flock, observations, accelerations and body state in this order."""
@@ -96,7 +100,7 @@ class _MomentInCellOrder(Moment):
         cls,
         step: int,
         time: float,
-        stored: tuple[Flock, Observations, Vectors, BodyState],
+        stored: Stored,
         ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
         ranks: Int64[np.ndarray, " N"],
     ) -> _MomentInCellOrder:
@@ -115,6 +119,7 @@ class _MomentInCellOrder(Moment):
             "observations": lambda: read_only(self._in_order(self._stored[1])),
             "accelerations": lambda: read_only(self._in_order(self._stored[2])),
             "body_state": self._body_state,
+            "heard": self._heard,
         }
         if isinstance(renamed := getattr(type(self), name, None), property):
             return renamed.__get__(self)  # it says the new name
@@ -131,6 +136,11 @@ class _MomentInCellOrder(Moment):
 
     def _body_state(self) -> BodyState:
         return ReadOnlyDict({name: read_only(self._in_order(array)) for name, array in self._stored[3].items()})
+
+    def _heard(self) -> Callable[[], Any] | None:
+        # A graph is made when it is asked for, and in the order of memory.
+        heard, ranks = self._stored[4], self._ranks
+        return None if heard is None else lambda: heard().renumbered(ranks)
 
     def _in_order(self, array: Any) -> Any:
         # Place s in memory holds the agent that the caller knows by the number ranks[s].

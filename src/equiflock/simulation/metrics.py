@@ -24,6 +24,7 @@ from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.graph import components, over_flocks
+from equiflock.senses.used import among_members
 from equiflock.simulation.trajectory import CREW, Trajectory
 
 Subject: TypeAlias = Flock | Moment | Trajectory
@@ -94,6 +95,18 @@ def component_count(subject: Subject, comm_radius: float | None = None) -> Numbe
     stacked = _stacked(subject)
     counts: Numbers = components(stacked, comm_radius).max(axis=1) + 1.0
     return counts.reshape(_velocities(subject).shape[:-2])
+
+
+def message_component_count(subject: Moment) -> Numbers:
+    """The number of connected components of agents that work, joined by messages that are used now, either way.
+
+    `component_count` asks who could hear whom by where they are; this asks whose messages arrived, so a flock that is
+    one by geometry may be in pieces for some steps.
+    """
+    if not isinstance(subject, Moment) or subject.heard is None:
+        raise InputError(f"messages are those of a Moment of a flight; got {short(subject)}")
+    counts: Numbers = among_members(subject.heard(), subject.flock.working).max(axis=1) + 1.0
+    return counts
 
 
 def _accelerations(subject: Moment | Trajectory) -> Array:

@@ -258,6 +258,7 @@ def _only(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
     """The same moment, with only those flocks for which `which` is true."""
     if which.all():
         return moment
+    heard = moment.heard
     return replace(
         moment,
         flock=moment.flock[which],
@@ -266,4 +267,5 @@ def _only(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
         flying=moment.flying[which],
         outcomes=moment.outcomes[which],
         body_state={name: array[which] for name, array in moment.body_state.items()},
+        heard=None if heard is None else lambda: heard().of_flocks(which),
     )
