@@ -176,6 +176,7 @@ def test_components_by_messages_are_those_of_the_messages_that_arrived(agents: i
         radio = ef.Radio(loss=loss, last_known=last_known, seed=2)
         moments = ef.flight(start, ef.load("etdagnn"), radio=radio)
         for moment in itertools.islice(moments, 3):
+            assert moment.heard is not None
             receivers, senders = moment.heard().edges(0).T
             graph = scipy.sparse.coo_array((np.ones(len(receivers)), (receivers, senders)), shape=(agents, agents))
             count, _ = scipy.sparse.csgraph.connected_components(graph, directed=False)
