@@ -102,3 +102,21 @@ def test_measuring_a_long_flight_ends_when_nobody_waits_for_it() -> None:
     playback = Playback([run()])
     with pytest.raises(SearchCancelledError):
         playback.told(stop)
+
+
+def test_agents_are_drawn_from_frame_to_frame_by_what_their_bodies_did() -> None:
+    body = ef.Unicycle(max_turn_rate=3.0, max_acceleration=2.0)
+    run = ef.simulate(ef.random_disk(agents=20), ef.load("tanner"), body=body, duration=0.1)
+    shown = Playback([run])
+    for frame in range(11):
+        shown.seek(frame)
+        (picture,) = shown.pictures()
+        if frame < 10:
+            assert picture.held is not None
+            # The page's own formula, at the end of the step: where the body took the agent, and its velocity there.
+            at_end = run.positions[frame] + (run.velocities[frame] + 0.5 * picture.held * 0.01) * 0.01
+            np.testing.assert_allclose(at_end, run.positions[frame + 1], rtol=1e-13)
+            np.testing.assert_allclose(
+                run.velocities[frame] + picture.held * 0.01, run.velocities[frame + 1], atol=1e-9
+            )
+    assert picture.held is None

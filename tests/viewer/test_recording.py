@@ -79,3 +79,17 @@ def test_a_saved_flight_opens_again_with_its_obstacles(tmp_path: Path) -> None:
     assert (tmp_path / "again.mp4").exists()
     second = save_flights(live.trajectories(), tmp_path / "out", 0.5, lambda *frame: None)
     assert second != folder
+
+
+def test_what_bodies_remember_is_recorded_with_every_frame() -> None:
+    loop = ef.flight(ef.random_disk(agents=5), ef.load("tanner"), body=ef.DoubleIntegrator(lag=0.1))
+    moment = next(loop)
+    recording = Recording(0, moment.flock, loop.body_state)
+    for _ in range(4):
+        recording.add(moment.step, moment.flock, moment.accelerations, moment.body_state)
+        moment = next(loop)
+    expected = ef.simulate(
+        ef.random_disk(agents=5), ef.load("tanner"), body=ef.DoubleIntegrator(lag=0.1), duration=0.03
+    )
+    found = recording.trajectory(0.01, {})
+    assert np.array_equal(found.body_state["actuators"], expected.body_state["actuators"])

@@ -169,7 +169,7 @@ def advance_limited(
             if roles[b, i] != FOLLOWER:
                 continue
             # The command u, scaled back to what the body can do, and the gust of this agent at this step.
-            share = share_within(accelerations[b, i], max_acceleration)
+            share = share_within(accelerations, b, i, max_acceleration)
             of_agent = blend(of_step, ranks[i]) if gust > 0.0 else of_step
             for d in range(D):
                 command = share * accelerations[b, i, d]
@@ -184,7 +184,7 @@ def advance_limited(
                     velocities[b, i, d] += behind * velocity_lagged
                     actuators[b, i, d] = command + behind * actuators_kept
             # A velocity beyond the largest speed is scaled back, and the agent has flown by the mean of both.
-            share = share_within(velocities[b, i], max_speed)
+            share = share_within(velocities, b, i, max_speed)
             for d in range(D):
                 if share < 1.0:
                     velocities[b, i, d] *= share

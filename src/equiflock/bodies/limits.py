@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from equiflock.runtime.checks import InputError, check_positive, is_finite, short
-from equiflock.runtime.jit import Array, kernel
+from equiflock.runtime.jit import Array, Index, kernel
 
 NO_LIMIT = math.inf
 
@@ -31,17 +31,18 @@ def limit(most: float | None) -> float:
 
 
 @kernel
-def share_within(vector: Array, most: float) -> float:
-    """The factor that scales a vector back to the 2-norm `most`; exactly 1 if it is no longer than that."""
-    if most == NO_LIMIT:
-        return 1.0
-    # By the largest entry, so that no square overflows.
+def share_within(vectors: Array, b: Index, i: Index, most: float) -> float:
+    """The factor that scales the vector of agent i back to the 2-norm `most`; exactly 1 if it is not longer."""
+    # Most are well within the limit, which takes no division.
     largest, square = 0.0, 0.0
-    for d in range(len(vector)):
-        largest = max(largest, abs(vector[d]))
-    if largest == 0.0:
+    for d in range(vectors.shape[2]):
+        largest = max(largest, abs(vectors[b, i, d]))
+        square += vectors[b, i, d] * vectors[b, i, d]
+    if square < most * most or largest == 0.0:
         return 1.0
-    for d in range(len(vector)):
-        square += (vector[d] / largest) ** 2
+    # The norm by the largest entry, so that no square overflows.
+    square = 0.0
+    for d in range(vectors.shape[2]):
+        square += (vectors[b, i, d] / largest) ** 2
     norm = math.sqrt(square)
     return 1.0 if largest * norm <= most else most / largest / norm
