@@ -14,7 +14,7 @@ from equiflock.bodies import body_names, make_body
 from equiflock.cli.scenarios import is_plain, option_names
 from equiflock.cli.terminal import numbers, out, whole_numbers
 from equiflock.experiments.wording import in_words
-from equiflock.experiments.world import FAILURES, PAPERS_WORLD, RADIO, RENAMED, USUAL_BODY, World, make_world
+from equiflock.experiments.world import FAILURES, RADIO, RENAMED, USUAL_BODY, World, make_world
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.docstrings import field_docstrings
 from equiflock.runtime.options import WORDS
@@ -109,8 +109,9 @@ ManyWorlds = Annotated[WorldAxes, tyro.conf.arg(name="")]
 
 def print_world(world: World) -> None:
     """Say what is not as in the paper, if anything is."""
-    if world != PAPERS_WORLD:
-        out.print(f"world: {in_words(world)}", highlight=False, markup=False, soft_wrap=True)
+    words = in_words(world)
+    if words:
+        out.print(f"world: {words}", highlight=False, markup=False, soft_wrap=True)
 
 
 def check_body(body: str, arguments: Sequence[str], known: Collection[str]) -> None:
