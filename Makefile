@@ -28,7 +28,9 @@ browser:  ## install Chromium for the tests of the live view, from Debian's pack
 		echo "Chromium could not be installed: the tests of the live view need it"
 
 # Two processes, each with whole files, whose tests share what takes long to make. In the order of their names: the files
-# that end the list are short, so that neither process waits long for the other.
+# that end the list are short, so that neither process waits long for the other. Both use torch's threads, which by
+# default keep a core busy while they wait, and take it from the other process.
+test: export OMP_WAIT_POLICY := passive
 test: $(READY) browser  ## run the tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
