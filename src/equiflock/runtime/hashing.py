@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.jit import Array, Index, inlined
 
 # SplitMix64 (Steele, Lea, Flood 2014): the step of its counter, and the constants of its finalizer.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -39,7 +39,7 @@ def _quantiles() -> Array:
 QUANTILES = _quantiles()
 
 
-@kernel
+@inlined
 def mix(h: Index) -> Index:
     """All bits of a uint64 mixed, one to one."""
     h = (h ^ (h >> _30)) * FIRST
@@ -47,25 +47,31 @@ def mix(h: Index) -> Index:
     return h ^ (h >> _31)
 
 
-@kernel
+@inlined
 def begin(seed: Index) -> Index:
     """The hash of a seed."""
     return mix(np.uint64(seed) + GOLDEN)
 
 
-@kernel
+@inlined
+def word(number: Index) -> Index:
+    """What is blended into a hash of a number, which may be negative."""
+    return (np.uint64(number) + _1) * GOLDEN
+
+
+@inlined
 def blend(h: Index, number: Index) -> Index:
-    """The hash of whatever `h` is of, and a number, which may be negative."""
-    return mix(h ^ ((np.uint64(number) + _1) * GOLDEN))
+    """The hash of whatever `h` is of, and a number."""
+    return mix(h ^ word(number))
 
 
-@kernel
+@inlined
 def uniform(h: Index) -> float:
     """A number from 0 to below 1."""
     return float(np.float64(h >> _11) * PER_UNIT)
 
 
-@kernel
+@inlined
 def normal(h: Index, which: Index) -> Index:
     """A float32 of the standard normal distribution; a hash has five of them, `which` is 0 to 4."""
     return QUANTILES[(h >> (np.uint64(which) * np.uint64(NORMAL_BITS))) & NORMAL_MASK]

@@ -42,7 +42,7 @@ from equiflock.senses.hearing import hear_cells, hear_flocks, hear_listed
 from equiflock.senses.orbit import STAND_STILL, Orbit
 from equiflock.senses.radio import Radio, check_radio
 from equiflock.senses.reception import Reception
-from equiflock.senses.records import gather_records, make_records, put_on_air
+from equiflock.senses.records import gather_records, make_calls, make_records, put_on_air
 from equiflock.senses.sums import LARGEST_SUM
 from equiflock.senses.weights import ChannelTable, channel_table
 
@@ -327,11 +327,11 @@ class DelayedAggregation:
         cells = order, starts, shape, numbers
         # What the radio makes of the records, of which an agent may hear any.
         if air is not None:
-            quiet = np.empty(N, np.bool_)
-            told = b, order, numbers, records, older, air, quiet
+            calls = make_calls(N)
+            told = b, order, numbers, records, older, air, calls
             if not all(threads.share(put_on_air, [(*told, *part) for part in copied])):
                 raise self._off_scale(flock)
-            air = b, air, quiet
+            air = b, air, calls
         common = records, crew, cells, self._rules, comm_radius, self._said, now, air
         if not all(threads.share(hear_cells, [(*common, *part) for part in bounds])):
             raise self._off_scale(flock)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from equiflock.flock import OBSTACLE
-from equiflock.runtime.hashing import blend, normal, uniform
+from equiflock.runtime.hashing import blend, mix, normal, uniform, word
 from equiflock.runtime.jit import Array, Index, inlined, kernel
 
 _11 = np.uint64(11)
@@ -74,40 +74,51 @@ def is_quiet(flock: Index, step: Index, sender: Index, every: Index) -> bool:
 
 
 @kernel
-def mark_quiet(b: Index, order: Array, ranks: Array, air: Any, quiet: Array, first: Index, last: Index) -> None:
-    """Mark in `quiet` the records first .. last whose agents sent nothing."""
+def call_up(b: Index, order: Array, ranks: Array, air: Any, calls: Any, first: Index, last: Index) -> None:
+    """Write into `calls` what is hashed of the senders with records first .. last, and mark those that sent nothing."""
+    words, quiet = calls
     (key, step, _, _), _, _, (every, silent_from, born), _ = air
     flock = blend(key, b)
     for s in range(np.uintp(first), np.uintp(last)):
         i = order[s]
-        there = born[i] <= step < silent_from[b, i]
-        quiet[s] = not there or is_quiet(flock, step, number_of(i, ranks), every)
+        number, there = number_of(i, ranks), born[i] <= step < silent_from[b, i]
+        words[s], quiet[s] = word(number), not there or is_quiet(flock, step, number, every)
 
 
-@kernel
-def receive(b: Index, first: Index, agents: Index, lists: Any, numbering: Any, air: Any, quiet: Array) -> None:
-    """Leave in the lists of a batch of agents, whose records begin with `first`, the messages that arrive."""
+@inlined
+def _receive_of(
+    D: Index, flock: Index, first: Index, agents: Index, lists: Any, numbering: Any, air: Any, calls: Any
+) -> None:
     senders, offsets, ends = lists
-    order, ranks = numbering
-    (key, step, _, _), (threshold, bursts, stay, fall), _, _, _ = air
-    D, flock = offsets.shape[0] // 2, blend(key, b)
-    now = blend(flock, step)
-    begin, kept = np.uintp(0), np.uintp(0)
+    (order, ranks), (words, quiet) = numbering, calls
+    (_, step, _, _), (threshold, bursts, stay, fall), _, _, _ = air
+    now, begin, kept = blend(flock, step), np.uintp(0), np.uintp(0)
     for a in range(agents):
         receiver = number_of(order[first + a], ranks)
         mine = blend(now, receiver)
         for e in range(begin, ends[a]):
             j = np.uintp(senders[e])
-            sender = number_of(order[j], ranks)
             # Written always and kept if it arrives: no branch for the processor to guess.
             senders[kept] = senders[e]
-            for d in range(D):
-                offsets[d, kept] = offsets[d, e]
-            arrives = (blend(mine, sender) >> _11) >= threshold
+            offsets[0, kept], offsets[1, kept] = offsets[0, e], offsets[1, e]
+            if D == 3:
+                offsets[2, kept] = offsets[2, e]
+            arrives = (mix(mine ^ words[j]) >> _11) >= threshold
             if bursts:
-                arrives = not lost_in_burst(flock, step, receiver, sender, stay, fall)
+                arrives = not lost_in_burst(flock, step, receiver, number_of(order[j], ranks), stay, fall)
             kept += np.uintp(arrives & (not quiet[j]))
         begin, ends[a] = ends[a], kept
+
+
+@kernel
+def receive(b: Index, first: Index, agents: Index, lists: Any, numbering: Any, air: Any, calls: Any) -> None:
+    """Leave in the lists of a batch of agents, whose records begin with `first`, the messages that arrive."""
+    flock = blend(air[0][0], b)
+    # The constant lets the compiler leave the third coordinate out in the plane.
+    if lists[1].shape[0] == 4:
+        _receive_of(2, flock, first, agents, lists, numbering, air, calls)
+    else:
+        _receive_of(3, flock, first, agents, lists, numbering, air, calls)
 
 
 @kernel

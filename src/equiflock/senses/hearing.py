@@ -21,7 +21,7 @@ from equiflock.senses.cells import cell_list, sort_into_cells
 from equiflock.senses.listing import BATCH, cells_per_block, list_batch, list_memory, take_offsets
 from equiflock.senses.orbit import sort_out_obstacles
 from equiflock.senses.paper_sums import PAPER_CHANNELS, add_up_measured, add_up_paper
-from equiflock.senses.records import gather_records, make_records, put_on_air
+from equiflock.senses.records import gather_records, make_calls, make_records, put_on_air
 from equiflock.senses.sums import add_up_declared, feature_memory
 
 
@@ -132,7 +132,7 @@ def hear_cells(
 ) -> bool:
     """What the agents in buckets first .. last of one flock know, into `now` (N, K * C * D); False if off the scale.
 
-    `air` is None, or that of the flock: (number of the flock, air, quiet records).
+    `air` is None, or that of the flock: (number of the flock, air, and what `put_on_air` says of senders).
     """
     declared = len(said[1]) > 0 or air is not None
     memory = batch_memory(cells[0].size, records[0].shape[0], now.shape[1], declared)
@@ -167,8 +167,8 @@ def _hear_cells(
         if agents == 0:
             continue
         if air is not None:
-            b, on_air, quiet = air
-            receive(b, s, agents, lists, (order, ranks), on_air, quiet)
+            b, on_air, calls = air
+            receive(b, s, agents, lists, (order, ranks), on_air, calls)
             if obstacles:
                 own = s + np.uintp(order.size if on_air[2][1] else 0)
                 apply_rule(own, agents, lists, records, roles, (order, ranks), rules, rule)
@@ -200,7 +200,7 @@ def hear_flocks(
     """
     _, N, D = positions.shape
     order, starts, bucket = cell_list(N)
-    unranked, quiet = np.empty(0, np.int64), np.zeros(N, np.bool_)
+    unranked, calls = np.empty(0, np.int64), make_calls(N if air is not None else 0)
     older = before.shape[2] - first_hop(said, D)
     delayed = False if air is None else air[2][1]
     records = make_records(N, D, older, delayed)
@@ -215,9 +215,9 @@ def hear_flocks(
         # Not a plain 0, as Numba compiles a kernel anew for every constant that it is called with.
         first = np.int64(0)
         if air is not None:
-            if not put_on_air(b, order, unranked, records, older, air, quiet, first, N):
+            if not put_on_air(b, order, unranked, records, older, air, calls, first, N):
                 return False
-            on_air = b, air, quiet
+            on_air = b, air, calls
             if not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], on_air, first, buckets, memory):
                 return False
         elif not _hear_cells(records, crew, cells, rules, comm_radius, said, now[b], None, first, buckets, memory):
@@ -248,7 +248,8 @@ def hear_listed(
 ) -> bool:
     """What all agents of the active flocks know if they hear the listed senders, at any distance."""
     _, N, D = positions.shape
-    order, unranked, quiet = np.arange(N).astype(np.uintp), np.empty(0, np.int64), np.zeros(N, np.bool_)
+    order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
+    calls = make_calls(N if air is not None else 0)
     older = before.shape[2] - first_hop(said, D)
     delayed = False if air is None else air[2][1]
     shift = np.uintp(N if delayed else 0)
@@ -259,7 +260,7 @@ def hear_listed(
     for b in active:
         if not gather_records(positions[b], velocities[b], before[b], older, order, records, 0, N):
             return False
-        if air is not None and not put_on_air(b, order, unranked, records, older, air, quiet, np.int64(0), N):
+        if air is not None and not put_on_air(b, order, unranked, records, older, air, calls, np.int64(0), N):
             return False
         crew, first = (roles[b], groups[b]), np.uintp(0)
         while first < N:
@@ -278,7 +279,7 @@ def hear_listed(
                 lists[2][agents] = end
                 agents += np.uintp(1)
             if air is not None:
-                receive(b, first, agents, lists, (order, unranked), air, quiet)
+                receive(b, first, agents, lists, (order, unranked), air, calls)
             # The obstacle rule, for the plane only, where obstacles exist.
             if D == 2:
                 apply_rule(first + shift, agents, lists, records, roles[b], (order, unranked), rules, rule)

@@ -14,7 +14,7 @@ import numpy as np
 
 from equiflock.flock import FOLLOWER
 from equiflock.runtime.hashing import blend
-from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.jit import Array, Index, inlined, kernel
 from equiflock.senses.air import JITTER, is_quiet, lost_in_burst, number_of
 from equiflock.senses.cells import runs_around, sort_into_cells
 from equiflock.senses.hearing import apply_rule, batch_memory, take_from_air
@@ -59,18 +59,40 @@ def may_use(b: Index, i: Index, j: Index, m: Index, air: Any, window: Any, ranks
     return sends and _arrives(flock, m, receiver, sender, air, window)
 
 
-@kernel
+@inlined
 def _consider(
-    b: Index, i: Index, j: Index, m: Index, end: Index, air: Any, window: Any, seen: Any, senders: Array
+    b: Index,
+    i: Index,
+    j: Index,
+    m: Index,
+    end: Index,
+    mine: Index,
+    flock: Index,
+    air: Any,
+    window: Any,
+    stamps: Array,
+    senders: Array,
 ) -> Index:
-    """Put the message that j sent to i at step m on the list that ends at `end`, if it is to be used; its new end."""
-    (_, _, slots, rows), (stamps, unranked) = air[0], seen
+    """Put the message that j sent to i at step m on the list that ends at `end`, if it is to be used; its new end.
+
+    `mine` is the hash of flock, step and receiver.
+    """
+    (_, now, slots, rows), (threshold, bursts, stay, fall), _, (every, silent_from, born), _ = air
+    delay, jitter, last_known = window
     # Nobody hears itself, and of each sender only the newest message counts, which was considered first.
-    if i == j or stamps[j] == i or not may_use(b, i, j, m, air, window, unranked):
-        return end
-    stamps[j] = i
-    senders[end] = (m % slots) * rows + b * len(stamps) + j
-    return end + np.uintp(1)
+    used = i != j and stamps[j] != i and born[j] <= m < silent_from[b, j]
+    if used and not is_quiet(flock, m, np.uint64(j), every):
+        h = blend(mine, np.uint64(j))
+        wait = np.int64(blend(h, JITTER) % np.uint64(jitter + 1)) if jitter > 0 else np.int64(0)
+        if 0 <= now - m - delay - wait <= last_known:
+            arrives = (h >> _11) >= threshold
+            if bursts:
+                arrives = not lost_in_burst(flock, m, np.uint64(i), np.uint64(j), stay, fall)
+            if arrives:
+                stamps[j] = i
+                senders[end] = (m % slots) * rows + b * len(stamps) + j
+                end += np.uintp(1)
+    return end
 
 
 @kernel
@@ -84,32 +106,33 @@ def _list_agent(
     radius_squared: float,
     air: Any,
     window: Any,
-    seen: Any,
+    stamps: Array,
     runs: Array,
     senders: Array,
 ) -> Index:
     """Append to `senders`, from `end` on, the records of the messages that agent i uses, the newest first."""
-    (_, now, slots, _), _, _, _, _ = air
+    key, now, slots, _ = air[0]
     delay, jitter, last_known = window
     orders, starts, buckets, shapes = cells
     begins, listed = graph
-    N, D = positions.shape[2], positions.shape[3]
+    flock, N, D = blend(key, b), positions.shape[2], positions.shape[3]
     for m in range(now - delay, max(now - delay - jitter - last_known, 0) - 1, -1):
-        slot = m % slots
+        slot, mine = m % slots, blend(blend(flock, m), np.uint64(i))
         # In a fixed topology all those listed, at any distance.
         if begins.size > 0:
             for e in range(begins[b * N + i], begins[b * N + i + 1]):
-                end = _consider(b, i, listed[e], m, end, air, window, seen, senders)
+                end = _consider(b, i, listed[e], m, end, mine, flock, air, window, stamps, senders)
             continue
         # Else those who were within R when they sent.
         shape = shapes[slot, b, 0], shapes[slot, b, 1], shapes[slot, b, 2]
+        x, y, z = positions[slot, b, i, 0], positions[slot, b, i, 1], positions[slot, b, i, 2] if D == 3 else 0.0
         for run in range(runs_around(np.int64(buckets[slot, b, i]), shape, starts[slot, b], runs)):
             for s in range(runs[run, 0], runs[run, 1]):
-                j, square = np.int64(orders[slot, b, s]), 0.0
-                for d in range(D):
-                    square += (positions[slot, b, i, d] - positions[slot, b, j, d]) ** 2
-                if square <= radius_squared:
-                    end = _consider(b, i, j, m, end, air, window, seen, senders)
+                j = np.int64(orders[slot, b, s])
+                dx, dy = x - positions[slot, b, j, 0], y - positions[slot, b, j, 1]
+                dz = z - positions[slot, b, j, 2] if D == 3 else 0.0
+                if dx * dx + dy * dy + dz * dz <= radius_squared:
+                    end = _consider(b, i, j, m, end, mine, flock, air, window, stamps, senders)
     return end
 
 
@@ -155,11 +178,11 @@ def hear_late(
     S, B, N, D = positions.shape
     records = positions.reshape(-1, D).T, velocities.reshape(-1, D), past.reshape(S * B * N, past.shape[3])
     listing, rule, features = batch_memory(N, D, now.shape[1], True)
-    # For each sender the receiver that was the last to use a message of it; and agents have no numbers but their own.
-    lists, seen = listing[4], (np.empty(N, np.int64), np.empty(0, np.int64))
+    # For each sender, the receiver that was the last to use a message of it.
+    lists, stamps = listing[4], np.empty(N, np.int64)
     fine = True
     for b in active:
-        seen[0][:] = -1
+        stamps[:] = -1
         begin = np.uintp(first)
         while begin < last:
             # The lists of a batch of agents, with room for one whom all others reach.
@@ -177,7 +200,7 @@ def hear_late(
                         comm_radius * comm_radius,
                         air,
                         window,
-                        seen,
+                        stamps,
                         listing[0],
                         lists[0],
                     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.air import mark_quiet, quantize_past
+from equiflock.senses.air import call_up, quantize_past
 from equiflock.senses.cells import FASTEST
 from equiflock.senses.listing import COPIED
 from equiflock.senses.paper_sums import GROUP
@@ -72,12 +72,18 @@ def gather_own(own: Any, b: Index, order: Array, records: Any, first: Index, las
 
 
 @kernel
+def make_calls(N: Index) -> tuple[Array, Array]:
+    """Memory for what `put_on_air` says of N senders: what is hashed of them, and whether they sent nothing."""
+    return np.empty(N, np.uint64), np.empty(N, np.bool_)
+
+
+@kernel
 def put_on_air(
-    b: Index, order: Array, ranks: Array, records: Any, older: Index, air: Any, quiet: Array, first: Index, last: Index
+    b: Index, order: Array, ranks: Array, records: Any, older: Index, air: Any, calls: Any, first: Index, last: Index
 ) -> bool:
     """Make of the records first .. last what the radio makes of them; False if somebody is off the scale."""
     _, _, (_, delayed, _, _, splitter), _, own = air
-    mark_quiet(b, order, ranks, air, quiet, first, last)
+    call_up(b, order, ranks, air, calls, first, last)
     if splitter > 0.0:
         quantize_past(records[2], older, splitter, first, last)
     return gather_own(own, b, order, records, first, last) if delayed else True
