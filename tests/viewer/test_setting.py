@@ -12,7 +12,8 @@ from pydantic import ValidationError
 import equiflock as ef
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import make_scenario, scenario
-from equiflock.viewer.setting import DiskObstacle, Setting, one_line
+from equiflock.viewer.checked import one_line
+from equiflock.viewer.setting import DiskObstacle, Setting
 
 
 @pytest.mark.parametrize("name", ["flocking", "leaders", "obstacles"])

@@ -2,7 +2,7 @@
 
 /**
  * Those of each theme, "#rrggbb" or "#rrggbbaa". Agents are coloured by heading: oklch(lightness chroma heading),
- * as in CSS, the hue being the angle from the x axis. Where there are several groups, each has one of the colours of
+ * as in CSS, the hue being the angle from the x axis, and those that have failed are `failed`. Where there are several groups, each has one of the colours of
  * `groups` instead, most of them after Okabe and Ito: colour-blind readers can tell them apart, the first two best, and
  * these are not the colours of the two panels' curves. `brush`, `obstacle` and `lead` are also the kinds of highlights.
  */
@@ -12,6 +12,8 @@ export const PALETTES = {
     hairline: "#2a3344",
     grid: "#9fb4d816",
     edge: "#a9bfe638",
+    lost: "#ff6b6b40",
+    failed: "#7d8696",
     ink: "#ffffff",
     disk: "#7c5cf02e",
     obstacle: "#a78bfa",
@@ -27,6 +29,8 @@ export const PALETTES = {
     hairline: "#d8d4ca",
     grid: "#3b332012",
     edge: "#3a425533",
+    lost: "#d9363e3d",
+    failed: "#8f939b",
     ink: "#14171f",
     disk: "#7c5cf024",
     obstacle: "#7c4fe0",

@@ -272,7 +272,7 @@ export class View {
           time,
           panels.map(({ numbers }) => numbers),
         );
-      const hidden = this.state.look.edges && panels.some(({ agents, edges }) => agents > FEW && !edges.length);
+      const hidden = this.state.look.edges && panels.some(({ agents, edges, lost }) => agents > FEW && !edges.length && !lost.length);
       if (hidden && !this.#toldOfEdges) {
         this.#toldOfEdges = true;
         this.notices.tell("So many hear each other that lines would only hide them.");
