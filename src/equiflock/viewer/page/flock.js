@@ -1,6 +1,6 @@
 /** Flocks on the graphics card. */
 
-import { FAILURES, groupsOf, LEADER, OBSTACLE } from "./frames.js";
+import { FAILURES, FOLLOWER, groupsOf, OBSTACLE } from "./frames.js";
 import { FAILED, GROUPS, ROW } from "./shaders.js";
 
 export const TRAIL = 1.44; // simulated seconds that a trail lasts
@@ -61,7 +61,7 @@ export class Flock {
     const ends = new Uint32Array(2 * messages.length);
     for (let k = 0; k < messages.length; k += 2) {
       const [receiver, sender] = [messages[k], messages[k + 1]];
-      const answers = roles[sender] !== LEADER && roles[sender] !== OBSTACLE && conditions[sender] === 0;
+      const answers = roles[sender] === FOLLOWER && conditions[sender] === 0;
       ends[2 * k] = ends[2 * k + 1] = receiver;
       ends[2 * k + 2] = answers ? receiver : sender;
       ends[2 * k + 3] = sender;

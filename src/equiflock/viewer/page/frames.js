@@ -46,7 +46,8 @@ export function readFrame(buffer) {
   return frame;
 }
 
-/** Roles of agents; followers have 0. */
+/** Roles of agents. */
+export const FOLLOWER = 0;
 export const LEADER = 1;
 export const OBSTACLE = 2;
 /** Conditions of agents, as failures are called; those that work have 0. */
