@@ -303,6 +303,9 @@ class DelayedAggregation:
             self._graph = self._graph.among(keep, N)
         if self._reception is not None:
             self._reception.replace(flock, keep)
+        # Where all work again under a perfect radio, there is nothing to remember of it.
+        if self.radio.is_perfect and flock.all_work:
+            self._reception = None
         self._memory = None
 
     def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array, air: Any) -> None:
