@@ -69,8 +69,8 @@ export class Display {
     panels.forEach((panel, i) => {
       const { scenario } = this.#flights[i];
       const failed = failedAgents(panel).reduce((sum, count) => sum + count);
-      const counts = [`${flockSize(panel).toLocaleString("en")} agents`, failed && `${failed.toLocaleString("en")} failed`];
-      const size = counts.filter(Boolean).join(", ");
+      const agents = `${flockSize(panel).toLocaleString("en")} agents`;
+      const size = failed ? `${agents}, ${failed.toLocaleString("en")} failed` : agents;
       byId("titles").children[i].lastChild.textContent = scenario ? `${written(scenario)}, ${size}` : size;
     });
     const style = getComputedStyle(document.documentElement);

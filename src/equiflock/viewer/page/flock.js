@@ -53,8 +53,8 @@ export class Flock {
   }
 
   /**
-   * A line for each message, from its receiver to halfway to a sender that may hear it in turn, which has the other half,
-   * and all the way to any other. The ends are given as two agents, between which they lie.
+   * A line for each message, from its receiver to halfway to a sender that may hear it in turn, which has the other
+   * half, and all the way to any other. The ends are given as two agents, between which they lie.
    */
   #uploadLines(lines, messages, { roles, conditions }) {
     const gl = this.#gl;

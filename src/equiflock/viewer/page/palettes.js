@@ -2,9 +2,10 @@
 
 /**
  * Those of each theme, "#rrggbb" or "#rrggbbaa". Agents are coloured by heading: oklch(lightness chroma heading),
- * as in CSS, the hue being the angle from the x axis, and those that have failed are `failed`. Where there are several groups, each has one of the colours of
+ * as in CSS, the hue being the angle from the x axis. Where there are several groups, each has one of the colours of
  * `groups` instead, most of them after Okabe and Ito: colour-blind readers can tell them apart, the first two best, and
- * these are not the colours of the two panels' curves. `brush`, `obstacle` and `lead` are also the kinds of highlights.
+ * these are not the colours of the two panels' curves. Agents that have failed have the colour `failed`. `brush`,
+ * `obstacle` and `lead` are also the kinds of highlights.
  */
 export const PALETTES = {
   dark: {

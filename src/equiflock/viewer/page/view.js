@@ -286,8 +286,8 @@ export class View {
           time,
           panels.map(({ numbers }) => numbers),
         );
-      const hidden = this.state.look.edges && panels.some(({ agents, edges, lost }) => agents > FEW && !edges.length && !lost.length);
-      if (hidden && !this.#toldOfEdges) {
+      const hidden = panels.some(({ agents, edges, lost }) => agents > FEW && !edges.length && !lost.length);
+      if (hidden && this.state.look.edges && !this.#toldOfEdges) {
         this.#toldOfEdges = true;
         this.notices.tell("So many hear each other that lines would only hide them.");
       }
