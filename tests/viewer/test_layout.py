@@ -107,7 +107,7 @@ def test_nothing_covers_anything_else(server: Running, open_page: Open, kind: st
         page.close()
 
 
-@pytest.mark.parametrize(("width", "height"), [*SIZES, (1280, 800)])
+@pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_sliders_and_a_legend_of_failures_cover_nothing(
     server: Running, open_page: Open, width: int, height: int
 ) -> None:

@@ -71,7 +71,8 @@ class Exhibit:
         # A small flock and a large one use different kernels; a far obstacle brings in those of obstacles.
         away = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)
         for agents in (100, SMALL_FLOCK + 1):
-            stage = Stage(Setting(agents=agents, disks=(away,)), [self.load(self.setting.controller), load("tanner")])
+            setting = Setting(controller=self.setting.controller, compare="tanner", agents=agents, disks=(away,))
+            stage = Stage(setting, [self.load(name) for name in setting.controllers])
             stage.edges = True
             stage.advance(3)
             pack_frame(stage.step, stage.time, stage.pictures())
