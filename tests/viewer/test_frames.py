@@ -9,17 +9,20 @@ from hypothesis import strategies as st
 
 import equiflock as ef
 from equiflock.viewer import frames
-from equiflock.viewer.frames import FlockPicture, edges_of, pack_frame
+from equiflock.viewer.frames import FlockPicture, Links, links_of, pack_frame
 from tests.viewer.twins import read_frame
 
 
 @given(agents=st.integers(3, 40), seed=st.integers(0, 1000), far=st.sampled_from([0.0, 1e5]), panels=st.integers(1, 2))
 def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, panels: int) -> None:
     start = ef.random_disk(agents=agents, seed=seed)
-    flock = ef.Flock(start.positions + far, start.velocities, start.roles)
-    accelerations = np.random.default_rng(seed).normal(size=flock.shape)
+    rng = np.random.default_rng(seed)
+    conditions = rng.integers(0, 4, (1, agents))
+    velocities = np.where((conditions == ef.Condition.STOPPED)[..., None], 0.0, start.velocities)
+    flock = ef.Flock(start.positions + far, velocities, start.roles, conditions=conditions)
+    accelerations = rng.normal(size=flock.shape)
     disks = np.array([[far + 1.0, far - 2.0, 0.5]])
-    picture = FlockPicture(flock, accelerations, disks, edges_of(flock))
+    picture = FlockPicture(flock, accelerations, disks, Links(links_of(start).edges[::2], links_of(start).edges[1::2]))
     frame = read_frame(pack_frame(7, 0.07, [picture] * panels))
     assert (frame.step, frame.time, len(frame.panels)) == (7, 0.07, panels)
     for shown in frame.panels:
@@ -28,7 +31,9 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
         assert np.allclose(shown.accelerations, accelerations[0], atol=1e-5)
         assert np.allclose(shown.disks, disks, atol=1e-5)
         assert np.array_equal(shown.roles, flock.roles[0])
-        assert np.array_equal(shown.edges, picture.edges)
+        assert np.array_equal(shown.edges, picture.links.edges)
+        assert np.array_equal(shown.lost, picture.links.lost)
+        assert np.array_equal(shown.conditions, conditions[0])
 
 
 def test_the_numbers_are_those_of_the_metrics() -> None:
@@ -40,18 +45,36 @@ def test_the_numbers_are_those_of_the_metrics() -> None:
     assert np.isclose(numbers[3], ef.metrics.mean_acceleration_norm(moment)[0])
 
 
-def test_edges_join_each_pair_that_hears_once() -> None:
+def test_edges_are_all_messages_and_none_is_lost_if_nothing_else_is_said() -> None:
     start = ef.LeaderFollowing(ef.RandomDisk(agents=40), leaders=5).draw()
-    graph = ef.radius_graph(start)
-    edges = [frozenset(edge) for edge in edges_of(start).tolist()]
-    assert set(edges) == {frozenset(edge) for edge in graph.edges(0).tolist()}
-    assert len(edges) == len(set(edges))
+    edges, lost = links_of(start)
+    assert edges.tolist() == ef.radius_graph(start).edges(0).tolist()
+    assert len(lost) == 0
+
+
+@pytest.mark.parametrize("topology", ["dynamic", "fixed"])
+def test_a_message_is_used_or_lost_and_those_that_nobody_sent_or_could_hear_are_neither(topology: str) -> None:
+    start = ef.random_disk(agents=40)
+    conditions = np.zeros((1, 40), int)
+    conditions[0, :3] = ef.Condition.SILENT, ef.Condition.STOPPED, ef.Condition.DRIFTING
+    velocities = np.where((conditions == ef.Condition.STOPPED)[..., None], 0.0, start.velocities)
+    flock = ef.Flock(start.positions, velocities, conditions=conditions)
+    fixed = ef.radius_graph(start) if topology == "fixed" else None
+    all_edges = {tuple(edge) for edge in ef.radius_graph(flock).edges(0).tolist()}
+    sensing = ef.DelayedAggregation(ef.paper_senses("mean", hops=1), radio=ef.Radio(loss=0.4))
+    sensing.hear(flock)
+    edges, lost = ({tuple(edge) for edge in part.tolist()} for part in links_of(flock, sensing.heard(flock), fixed))
+    assert edges | lost == all_edges
+    assert not edges & lost
+    assert 0.3 < len(lost) / len(all_edges) < 0.5
+    assert not {sender for _, sender in all_edges} & {0, 1}
+    assert not {receiver for receiver, _ in all_edges} & {1, 2}
 
 
 def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
     flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
-    edges = edges_of(flock)
+    edges, _ = links_of(flock)
     rim = np.arange(40, 64)
     joined = {int(receiver): int(sender) for receiver, sender in edges if sender in rim}
     assert len(joined) == np.isin(edges[:, 1], rim).sum() > 3
@@ -64,19 +87,19 @@ def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
 
 def test_too_many_edges_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     flock = ef.random_disk(agents=30)
-    count = len(edges_of(flock))
+    count = len(links_of(flock).edges)
     monkeypatch.setattr(frames, "MOST_EDGES", count)
-    assert len(edges_of(flock)) == count
+    assert len(links_of(flock).edges) == count
     monkeypatch.setattr(frames, "MOST_EDGES", count - 1)
-    assert len(edges_of(flock)) == 0
+    assert len(links_of(flock).edges) == 0
 
 
 def test_an_obstacle_rule_that_hears_all_shows_all() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
     flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
-    shown = {frozenset(edge) for edge in edges_of(flock, obstacles="all").tolist()}
-    assert shown == {frozenset(edge) for edge in ef.radius_graph(flock).edges(0).tolist()}
-    assert len(shown) > len(edges_of(flock))
+    shown = links_of(flock, obstacles="all").edges
+    assert shown.tolist() == ef.radius_graph(flock).edges(0).tolist()
+    assert len(shown) > len(links_of(flock).edges)
 
 
 def test_a_frame_tells_the_group_of_each_agent_and_that_obstacle_agents_have_none() -> None:

@@ -17,7 +17,7 @@ from tests.viewer.pages import Open
 from tests.viewer.servers import Running, running
 
 SIZES = [(320, 568), (390, 844), (568, 320), (844, 390)]
-LONG = "Saved, from 1.20 s on, when agents or obstacles last came, went or changed roles: runs/view/2026-01-02-030405"
+LONG = "Saved, from 1.20 s on, when agents, obstacles or bodies last changed: somewhere/runs/view/2026-01-02-030405"
 
 # What a person reads or presses, each with the numbers of those that it is part of. What is seen of those in the
 # panel is what it has not scrolled away.
@@ -105,6 +105,20 @@ def test_nothing_covers_anything_else(server: Running, open_page: Open, kind: st
         page.evaluate("() => flockView.notices.tell('Looking for a start …', { action: { text: 'Cancel' } })")
         check(page, width, height)
         page.close()
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_the_sliders_and_a_legend_of_failures_cover_nothing(
+    server: Running, open_page: Open, width: int, height: int
+) -> None:
+    page = open_page(server, "#loss=0.3&edges=1&body=unicycle", viewport={"width": width, "height": height})
+    page.evaluate("() => { for (const kind of ['silent', 'stopped', 'drifting']) flockView.actions.fail(kind, 5); }")
+    page.wait_for_function("() => flockView.frame.panels[0].conditions.some(Boolean)")
+    page.evaluate("() => flockView.play(false)")
+    page.wait_for_timeout(300)
+    check(page, width, height)
+    page.locator("#repair").scroll_into_view_if_needed()
+    check(page, width, height)
 
 
 def test_a_phone_that_is_turned_shows_the_flock_as_large_as_there_is_room(server: Running, open_page: Open) -> None:

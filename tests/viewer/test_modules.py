@@ -128,13 +128,23 @@ SETTING = {
     "time_step": 0.005,
     "spread": "automatic",
     "orbit": False,
+    "world": {
+        "loss": 0.25,
+        "delay": 2,
+        "noise": 0,
+        "body": "unicycle",
+        "max_acceleration": 5.5,
+        "max_turn_rate": None,
+        "lag": 0,
+    },
     "disks": [{"x": -1.5, "y": 2.25, "radius": 0.5}, {"x": 0, "y": 0, "radius": 3}],
 }
 
 
 def test_an_address_is_read_as_it_was_written(run: Callable[..., Any]) -> None:
     state = {"setting": SETTING, "look": {"speed": 2, "edges": True, "trails": False}, "flock": 0}
-    usual = {**SETTING, "agents": 100, "compare": "tanner", "disks": []}
+    world = dict.fromkeys(SETTING["world"], 0) | {"max_acceleration": None, "max_turn_rate": None}
+    usual = {**SETTING, "agents": 100, "compare": "tanner", "disks": [], "world": world | {"body": "double-integrator"}}
     body = "return m.readAddress(m.writeAddress(given[0], false), given[1], []);"
     assert run("address", body, [state, usual]) == state
     undecided = {**state, "setting": {**SETTING, "comm_radius": None, "orbit": None, "options": {}}}
@@ -154,9 +164,10 @@ def test_an_address_of_an_older_version_is_understood(run: Callable[..., Any]) -
 
 
 def test_what_is_no_number_is_passed_on_for_the_server_to_refuse(run: Callable[..., Any]) -> None:
-    address = "#comm_radius=banana&scenario=obstacles:sides=many:orbit=none:leaders=1e1"
+    address = "#comm_radius=banana&scenario=obstacles:sides=many:orbit=none:leaders=1e1&loss=much&max_acceleration=none"
     setting = run("address", "return m.readAddress(...given);", [address, SETTING, OFFERED])["setting"]
     assert setting["comm_radius"] == "banana"
+    assert setting["world"] == {**SETTING["world"], "loss": "much", "max_acceleration": None}
     assert setting["options"] == {"sides": "many", "orbit": None, "leaders": 10}
 
 
@@ -172,7 +183,7 @@ def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callab
         const camera = new m.Camera(1), viewport = { width: 800, height: 600 };
         const panel = (time) => ({
           origin: [5 * time, -3 * time],
-          roles: new Uint8Array(9),
+          roles: new Uint8Array(9), conditions: new Uint8Array(9),
           positions: new Float32Array(18).map((_, i) => (i * 7) % 5),
           velocities: new Float32Array(18), accelerations: new Float32Array(18),
         });
@@ -193,7 +204,7 @@ def test_a_camera_that_is_held_waits_and_then_goes_after_the_flock(run: Callable
         """
         const camera = new m.Camera(1), viewport = { width: 800, height: 600 };
         const panel = (time) => ({
-          origin: [5 * time, 0], roles: new Uint8Array(9),
+          origin: [5 * time, 0], roles: new Uint8Array(9), conditions: new Uint8Array(9),
           positions: new Float32Array(18).map((_, i) => (i * 7) % 5),
           velocities: new Float32Array(18), accelerations: new Float32Array(18),
         });
@@ -223,7 +234,8 @@ def test_a_camera_knows_when_nobody_is_in_sight_and_can_show_all(run: Callable[.
         const places = Array.from({ length: 12 }, (_, i) => [300 * Math.cos(i), 300 * Math.sin(i)]);
         places.push([9000, -50]);
         const panel = {
-          origin: [7, -3], roles: new Uint8Array(13), positions: new Float32Array(places.flat()),
+          origin: [7, -3], positions: new Float32Array(places.flat()),
+          roles: new Uint8Array(13), conditions: new Uint8Array(13),
           velocities: new Float32Array(26), accelerations: new Float32Array(26),
         };
         const small = { ...panel, positions: panel.positions.map((p) => p / 300) };

@@ -81,6 +81,11 @@ def test_a_page_flies_a_flock_and_gets_a_frame_for_every_request(page: Page) -> 
      '{"do": "start", "setting": {"scenario": "obstacles", "options": {"sides": 2}}}',
      '{"do": "start", "setting": {"scenario": "obstacles", "options": {"sides": [[]]}}}',
      '{"do": "lift", "number": 99}', '{"do": "seek", "frame": 3}', '{"do": "play"}', '{"do": "scatter", "more": 1}',
+     '{"do": "world"}', '{"do": "world", "world": {"loss": 2}}', '{"do": "world", "world": {"loss": NaN}}',
+     '{"do": "world", "world": {"delay": 1e9}}', '{"do": "world", "world": {"body": "unicycle", "lag": 1}}',
+     '{"do": "world", "world": {"body": "../x"}}', '{"do": "start", "setting": {"world": {"noise": -1}}}',
+     '{"do": "fail", "kind": "asleep"}', '{"do": "fail", "kind": "stopped", "agents": 0}',
+     '{"do": "fail", "kind": "stopped", "agents": 1e99}', '{"do": "repair", "agents": 1}',
      '{"do": "remove", "at": [[0, 0]], "reach": 1, "panel": 7}', "\x00", "{" * 5000],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_in_one_line_and_the_flight_goes_on(page: Page, message: str) -> None:
@@ -126,10 +131,11 @@ VALUES = st.recursive(
 
 
 NAMES = ["start", "cancel", "advance", "seek", "show", "steer", "lead", "remove", "drop", "move", "lift", "orbit"]
-NAMES += ["scatter", "appoint"]
+NAMES += ["scatter", "appoint", "world", "fail", "repair"]
 
 
 FIELDS = ["setting", "steps", "frame", "edges", "velocity", "at", "panel", "reach", "disk", "number", "active", "agent"]
+FIELDS += ["world", "kind", "agents"]
 
 
 POINTS = st.lists(st.floats(-30, 30), min_size=2, max_size=2)
@@ -146,6 +152,15 @@ SENSIBLE = st.one_of(
     st.just({"do": "scatter"}),
     st.just({"do": "cancel"}),
     st.builds(lambda n: {"do": "appoint", "agent": n}, st.integers(0, 40)),
+    st.builds(lambda p, d: {"do": "world", "world": {"loss": p, "delay": d}}, st.floats(0, 1), st.integers(0, 3)),
+    st.builds(lambda a: {"do": "world", "world": {"body": "unicycle", "max_acceleration": a}}, st.floats(1, 300)),
+    st.builds(
+        lambda kind, n: {"do": "fail", "kind": kind, "agents": n},
+        st.sampled_from(["silent", "stopped", "drifting"]),
+        st.integers(1, 30),
+    ),
+    st.just({"do": "repair"}),
+    st.just({"do": "show", "edges": True}),
 )
 
 

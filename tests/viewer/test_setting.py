@@ -10,9 +10,12 @@ import pytest
 from pydantic import ValidationError
 
 import equiflock as ef
+from equiflock.experiments.world import PAPERS_WORLD
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import make_scenario, scenario
-from equiflock.viewer.setting import DiskObstacle, Setting, one_line
+from equiflock.viewer.checked import one_line
+from equiflock.viewer.setting import DiskObstacle, Setting
+from equiflock.viewer.world import WorldSetting, offered_bodies
 
 
 @pytest.mark.parametrize("name", ["flocking", "leaders", "obstacles"])
@@ -80,6 +83,7 @@ def test_beyond_a_thousand_agents_the_density_stays_what_it_was() -> None:
         ("controller", "x" * 1001),
         ("disks", tuple(DiskObstacle(x=0.0, y=0.0, radius=1.0) for _ in range(21))),
         ("colour", "red"),
+        ("world", 3),
         ("radius", 1.0),
     ],
 )
@@ -89,6 +93,46 @@ def test_absurd_fields_are_refused_in_one_line_that_names_them(field: str, value
     line = one_line(error.value)
     assert line.startswith(field.replace("_", " "))
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("world", "told"),
+    [
+        ({"loss": 1.1}, "loss: Input should be less than or equal to 1"),
+        ({"loss": -0.1}, "loss: Input should be greater than or equal to 0"),
+        ({"loss": "0.2"}, "loss: Input should be a valid number"),
+        ({"delay": 11}, "delay: Input should be less than or equal to 10"),
+        ({"delay": 1.5}, "delay: Input should be a valid integer"),
+        ({"noise": float("nan")}, "noise: Input should be a finite number"),
+        ({"max_acceleration": 0}, "max acceleration: Input should be greater than"),
+        ({"lag": float("inf")}, "lag: Input should be a finite number"),
+        ({"body": "blimp"}, "body must be one of 'double-integrator', 'unicycle'"),
+        ({"body": "unicycle:max_speed=1e300"}, "body must be one of"),
+        ({"body": "unicycle", "lag": 0.1}, "body 'unicycle' has no option 'lag'"),
+        ({"max_turn_rate": 1.0}, "body 'double-integrator' has no option 'max_turn_rate'"),
+        ({"burst": 3}, "burst: Extra inputs are not permitted"),
+    ],
+)
+def test_a_world_that_makes_no_sense_is_refused_in_one_line(world: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        Setting(world=world)
+    line = one_line(error.value)
+    assert line.startswith(told)
+    assert "\n" not in line
+
+
+def test_a_world_is_that_of_the_paper_until_it_is_changed() -> None:
+    assert Setting().world.make() == PAPERS_WORLD
+    made = WorldSetting(loss=0.2, delay=1, noise=0.1, max_acceleration=5.0, lag=0.3).make()
+    assert made.radio == ef.Radio(loss=0.2, delay=1, noise=0.1)
+    assert made.body == ef.DoubleIntegrator(max_acceleration=5.0, lag=0.3)
+    assert WorldSetting(body="unicycle", max_turn_rate=2.0).make().body == ef.Unicycle(max_turn_rate=2.0)
+
+
+def test_bodies_are_offered_with_the_numbers_that_they_have() -> None:
+    offered = {body["name"]: body["numbers"] for body in offered_bodies()}
+    assert offered["double-integrator"] == ["max_acceleration", "lag"]
+    assert offered["unicycle"] == ["max_acceleration", "max_turn_rate"]
 
 
 @pytest.mark.parametrize(

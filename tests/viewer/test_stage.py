@@ -175,10 +175,10 @@ def test_a_large_flock_can_be_touched_too() -> None:
 def test_a_law_of_fixed_topology_is_shown_with_those_it_heard_at_the_start() -> None:
     live = stage(controller="tanner-fixed", compare="tanner-dynamic")
     live.edges = True
-    before = [picture.edges for picture in live.pictures()]
+    before = [picture.links.edges for picture in live.pictures()]
     assert np.array_equal(before[0], before[1])
     fly(live, 60)
-    fixed, dynamic = (picture.edges for picture in live.pictures())
+    fixed, dynamic = (picture.links.edges for picture in live.pictures())
     assert np.array_equal(fixed, before[0])
     assert not np.array_equal(dynamic, before[1])
 

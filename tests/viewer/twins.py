@@ -17,8 +17,10 @@ class ReadPanel:
     accelerations: Any
     disks: Any
     edges: Any
+    lost: Any
     roles: Any
     groups: Any
+    conditions: Any
     still: bool
 
 
@@ -31,7 +33,7 @@ class ReadFrame:
 
 def read_frame(content: bytes) -> ReadFrame:
     kind, panels, step, time = struct.unpack_from("<IIdd", content)
-    assert kind == 2
+    assert kind == 3
     at = 24
     frame = ReadFrame(step, time, [])
 
@@ -42,17 +44,15 @@ def read_frame(content: bytes) -> ReadFrame:
         return array
 
     for _ in range(panels):
-        agents, edges, disks, still, *numbers = struct.unpack_from("<IIII6d", content, at)
-        at += 64
+        agents, edges, lost, disks, still, _, *numbers = struct.unpack_from("<IIIIII6d", content, at)
+        at += 72
         origin = np.array(numbers[:2])
         positions = take("<f4", agents, 2) + origin
         velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)
         circles = take("<f4", disks, 3) + np.array([*origin, 0.0])
-        pairs, roles, groups = take("<u4", edges, 2), take("u1", agents, 1)[:, 0], take("u1", agents, 1)[:, 0]
-        frame.panels.append(
-            ReadPanel(
-                tuple(numbers[2:]), positions, velocities, accelerations, circles, pairs, roles, groups, bool(still)
-            )
-        )
+        used, missing = take("<u4", edges, 2), take("<u4", lost, 2)
+        crew = (take("u1", agents, 1)[:, 0] for _ in range(3))
+        vectors = positions, velocities, accelerations, circles
+        frame.panels.append(ReadPanel(tuple(numbers[2:]), *vectors, used, missing, *crew, bool(still)))
     assert at == len(content)
     return frame

@@ -84,8 +84,9 @@ class View:
         """What the server offers, by the options of this command."""
         from pydantic import ValidationError
 
+        from equiflock.viewer.checked import one_line
         from equiflock.viewer.exhibit import Exhibit
-        from equiflock.viewer.setting import Setting, one_line
+        from equiflock.viewer.setting import Setting
 
         # An option that would have no effect is an error: the user expects something of it.
         fresh = View()

@@ -40,7 +40,7 @@ from equiflock.senses.degrees import degrees_heard
 from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.hearing import hear_cells, hear_flocks, hear_listed
 from equiflock.senses.orbit import STAND_STILL, Orbit
-from equiflock.senses.radio import Radio, check_radio
+from equiflock.senses.radio import PERFECT, Radio, check_radio
 from equiflock.senses.reception import Reception
 from equiflock.senses.records import gather_records, make_calls, make_records, put_on_air
 from equiflock.senses.sums import LARGEST_SUM
@@ -93,8 +93,8 @@ class DelayedAggregation:
         self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
         self.orbit = orbit
-        self.radio = check_radio(radio)
-        self._reception = None if self.radio.is_perfect else self._begin_reception()
+        self._radio = PERFECT
+        self._reception: Reception | None = None
         # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
         self._said: tuple[bool, ChannelTable] | None = None
         self._now: Observations | None = None
@@ -103,6 +103,31 @@ class DelayedAggregation:
         """The shape of the flock, (B, N, D)."""
         self._graph: Graph | None = None
         self._memory: tuple[Any, ...] | None = None
+        self.radio = radio
+
+    @property
+    def radio(self) -> Radio:
+        """How messages travel; it may change between two steps, None being the perfect radio.
+
+        What is on the way is lost, unless the other radio remembers as many steps.
+        """
+        return self._radio
+
+    @radio.setter
+    def radio(self, radio: Radio | None) -> None:
+        tuned = check_radio(radio)
+        if not tuned.is_perfect and self.needs_perfection:
+            raise _imperfect()
+        reception = None if tuned.is_perfect else Reception(tuned)
+        if reception is not None and self._reception is not None:
+            reception = self._reception.tuned(tuned)
+        # Memory for a large flock has room for what is measured if there is a delay.
+        self._radio, self._reception, self._memory = tuned, reception, None
+
+    @property
+    def needs_perfection(self) -> bool:
+        """Whether it needs a perfect radio and no failures: hops are divided by how many hear the sender."""
+        return self.senses.hop_mean == "sender" and self.senses.hops > 1
 
     @property
     def orbit(self) -> Orbit | None:
@@ -136,10 +161,12 @@ class DelayedAggregation:
             now[~flying] = 0.0  # type: ignore[operator]
         # Messages that are not sent are like those that are lost, so failures take the way of a radio, too.
         if self._reception is None and not flock.all_work:
-            self._reception = self._begin_reception()
+            if self.needs_perfection:
+                raise _imperfect()
+            self._reception = Reception(self.radio)
         if self._reception is not None:
             self._hear_by_radio(flock, active, before, now, ranks)
-        elif len(active) > 0 and self._by_sender:
+        elif len(active) > 0 and self.needs_perfection:
             self._hear_by_sender(flock, active, before, now, ranks)
         elif len(active) > 0:
             self._hear(flock, active, before, now, ranks)
@@ -182,17 +209,6 @@ class DelayedAggregation:
         positions, velocities, roles, *rest = flock.arrays
         roles = roles if flock.all_work else flock.effective_roles
         return Flock.view(positions, velocities, roles, *rest, comm_radius=self._radius_of(flock))
-
-    @property
-    def _by_sender(self) -> bool:
-        return self.senses.hop_mean == "sender" and self.senses.hops > 1
-
-    def _begin_reception(self) -> Reception:
-        if self._by_sender:
-            raise InputError(
-                'hop_mean = "sender" needs a perfect radio and no failures: a sender cannot know who hears it'
-            )
-        return Reception(self.radio)
 
     def _hear_by_sender(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
         """Fill in `now` for the active flocks, with hops 2 .. K divided by the sender's degree."""
@@ -287,6 +303,9 @@ class DelayedAggregation:
             self._graph = self._graph.among(keep, N)
         if self._reception is not None:
             self._reception.replace(flock, keep)
+        # Where all work again under a perfect radio, there is nothing to remember of it.
+        if self.radio.is_perfect and flock.all_work:
+            self._reception = None
         self._memory = None
 
     def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array, air: Any) -> None:
@@ -351,3 +370,7 @@ class DelayedAggregation:
         rest = *graph, self._rules, self._said, now
         if not all(threads.share(hear_listed, [(*state, *rest, active[slice(*part)], air) for part in parts])):
             raise self._off_scale(flock)
+
+
+def _imperfect() -> InputError:
+    return InputError('hop_mean = "sender" needs a perfect radio and no failures: a sender cannot know who hears it')

@@ -15,7 +15,7 @@ The kernels of `hearing` get `air`, which is None for a perfect radio, and else 
     chances    (messages of hashes below this are lost, are there bursts, lost after a lost one, lost after another)
     measuring  (measured, delayed, noise of positions, noise of velocities, `splitter` of the quantization)
     quieting   (send at every so many-th step, the step from which on each agent is silent (B, N), and that of its first
-               message (N,))
+               message (B, N))
     own        positions and velocities (B, N, D) of the receivers now, which differ from those sent if there is a delay
 """
 
@@ -81,8 +81,13 @@ def call_up(b: Index, order: Array, ranks: Array, air: Any, calls: Any, first: I
     flock = blend(key, b)
     for s in range(np.uintp(first), np.uintp(last)):
         i = order[s]
+<<<<<<< HEAD
         number, there = number_of(i, ranks), born[i] <= step < silent_from[b, i]
         words[s], quiet[s] = word(number), not there or is_quiet(flock, step, number, every)
+=======
+        there = born[b, i] <= step < silent_from[b, i]
+        quiet[s] = not there or is_quiet(flock, step, number_of(i, ranks), every)
+>>>>>>> page
 
 
 @inlined

@@ -55,7 +55,7 @@ def may_use(b: Index, i: Index, j: Index, m: Index, air: Any, window: Any, ranks
     """Whether agent i of flock b may use now what agent j sent at step m, if it was within reach then."""
     _, _, _, (every, silent_from, born), _ = air
     flock, receiver, sender = blend(air[0][0], b), number_of(i, ranks), number_of(j, ranks)
-    sends = born[j] <= m < silent_from[b, j] and not is_quiet(flock, m, sender, every)
+    sends = born[b, j] <= m < silent_from[b, j] and not is_quiet(flock, m, sender, every)
     return sends and _arrives(flock, m, receiver, sender, air, window)
 
 

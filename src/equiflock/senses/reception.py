@@ -44,10 +44,18 @@ class Reception:
         self.step = -1
         """The number of the step now."""
         self._silent_from: Int64[np.ndarray, "B N"] | None = None
-        self._born: Int64[np.ndarray, " N"] = np.empty(0, np.int64)
+        self._born: Int64[np.ndarray, "B N"] = np.empty((0, 0), np.int64)
         self._frames: tuple[Array, Array, Array] | None = None
         self._cells: tuple[Array, Array, Array, Array] | None = None
         self._key = np.uint64(_hash_of_seed(radio.seed))  # else Numba takes a small one for a signed number
+
+    def tuned(self, radio: Radio) -> Reception:
+        """The reception of another radio from now on; what is on the way stays so if both remember as many steps."""
+        other = Reception(radio)
+        if radio.memory == self.radio.memory:
+            other.step, other._frames = self.step, self._frames
+            other._silent_from, other._born = self._silent_from, self._born
+        return other
 
     @property
     def is_late(self) -> bool:
@@ -67,7 +75,7 @@ class Reception:
         self.step += 1
         B, N, _ = flock.shape
         if self._silent_from is None:
-            self._silent_from, self._born = np.full((B, N), NEVER), np.zeros(N, np.int64)
+            self._silent_from, self._born = np.full((B, N), NEVER), np.zeros((B, N), np.int64)
         if muted is not None:
             self._silent_from = np.where(muted, np.minimum(self._silent_from, self.step), NEVER)
         # What is sent now is heard later; a radio without memory needs no copy.
@@ -186,7 +194,7 @@ class Reception:
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
         """Go on with the same agents in another order: the s-th is the one that was number order[s]."""
         if self._silent_from is not None:
-            self._silent_from, self._born = self._silent_from[:, order], self._born[order]
+            self._silent_from, self._born = self._silent_from[:, order], self._born[:, order]
         if self._frames is not None:
             self._frames = tuple(np.ascontiguousarray(frames[:, :, order]) for frames in self._frames)  # type: ignore[assignment]
 
@@ -195,8 +203,11 @@ class Reception:
         if self._silent_from is None:
             return
         (B, N, _), kept = flock.shape, int(keep.sum())
-        silent_from, born = np.full((B, N), NEVER), np.full(N, self.step + 1)
-        silent_from[:, :kept], born[:kept] = self._silent_from[:, keep], self._born[keep]
+        silent_from, born = np.full((B, N), NEVER), np.full((B, N), self.step + 1)
+        silent_from[:, :kept], born[:, :kept] = self._silent_from[:, keep], self._born[:, keep]
+        # Who was mute and is no more says nothing of that time: it begins anew.
+        repaired = (silent_from < NEVER) & ~flock.muted
+        silent_from[repaired], born[repaired] = NEVER, self.step + 1
         self._silent_from, self._born = silent_from, born
         if self._frames is None:
             return

@@ -60,6 +60,7 @@ class FusedNetworkStep:
         self.sensing = sensing
         self.body = body
         self.senses = sensing.senses
+        self.radio = sensing.radio
         self.dimensions = network.dimensions
         self._network = network.program
 
@@ -72,6 +73,7 @@ class FusedNetworkStep:
             and N <= SMALL_FLOCK
             and self.dimensions in (None, D)
             and self.sensing.senses is self.senses
+            and self.sensing.radio is self.radio
         )
 
     def step(

@@ -22,6 +22,7 @@ from equiflock.viewer.offered import offered_scenarios
 from equiflock.viewer.playback import check_playback
 from equiflock.viewer.setting import MOST_DISKS, DiskObstacle, Setting
 from equiflock.viewer.stage import Stage
+from equiflock.viewer.world import WorldSetting, offered_bodies
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,18 @@ class Exhibit:
         # A small flock and a large one use different kernels; a far obstacle brings in those of obstacles.
         away = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)
         for agents in (100, SMALL_FLOCK + 1):
-            stage = Stage(Setting(agents=agents, disks=(away,)), [self.load(self.setting.controller), load("tanner")])
+            setting = Setting(controller=self.setting.controller, compare="tanner", agents=agents, disks=(away,))
+            stage = Stage(setting, [self.load(name) for name in setting.controllers])
             stage.edges = True
             stage.advance(3)
             pack_frame(stage.step, stage.time, stage.pictures())
+            # Sliders and failures bring in those of radios and bodies, but for controllers that need perfect ones.
+            for world in (WorldSetting(loss=0.1, delay=1, max_acceleration=5.0), WorldSetting(body="unicycle")):
+                with suppress(InputError):
+                    stage.change_world(world)
+                    stage.fail("silent", 1)
+                    stage.advance(3)
+                    pack_frame(stage.step, stage.time, stage.pictures())
         # Drawing a start of each scenario compiles the kernels of its search.
         for name in scenario_names():
             with suppress(InputError):  # one that needs options flies once a page has chosen them
@@ -91,5 +100,6 @@ class Exhibit:
             "seeds": list(SEEDS),
             "weights": [str(path) for path in self.weights],
             "most_disks": MOST_DISKS,
+            "bodies": offered_bodies(),
             "flocks": min((len(run.steps) for run in self.flights), default=0),
         }

@@ -2,13 +2,14 @@
 
 All little-endian, every part beginning at a multiple of 8 bytes:
 
-    frame   uint32 kind = 2, uint32 pictures, float64 step, float64 time, then its pictures, one for each panel
-    picture uint32 agents N, edges E, disks M, and 1 if the flight has ended, else 0
+    frame   uint32 kind = 3, uint32 pictures, float64 step, float64 time, then its pictures, one for each panel
+    picture uint32 agents N, edges E, lost edges L, disks M, 1 if the flight has ended, else 0, and 0
             float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm
             float32 positions (N, 2), velocities (N, 2), accelerations (N, 2), disks (M, 3): x, y, radius
-            uint32 edges (E, 2)
+            uint32 edges (E, 2), lost edges (L, 2): receiver and sender of a message
             uint8 roles (N,)
             uint8 groups (N,): 255 for obstacle agents, 254 for group 254 and all beyond
+            uint8 conditions (N,)
 
 The accelerations are those that, held, lead where each agent's body takes it next: the page draws by them between
 frames. Positions, those of disks too, are relative to the picture's origin. It is the flock's middle, so float32 is
@@ -21,7 +22,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -33,12 +34,28 @@ from equiflock.senses.heard import heard_edges
 from equiflock.simulation import metrics
 
 FRAME = struct.Struct("<IIdd")
-PICTURE = struct.Struct("<IIII6d")
-KIND = 2
+PICTURE = struct.Struct("<IIIIII6d")
+KIND = 3
 IN_NO_GROUP, LAST_GROUP = 255, 254
 """The byte of an agent in no group, and that of group 254 and all beyond."""
-MOST_EDGES = 150_000
+MOST_EDGES = 300_000
 """Beyond this many edges none are drawn: the lines would only hide the agents."""
+
+Edges = Int64[np.ndarray, "edges 2"]
+"""Messages as rows (receiver, sender)."""
+
+
+class Links(NamedTuple):
+    """Who hears whom."""
+
+    edges: Edges
+    """The messages that are used now."""
+    lost: Edges
+    """Those that would be used if all messages arrived at once, and did not."""
+
+
+NO_EDGES: Edges = np.empty((0, 2), np.int64)
+NO_LINKS = Links(NO_EDGES, NO_EDGES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +66,7 @@ class FlockPicture:
         flock: a batch of one; a flock in three dimensions is seen from above.
         accelerations: (1, N, D), what the agents are commanded to do next; None if nothing comes next.
         disks: (M, 3), x, y and radius.
-        edges: (E, 2), pairs of agents to join by lines.
+        links: the messages to draw.
         still: whether the flight has ended, so that its velocities move nobody any more.
         held: (1, N, D), the accelerations that, held, lead where the agents' bodies take them next; `accelerations` if
             left out.
@@ -58,7 +75,7 @@ class FlockPicture:
     flock: Flock
     accelerations: Vectors | None
     disks: Float64[np.ndarray, "M 3"]
-    edges: Int64[np.ndarray, "E 2"] | None = None
+    links: Links = NO_LINKS
     still: bool = False
     held: Vectors | None = None
 
@@ -79,23 +96,45 @@ class FlockPicture:
         return variance, components, separation, effort
 
 
-def edges_of(flock: Flock, fixed: Graph | None = None, obstacles: str = "nearest") -> Int64[np.ndarray, "edges 2"]:
-    """The edges of the communication graph, each pair once; none if there are more than can be drawn apart.
+def links_of(flock: Flock, used: Graph | None = None, fixed: Graph | None = None, obstacles: str = "nearest") -> Links:
+    """Who hears whom, and which messages are missing; none if there are more than can be drawn apart.
 
     Args:
         flock: a batch of one.
+        used: who uses a message of whom, the obstacle rule left out; everybody who is within reach if left out.
         fixed: the graph of t = 0, for a controller of fixed topology.
         obstacles: which obstacle agents a follower hears, the "nearest" or "all".
     """
-    # Degrees count each pair of followers twice; counting needs no memory for the edges.
-    if fixed is None and survey(flock)[0].sum() > 2 * MOST_EDGES:
-        return np.empty((0, 2), np.int64)
-    graph = fixed or radius_graph(flock)
-    edges = heard_edges(flock, graph) if obstacles == "nearest" else graph.edges(0)
-    receivers, senders = edges.T
-    # Two followers hear each other; leaders and obstacle agents are only heard.
-    once: Int64[np.ndarray, "edges 2"] = edges[(receivers < senders) | (flock.roles[0, senders] != Role.FOLLOWER)]
-    return once
+    # Degrees count the edges, and need no memory for them.
+    if fixed is None and survey(flock)[0].sum() > MOST_EDGES:
+        return NO_LINKS
+    # Those who would hear each other if all messages arrived: not who is deaf, nor of whom nothing is sent.
+    within_reach = _among_able(fixed, flock) if fixed is not None else radius_graph(flock)
+    all_edges = _after_rule(flock, within_reach, obstacles)
+    if used is None:
+        return Links(all_edges, NO_EDGES)
+    edges = _after_rule(flock, used, obstacles)
+    # An edge as one number, so that rows can be looked up.
+    N = flock.shape[1]
+    missing = ~np.isin(all_edges @ [N, 1], edges @ [N, 1])
+    return Links(edges, all_edges[missing])
+
+
+def _among_able(graph: Graph, flock: Flock) -> Graph:
+    """The graph without the messages of agents that send nothing, and those to agents that hear nobody."""
+    if flock.all_work:
+        return graph
+    hears = flock.effective_roles[0] == Role.FOLLOWER
+    receivers, senders = graph.without_senders(flock.muted).edges(0).T
+    kept = hears[receivers]
+    starts = np.zeros_like(graph.starts)
+    np.cumsum(np.bincount(receivers[kept], minlength=len(hears)), out=starts[1:])
+    return Graph(starts, senders[kept], graph.shape)
+
+
+def _after_rule(flock: Flock, graph: Graph, obstacles: str) -> Edges:
+    edges: Edges = heard_edges(flock, graph) if obstacles == "nearest" else graph.edges(0)
+    return edges
 
 
 def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> bytes:
@@ -112,9 +151,9 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     places = flock.positions[0, :, :2]
     # The origin is the middle of the flock proper; subtract it in float64, before positions become float32.
     origin = places[flock.roles[0] != Role.OBSTACLE].mean(axis=0)
-    edges = np.empty((0, 2)) if picture.edges is None else picture.edges
     disks = picture.disks - [*origin, 0.0] if len(picture.disks) else picture.disks
-    sizes = len(places), len(edges), len(disks), picture.still
+    edges, lost = picture.links
+    sizes = len(places), len(edges), len(lost), len(disks), picture.still, 0
     # After the last frame of a saved flight there is no acceleration: arrows of no length.
     held = picture.accelerations if picture.held is None else picture.held
     next_step = np.zeros_like(flock.positions) if held is None else held
@@ -125,8 +164,10 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
         PICTURE.pack(*sizes, *origin, *picture.numbers),
         *(_padded(array, "<f4") for array in vectors),
         _padded(edges, "<u4"),
+        _padded(lost, "<u4"),
         _padded(flock.roles[0], "u1"),
         _padded(groups, "u1"),
+        _padded(flock.conditions[0], "u1"),
     ]
 
 

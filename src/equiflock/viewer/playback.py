@@ -15,7 +15,7 @@ from equiflock.scenarios import Stop
 from equiflock.scenarios.passing import obstacle_disks
 from equiflock.simulation.moving import held_between
 from equiflock.simulation.trajectory import Trajectory
-from equiflock.viewer.frames import FlockPicture, edges_of
+from equiflock.viewer.frames import NO_LINKS, FlockPicture, links_of
 
 MOST_FLIGHTS = 2
 MOST_MEASURED = 400
@@ -66,10 +66,11 @@ class Playback:
             # No acceleration follows the last frame.
             accelerations = run.accelerations[self.frame] if self.frame <= last else None
             held = _held(run, self.frame) if self.frame <= last else None
-            edges = edges_of(flock) if self.edges else None
+            # Which messages arrived is not saved: these are the links of those within reach.
+            links = links_of(flock) if self.edges else NO_LINKS
             # By half a step, as times are rounded: from the frame at which this flight ended on.
             still = self.time >= (int(run.steps[0]) - 0.5) * run.time_step
-            found.append(FlockPicture(flock, accelerations, obstacle_disks(flock), edges, still, held))
+            found.append(FlockPicture(flock, accelerations, obstacle_disks(flock), links, still, held))
         return found
 
     def told(self, stop: Stop | None = None) -> dict[str, Any]:

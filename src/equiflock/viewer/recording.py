@@ -37,7 +37,8 @@ class Recording:
         self.comm_radius = flock.comm_radius
         self._steps: list[int] = []
         self._frames: list[tuple[NDArray[Any], ...]] = []
-        self._remembered = tuple(body_state)
+        self.remembered = tuple(body_state)
+        """The names of what bodies remember."""
         # Each frame is three arrays of the size of positions, conditions, and what bodies remember.
         size = 3 * flock.positions.nbytes + flock.conditions.nbytes + sum(array.nbytes for array in body_state.values())
         self._most = max(most_bytes // size, 8)
@@ -54,7 +55,7 @@ class Recording:
             self._steps, self._frames = self._steps[::2], self._frames[::2]
             self.every *= 2
         self._steps.append(step)
-        remembered = (body_state[name] for name in self._remembered)
+        remembered = (body_state[name] for name in self.remembered)
         arrays = flock.positions, flock.velocities, accelerations, flock.conditions, *remembered
         self._frames.append(tuple(array.copy() for array in arrays))
 
@@ -77,5 +78,5 @@ class Recording:
             time_step=time_step,
             comm_radius=self.comm_radius,
             config=told,
-            body_state=dict(zip(self._remembered, remembered, strict=True)),
+            body_state=dict(zip(self.remembered, remembered, strict=True)),
         )

@@ -9,8 +9,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import override
 
 from equiflock.runtime.checks import InputError
-from equiflock.viewer.setting import FARTHEST, Checked, DiskObstacle, Point, Setting, one_line
+from equiflock.simulation.failures import FailureKind
+from equiflock.viewer.checked import Checked, one_line
+from equiflock.viewer.setting import FARTHEST, MOST_AGENTS, DiskObstacle, Point, Setting
 from equiflock.viewer.stage import Stage
+from equiflock.viewer.world import WorldSetting
 
 LONGEST_REQUEST = 16 * 1024
 """The largest size of a message from a page, in bytes."""
@@ -58,7 +61,7 @@ class Seek(Checked):
 
 
 class Show(Checked):
-    """Choose whether pictures show the edges of the communication graph."""
+    """Choose whether pictures show who hears whom."""
 
     do: Literal["show"]
     edges: bool
@@ -165,6 +168,39 @@ class Technique(Action):
         stage.orbit(self.active)
 
 
+class ChangeWorld(Action):
+    """Go on with another radio and another body."""
+
+    do: Literal["world"]
+    world: WorldSetting
+
+    @override
+    def on(self, stage: Stage) -> None:
+        stage.change_world(self.world)
+
+
+class Fail(Action):
+    """Let so many followers fail, whoever that may be, or all that are left if they are fewer."""
+
+    do: Literal["fail"]
+    kind: FailureKind
+    agents: Annotated[int, Field(ge=1, le=MOST_AGENTS)] = 1
+
+    @override
+    def on(self, stage: Stage) -> None:
+        stage.fail(self.kind, self.agents)
+
+
+class Repair(Action):
+    """Let all agents work again."""
+
+    do: Literal["repair"]
+
+    @override
+    def on(self, stage: Stage) -> None:
+        stage.repair()
+
+
 class Scatter(Action):
     """Give every follower a velocity of its own."""
 
@@ -198,6 +234,9 @@ Request = (
     | Move
     | Lift
     | Technique
+    | ChangeWorld
+    | Fail
+    | Repair
     | Scatter
     | Save
 )

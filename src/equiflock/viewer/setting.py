@@ -1,16 +1,18 @@
-"""The setting of a live flight, which the page's address holds: scenario, options, controllers and numbers."""
+"""The setting of a live flight, which the page's address holds: scenario, options, controllers, numbers and world."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from equiflock.flock import Flock
 from equiflock.runtime.checks import InputError, short
 from equiflock.scenarios import RandomDisk, Scenario, Stop, make_scenario
 from equiflock.scenarios.search import NoStartError
 from equiflock.scenarios.shapes import Points, ring, with_obstacle
+from equiflock.viewer.checked import Checked
+from equiflock.viewer.world import WorldSetting
 
 MOST_AGENTS = 10_000
 MOST_IN_ALL = 2 * MOST_AGENTS
@@ -26,23 +28,6 @@ PAPER_RULE_UP_TO = 1_000
 Place = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST)]
 Point = tuple[Place, Place]
 DiskRadius = Annotated[float, Field(ge=0.05, le=5.0)]
-
-
-class Checked(BaseModel):
-    """Data from outside: types exact, numbers finite and in range, nothing beyond the fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-def one_line(error: ValidationError) -> str:
-    """The first error in data from outside, and in which field it is, in one line."""
-    first = error.errors()[0]
-    if first["type"] == "value_error":
-        return str(first["ctx"]["error"])  # our own words
-    # A whole object is too long to be quoted.
-    where = [str(part) for part in first["loc"]]
-    came = "" if isinstance(first["input"], dict) else f"; got {first['input']!s:.40}"
-    return f"{where[-1].replace('_', ' ')}: {first['msg']}{came}" if where else f"{first['msg']}{came}"
 
 
 class DiskObstacle(Checked):
@@ -79,6 +64,8 @@ class Setting(Checked):
     """Whether followers avoid obstacles by the orbit technique; None if the scenario decides."""
     disks: Annotated[tuple[DiskObstacle, ...], Field(max_length=MOST_DISKS)] = ()
     """Obstacles that were put into the way on the page."""
+    world: WorldSetting = Field(default_factory=WorldSetting)
+    """Radio and body."""
 
     @model_validator(mode="after")
     def _can_be_made(self) -> Setting:

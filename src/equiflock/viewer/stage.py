@@ -5,74 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
-from equiflock.flock import NO_OBSTACLE, Flock, Role
+from equiflock.flock import NO_OBSTACLE, Condition, Conditions, Flock, Role
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.randomness import stream
-from equiflock.scenarios import Scenario, Stop
+from equiflock.scenarios import Stop
 from equiflock.scenarios.passing import obstacle_disks
 from equiflock.scenarios.shapes import with_obstacle
-from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.senses.orbit import Orbit
-from equiflock.simulation.assembly import flight
-from equiflock.simulation.trajectory import CREW, Trajectory
-from equiflock.viewer.frames import FlockPicture, edges_of
-from equiflock.viewer.recording import Recording
+from equiflock.simulation.failures import FailureKind
+from equiflock.simulation.simulate import description
+from equiflock.simulation.trajectory import Trajectory
+from equiflock.viewer.frames import NO_LINKS, FlockPicture
+from equiflock.viewer.live import LiveFlight, Mask
 from equiflock.viewer.setting import MOST_DISKS, DiskObstacle, Setting
+from equiflock.viewer.world import WorldSetting
 
 SECONDS_PER_ADVANCE = 0.05
 """An advance ends after this time, even with fewer steps than were requested, so that the page stays responsive."""
-
-Mask = Bool[np.ndarray, " N"]
-
-
-class LiveFlight:
-    """A flight with its present flock, and the recording of it."""
-
-    def __init__(
-        self, start: Flock, controller: Controller, time_step: float, scenario: Scenario, orbit: Orbit | None
-    ) -> None:
-        # Without the scenario's ending: a flight that is watched and changed goes on.
-        self.flight = flight(start, controller, time_step=time_step, orbit=orbit, obstacles=scenario.obstacles)
-        self.sensing = cast(DelayedAggregation, self.flight.sensing)
-        self.advance()
-        self.recording = self._recording()
-
-    def advance(self) -> None:
-        """Make a step."""
-        moment = next(self.flight)
-        self.step, self.flock, self.accelerations = moment.step, moment.flock, moment.accelerations
-
-    def record(self) -> None:
-        """Add the present state to the recording."""
-        self.recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
-
-    def change(self, flock: Flock, keep: Mask | None = None) -> None:
-        """Go on with a changed flock (see `Flight.replace`)."""
-        self.flight.replace(flock, keep)
-        # The accelerations shown are those of the agents that stay; new agents, leaders and obstacle agents have none.
-        decided = self.accelerations if keep is None else self.accelerations[:, keep]
-        accelerations = np.zeros_like(flock.positions)
-        accelerations[:, : decided.shape[1]] = decided
-        accelerations[flock.roles != Role.FOLLOWER] = 0.0
-        # A trajectory has the same agents throughout, so other roles, obstacles or groups begin a new recording.
-        same_crew = all(np.array_equal(getattr(self.flock, name), getattr(flock, name)) for name in CREW)
-        self.flock, self.accelerations = flock, accelerations
-        if same_crew:
-            self.record()
-        else:
-            self.recording = self._recording()
-
-    def _recording(self) -> Recording:
-        recording = Recording(self.step, self.flock, self.flight.body_state)
-        recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
-        return recording
 
 
 class Stage:
@@ -87,7 +43,7 @@ class Stage:
     def __init__(self, setting: Setting, controllers: Sequence[Controller], stop: Stop | None = None) -> None:
         self.setting = setting
         self.edges = False
-        """Whether pictures show the edges of the communication graph."""
+        """Whether pictures show who hears whom."""
         scenario, start = setting.make(), setting.draw(stop)
         self.given = len(obstacle_disks(start)) - len(setting.disks)
         """The number of obstacles of the scenario itself; they come before those of the setting."""
@@ -96,8 +52,10 @@ class Stage:
         self.orbiting = (scenario.orbit is not None or self.given == 0) if setting.orbit is None else setting.orbit
         """Whether followers avoid obstacles by the orbit technique."""
         orbit = self._technique if self.orbiting else None
-        self.flights = [LiveFlight(start, each, setting.time_step, scenario, orbit) for each in controllers]
-        self._scatterings = 0
+        rules = setting.time_step, scenario, orbit, setting.world.make()
+        self.flights = [LiveFlight(start, each, *rules) for each in controllers]
+        self._draws = 0
+        """How often chance has had a say in what was done to the flights."""
 
     @property
     def step(self) -> int:
@@ -139,10 +97,9 @@ class Stage:
         disks = self.disks
         found = []
         for live in self.flights:
-            sensing = live.sensing
-            edges = edges_of(live.flock, sensing.fixed_graph, sensing.obstacles) if self.edges else None
+            links = live.links() if self.edges else NO_LINKS
             held = live.flight.held_accelerations()
-            found.append(FlockPicture(live.flock, live.accelerations, disks, edges, held=held))
+            found.append(FlockPicture(live.flock, live.accelerations, disks, links, held=held))
         return found
 
     def steer(self, velocity: tuple[float, float]) -> None:
@@ -151,11 +108,8 @@ class Stage:
 
     def scatter(self) -> None:
         """Give every follower a velocity of its own, drawn anew as at the start, the same in both flights."""
-        # A stream for each scattering: velocities differ from the last time, and are the same for the same seed.
-        self._scatterings += 1
-        rng = stream(self.setting.seed, "scatter", self._scatterings)
-        fresh = self.setting.disk.draw_velocities(rng, self.flights[0].flock.shape[1])
-        self._velocities(lambda live: np.where(_is(live, Role.FOLLOWER)[:, None], fresh, live.flock.velocities[0]))
+        fresh = self.setting.disk.draw_velocities(self._stream("scatter"), self.flights[0].flock.shape[1])
+        self._velocities(lambda live: np.where(_obeys(live)[:, None], fresh, live.flock.velocities[0]))
 
     def lead(self, at: tuple[float, float], reach: float, panel: int) -> None:
         """Make the agent nearest to a place a leader or, if it is one, a follower; it must be within reach."""
@@ -172,10 +126,37 @@ class Stage:
         first = self.flights[0].flock
         if agent >= first.shape[1] or first.roles[0, agent] == Role.OBSTACLE:
             raise InputError(f"there is no agent number {agent}")
+        if first.conditions[0, agent] != Condition.WORKING:
+            raise InputError("an agent that has failed cannot lead: choose another, or repair it")
         for live in self.flights:
             roles = live.flock.roles.copy()
             roles[0, agent] = Role.LEADER if roles[0, agent] == Role.FOLLOWER else Role.FOLLOWER
             live.change(replace(live.flock, roles=roles))
+
+    def change_world(self, world: WorldSetting) -> None:
+        """Go on with another radio and another body, in all flights."""
+        made = world.make()
+        if not made.radio.is_perfect:
+            self._check_imperfect()
+        for live in self.flights:
+            live.change_world(made)
+        self.setting = self.setting.model_copy(update={"world": world})
+
+    def fail(self, kind: FailureKind, agents: int) -> None:
+        """Let so many followers fail, drawn at random, the same in all flights; all that work if they are fewer."""
+        self._check_imperfect()
+        first = self.flights[0].flock
+        able = np.flatnonzero((first.roles[0] == Role.FOLLOWER) & (first.conditions[0] == Condition.WORKING))
+        if len(able) == 0:
+            raise InputError("no follower is left that works")
+        chosen = self._stream("failures").permutation(able)[:agents]
+        conditions = first.conditions.copy()
+        conditions[0, chosen] = Condition[kind.upper()]
+        self._set_conditions(conditions)
+
+    def repair(self) -> None:
+        """Let all agents work again, in all flights; those that stopped begin at rest."""
+        self._set_conditions(np.zeros_like(self.flights[0].flock.conditions))
 
     def remove(self, places: Sequence[tuple[float, float]], reach: float, panel: int) -> None:
         """Take away the agents of a flight within reach of some places, and the same ones of the other flight."""
@@ -224,10 +205,13 @@ class Stage:
 
     def trajectories(self) -> list[Trajectory]:
         """What was recorded of each flight since its agents changed for the last time."""
+        world = self.setting.world.make()
         told = {
             "scenario": self.setting.scenario,
             "setting": self.setting.model_dump(mode="json"),
             "disks": self.disks.tolist(),
+            "radio": description(world.rules["radio"]),
+            "body": description(world.body),
         }
         return [
             live.recording.trajectory(self.setting.time_step, {"controller": name, **told})
@@ -237,6 +221,23 @@ class Stage:
     def _velocities(self, of: Callable[[LiveFlight], NDArray[Any]]) -> None:
         for live in self.flights:
             live.change(replace(live.flock, velocities=of(live)[None]))
+
+    def _set_conditions(self, conditions: Conditions) -> None:
+        """Let agents fail or work: all flights have the same agents, and the same ones of them fail."""
+        for live in self.flights:
+            velocities = np.where((conditions == Condition.STOPPED)[..., None], 0.0, live.flock.velocities)
+            live.change(replace(live.flock, conditions=conditions, velocities=velocities))
+
+    def _check_imperfect(self) -> None:
+        """Raise a clear error if one of the controllers needs all messages."""
+        for live, name in zip(self.flights, self.setting.controllers, strict=True):
+            if live.sensing.needs_perfection:
+                raise InputError(f"{name} needs a perfect radio and agents that work: it divides by who hears a sender")
+
+    def _stream(self, name: str) -> np.random.Generator:
+        """Random numbers that differ from those of the last time, and are the same for the same seed."""
+        self._draws += 1
+        return stream(self.setting.seed, name, self._draws)
 
     def _flight(self, panel: int) -> LiveFlight:
         if panel >= len(self.flights):
@@ -261,6 +262,11 @@ class Stage:
 
 def _is(live: LiveFlight, role: Role) -> Mask:
     return np.asarray(live.flock.roles[0] == role)
+
+
+def _obeys(live: LiveFlight) -> Mask:
+    """Which agents fly as their controller says: followers, but those that stopped or drift."""
+    return np.asarray(live.flock.effective_roles[0] == Role.FOLLOWER)
 
 
 def _only(flock: Flock, keep: Mask) -> Flock:

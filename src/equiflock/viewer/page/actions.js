@@ -3,11 +3,13 @@
 /** Obstacles stand on a grid so fine, for the sake of a short address. */
 const DISK_GRID = 1000;
 /** Of several of these that wait only the last counts; others add up. */
-const LATEST = ["steer", "move"];
+const LATEST = ["steer", "move", "world"];
 
 export class Actions {
   /** How many obstacles are left of those that the scenario has by itself; they come before one's own. */
   given = 0;
+  /** The world that flies. */
+  world = {};
   #view;
   #mostDisks;
 
@@ -22,6 +24,29 @@ export class Actions {
 
   orbit(on) {
     this.#act({ do: "orbit", active: on }, () => this.#view.keep({ orbit: on }));
+  }
+
+  /** Change fields of the world: sliders show at once what was asked for, and what flies if that is refused. */
+  changeWorld(fields) {
+    const world = { ...this.#view.state.setting.world, ...fields };
+    // Lost messages are seen by their lines.
+    if (world.loss && !this.#view.state.setting.world.loss) this.#view.look({ edges: true });
+    this.#view.keep({ world });
+    if (!this.#view.frame) return; // nothing flies: it is for the next start
+    this.#act({ do: "world", world }, () => {
+      this.world = world;
+      if (!this.#view.link.waitsFor("world")) this.#view.keep({ world });
+    });
+  }
+
+  /** Let so many followers fail. */
+  fail(kind, agents) {
+    this.#act({ do: "fail", kind, agents });
+  }
+
+  /** Let all agents work again. */
+  repair() {
+    this.#act({ do: "repair" });
   }
 
   scatter() {

@@ -4,6 +4,9 @@ const WORDS = ["controller", "compare", "spread"];
 const NUMBERS = ["agents", "seed", "comm_radius", "time_step"];
 const SWITCHES = ["edges", "trails"];
 const OTHERS = ["scenario", "orbit", "disks", "flock", "speed"];
+/** Fields of the world; an address has those that are out of the ordinary. */
+const WORLD = ["loss", "delay", "noise", "body", "max_acceleration", "max_turn_rate", "lag"];
+const USUAL_BODY = "double-integrator";
 /** What numbers were called in the addresses of older versions. */
 const OLDER = { radius: "comm_radius" };
 /** Words that stand for something else, as after a scenario's name on the command line. */
@@ -29,6 +32,8 @@ export function readAddress(hash, usual, scenarios) {
   for (const key of NUMBERS) if (given.has(key)) setting[key] = readValue(given.get(key));
   if (given.has("orbit")) setting.orbit = given.get("orbit") === "1";
   if (given.has("disks")) setting.disks = readDisks(given.get("disks"));
+  setting.world = { ...usual.world };
+  for (const key of WORLD) if (given.has(key)) setting.world[key] = readValue(given.get(key));
   const look = { ...LOOK };
   if (given.has("speed")) look.speed = Math.min(Math.max(Number(given.get("speed")) || LOOK.speed, 0.01), 10);
   for (const key of SWITCHES) if (given.has(key)) look[key] = given.get(key) === "1";
@@ -45,6 +50,10 @@ export function writeAddress({ setting, look, flock }, playback) {
     for (const key of ["controller", "compare"]) given.set(key, setting[key] ?? "");
     for (const key of [...NUMBERS, "spread"]) if (setting[key] !== null) given.set(key, setting[key]);
     if (setting.orbit !== null) given.set("orbit", Number(setting.orbit));
+    for (const key of WORLD) {
+      const value = setting.world[key];
+      if (value && value !== USUAL_BODY) given.set(key, value);
+    }
     if (setting.disks.length)
       given.set("disks", setting.disks.map(({ x, y, radius }) => [x, y, radius].map(short)).join(";"));
   }
@@ -67,7 +76,7 @@ function writeScenario({ scenario, options }) {
 
 /** Options of the scenario that stand by themselves, as in addresses of older versions: `sides=48`. */
 function readLooseOptions(given, scenario, scenarios) {
-  const taken = [...WORDS, ...NUMBERS, ...SWITCHES, ...OTHERS];
+  const taken = [...WORDS, ...NUMBERS, ...SWITCHES, ...OTHERS, ...WORLD];
   const names = (scenarios.find(({ name }) => name === scenario)?.options ?? []).map(({ name }) => name);
   const loose = names.filter((name) => given.has(name) && !taken.includes(name));
   return Object.fromEntries(loose.map((name) => [name, readValue(given.get(name))]));

@@ -55,13 +55,15 @@ export class Camera {
    * so the camera moves by the median displacement of the sample, which is smooth, and `glide` eases out the rest.
    */
   watch(panel, ahead) {
-    const { origin, positions, velocities, accelerations, roles } = panel;
+    const { origin, positions, velocities, accelerations, roles, conditions } = panel;
+    // Agents that have failed stay behind, and are not waited for.
+    const works = conditions.some((condition, i) => !condition && roles[i] !== OBSTACLE);
     const stride = Math.max(1, Math.ceil(roles.length / SAMPLE));
     const at = (k) => positions[k] + (velocities[k] + (accelerations[k] * ahead) / 2) * ahead;
     const xs = [];
     const ys = [];
     for (let i = 0; i < roles.length; i += stride) {
-      if (roles[i] === OBSTACLE) continue;
+      if (roles[i] === OBSTACLE || (works && conditions[i])) continue;
       xs.push(origin[0] + at(2 * i));
       ys.push(origin[1] + at(2 * i + 1));
     }

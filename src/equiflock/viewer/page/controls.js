@@ -2,6 +2,7 @@
 
 import { byId, make } from "./dom.js";
 import { ScenarioMenu } from "./scenarios.js";
+import { WorldControls } from "./world.js";
 
 const FEWEST = 3,
   MOST = 10000;
@@ -30,9 +31,11 @@ export class Controls {
   /**
    * @param {object} welcome what the server offers
    * @param {function(object): void} onChange called with the fields of the setting that were changed
+   * @param {function(object): void} onWorld called with the fields of its world that were changed
    */
-  constructor(welcome, onChange) {
+  constructor(welcome, onChange, onWorld) {
     this.trained = welcome.trained;
+    this.world = new WorldControls(welcome.bodies, onWorld);
     for (const id of ["controller", "compare"]) {
       const none = id === "compare" ? [["", "nobody"]] : [];
       fill(byId(id), [
@@ -68,6 +71,7 @@ export class Controls {
    */
   show(setting, chosen) {
     this.scenarios.show(setting);
+    this.world.show(setting.world);
     for (const id of [...NUMBERS, "spread"]) byId(id).value = setting[id] ?? chosen[id] ?? "";
     byId("agents-slider").value = toSlider(setting.agents);
     for (const id of ["controller", "compare"]) {

@@ -2,7 +2,7 @@
 
 import { title } from "./controls.js";
 import { byId, make } from "./dom.js";
-import { flockSize, groupsOf } from "./frames.js";
+import { FAILURES, failedAgents, flockSize, groupsOf } from "./frames.js";
 import { PALETTES } from "./palettes.js";
 import { METRICS, Plot } from "./plots.js";
 import { written } from "./scenarios.js";
@@ -15,6 +15,8 @@ export class Display {
   #flights = [];
   /** What the legend tells of groups, and in which theme. */
   #legend = "";
+  /** What it tells of failures. */
+  #failed = "";
 
   /**
    * Name the panels.
@@ -61,11 +63,14 @@ export class Display {
   /** Write the numbers of a frame, and draw the curves up to it. */
   show({ time, panels }, history, duration, theme) {
     this.#tellGroups(groupsOf(panels[0]), PALETTES[theme].groups);
+    this.#tellFailed(failedAgents(panels[0]));
     byId("time").textContent =
       duration === null ? `${time.toFixed(2)} s` : `${time.toFixed(2)} / ${duration.toFixed(2)} s`;
     panels.forEach((panel, i) => {
       const { scenario } = this.#flights[i];
-      const size = `${flockSize(panel).toLocaleString("en")} agents`;
+      const failed = failedAgents(panel).reduce((sum, count) => sum + count);
+      const agents = `${flockSize(panel).toLocaleString("en")} agents`;
+      const size = failed ? `${agents}, ${failed.toLocaleString("en")} failed` : agents;
       byId("titles").children[i].lastChild.textContent = scenario ? `${written(scenario)}, ${size}` : size;
     });
     const style = getComputedStyle(document.documentElement);
@@ -76,6 +81,19 @@ export class Display {
       plot.tell(panels);
       plot.draw(history, time, { faint, grid, series });
     }
+  }
+
+  /** Explain how agents that have failed look, and tell how many they are. */
+  #tellFailed(counts) {
+    const told = counts.join();
+    if (told === this.#failed) return;
+    this.#failed = told;
+    byId("failed").hidden = counts.every((count) => count === 0);
+    byId("failed").replaceChildren(
+      ...FAILURES.map((kind, k) => [kind, counts[k]])
+        .filter(([, count]) => count)
+        .map(([kind, count]) => make("span", {}, make("i", { className: kind }), `${count} ${kind}`)),
+    );
   }
 
   /** Explain the colours: of headings or, where there are several groups, of groups. */

@@ -1,8 +1,8 @@
 /** Frames as the server sends them; their layout stands in frames.py. */
 
-const KIND = 2;
+const KIND = 3;
 const HEADER_BYTES = 24;
-const PANEL_BYTES = 64;
+const PANEL_BYTES = 72;
 
 /**
  * Read a frame. Its arrays are views of the buffer: nothing is copied.
@@ -20,14 +20,13 @@ export function readFrame(buffer) {
     return part;
   };
   for (let count = data.getUint32(4, true); count > 0; count--) {
-    const [agents, edges, disks] = [0, 4, 8].map((offset) => data.getUint32(at + offset, true));
-    const numbers = [16, 24, 32, 40, 48, 56].map((offset) => data.getFloat64(at + offset, true));
+    const [agents, edges, lost, disks, ended] = [0, 4, 8, 12, 16].map((offset) => data.getUint32(at + offset, true));
+    const numbers = [24, 32, 40, 48, 56, 64].map((offset) => data.getFloat64(at + offset, true));
     at += PANEL_BYTES;
-    const still = data.getUint32(at - PANEL_BYTES + 12, true) === 1;
     frame.panels.push({
       agents,
       /** Whether the flight has ended: agents stand still, their velocities are what they were. */
-      still,
+      still: ended === 1,
       origin: numbers.slice(0, 2),
       /** Velocity variance, components, minimum separation, mean acceleration norm. */
       numbers: numbers.slice(2),
@@ -35,23 +34,37 @@ export function readFrame(buffer) {
       velocities: take(Float32Array, 2 * agents),
       accelerations: take(Float32Array, 2 * agents),
       disks: take(Float32Array, 3 * disks),
+      /** Receiver and sender of each message that is used now. */
       edges: take(Uint32Array, 2 * edges),
+      /** The same of those that would be used if all messages arrived. */
+      lost: take(Uint32Array, 2 * lost),
       roles: take(Uint8Array, agents),
       groups: take(Uint8Array, agents),
+      conditions: take(Uint8Array, agents),
     });
   }
   return frame;
 }
 
-/** Roles of agents; followers have 0. */
+/** Roles of agents. */
+export const FOLLOWER = 0;
 export const LEADER = 1;
 export const OBSTACLE = 2;
+/** Conditions of agents, as failures are called; those that work have 0. */
+export const FAILURES = ["silent", "stopped", "drifting"];
 
 /** How many agents of a panel are part of the flock. */
 export function flockSize(panel) {
   let count = 0;
   for (const role of panel.roles) count += role !== OBSTACLE;
   return count;
+}
+
+/** How many agents of a panel have failed, by how they did, in the order of FAILURES. */
+export function failedAgents({ conditions }) {
+  const counts = FAILURES.map(() => 0);
+  for (const condition of conditions) if (condition) counts[condition - 1]++;
+  return counts;
 }
 
 /** The numbers of the groups that agents of a panel are in, the smallest first. */

@@ -38,6 +38,9 @@ function bindButtons(view) {
     },
     save: () => view.save(),
     clear: () => view.actions.clearDisks(),
+    "fail-one": () => view.actions.fail(byId("fail-kind").value, 1),
+    "fail-five": () => view.actions.fail(byId("fail-kind").value, 5),
+    repair: () => view.actions.repair(),
     link: () => copyLink(view),
   };
   for (const [id, action] of Object.entries(press)) byId(id).onclick = action;
@@ -72,6 +75,7 @@ function bindKeys(view) {
     s: click("scatter"),
     n: click("another"),
     o: click("orbit"),
+    x: click("fail-one"),
     backspace: () => view.actions.clearDisks(),
     2: () => chooseTool(view, "lead"),
     3: () => chooseTool(view, "obstacle"),

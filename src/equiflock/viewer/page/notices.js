@@ -43,7 +43,7 @@ export function tellOfSaving(message, notices) {
   } else if (message.is === "unsaved") notices.tell(message.text, { ...stays, bad: true, action });
   else {
     const { folder, name, since } = message;
-    const part = `, from ${since.toFixed(2)} s on, when agents or obstacles last came, went or changed roles`;
+    const part = `, from ${since.toFixed(2)} s on, when agents, obstacles or bodies last changed`;
     const link = { href: `/saved/${name}/film.mp4`, text: "Download the film.", download: `${name}.mp4` };
     notices.tell(`Saved${since > 0 ? part : ""}: ${folder}`, { ...stays, link, action });
   }

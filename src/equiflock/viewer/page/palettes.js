@@ -4,7 +4,8 @@
  * Those of each theme, "#rrggbb" or "#rrggbbaa". Agents are coloured by heading: oklch(lightness chroma heading),
  * as in CSS, the hue being the angle from the x axis. Where there are several groups, each has one of the colours of
  * `groups` instead, most of them after Okabe and Ito: colour-blind readers can tell them apart, the first two best, and
- * these are not the colours of the two panels' curves. `brush`, `obstacle` and `lead` are also the kinds of highlights.
+ * these are not the colours of the two panels' curves. Agents that have failed have the colour `failed`. `brush`,
+ * `obstacle` and `lead` are also the kinds of highlights.
  */
 export const PALETTES = {
   dark: {
@@ -12,6 +13,8 @@ export const PALETTES = {
     hairline: "#2a3344",
     grid: "#9fb4d816",
     edge: "#a9bfe638",
+    lost: "#ff6b6b66",
+    failed: "#7d8696",
     ink: "#ffffff",
     disk: "#7c5cf02e",
     obstacle: "#a78bfa",
@@ -27,6 +30,8 @@ export const PALETTES = {
     hairline: "#d8d4ca",
     grid: "#3b332012",
     edge: "#3a425533",
+    lost: "#d9363e59",
+    failed: "#8f939b",
     ink: "#14171f",
     disk: "#7c5cf024",
     obstacle: "#7c4fe0",

@@ -155,10 +155,11 @@ export class Scene {
     const programs = this.#programs;
     const { scale } = camera;
     const seen = ([x, y]) => [x - camera.x, y - camera.y]; // in float64, before the GPU rounds it
-    const { lightness, chroma, groups } = palette;
+    const { lightness, chroma } = palette;
+    const groups = [...palette.groups, ...palette.failed];
     const view = { viewport: [rect.width, rect.height], scale, lightness, chroma, groups };
     const agents = { ...view, agents: flock.now.agents, origin: seen(flock.now.origin), ahead };
-    const [followers, leaders, obstacles] = flock.roles;
+    const [followers, leaders, obstacles, silent, stopped, drifting] = flock.kinds;
     // 0.16 world units at 100 pixels a unit; seen from afar, darts shrink slower than the world does.
     const size = Math.min(Math.max(1.6 * Math.sqrt(scale), SHORTEST), LONGEST);
 
@@ -181,8 +182,16 @@ export class Scene {
       circle(disk, palette.obstacle);
     }
     if (look.trails) this.#drawTrails(flock, { ...view, opacity: palette.trail }, ahead, seen);
-    if (look.edges) this.#drawEdges(flock.edges, { ...agents, paint: palette.edge });
+    if (look.edges) {
+      this.#drawLines(flock.edges, { ...agents, paint: palette.edge });
+      this.#drawLines(flock.lost, { ...agents, paint: palette.lost });
+    }
     rings(obstacles, [0, 1 + size / 8], palette.obstacle);
+    // Failed agents are grey: a disc that stands, a dart that drifts, and a hollow one of whom nobody hears.
+    rings(stopped, [0, size / 3], palette.failed);
+    darts(drifting, size, 0, UNPAINTED);
+    darts(silent, size, 1.5, palette.failed);
+    darts(silent, size, 0, palette.background);
     darts(followers, size, 0, UNPAINTED);
     rings(leaders, [size + 4, size + 5.25], palette.ink);
     darts(leaders, 1.5 * size, 1.25, palette.ink);
@@ -208,11 +217,11 @@ export class Scene {
     gl.drawArrays(gl.LINES, 0, 2 * (columns + rows));
   }
 
-  #drawEdges({ buffer, count }, uniforms) {
+  #drawLines({ buffer, count }, uniforms) {
     const gl = this.#gl;
     this.#programs.edges(uniforms);
     gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
-    gl.vertexAttribIPointer(0, 1, gl.UNSIGNED_INT, 0, 0);
+    gl.vertexAttribIPointer(0, 2, gl.UNSIGNED_INT, 0, 0);
     gl.enableVertexAttribArray(0);
     gl.drawArrays(gl.LINES, 0, count);
     gl.disableVertexAttribArray(0);

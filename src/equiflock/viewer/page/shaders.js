@@ -9,16 +9,17 @@ export const ROW = 1024; // texels in a row of a texture of agents
 export const DART = 6; // vertices of a dart
 export const RING = 6 * 64; // and of a ring, two triangles a segment
 export const GROUPS = 8; // colours of groups
+export const FAILED = GROUPS + 1; // and the one after them, of agents that have failed
 
 const HEAD = `#version 300 es
 precision highp float;
 precision highp sampler2D;
-uniform sampler2D agents;  // two texels each: x, y, vx, vy and ax, ay, j, colour of the group
+uniform sampler2D agents;  // two texels each: x, y, vx, vy and ax, ay, j, colour if not that of its heading
 uniform vec2 origin;  // of their positions, seen from the camera
 uniform vec2 viewport;  // css pixels, like all lengths on the screen
 uniform float scale, ahead, start, lightness, chroma;
 uniform vec4 paint;
-uniform vec4 groups[${GROUPS}];  // their colours
+uniform vec4 groups[${FAILED}];  // their colours, and that of agents that have failed
 out vec4 colour;
 
 vec4 clip(vec2 pixels) { return vec4(2.0 * pixels / viewport, 0.0, 1.0); }
@@ -32,9 +33,9 @@ vec4 agent(int i) {
   return vec4((rv.xy + (rv.zw + 0.5 * a * ahead) * ahead + origin) * scale, rv.zw + a * ahead);
 }
 
-// The number of the k-th agent of the role that begins at start: texel pair k tells that agent j is the k-th in the
-// order of roles.
-int agentOfRole(int k) { return int(texel(agents, 2 * (int(start) + k) + 1).z); }
+// The number of the k-th agent of the kind that begins at start: texel pair k tells that agent j is the k-th in the
+// order of kinds.
+int agentOfKind(int k) { return int(texel(agents, 2 * (int(start) + k) + 1).z); }
 
 // OKLCH to sRGB, with the hue as a unit vector: no angle is ever computed.
 vec3 oklch(float lightness, float chroma, vec2 hue) {
@@ -49,7 +50,7 @@ vec3 oklch(float lightness, float chroma, vec2 hue) {
   return 0.6620027 * root + 0.6841221 * fourth - 0.3235836 * sqrt(fourth) - 0.0225411 * x;
 }
 
-// The colour of agent i: that of its group or, where there is only one group, that of a heading.
+// The colour of agent i: grey if it has failed, that of its group or, where there is only one, that of a heading.
 vec3 colourOf(int i, float light, float vividness, vec2 heading) {
   int group = int(texel(agents, 2 * i + 1).w);
   return group > 0 ? groups[group - 1].rgb + light - lightness : oklch(light, vividness, heading);
@@ -88,9 +89,9 @@ void main() {
 }`,
 
   edges: `
-layout(location = 0) in uint index;
+layout(location = 0) in uvec2 ends;  // halfway between these two agents, which may be the same
 void main() {
-  gl_Position = clip(agent(int(index)).xy);
+  gl_Position = clip(0.5 * (agent(int(ends.x)).xy + agent(int(ends.y)).xy));
   colour = paint;
 }`,
 
@@ -114,7 +115,7 @@ void main() {
   rings: `
 uniform vec2 radii;
 void main() {
-  gl_Position = clip(agent(agentOfRole(gl_VertexID / ${RING})).xy + ring(gl_VertexID % ${RING}, radii));
+  gl_Position = clip(agent(agentOfKind(gl_VertexID / ${RING})).xy + ring(gl_VertexID % ${RING}, radii));
   colour = paint;
 }`,
 
@@ -125,7 +126,7 @@ const vec2 CORNERS[3] = vec2[](vec2(0.56, 0.0), vec2(-0.44, 0.32), vec2(-0.24, 0
 const vec2 OUTWARDS[3] = vec2[](vec2(2.4, 0.0), vec2(-1.0, 1.3), vec2(-1.0, 0.0));
 void main() {
   int k = gl_VertexID % ${DART};
-  int i = agentOfRole(gl_VertexID / ${DART});
+  int i = agentOfKind(gl_VertexID / ${DART});
   vec4 self = agent(i);
   float speed = length(self.zw);
   vec2 heading = speed > 0.0 ? self.zw / speed : vec2(1.0, 0.0);

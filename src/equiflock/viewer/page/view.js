@@ -124,6 +124,7 @@ export class View {
     Object.assign(this.state.look, changes);
     this.player.speed = this.state.look.speed;
     showLook(this.state.look);
+    this.#explainLines();
     this.#toldOfEdges = false;
     if (this.frame) this.#show();
     this.#writeAddress();
@@ -148,6 +149,13 @@ export class View {
   /** Show in the form what flies, with changes that were asked for. */
   showSetting(changes = {}) {
     this.controls.show({ ...this.state.setting, ...changes }, this.chosen);
+    this.#explainLines();
+  }
+
+  /** Explain red lines where there may be some. */
+  #explainLines() {
+    const { loss, delay } = this.state.setting.world ?? {};
+    byId("lost").hidden = this.playback || !this.state.look.edges || !(loss || delay);
   }
 
   // The address.
@@ -184,7 +192,11 @@ export class View {
     this.playback = welcome.flocks > 0;
     this.actions = new Actions(this, welcome.most_disks);
     offerFlocks(welcome.flocks);
-    this.controls = new Controls(welcome, (fields) => this.change(fields));
+    this.controls = new Controls(
+      welcome,
+      (fields) => this.change(fields),
+      (fields) => this.actions.changeWorld(fields),
+    );
     this.readAddress();
   }
 
@@ -210,6 +222,7 @@ export class View {
       this.state.setting = setting;
       this.chosen = chosen;
       this.actions.given = chosen.given;
+      this.actions.world = setting.world;
       this.showSetting(this.#starts.pending);
       this.player.begin(new LiveSteps(setting.time_step));
       const { scenario, controller: first, compare } = setting;
@@ -226,6 +239,7 @@ export class View {
   }
 
   #refused(request, text, how = { bad: true }) {
+    if (request.do === "world") this.state.setting = { ...this.state.setting, world: this.actions.world };
     this.showSetting();
     byId("flock").value = this.state.flock;
     this.#writeAddress(); // which may have asked for it
@@ -272,8 +286,8 @@ export class View {
           time,
           panels.map(({ numbers }) => numbers),
         );
-      const hidden = this.state.look.edges && panels.some(({ agents, edges }) => agents > FEW && !edges.length);
-      if (hidden && !this.#toldOfEdges) {
+      const hidden = panels.some(({ agents, edges, lost }) => agents > FEW && !edges.length && !lost.length);
+      if (hidden && this.state.look.edges && !this.#toldOfEdges) {
         this.#toldOfEdges = true;
         this.notices.tell("So many hear each other that lines would only hide them.");
       }

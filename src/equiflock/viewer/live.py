@@ -1,0 +1,91 @@
+"""A live flight, which may be changed between two steps: its flock, its radio and its body."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from jaxtyping import Bool
+
+from equiflock.experiments.world import World
+from equiflock.flock import Flock, Role
+from equiflock.protocols import Controller
+from equiflock.scenarios import Scenario
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.senses.orbit import Orbit
+from equiflock.simulation.assembly import flight
+from equiflock.simulation.trajectory import CREW
+from equiflock.viewer.frames import Links, links_of
+from equiflock.viewer.recording import Recording
+
+Mask = Bool[np.ndarray, " N"]
+
+
+class LiveFlight:
+    """A flight with its present flock, and the recording of it."""
+
+    def __init__(
+        self,
+        start: Flock,
+        controller: Controller,
+        time_step: float,
+        scenario: Scenario,
+        orbit: Orbit | None,
+        world: World,
+    ) -> None:
+        # Without the scenario's ending: a flight that is watched and changed goes on.
+        rules = {"orbit": orbit, "obstacles": scenario.obstacles, **world.rules}
+        self.flight = flight(start, controller, time_step=time_step, **rules)
+        self.sensing = cast(DelayedAggregation, self.flight.sensing)
+        self.advance()
+        self.recording = self._recording()
+
+    def advance(self) -> None:
+        """Make a step."""
+        moment = next(self.flight)
+        self.step, self.flock, self.accelerations = moment.step, moment.flock, moment.accelerations
+        self._has_heard = True
+        """Whether anybody has heard by the radio that there is now."""
+
+    def record(self) -> None:
+        """Add the present state to the recording."""
+        self.recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
+
+    def change(self, flock: Flock, keep: Mask | None = None) -> None:
+        """Go on with a changed flock (see `Flight.replace`)."""
+        self.flight.replace(flock, keep)
+        # The accelerations shown are those of the agents that stay; new agents, leaders and obstacle agents have none.
+        decided = self.accelerations if keep is None else self.accelerations[:, keep]
+        accelerations = np.zeros_like(flock.positions)
+        accelerations[:, : decided.shape[1]] = decided
+        accelerations[flock.effective_roles != Role.FOLLOWER] = 0.0
+        # A trajectory has the same agents throughout, so other roles, obstacles or groups begin a new recording.
+        same_crew = all(np.array_equal(getattr(self.flock, name), getattr(flock, name)) for name in CREW)
+        self.flock, self.accelerations = flock, accelerations
+        if same_crew:
+            self.record()
+        else:
+            self.recording = self._recording()
+
+    def change_world(self, world: World) -> None:
+        """Go on with another radio and another body, from the next step on."""
+        radio = world.rules["radio"]
+        if radio != (None if self.sensing.radio.is_perfect else self.sensing.radio):
+            self.sensing.radio, self._has_heard = radio, False
+        if world.body == self.flight.body:
+            return
+        self.flight.body = world.body
+        # All frames of a trajectory have the same of what bodies remember.
+        if set(self.flight.body_state) != set(self.recording.remembered):
+            self.recording = self._recording()
+
+    def links(self) -> Links:
+        """Who hears whom now, and which messages are missing."""
+        # Agents never stand in another order than their own in memory here, as there are too few of them.
+        used = self.sensing.heard(self.flock) if self._has_heard else None
+        return links_of(self.flock, used, self.sensing.fixed_graph, self.sensing.obstacles)
+
+    def _recording(self) -> Recording:
+        recording = Recording(self.step, self.flock, self.flight.body_state)
+        recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
+        return recording

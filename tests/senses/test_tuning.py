@@ -1,0 +1,96 @@
+"""A radio that is changed between two steps is heard from the next one on, and who is repaired is heard again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equiflock.features import Senses, paper_senses
+from equiflock.flock import Condition, Flock
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.threads import SMALL_FLOCK
+from equiflock.scenarios import random_disk
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.senses.radio import PERFECT, Radio
+from tests.flocks import flocks
+from tests.senses.test_aggregation import wandering
+from tests.senses.test_radio import radios
+
+ONE_HOP = [paper_senses("sum", 1), paper_senses("mean", 1, "fixed"), Senses((("velocity", "sum"),))]
+"""Senses of one hop: they remember nothing of what was heard before."""
+
+
+def fly(senses: Senses, radio: Radio, path: list[Flock], then: Radio | None = None, at: int = 0) -> list[np.ndarray]:
+    """What is known at each step, with another radio from step `at` on."""
+    ours, known = DelayedAggregation(senses, radio=radio), []
+    for step, now in enumerate(path):
+        if then is not None and step == at:
+            ours.radio = then
+        known.append(ours.hear(now).copy())
+    return known
+
+
+@given(flocks(max_agents=12), radios(), st.sampled_from([0.0, 0.3, 1.0]), st.sampled_from(ONE_HOP))
+def test_another_loss_is_heard_as_if_it_had_always_been_so(
+    flock: Flock, radio: Radio, loss: float, senses: Senses
+) -> None:
+    other = dataclasses.replace(radio, loss=loss, burst=None)
+    if radio.is_perfect or other.is_perfect:
+        return
+    path = list(wandering(flock, 7))
+    for found, wanted in zip(fly(senses, radio, path, other, 4)[4:], fly(senses, other, path)[4:], strict=True):
+        assert np.array_equal(found, wanted)
+
+
+@given(
+    flocks(max_agents=12), radios(), radios(), st.sampled_from([each for each in ONE_HOP if each.topology != "fixed"])
+)
+def test_a_radio_that_remembers_longer_or_shorter_begins_anew(
+    flock: Flock, radio: Radio, other: Radio, senses: Senses
+) -> None:
+    if radio.memory == other.memory and not radio.is_perfect:
+        return
+    path = list(wandering(flock, 8))
+    for found, wanted in zip(fly(senses, radio, path, other, 4)[4:], fly(senses, other, path[4:]), strict=True):
+        assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("radio", [Radio(loss=0.3), Radio(delay=1), Radio(delay=2, noise=0.1), PERFECT])
+def test_a_large_flock_hears_by_another_radio_as_if_it_had_just_begun(radio: Radio) -> None:
+    path = list(wandering(random_disk(agents=SMALL_FLOCK + 1, radius_rule="constant-density"), 6))
+    senses = paper_senses("mean", 1)
+    for before in (PERFECT, Radio(loss=0.5, delay=3)):
+        for found, wanted in zip(fly(senses, before, path, radio, 2)[2:], fly(senses, radio, path[2:]), strict=True):
+            assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_who_is_repaired_is_heard_from_then_on_and_not_what_it_would_have_said_before(delay: int) -> None:
+    flock = random_disk(flocks=2, agents=12)
+    conditions = np.zeros((2, 12), int)
+    conditions[0, 3] = Condition.SILENT
+    failed = dataclasses.replace(flock, conditions=conditions)
+    ours = DelayedAggregation(paper_senses("mean", 1), radio=Radio(loss=1e-300, delay=delay))
+    for _ in range(5):
+        ours.hear(failed)
+    assert 3 not in ours.heard(failed).edges(0)[:, 1]
+    ours.replace(flock, np.ones(12, bool))
+    for step in range(4):
+        ours.hear(flock)
+        assert (3 in ours.heard(flock).edges(0)[:, 1]) == (step >= delay)
+        assert 3 in ours.heard(flock).edges(1)[:, 1]  # the agent of that number in another flock always worked
+
+
+def test_a_radio_that_cannot_be_had_changes_nothing() -> None:
+    ours = DelayedAggregation(paper_senses("mean", 2, hop_mean="sender"))
+    with pytest.raises(InputError, match="a sender cannot know who hears it"):
+        ours.radio = Radio(loss=0.1)
+    with pytest.raises(InputError, match="radio must be a Radio"):
+        ours.radio = 0.1  # type: ignore[assignment]
+    assert ours.radio == PERFECT
+    ours.radio = None
+    assert ours.radio is PERFECT
