@@ -81,13 +81,8 @@ def call_up(b: Index, order: Array, ranks: Array, air: Any, calls: Any, first: I
     flock = blend(key, b)
     for s in range(np.uintp(first), np.uintp(last)):
         i = order[s]
-<<<<<<< HEAD
-        number, there = number_of(i, ranks), born[i] <= step < silent_from[b, i]
+        number, there = number_of(i, ranks), born[b, i] <= step < silent_from[b, i]
         words[s], quiet[s] = word(number), not there or is_quiet(flock, step, number, every)
-=======
-        there = born[b, i] <= step < silent_from[b, i]
-        quiet[s] = not there or is_quiet(flock, step, number_of(i, ranks), every)
->>>>>>> page
 
 
 @inlined

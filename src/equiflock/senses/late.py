@@ -80,7 +80,7 @@ def _consider(
     (_, now, slots, rows), (threshold, bursts, stay, fall), _, (every, silent_from, born), _ = air
     delay, jitter, last_known = window
     # Nobody hears itself, and of each sender only the newest message counts, which was considered first.
-    used = i != j and stamps[j] != i and born[j] <= m < silent_from[b, j]
+    used = i != j and stamps[j] != i and born[b, j] <= m < silent_from[b, j]
     if used and not is_quiet(flock, m, np.uint64(j), every):
         h = blend(mine, np.uint64(j))
         wait = np.int64(blend(h, JITTER) % np.uint64(jitter + 1)) if jitter > 0 else np.int64(0)
