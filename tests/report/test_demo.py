@@ -45,7 +45,7 @@ def test_a_demo_that_was_killed_while_it_trained_goes_on_to_the_same_network_and
     code = "import sys, pathlib; from equiflock.experiments.demo import begin_training; from equiflock import DAgger\n"
     code += f"begin_training(pathlib.Path(sys.argv[1]), {recipe!r}).train()"
     process = subprocess.Popen([sys.executable, "-c", code, str(folder)])
-    while not list(folder.glob("checkpoints/*-*3.safetensors")) and process.poll() is None:
+    while not list(folder.glob("checkpoints/epoch-*3.safetensors")) and process.poll() is None:
         time.sleep(0.005)
     process.kill()
     assert process.wait() == -9
