@@ -30,19 +30,17 @@ from jaxtyping import Bool, Int64
 
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, check_flock
-from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError, OffScaleError, check_choice, check_positive, short
-from equiflock.runtime.jit import Array, Index
+from equiflock.runtime.jit import Array
 from equiflock.runtime.renamed import renamed_arguments
-from equiflock.runtime.threads import AGENTS_PER_THREAD, SMALL_FLOCK, split_flocks
-from equiflock.senses.cells import FARTHEST_CELL, cell_list, order_by_rank, out_of_range, sort_into_cells
+from equiflock.runtime.threads import SMALL_FLOCK
+from equiflock.senses.cells import FARTHEST_CELL, out_of_range
 from equiflock.senses.degrees import degrees_heard
 from equiflock.senses.graph import Graph, radius_graph
-from equiflock.senses.hearing import hear_cells, hear_flocks, hear_listed
 from equiflock.senses.orbit import STAND_STILL, Orbit
 from equiflock.senses.radio import PERFECT, Radio, check_radio
 from equiflock.senses.reception import Reception
-from equiflock.senses.records import gather_records, make_calls, make_records, put_on_air
+from equiflock.senses.sharing import LargeFlocks, hear_fixed, hear_small
 from equiflock.senses.sums import LARGEST_SUM
 from equiflock.senses.weights import ChannelTable, channel_table
 
@@ -102,7 +100,7 @@ class DelayedAggregation:
         self._heard = (0, 0, 0)
         """The shape of the flock, (B, N, D)."""
         self._graph: Graph | None = None
-        self._memory: tuple[Any, ...] | None = None
+        self._large: LargeFlocks | None = None
         self.radio = radio
 
     @property
@@ -122,7 +120,7 @@ class DelayedAggregation:
         if reception is not None and self._reception is not None:
             reception = self._reception.tuned(tuned)
         # Memory for a large flock has room for what is measured if there is a delay.
-        self._radio, self._reception, self._memory = tuned, reception, None
+        self._radio, self._reception, self._large = tuned, reception, None
 
     @property
     def needs_perfection(self) -> bool:
@@ -177,14 +175,19 @@ class DelayedAggregation:
         self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None, air: Any = None
     ) -> None:
         """Fill in `now` for the active flocks from what was known `before`; hops 2 .. K are the receiver's means."""
-        # Small flocks are shared out to threads whole; the agents of a large one are, by cells.
+        _, N, D = flock.shape
+        terms = self.terms(flock)
         if self.senses.topology == "fixed":
-            self._hear_fixed(flock, active, before, now, air)
-        elif flock.shape[1] <= SMALL_FLOCK:
-            self._hear_flocks(flock, active, before, now, air)
+            fine = hear_fixed(flock, active, before, now, self._first_graph(flock), terms, air)
+        elif N <= SMALL_FLOCK:
+            fine = hear_small(flock, active, before, now, terms, air)
         else:
-            for b in active:
-                self._hear_large(flock, b, before[b], now[b], ranks, air)
+            if self._large is None or self._large.agents != N:
+                older = (self.senses.hops - 1) * self.senses.width * D
+                self._large = LargeFlocks(N, D, older, self.radio.delay > 0)
+            fine = all(self._large.hear(flock, b, before[b], now[b], ranks, terms, air) for b in active)
+        if not fine:
+            raise self._off_scale(flock)
 
     def _hear_by_radio(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
         """Fill in `now` for the active flocks from the messages that the radio delivers now."""
@@ -276,13 +279,13 @@ class DelayedAggregation:
     @property
     def order(self) -> Int64[np.ndarray, " N"] | None:
         """The agents of the last large flock that was heard, cell by cell."""
-        return None if self._memory is None else self._memory[0][0].view(np.int64)
+        return None if self._large is None else self._large.order
 
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
         """Go on with the same agents in another order: the s-th is the one that was number order[s]."""
         if self._now is not None and self._before is not None:
             self._now, self._before = self._now[:, order], self._before[:, order]
-        self._memory = None  # its order is that of the old numbers
+        self._large = None  # its order is that of the old numbers
         if self._reception is not None:
             self._reception.renumber(order)
 
@@ -306,70 +309,13 @@ class DelayedAggregation:
         # Where all work again under a perfect radio, there is nothing to remember of it.
         if self.radio.is_perfect and flock.all_work:
             self._reception = None
-        self._memory = None
-
-    def _hear_flocks(self, flock: Flock, active: Array, before: Array, now: Array, air: Any) -> None:
-        """Fill in `now` for small flocks; each thread takes some of the active ones."""
-        parts = split_flocks(len(active), flock.shape[1]) if len(active) > 1 else [(0, 1)]
-        state = flock.positions, flock.velocities, flock.roles, flock.groups, before
-        rest = *self.terms(flock), now
-        if not all(threads.share(hear_flocks, [(*state, *rest, active[slice(*part)], air) for part in parts])):
-            raise self._off_scale(flock)
-
-    def _hear_large(self, flock: Flock, b: Index, before: Array, now: Array, ranks: Array | None, air: Any) -> None:
-        """Fill in `now` for one large flock; each thread takes some of its cells."""
-        _, N, D = flock.shape
-        comm_radius, older = self._radius_of(flock), (self.senses.hops - 1) * self.senses.width * D
-        # Memory for cells and records is kept from step to step.
-        if self._memory is None or len(self._memory[0][0]) != N:
-            self._memory = cell_list(N), make_records(N, D, older, self.radio.delay > 0)
-        (order, starts, bucket), records = self._memory
-        positions, velocities, crew = flock.positions[b], flock.velocities[b], (flock.roles[b], flock.groups[b])
-        shape = sort_into_cells(positions, comm_radius, order, starts, bucket)
-        if shape[0] == 0:
-            raise self._off_scale(flock)
-        # Threads get whole buckets, cut so that all have about as many agents.
-        parts = threads.split(N, AGENTS_PER_THREAD)
-        buckets = shape[0] * shape[1] * shape[2]
-        cuts = np.searchsorted(starts[: buckets + 1], np.array([last for _, last in parts[:-1]], np.uintp)).tolist()
-        bounds = list(zip([0, *cuts], [*cuts, buckets], strict=True))
-        # Whatever the order in memory, agents of a cell are added up in the caller's order: the sums keep every bit.
-        if ranks is not None:
-            threads.share(order_by_rank, [(order, starts, ranks, *part) for part in bounds])
-        # All records must be in cell order before any thread aggregates. Copying them is so little work that handing
-        # it over pays for many agents only.
-        source = positions, velocities, before, older, order, records
-        copied = threads.split(N, 3 * AGENTS_PER_THREAD)
-        if not all(threads.share(gather_records, [(*source, *part) for part in copied])):
-            raise self._off_scale(flock)
-        numbers = np.empty(0, np.int64) if ranks is None else ranks
-        cells = order, starts, shape, numbers
-        # What the radio makes of the records, of which an agent may hear any.
-        if air is not None:
-            calls = make_calls(N)
-            told = b, order, numbers, records, older, air, calls
-            if not all(threads.share(put_on_air, [(*told, *part) for part in copied])):
-                raise self._off_scale(flock)
-            air = b, air, calls
-        common = records, crew, cells, self._rules, comm_radius, self._said, now, air
-        if not all(threads.share(hear_cells, [(*common, *part) for part in bounds])):
-            raise self._off_scale(flock)
+        self._large = None
 
     def _first_graph(self, flock: Flock) -> Graph:
         """The graph that a fixed topology keeps, made of this flock if it is the first."""
         if self._graph is None:
             self._graph = radius_graph(flock, self._radius_of(flock))
         return self._graph
-
-    def _hear_fixed(self, flock: Flock, active: Array, before: Array, now: Array, air: Any) -> None:
-        """Fill in `now` for flocks in which everybody always hears its neighbours of t = 0."""
-        links = self._first_graph(flock)
-        parts = split_flocks(len(active), flock.shape[1])
-        state = flock.positions, flock.velocities, flock.roles, flock.groups, before
-        graph = links.starts, links.senders.view(np.uintp)
-        rest = *graph, self._rules, self._said, now
-        if not all(threads.share(hear_listed, [(*state, *rest, active[slice(*part)], air) for part in parts])):
-            raise self._off_scale(flock)
 
 
 def _imperfect() -> InputError:
