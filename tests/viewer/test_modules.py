@@ -117,7 +117,7 @@ def test_a_saved_flight_ends_at_its_last_frame(run: Callable[..., Any]) -> None:
     ) == [[1, 2], True, 0]
 
 
-SETTING = {
+SETTING: dict[str, Any] = {
     "scenario": "obstacles",
     "options": {"sides": 12, "clear_time": 0.5, "orbit": None, "word": "a b"},
     "controller": "runs/mine & yours/weights.safetensors",

@@ -51,8 +51,9 @@ def read_frame(content: bytes) -> ReadFrame:
         velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)
         circles = take("<f4", disks, 3) + np.array([*origin, 0.0])
         used, missing = take("<u4", edges, 2), take("<u4", lost, 2)
-        crew = (take("u1", agents, 1)[:, 0] for _ in range(3))
+        roles, groups, conditions = (take("u1", agents, 1)[:, 0] for _ in range(3))
         vectors = positions, velocities, accelerations, circles
+        crew = roles, groups, conditions
         frame.panels.append(ReadPanel(tuple(numbers[2:]), *vectors, used, missing, *crew, bool(still)))
     assert at == len(content)
     return frame
