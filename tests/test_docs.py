@@ -60,6 +60,19 @@ def test_the_tables_of_the_training_page_are_what_the_weights_did() -> None:
     assert ledger_table(training_statements(table)) in page
 
 
+def test_the_table_of_robust_weights_is_that_of_the_sweep_beside_it() -> None:
+    page, table = (ROOT / "docs" / "training.md").read_text(), pd.read_csv(ROOT / "docs" / "media" / "robust.csv")
+    found = table.set_index(["max_acceleration", "lag", "loss", "delay", "controller"])
+    for limit, lag in {(row.max_acceleration, row.lag) for row in table.itertuples()}:
+        cells = []
+        for world in ((0.0, 0), (0.3, 0), (0.0, 2), (0.3, 2)):
+            one, two = (found.loc[(limit, lag, *world, name)] for name in ("etdagnn", "etdagnn-robust"))
+            cells.append(f"{one.ivv:.2f} / {two.ivv:.2f} ({one.disconnected:.0%} / {two.disconnected:.0%})")
+        assert f"| {limit:g}, {lag:g} s | {' | '.join(cells)} |\n" in page
+    better = found.ivv.xs("etdagnn-robust", level="controller") < found.ivv.xs("etdagnn", level="controller")
+    assert f"It is better in {better.sum()} of the {len(better)} worlds" in page
+
+
 def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_from_the_tables_beside_it() -> None:
     folder = ROOT / "docs" / "reproduction"
     ledger = read_ledger(folder / "ledger.json")
