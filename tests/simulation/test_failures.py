@@ -131,12 +131,11 @@ def test_times_beyond_any_flight_are_never() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("hop_mean", ["receiver", "sender"])
 @pytest.mark.parametrize("topology", ["dynamic", "fixed"])
 def test_nobody_hears_silent_and_stopped_agents_and_stopped_and_drifting_ones_hear_nobody(
-    start: Flock, kind: FailureKind, topology: Any, hop_mean: Any
+    start: Flock, kind: FailureKind, topology: Any
 ) -> None:
-    senses = replace(ef.paper_senses("mean", 3, topology), hop_mean=hop_mean)
+    senses = ef.paper_senses("mean", 3, topology)
     flown = moments(start, Push(0.0, senses), 9, failures=FIVE[kind])
     expected = np.zeros_like(flown[0].observations, np.float64)
     for moment in flown:
@@ -149,6 +148,12 @@ def test_nobody_hears_silent_and_stopped_agents_and_stopped_and_drifting_ones_he
             np.testing.assert_allclose(moment.observations[b], expected[b], rtol=2e-5, atol=3e-6 * scale)
     failed = flown[-1].flock.conditions != Condition.WORKING
     assert moment.observations[failed].any() == (kind == "silent")
+
+
+def test_means_by_the_senders_degree_do_not_go_with_failures(start: Flock) -> None:
+    senses = ef.paper_senses("mean", 3, hop_mean="sender")
+    with pytest.raises(InputError, match="a sender cannot know who hears it"):
+        moments(start, Push(0.0, senses), 9, failures=FIVE["silent"])
 
 
 def test_stopped_agents_stand_still(start: Flock) -> None:
