@@ -43,12 +43,13 @@ types: $(READY)  ## mypy: types
 
 check: lint types test  ## everything that CI runs
 
-bench: $(READY)  ## speed: a step in closed loop, observations beside rivals, an epoch of training, the same done densely
+bench: $(READY)  ## speed: a step in closed loop, observations and training beside rivals, what radios and bodies cost
 	$(BIN)/equiflock bench
 	$(BIN)/python benchmarks/observations.py
 	$(BIN)/python benchmarks/policy.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/dense_training.py
+	$(BIN)/python benchmarks/world.py
 
 peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (installs the first two; about five minutes)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'

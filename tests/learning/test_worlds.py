@@ -19,7 +19,7 @@ from equiflock.learning import dagger, validation
 from equiflock.learning.dagger import Trainer, train
 from equiflock.learning.run import TrainingRun
 from equiflock.learning.validation import Validator
-from equiflock.learning.worlds import SETTINGS, World
+from equiflock.learning.worlds import SETTINGS, FlightWorld
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import read_json
 from equiflock.runtime.randomness import stream
@@ -61,7 +61,7 @@ def test_counts_are_drawn_as_whole_numbers_limits_as_scales_and_all_others_evenl
     assert spreads["scale"] == {"burst", "max_acceleration", "top_speed"}
 
 
-def worlds(recipe: ef.DAgger, count: int) -> list[World]:
+def worlds(recipe: ef.DAgger, count: int) -> list[FlightWorld]:
     return [recipe.worlds.draw(recipe.seed, epoch) for epoch in range(count)]
 
 
@@ -97,8 +97,8 @@ def test_one_setting_does_not_change_what_is_drawn_of_another() -> None:
 
 
 def test_a_perfect_world_has_no_parts_so_that_the_fast_kernels_fly_it() -> None:
-    assert set(worlds(ef.DAgger(), 3)) == {World()}
-    assert ef.DAgger().worlds.middle() == World()
+    assert set(worlds(ef.DAgger(), 3)) == {FlightWorld()}
+    assert ef.DAgger().worlds.middle() == FlightWorld()
     assert ef.DAgger(burst=5.0).worlds.middle().radio is None  # bursts of no losses
     assert ef.DAgger(lag=0.1).worlds.middle().radio is None
     assert ef.DAgger(loss=0.1).worlds.middle().body is None
@@ -108,12 +108,12 @@ class Flown:
     """Notes the radio and the body that flights are given, and flies them without."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
-        self.worlds: list[World] = []
+        self.worlds: list[FlightWorld] = []
         self._fly = getattr(module, name)
         monkeypatch.setattr(module, name, self)
 
     def __call__(self, *args: Any, radio: Any, body: Any, **options: Any) -> Any:
-        self.worlds.append(World(radio, body))
+        self.worlds.append(FlightWorld(radio, body))
         return self._fly(*args, **options)
 
 

@@ -128,19 +128,19 @@ class RadioTwin:
             v = {j: velocities[i] - self.flocks[m].velocities[b, j] for j, m in steps.items()}
             rims = [j for j in steps if roles[j] == Role.OBSTACLE]
             mates = [j for j in steps if roles[j] != Role.OBSTACLE]
-            heard = list(steps)
+            heard, taken = list(steps), {}
             if rims:
                 nearest = rims[int(np.argmin([(r[j] ** 2).sum() for j in rims]))]
                 heard = [*mates, nearest] if self.obstacles == "nearest" else heard
                 if self.orbit is not None:
                     theirs = [self.flocks[steps[j]].velocities[b, j] for j in mates]
                     mean = np.mean([*theirs, velocities[i]], axis=0)
-                    v |= {j: np.zeros(2) for j in rims}
-                    v[nearest] = twins.orbit_velocity(-r[nearest], mean, self.orbit)
+                    taken = {j: np.zeros(2) for j in rims}
+                    taken[nearest] = twins.orbit_velocity(-r[nearest], mean, self.orbit)
             for j in heard:
                 spread = radio.noise * flock.comm_radius * noise(radio, b, steps[j], j, i, D)
                 r[j] = quantized(r[j] + spread[0], radio.quantization)
-                v[j] = quantized(v[j] + spread[1] * self.time_scale, radio.quantization)
+                v[j] = taken.get(j, quantized(v[j] + spread[1] * self.time_scale, radio.quantization))
             for c, (feature, (_, aggregation)) in enumerate(zip(senses.features, senses.channels, strict=True)):
                 counted = [
                     j

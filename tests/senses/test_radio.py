@@ -274,12 +274,81 @@ def test_new_agents_are_heard_from_their_first_message_on_and_old_messages_stay_
         assert degrees == [1, 1, 2, 2]
 
 
+def test_new_agents_hear_nothing_that_was_sent_before_they_came() -> None:
+    one = Flock([[[0.0, 0.0], [0.5, 0.0]]], np.zeros((1, 2, 2)))
+    two = Flock([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]], np.zeros((1, 3, 2)))
+    for radio in (Radio(delay=2), Radio(delay=2, last_known=1)):
+        ours = DelayedAggregation(paper_senses("mean", 2), radio=radio)
+        for _ in range(4):
+            ours.hear(one)
+        ours.replace(two, np.ones(2, bool))
+        heard = []
+        for _ in range(3):
+            known = ours.hear(two)
+            heard.append((len(ours.heard(two).neighbours(0, 2)), bool(known[0, 2].any())))
+        assert heard == [(0, False), (0, False), (2, True)]
+
+
+@pytest.mark.parametrize("radio", [Radio(delay=2, loss=0.2), Radio(delay=1, last_known=2)], ids=str)
+def test_a_changed_flock_in_other_units_hears_what_it_hears_in_its_own(radio: Radio) -> None:
+    """Everything five times as long and fifteen times as slow, before and after an agent joins."""
+    start = random_disk(1, 20, seed=3)
+    more = Flock(*(np.concatenate([array, array[:, :1] * 0.5], axis=1) for array in start.arrays[:2]))
+    own = DelayedAggregation(paper_senses("mean", 2), radio=radio)
+    scaled = DelayedAggregation(dataclasses.replace(own.senses, length_scale=4.0, time_scale=16.0), radio=radio)
+    for _ in range(4):
+        assert np.array_equal(own.hear(start), scaled.hear(start.in_units(1 / 4, 1 / 16)))
+    for senses, flock in ((own, more), (scaled, more.in_units(1 / 4, 1 / 16))):
+        senses.replace(flock, np.ones(20, bool))
+    for _ in range(4):
+        assert np.array_equal(own.hear(more), scaled.hear(more.in_units(1 / 4, 1 / 16)))
+
+
+@pytest.mark.parametrize("radio", [Radio(loss=0.5), Radio(delay=1), Radio(last_known=1), Radio(jitter=1)], ids=str)
+def test_velocities_off_the_scale_are_refused_by_every_radio(radio: Radio) -> None:
+    flock = Flock([[[0.0, 0.0], [0.5, 0.0]]], [[[1e60, 0.0], [0.0, 0.0]]])
+    ours = DelayedAggregation(paper_senses("mean", 2), radio=radio)
+    with pytest.raises(InputError, match="off the scale"):
+        for _ in range(3):
+            ours.hear(flock)
+
+
+@pytest.mark.parametrize("radio", [*RADIOS, Radio(loss=0.5, last_known=2)], ids=str)
+def test_the_order_in_memory_changes_no_bit(radio: Radio) -> None:
+    """Agents in another order in memory, known by their numbers, before and after they are put into a third one."""
+    start = random_disk(1, 3_000, seed=4, radius_rule="constant-density")
+    rng = np.random.default_rng(0)
+    ranks, other = rng.permutation(3_000), rng.permutation(3_000)
+    plain, shuffled = (DelayedAggregation(paper_senses("mean", 2), radio=radio) for _ in range(2))
+    for step, now in enumerate(wandering(start, 6)):
+        if step == 3:
+            shuffled.renumber(other)
+            ranks = ranks[other]
+        moved = Flock(*(array[:, ranks] for array in now.arrays[:2]))
+        known = plain.hear(now)
+        assert np.array_equal(known[:, ranks], shuffled.hear(moved, ranks=ranks))
+        here, there = plain.heard(now), shuffled.heard(moved, ranks).renumbered(ranks)
+        assert np.array_equal(here.degrees, there.degrees)
+
+
+def test_a_radio_that_is_switched_off_and_on_again_does_not_lose_the_same_messages_again() -> None:
+    flock = random_disk(1, 40, seed=1)
+    ours = DelayedAggregation(paper_senses("mean", 2), radio=Radio(loss=0.5))
+    first = [ours.hear(flock).copy() for _ in range(3)]
+    ours.radio = None
+    ours.hear(flock)
+    ours.radio = Radio(loss=0.5)
+    again = [ours.hear(flock).copy() for _ in range(3)]
+    assert not any(np.array_equal(one[:, :, 0], other[:, :, 0]) for one in first for other in again)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"loss": 1.5}, "loss must be a share from 0 to 1; got 1.5"),
         ({"loss": float("nan")}, "loss must be a share from 0 to 1; got nan"),
         ({"burst": 0.5}, "burst must be from 1 to 1,000 steps with loss = 0; got 0.5"),
+        ({"loss": 0.5, "burst": 1.0}, "burst must be from 1.1 to 1,000 steps with loss = 0.5; got 1.0"),
         ({"loss": 0.9, "burst": 2.0}, "burst must be from 9 to 1,000 steps with loss = 0.9; got 2.0"),
         ({"delay": -1}, "delay must be a whole number of at least 0; got -1"),
         ({"delay": 0.5}, "delay must be a whole number of at least 0; got 0.5"),

@@ -51,7 +51,7 @@ class World:
     def settings(self) -> dict[str, Any]:
         """The options that are not the usual ones, as JSON can hold them and `make_world` takes them."""
         found = {
-            name: getattr(part, field)
+            name: _whole(getattr(part, field))
             for part, usual, names in ((self.radio, PERFECT, RADIO), (self.failures, NO_FAILURES, FAILURES))
             for name, field in names.items()
             if getattr(part, field) != getattr(usual, field)
@@ -137,7 +137,11 @@ def _text(body: AnyBody) -> str:
     told = [names[0]]
     for each in fields(cast(Any, body)):
         value = getattr(body, each.name)
-        # 2 and 2.0 are the same world.
         if value != getattr(usual, each.name):
-            told.append(f"{each.name}={str(value).removesuffix('.0')}")
+            told.append(f"{each.name}={_whole(value)}")
     return ":".join(told)
+
+
+def _whole(value: Any) -> Any:
+    """2 for 2.0, as both are the same world."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

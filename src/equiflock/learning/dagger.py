@@ -27,7 +27,7 @@ from equiflock.learning.mixture import Mixture
 from equiflock.learning.recipe import DAgger
 from equiflock.learning.replay import Replay, check_fits
 from equiflock.learning.validation import Validation, Validator
-from equiflock.learning.worlds import World
+from equiflock.learning.worlds import FlightWorld
 from equiflock.protocols import Controller, LocalController
 from equiflock.runtime.checks import InputError, OffScaleError
 from equiflock.runtime.randomness import stream
@@ -135,7 +135,7 @@ class Trainer:
         self.flights.add(Flown(self.epoch, before, self.replay.added - before, checksum, network))
 
     @property
-    def world(self) -> World:
+    def world(self) -> FlightWorld:
         """The radio and the body of the epoch's flight, a function of the recipe and the epoch's number alone."""
         return self._worlds.draw(self.recipe.seed, self.epoch)
 

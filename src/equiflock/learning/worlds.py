@@ -25,7 +25,7 @@ Made = TypeVar("Made", bound=Radio | DoubleIntegrator)
 
 
 @dataclass(frozen=True)
-class World:
+class FlightWorld:
     """The radio and the body of a flight; None where they are perfect, for which flights have faster kernels."""
 
     radio: Radio | None = None
@@ -106,7 +106,7 @@ class Worlds:
             for corner in product(*map(_ends, ranges.values())):
                 self._made(part, dict(zip(ranges, corner, strict=True)).__getitem__, seed=0)
 
-    def draw(self, seed: int, epoch: int) -> World:
+    def draw(self, seed: int, epoch: int) -> FlightWorld:
         """The world of an epoch's flight, with seeds of its own for the radio and the body."""
         names = seed, "world", epoch
 
@@ -117,17 +117,17 @@ class Worlds:
 
         return self._world(drawn, stream(*names))
 
-    def middle(self) -> World:
+    def middle(self) -> FlightWorld:
         """The world of validation: of every range its middle, with the same seeds for all trainings."""
         return self._world(lambda name: self._values[name].middle, stream(0, "world", "validation"))
 
-    def _world(self, choose: Callable[[str], float], rng: np.random.Generator) -> World:
+    def _world(self, choose: Callable[[str], float], rng: np.random.Generator) -> FlightWorld:
         """The world with the values that `choose` chooses for the names of ranges, and seeds that `rng` draws."""
         seeds = rng.integers(2**63, size=2)
         radio = self._made(Radio, choose, int(seeds[0]))
         body = self._made(DoubleIntegrator, choose, int(seeds[1]))
         perfect = body == DoubleIntegrator(seed=body.seed)
-        return World(None if radio.is_perfect else radio, None if perfect else body)
+        return FlightWorld(None if radio.is_perfect else radio, None if perfect else body)
 
     def _made(self, part: type[Made], choose: Callable[[str], float], seed: int) -> Made:
         """A radio or a body."""

@@ -19,6 +19,9 @@ from equiflock.senses.graph import components
 class UntilDisconnected:
     """Ends a flight as soon as the communication graph of agents that work, directions ignored, is not connected.
 
+    Who could hear whom is what counts, by where agents are, whatever messages are lost or late: that is
+    `metrics.message_component_count`.
+
     Args:
         comm_radius: the communication radius R, if it shall be another than that of the flight.
     """

@@ -93,6 +93,8 @@ class DelayedAggregation:
         self.orbit = orbit
         self._radio = PERFECT
         self._reception: Reception | None = None
+        self._steps = -1
+        """The last step that anybody heard of by an imperfect radio."""
         # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
         self._said: tuple[bool, ChannelTable] | None = None
         self._now: Observations | None = None
@@ -116,7 +118,10 @@ class DelayedAggregation:
         tuned = check_radio(radio)
         if not tuned.is_perfect and self.needs_perfection:
             raise _imperfect()
-        reception = None if tuned.is_perfect else Reception(tuned)
+        # Steps are counted on, so that no message has the hash of another.
+        if self._reception is not None:
+            self._steps = self._reception.step
+        reception = None if tuned.is_perfect else Reception(tuned, self._steps)
         if reception is not None and self._reception is not None:
             reception = self._reception.tuned(tuned)
         # Memory for a large flock has room for what is measured if there is a delay.
@@ -161,7 +166,7 @@ class DelayedAggregation:
         if self._reception is None and not flock.all_work:
             if self.needs_perfection:
                 raise _imperfect()
-            self._reception = Reception(self.radio)
+            self._reception = Reception(self.radio, self._steps)
         if self._reception is not None:
             self._hear_by_radio(flock, active, before, now, ranks)
         elif len(active) > 0 and self.needs_perfection:
@@ -198,10 +203,10 @@ class DelayedAggregation:
         # A fixed topology is that of the first step, though its messages may come later.
         graph = self._first_graph(flock) if self.senses.topology == "fixed" else None
         # Nothing that was sent can have arrived yet.
-        if len(active) == 0 or reception.sent_at < 0:
+        if len(active) == 0 or reception.sent_at < reception.first:
             now[:] = 0.0
         elif reception.is_late:
-            if not reception.hear_late(flock, active, self.terms(flock), graph, now, self.senses.time_scale):
+            if not reception.hear_late(flock, active, self.terms(flock), graph, now, ranks, self.senses.time_scale):
                 raise self._off_scale(flock)
         else:
             sent, known = reception.sent(flock, before)
@@ -305,10 +310,10 @@ class DelayedAggregation:
         if self._graph is not None:
             self._graph = self._graph.among(keep, N)
         if self._reception is not None:
-            self._reception.replace(flock, keep)
+            self._reception.replace(self.senses.measured(flock), keep)
         # Where all work again under a perfect radio, there is nothing to remember of it.
-        if self.radio.is_perfect and flock.all_work:
-            self._reception = None
+        if self._reception is not None and self.radio.is_perfect and flock.all_work:
+            self._steps, self._reception = self._reception.step, None
         self._large = None
 
     def _first_graph(self, flock: Flock) -> Graph:

@@ -4,8 +4,8 @@ With a hash of (seed, flock, step, receiver, sender), where `step` is the one at
 lost if the hash, as a number from 0 to 1, is below the loss. Bursts are a chain of two states on every link, lost and
 arrived (Gilbert-Elliott): with p the loss and b the mean length of a burst, a message is lost after a lost one with
 probability 1 - 1/b, and after one that arrived with p / (b (1 - p)). The hash of a step says how the chain goes on,
-and for most steps it says so whatever the state before; so the state now is found by going back to the last such step,
-b (1 - p) steps on average, and nothing has to be remembered of a link.
+and for many steps it says so whatever the state before; so the state now is found by going back to the last such step,
+b (1 - p) steps on average for bursts that are longer than by chance, and nothing has to be remembered of a link.
 
 The kernels of `hearing` get `air`, which is None for a perfect radio, and else a tuple of
 
@@ -34,8 +34,6 @@ NOISE, JITTER, MORE_NOISE = np.uint64(1), np.uint64(2), np.uint64(3)
 """What further numbers of a message are about; each is a hash of the message's own."""
 PHASE = -1
 """In place of a step: what an agent's phase is about."""
-NORMALS = 5
-"""Normal numbers that one hash has."""
 
 
 @kernel
@@ -87,15 +85,17 @@ def call_up(b: Index, order: Array, ranks: Array, air: Any, calls: Any, first: I
 
 @inlined
 def _receive_of(
-    D: Index, flock: Index, first: Index, agents: Index, lists: Any, numbering: Any, air: Any, calls: Any
+    D: Index, b: Index, first: Index, agents: Index, lists: Any, numbering: Any, air: Any, calls: Any
 ) -> None:
     senders, offsets, ends = lists
     (order, ranks), (words, quiet) = numbering, calls
-    (_, step, _, _), (threshold, bursts, stay, fall), _, _, _ = air
-    now, begin, kept = blend(flock, step), np.uintp(0), np.uintp(0)
+    (key, step, _, _), (threshold, bursts, stay, fall), _, (_, _, born), _ = air
+    flock, begin, kept = blend(key, b), np.uintp(0), np.uintp(0)
+    now = blend(flock, step)
     for a in range(agents):
         receiver = number_of(order[first + a], ranks)
-        mine = blend(now, receiver)
+        # Who was not there when the messages were sent hears none of them.
+        mine, there = blend(now, receiver), born[b, order[first + a]] <= step
         for e in range(begin, ends[a]):
             j = np.uintp(senders[e])
             # Written always and kept if it arrives: no branch for the processor to guess.
@@ -106,19 +106,18 @@ def _receive_of(
             arrives = (mix(mine ^ words[j]) >> _11) >= threshold
             if bursts:
                 arrives = not lost_in_burst(flock, step, receiver, number_of(order[j], ranks), stay, fall)
-            kept += np.uintp(arrives & (not quiet[j]))
+            kept += np.uintp(arrives & there & (not quiet[j]))
         begin, ends[a] = ends[a], kept
 
 
 @kernel
 def receive(b: Index, first: Index, agents: Index, lists: Any, numbering: Any, air: Any, calls: Any) -> None:
     """Leave in the lists of a batch of agents, whose records begin with `first`, the messages that arrive."""
-    flock = blend(air[0][0], b)
     # The constant lets the compiler leave the third coordinate out in the plane.
     if lists[1].shape[0] == 4:
-        _receive_of(2, flock, first, agents, lists, numbering, air, calls)
+        _receive_of(2, b, first, agents, lists, numbering, air, calls)
     else:
-        _receive_of(3, flock, first, agents, lists, numbering, air, calls)
+        _receive_of(3, b, first, agents, lists, numbering, air, calls)
 
 
 @kernel
@@ -166,10 +165,6 @@ def _measure_of(
             for d in range(D):
                 vectors[d, e] = place[d, own] - place[d, j]
                 vectors[D + d, e] = motion[own, d] - motion[j, d]
-            # The orbit technique gives the nearest obstacle agent a relative velocity of its own, any others none.
-            if rims[a] > 0 and roles[order[j]] == OBSTACLE:
-                vectors[D, e] = taken[a, 0] if j == nearest[a] else 0.0
-                vectors[D + 1, e] = taken[a, 1] if j == nearest[a] else 0.0
             # Noise of the measurement, which belongs to the message.
             if position_noise > 0.0:
                 sent = mine if link[3] == 0 else blend(blend(flock, step_of(j, link)), receiver)
@@ -179,6 +174,11 @@ def _measure_of(
             if splitter > 0.0:
                 for d in range(2 * D):
                     vectors[d, e] = quantized(vectors[d, e], splitter)
+            # The orbit technique gives the nearest obstacle agent a relative velocity of its own, any others none: what
+            # the follower takes it to be, from exact positions, and so neither noisy nor rounded.
+            if rims[a] > 0 and roles[order[j]] == OBSTACLE:
+                vectors[D, e] = taken[a, 0] if j == nearest[a] else 0.0
+                vectors[D + 1, e] = taken[a, 1] if j == nearest[a] else 0.0
             for d in range(D):
                 offsets[d, e] = vectors[d, e]
         begin = ends[a]

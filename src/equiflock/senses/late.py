@@ -16,7 +16,7 @@ from equiflock.flock import FOLLOWER
 from equiflock.runtime.hashing import blend
 from equiflock.runtime.jit import Array, Index, inlined, kernel
 from equiflock.senses.air import JITTER, is_quiet, lost_in_burst, number_of
-from equiflock.senses.cells import runs_around, sort_into_cells
+from equiflock.senses.cells import FASTEST, order_by_rank, runs_around, sort_into_cells
 from equiflock.senses.hearing import apply_rule, batch_memory, take_from_air
 from equiflock.senses.listing import BATCH, ROOM
 
@@ -24,39 +24,54 @@ _11 = np.uint64(11)
 
 
 @kernel
-def sort_frame(positions: Array, comm_radius: float, cells: Any, slot: Index, active: Array) -> bool:
-    """Sort the active flocks, positions (B, N, D) of one step, into cells; False if one is off the scale."""
+def sort_frame(
+    positions: Array, velocities: Array, ranks: Array, comm_radius: float, cells: Any, slot: Index, active: Array
+) -> bool:
+    """Sort the active flocks of a step, positions and velocities (B, N, D), into cells; False if one is off the scale.
+
+    Within a cell agents stand in the order of their numbers, if they do not in memory.
+    """
     orders, starts, buckets, shapes = cells
     for b in active:
         shape = sort_into_cells(positions[b], comm_radius, orders[slot, b], starts[slot, b], buckets[slot, b])
-        if shape[0] == 0:
+        if shape[0] == 0 or not (np.abs(velocities[b]) <= FASTEST).all():
             return False
+        if ranks.size > 0:
+            order_by_rank(orders[slot, b], starts[slot, b], ranks, 0, shape[0] * shape[1] * shape[2])
         for d in range(3):
             shapes[slot, b, d] = shape[d]
     return True
 
 
-@kernel
-def _arrives(flock: Index, m: Index, receiver: Index, sender: Index, air: Any, window: Any) -> bool:
-    """Whether the message of step m is one that its receiver may use now."""
+@inlined
+def _arrives(flock: Index, m: Index, mine: Index, receiver: Index, sender: Index, air: Any, window: Any) -> bool:
+    """Whether a receiver may use now what was sent at step m; `mine` is the hash of flock, step and receiver."""
     (_, now, _, _), (threshold, bursts, stay, fall), _, _, _ = air
     delay, jitter, last_known = window
-    h = blend(blend(blend(flock, m), receiver), sender)
-    # When it arrives: not before now, and not so long ago that it is forgotten.
-    late = now - m - delay - (np.int64(blend(h, JITTER) % np.uint64(jitter + 1)) if jitter > 0 else 0)
-    if late < 0 or late > last_known:
-        return False
-    lost = lost_in_burst(flock, m, receiver, sender, stay, fall) if bursts else (h >> _11) < threshold
-    return not lost
+    h = blend(mine, sender)
+    # Since when it is there: it must not arrive after now, nor so long ago that it is forgotten.
+    wait = np.int64(blend(h, JITTER) % np.uint64(jitter + 1)) if jitter > 0 else np.int64(0)
+    since = now - m - delay - wait
+    arrives = 0 <= since <= last_known and (h >> _11) >= threshold
+    if bursts and 0 <= since <= last_known:
+        arrives = not lost_in_burst(flock, m, receiver, sender, stay, fall)
+    return bool(arrives)
+
+
+@inlined
+def _was_sent(b: Index, i: Index, j: Index, m: Index, flock: Index, sender: Index, air: Any) -> bool:
+    """Whether agent j sent at step m, and agent i was there to hear it."""
+    _, _, _, (every, silent_from, born), _ = air
+    there = born[b, j] <= m < silent_from[b, j] and born[b, i] <= m
+    return there and not is_quiet(flock, m, sender, every)
 
 
 @kernel
 def may_use(b: Index, i: Index, j: Index, m: Index, air: Any, window: Any, ranks: Array) -> bool:
     """Whether agent i of flock b may use now what agent j sent at step m, if it was within reach then."""
-    _, _, _, (every, silent_from, born), _ = air
     flock, receiver, sender = blend(air[0][0], b), number_of(i, ranks), number_of(j, ranks)
-    sends = born[b, j] <= m < silent_from[b, j] and not is_quiet(flock, m, sender, every)
-    return sends and _arrives(flock, m, receiver, sender, air, window)
+    mine = blend(blend(flock, m), receiver)
+    return _was_sent(b, i, j, m, flock, sender, air) and _arrives(flock, m, mine, receiver, sender, air, window)
 
 
 @inlined
@@ -68,30 +83,21 @@ def _consider(
     end: Index,
     mine: Index,
     flock: Index,
+    numbers: Array,
     air: Any,
     window: Any,
     stamps: Array,
     senders: Array,
 ) -> Index:
-    """Put the message that j sent to i at step m on the list that ends at `end`, if it is to be used; its new end.
-
-    `mine` is the hash of flock, step and receiver.
-    """
-    (_, now, slots, rows), (threshold, bursts, stay, fall), _, (every, silent_from, born), _ = air
-    delay, jitter, last_known = window
+    """Put the message that j sent to i at step m on the list that ends at `end`, if it is to be used; its new end."""
+    _, _, slots, rows = air[0]
+    receiver, sender = np.uint64(numbers[i]), np.uint64(numbers[j])
     # Nobody hears itself, and of each sender only the newest message counts, which was considered first.
-    used = i != j and stamps[j] != i and born[b, j] <= m < silent_from[b, j]
-    if used and not is_quiet(flock, m, np.uint64(j), every):
-        h = blend(mine, np.uint64(j))
-        wait = np.int64(blend(h, JITTER) % np.uint64(jitter + 1)) if jitter > 0 else np.int64(0)
-        if 0 <= now - m - delay - wait <= last_known:
-            arrives = (h >> _11) >= threshold
-            if bursts:
-                arrives = not lost_in_burst(flock, m, np.uint64(i), np.uint64(j), stay, fall)
-            if arrives:
-                stamps[j] = i
-                senders[end] = (m % slots) * rows + b * len(stamps) + j
-                end += np.uintp(1)
+    wanted = i != j and stamps[j] != i and _was_sent(b, i, j, m, flock, sender, air)
+    if wanted and _arrives(flock, m, mine, receiver, sender, air, window):
+        stamps[j] = i
+        senders[end] = (m % slots) * rows + b * len(stamps) + j
+        end += np.uintp(1)
     return end
 
 
@@ -104,6 +110,7 @@ def _list_agent(
     cells: Any,
     graph: Any,
     radius_squared: float,
+    numbers: Array,
     air: Any,
     window: Any,
     stamps: Array,
@@ -117,11 +124,11 @@ def _list_agent(
     begins, listed = graph
     flock, N, D = blend(key, b), positions.shape[2], positions.shape[3]
     for m in range(now - delay, max(now - delay - jitter - last_known, 0) - 1, -1):
-        slot, mine = m % slots, blend(blend(flock, m), np.uint64(i))
+        slot, mine = m % slots, blend(blend(flock, m), np.uint64(numbers[i]))
         # In a fixed topology all those listed, at any distance.
         if begins.size > 0:
             for e in range(begins[b * N + i], begins[b * N + i + 1]):
-                end = _consider(b, i, listed[e], m, end, mine, flock, air, window, stamps, senders)
+                end = _consider(b, i, listed[e], m, end, mine, flock, numbers, air, window, stamps, senders)
             continue
         # Else those who were within R when they sent.
         shape = shapes[slot, b, 0], shapes[slot, b, 1], shapes[slot, b, 2]
@@ -132,7 +139,7 @@ def _list_agent(
                 dx, dy = x - positions[slot, b, j, 0], y - positions[slot, b, j, 1]
                 dz = z - positions[slot, b, j, 2] if D == 3 else 0.0
                 if dx * dx + dy * dy + dz * dz <= radius_squared:
-                    end = _consider(b, i, j, m, end, mine, flock, air, window, stamps, senders)
+                    end = _consider(b, i, j, m, end, mine, flock, numbers, air, window, stamps, senders)
     return end
 
 
@@ -198,6 +205,7 @@ def hear_late(
                         cells,
                         graph,
                         comm_radius * comm_radius,
+                        numbering[1],
                         air,
                         window,
                         stamps,

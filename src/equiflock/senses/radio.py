@@ -1,19 +1,21 @@
 """The radio between agents: which messages arrive, when, and how exact what they say is.
 
 At step m agent j sends its state and what it knew a step before, r_j(m), v_j(m) and z_j^1(m - 1) .. z_j^(K-1)(m - 1),
-to everybody within R of it. Of the messages that reached agent i by step n it uses, for each sender, the one sent
-last, at step m say, and knows r_i(n) - r_j(m) and v_i(n) - v_j(m).
+to everybody within R of it. Of the messages that reached agent i by step n, and that it has not forgotten, it uses for
+each sender the one sent last, at step m say, and knows r_i(n) - r_j(m) and v_i(n) - v_j(m).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from equiflock.runtime.checks import LARGEST_COUNT, InputError, check_count, is_finite, short
+from equiflock.runtime.checks import InputError, check_count, is_finite, short
 
 LONGEST_MEMORY = 1_000
 """So many steps back agents may hear at most, and so long may a burst be: a flight's memory and time grow with them."""
 FEWEST_BITS, MOST_BITS = 10, 32
+LEAST_CHANCE = 0.55
+"""How much shorter than by chance bursts may be: so that a link never just alternates between lost and arrived."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Radio:
     every: int = 1
     """Agents send at every so many-th step only, at phases of their own."""
     last_known: int = 0
-    """For how many steps after its arrival a message is used if no newer one comes; 0: at its arrival only."""
+    """For how many steps after its arrival a message is used, or until one comes that was sent later; 0: at its arrival
+    only."""
     seed: int = 0
     """Seeds everything that is random."""
 
@@ -50,7 +53,7 @@ class Radio:
             raise InputError(f"loss must be a share from 0 to 1; got {short(self.loss)}")
         # A run of losses has at least one message; and the runs between them must have room for one that arrives.
         if self.burst is not None:
-            least = 1.0 if self.loss in (0.0, 1.0) else max(1.0, self.loss / (1.0 - self.loss))
+            least = 1.0 if self.loss in (0.0, 1.0) else max(1.0, max(self.loss, LEAST_CHANCE) / (1.0 - self.loss))
             if not (is_finite(self.burst) and least <= self.burst <= LONGEST_MEMORY):
                 raise InputError(
                     f"burst must be from {least:g} to {LONGEST_MEMORY:,} steps with loss = {self.loss:g}; got "
@@ -69,8 +72,7 @@ class Radio:
         ):
             raise InputError(f"quantization must be from 10 to 32 bits per number; got {short(self.quantization)}")
         check_count("every", self.every)
-        if check_count("seed", self.seed, least=0) > LARGEST_COUNT:
-            raise InputError(f"seed must be below 2^63; got {short(self.seed)}")
+        check_count("seed", self.seed, least=0)
 
     @property
     def memory(self) -> int:

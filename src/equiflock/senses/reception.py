@@ -35,14 +35,16 @@ class Reception:
 
     Args:
         radio: how messages travel.
+        step: the number of the last step before it, which nobody hears of; -1 at the beginning of a flight.
 
     Memory is O(N) times the steps that a message may be old, plus one.
     """
 
-    def __init__(self, radio: Radio) -> None:
+    def __init__(self, radio: Radio, step: int = -1) -> None:
         self.radio = radio
-        self.step = -1
-        """The number of the step now."""
+        self.step = step
+        self.first = step + 1
+        """The step of the first messages that are remembered."""
         self._silent_from: Int64[np.ndarray, "B N"] | None = None
         self._born: Int64[np.ndarray, "B N"] = np.empty((0, 0), np.int64)
         self._frames: tuple[Array, Array, Array] | None = None
@@ -51,10 +53,10 @@ class Reception:
 
     def tuned(self, radio: Radio) -> Reception:
         """The reception of another radio from now on; what is on the way stays so if both remember as many steps."""
-        other = Reception(radio)
+        other = Reception(radio, self.step)
         if radio.memory == self.radio.memory:
-            other.step, other._frames = self.step, self._frames
-            other._silent_from, other._born = self._silent_from, self._born
+            other.first = self.first
+            other._frames, other._silent_from, other._born = self._frames, self._silent_from, self._born
         return other
 
     @property
@@ -64,7 +66,7 @@ class Reception:
 
     @property
     def sent_at(self) -> int:
-        """The step of the newest messages that may be heard now; negative if there are none yet."""
+        """The step of the newest messages that may be heard now; before `first` if there are none yet."""
         return self.step - self.radio.delay
 
     def begin_step(self, flock: Flock, before: Array, muted: Bool[np.ndarray, "B N"] | None) -> None:
@@ -75,7 +77,7 @@ class Reception:
         self.step += 1
         B, N, _ = flock.shape
         if self._silent_from is None:
-            self._silent_from, self._born = np.full((B, N), NEVER), np.zeros((B, N), np.int64)
+            self._silent_from, self._born = np.full((B, N), NEVER), np.full((B, N), self.step)
         if muted is not None:
             self._silent_from = np.where(muted, np.minimum(self._silent_from, self.step), NEVER)
         # What is sent now is heard later; a radio without memory needs no copy.
@@ -135,18 +137,24 @@ class Reception:
         terms: tuple[Any, float, Any],
         graph: Graph | None,
         now: Array,
+        ranks: Array | None,
         time_scale: float,
     ) -> bool:
         """Fill in `now` (B, N, K * C * D) where messages of several steps are used; False if one is off the scale."""
         assert self._frames is not None
         (rules, comm_radius, said), (B, N, _) = terms, flock.shape
         slots, slot = len(self._frames[0]), self.step % len(self._frames[0])
-        positions, _, past = self._frames
+        positions, velocities, past = self._frames
+        numbers = np.empty(0, np.int64) if ranks is None else ranks
         flocks = [active[first:last] for first, last in split_flocks(len(active), N)]
         # What is sent now is put into cells once; all that is remembered is if there are no cells of it.
         unsorted = [slot] if self._cells is not None else range(slots)
         cells = self._cells = self._cells or _make_cells(slots, B, N)
-        jobs = [(positions[each], comm_radius, cells, each, some) for some in flocks for each in unsorted]
+        jobs = [
+            (positions[each], velocities[each], numbers, comm_radius, cells, each, some)
+            for some in flocks
+            for each in unsorted
+        ]
         if not all(threads.share(sort_frame, jobs)):
             return False
         # Numbers that are passed on are rounded once, too.
@@ -161,7 +169,7 @@ class Reception:
         empty = np.empty(0, np.int64)
         links = (empty, empty) if graph is None else (graph.starts, graph.senders)
         order = np.tile(np.arange(B * N, dtype=np.uintp), slots)
-        numbering = order, np.tile(np.arange(N), B)
+        numbering = order, np.tile(np.arange(N) if ranks is None else ranks, B)
         crew = flock.roles.reshape(-1), flock.groups.reshape(-1)
         obstacles = flock.shape[2] == 2 and bool((flock.obstacles >= 0).any())
         rest = rules, comm_radius, said, now.reshape(B * N, -1), air, window, obstacles
@@ -183,7 +191,7 @@ class Reception:
             crew = flock.effective_roles, obstacles, groups, np.zeros_like(conditions)
             return radius_graph(Flock.view(positions, velocities, *crew, comm_radius=flock.comm_radius))
 
-        steps = range(max(newest - radio.jitter - radio.last_known, 0), newest + 1)
+        steps = range(max(newest - radio.jitter - radio.last_known, self.first), newest + 1)
         # The kernel compares with the step of now, whatever the step at which the messages of one delay were sent.
         (key, _, slots, rows), *rest = self.air(flock)
         window = radio.delay, radio.jitter, radio.last_known
@@ -197,6 +205,7 @@ class Reception:
             self._silent_from, self._born = self._silent_from[:, order], self._born[:, order]
         if self._frames is not None:
             self._frames = tuple(np.ascontiguousarray(frames[:, :, order]) for frames in self._frames)  # type: ignore[assignment]
+        self._cells = None  # their order is that of the old numbers
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Go on with another flock: its first agents are the kept ones, whose messages on the way stay on the way."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import UInt
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import cfunc, njit, types
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic

@@ -9,7 +9,7 @@ from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock
-from equiflock.protocols import AnyBody, Body, Controller, Ending, FusedStep, Sensing
+from equiflock.protocols import AnyBody, Controller, Ending, FusedStep, Sensing
 from equiflock.runtime.checks import InputError, check_positive, short
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles
@@ -18,7 +18,7 @@ from equiflock.senses.radio import Radio
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Decision, Flight
 from equiflock.simulation.memory_order import MemoryOrder
-from equiflock.simulation.moving import BodyState
+from equiflock.simulation.moving import BodyState, check_body
 
 
 @renamed_arguments(pilot="controller", radius="comm_radius")
@@ -69,16 +69,13 @@ def flight(
     # The state does not depend on R, so another R needs no new check of the arrays.
     if comm_radius is not None:
         start = Flock.view(*start.arrays, comm_radius=check_positive("comm_radius", comm_radius))
-    if body is not None and (isinstance(body, type) or not isinstance(body, Body)):
-        such = "equiflock.DoubleIntegrator() or equiflock.make_body('unicycle')"
-        raise InputError(f"body must be an object with advance(), such as {such}; got {short(body)}")
     if failures is not None and not isinstance(failures, Failures):
         raise InputError(f"failures must be such as equiflock.Failures(agents=5, time=1.0); got {short(failures)}")
     if failures is not None and failures.are_none:
         failures = None
     # The paper's parts fill whatever the caller left open.
     sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=radio)
-    body = body or DoubleIntegrator()
+    body = DoubleIntegrator() if body is None else check_body(body)
     decide, compiled = (None, None) if controller is None else decision(controller)
     # Cell order pays only if nobody looks at the flock: an ending would have it copied back at every step.
     pays = compiled is not None and ending is None and failures is None and MemoryOrder.pays(start)

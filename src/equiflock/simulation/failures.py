@@ -37,7 +37,7 @@ class Failures:
     time: float = 0.0
     """When they fail, in seconds."""
     rate: float = 0.0
-    """Besides, each follower fails with this probability per second, at any time."""
+    """Besides, each follower fails at this rate per second, at any time: after 1 / rate seconds on average."""
     seed: int = 0
     """Seeds who fails, and when."""
 

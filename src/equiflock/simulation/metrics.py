@@ -37,12 +37,12 @@ def velocity_variance(subject: Subject) -> Numbers:
 
 
 def mean_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
-    """(1/N) sum_i |a_i|, the effort; (F - 1, B) for a trajectory, as no step follows its last frame."""
+    """(1/N) sum_i |a_i|, the effort commanded; (F - 1, B) for a trajectory, as no step follows its last frame."""
     return _over_agents(_mean_norms, _accelerations(subject), _working(subject))
 
 
 def peak_acceleration_norm(subject: Moment | Trajectory) -> Numbers:
-    """Max over i of |a_i|, failed or not, the most that a body must deliver; (F - 1, B) for a trajectory."""
+    """Max over i of |a_i|, failed or not, the most that is commanded of a body; (F - 1, B) for a trajectory."""
     return _over_agents(_largest_norms, _accelerations(subject), _flock(subject).roles != Role.OBSTACLE)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int64
 from numpy.typing import NDArray
 
 from equiflock.flock import Flock, Vectors
-from equiflock.protocols import AnyBody, StatefulBody
+from equiflock.protocols import AnyBody, Body, StatefulBody
 from equiflock.runtime.arrays import ReadOnlyDict, read_only
 from equiflock.runtime.checks import InputError, short
 
@@ -28,7 +28,7 @@ class MovingBody:
     """
 
     def __init__(self, body: AnyBody, flock: Flock, state: BodyState | None = None) -> None:
-        self.body = body
+        self.body = check_body(body)
         # Asked once, as looking at a protocol takes longer than a step of a small flock.
         self._stateful = body if isinstance(body, StatefulBody) else None
         self._plain = None if isinstance(body, StatefulBody) else body
@@ -103,6 +103,14 @@ class MovingBody:
         """Keep the state, and one read-only view of it: the body changes the state in place, so the view stays true."""
         self._state = {name: np.ascontiguousarray(array) for name, array in state.items()}
         self.seen: BodyState = ReadOnlyDict({name: read_only(array) for name, array in self._state.items()})
+
+
+def check_body(body: object) -> AnyBody:
+    """`body` if it is one, else a clear error."""
+    if isinstance(body, type) or not isinstance(body, Body):
+        such = "equiflock.DoubleIntegrator() or equiflock.make_body('unicycle')"
+        raise InputError(f"body must be an object with advance(), such as {such}; got {short(body)}")
+    return body
 
 
 def held_between(positions: Vectors, velocities: Vectors, later: Vectors, time: float) -> Vectors:

@@ -52,6 +52,7 @@ class TaughtStep:
     ) -> None:
         self.sensings = sensings
         self.senses = tuple(sensing.senses for sensing in sensings)
+        self.radio = sensings[1].radio
         self.body = body
         self.dimensions = pupil.dimensions
         self._rule = expert.rule
@@ -60,7 +61,7 @@ class TaughtStep:
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
         """Whether it does what a flight of this flock with these parts would do."""
         B, N, D = flock.shape
-        same = sensing is self.sensings[1] and body is self.body
+        same = sensing is self.sensings[1] and body is self.body and self.sensings[1].radio is self.radio
         kept = all(each.senses is senses for each, senses in zip(self.sensings, self.senses, strict=True))
         return same and kept and B == 1 and N <= SMALL_FLOCK and self.dimensions in (None, D)
 

@@ -42,7 +42,7 @@ class Trajectory:
         times: (F,) of the frames, in seconds; every step's unless fewer were kept (then F - 1 is below T).
         positions: (F, B, N, D).
         velocities: (F, B, N, D).
-        accelerations: (F - 1, B, N, D), what the agents did after each frame but the last.
+        accelerations: (F - 1, B, N, D), what the agents were commanded to do after each frame but the last.
         conditions: (F, B, N), values of `Condition`: who worked, and how others had failed.
         roles: (B, N), values of `Role`.
         obstacles: (B, N), the number of each obstacle agent's obstacle, as in `Flock`.

@@ -37,6 +37,7 @@ class LiveFlight:
         rules = {"orbit": orbit, "obstacles": scenario.obstacles, **world.rules}
         self.flight = flight(start, controller, time_step=time_step, **rules)
         self.sensing = cast(DelayedAggregation, self.flight.sensing)
+        self.world = world
         self.advance()
         self.recording = self._recording()
 
@@ -69,15 +70,19 @@ class LiveFlight:
 
     def change_world(self, world: World) -> None:
         """Go on with another radio and another body, from the next step on."""
+        if world == self.world:
+            return
+        self.world = world
         radio = world.rules["radio"]
         if radio != (None if self.sensing.radio.is_perfect else self.sensing.radio):
             self.sensing.radio, self._has_heard = radio, False
-        if world.body == self.flight.body:
-            return
-        self.flight.body = world.body
-        # All frames of a trajectory have the same of what bodies remember.
+        if world.body != self.flight.body:
+            self.flight.body = world.body
+        # What bodies remember is the same in all frames of a recording.
         if set(self.flight.body_state) != set(self.recording.remembered):
             self.recording = self._recording()
+        else:
+            self.worlds.append((self.step, world.settings))
 
     def links(self) -> Links:
         """Who hears whom now, and which messages are missing."""
@@ -86,6 +91,8 @@ class LiveFlight:
         return links_of(self.flock, used, self.sensing.fixed_graph, self.sensing.obstacles)
 
     def _recording(self) -> Recording:
+        self.worlds = [(self.step, self.world.settings)]
+        """The worlds of the recording: from which step on, and how each differs from the paper's."""
         recording = Recording(self.step, self.flock, self.flight.body_state)
         recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
         return recording

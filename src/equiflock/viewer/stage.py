@@ -214,7 +214,7 @@ class Stage:
             "body": description(world.body),
         }
         return [
-            live.recording.trajectory(self.setting.time_step, {"controller": name, **told})
+            live.recording.trajectory(self.setting.time_step, {"controller": name, **told, "worlds": live.worlds})
             for live, name in zip(self.flights, self.setting.controllers, strict=True)
         ]
 
