@@ -186,7 +186,7 @@ BAD = [
     ("--delay -1", "delay must be"),
     ("--delay 0.5", "delay must be"),
     ("--noise 2", "noise must be from 0 to 1 communication radius; got 2.0"),
-    ("--loss 0.9 --burst 2", "burst must be at least 9 steps with loss = 0.9; got 2.0"),
+    ("--loss 0.9 --burst 2", "burst must be from 9 to 1,000 steps with loss = 0.9; got 2.0"),
     ("--quantization 4", "quantization must be from 10 to 32 bits per number; got 4"),
     ("--every 0", "every must be a whole number of at least 1; got 0"),
     ("--max-acceleration 0", "max_acceleration must be a finite number above 0; got 0.0"),

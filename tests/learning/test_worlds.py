@@ -228,8 +228,8 @@ def test_a_range_is_kept_as_it_is_written_shortest_and_numbers_as_numbers() -> N
         ({"lag": "0-1e999"}, "lag must be a finite number of at least 0; got inf"),
         ({"loss": [0, 0.5]}, r"loss must be a share from 0 to 1; got \[0, 0.5\]"),
         # What makes no sense together, at the worst corner of the ranges.
-        ({"loss": "0-0.9", "burst": "2-20"}, "burst must be at least 9 steps with loss = 0.9; got 2"),
-        ({"loss": "0-1", "burst": 5.0}, "burst must be at least .* steps with loss = 1; got 5"),
+        ({"loss": "0-0.9", "burst": "2-20"}, "burst must be from 9 to 1,000 steps with loss = 0.9; got 2"),
+        ({"loss": "0-1", "burst": 5.0}, "burst must be from .* steps with loss = 1; got 5"),
         (
             {"delay": "0-900", "jitter": "0-200"},
             r"delay \+ jitter \+ .* at most 1,000 steps; got 1,100",
