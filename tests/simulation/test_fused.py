@@ -291,3 +291,41 @@ def test_other_parts_fly_by_themselves(options: dict[str, Any], calls: list[int]
 def test_a_network_of_another_dimension_is_refused_as_before() -> None:
     with pytest.raises(InputError, match="built for D = 2; got observations of D = 3"):
         next(ef.flight(ef.random_disk(1, 80, dimensions=3), ef.load("tdagnn")))
+
+
+@pytest.mark.parametrize(
+    "radio",
+    [ef.Radio(loss=0.3), ef.Radio(loss=0.3, burst=3.0, noise=0.02, seed=4), ef.Radio(quantization=14, every=2)],
+    ids=str,
+)
+def test_a_fused_flight_by_a_radio_that_remembers_nothing_is_that_of_its_parts(radio: ef.Radio) -> None:
+    start, network = ef.random_disk(5, 30, seed=1), ef.load("etdagnn")
+    fused, parts = (ef.flight(start, network, radio=radio) for _ in range(2))
+    assert fused._fused is not None
+    parts._fused = None
+    for steps in (0, 0, 7, 0, 4):
+        for loop in (fused, parts):
+            loop.skip(steps)
+        one, other = next(fused), next(parts)
+        assert one.step == other.step
+        for name in ("observations", "accelerations"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+        assert np.array_equal(one.heard().senders, other.heard().senders)  # type: ignore[misc]
+
+
+def test_a_step_that_fails_is_counted_once_by_the_radio() -> None:
+    """The fused step fails first, and then its parts, which say why."""
+    start = ef.random_disk(2, 20, seed=1)
+    loop = ef.flight(start, ETDAGNN, radio=ef.Radio(loss=0.5))
+    next(loop)
+    reception: Any = loop.sensing._reception  # type: ignore[attr-defined]
+    assert loop._fused is not None and reception.step == 0
+    loop.replace(ef.Flock(start.positions, start.velocities * 1e60))
+    with pytest.raises(OffScaleError):
+        next(loop)
+    assert reception.step == 1
+
+
+@pytest.mark.parametrize("radio", [ef.Radio(delay=1), ef.Radio(last_known=1)], ids=str)
+def test_radios_that_remember_are_not_fused(radio: ef.Radio) -> None:
+    assert ef.flight(ef.random_disk(1, 20), ef.load("etdagnn"), radio=radio)._fused is None

@@ -251,6 +251,23 @@ class DelayedAggregation:
         """What the kernels are told besides the state: the obstacle rule, R, and what is said. After a `turn`."""
         return self._rules, self._radius_of(flock), self._said
 
+    def air(self, flock: Flock, before: Array, steps: int) -> Any:
+        """What the kernels are told of the radio for so many steps, which are counted; None if all messages arrive.
+
+        For whoever fills in Z(t) by other means after a `turn`, with a radio that remembers nothing.
+        """
+        if self._reception is None:
+            return None
+        self._reception.begin_step(flock, before, None)
+        told = self._reception.air(flock, self.senses.time_scale)
+        self._reception.step += steps - 1
+        return told
+
+    def take_back(self, steps: int) -> None:
+        """Take back that so many steps were counted by `air`, as nobody heard anything."""
+        if self._reception is not None:
+            self._reception.step -= steps
+
     def _shape(self, flock: Flock) -> tuple[int, ...]:
         """The shape of observations, (B, N, K, C, D)."""
         B, N, D = flock.shape

@@ -44,7 +44,8 @@ def can_fuse(sensing: object, network: object, body: object) -> bool:
     fit = (senses.hops, senses.width) == (needed.hops, needed.width)
     # Its kernel makes means by the receiver's degree, of all those within R now, in the units of the flock.
     known = senses.topology == "dynamic" and senses.hop_mean == "receiver" and not senses.scaled
-    return fit and known and sensing.radio.is_perfect and type(body) is DoubleIntegrator and body.is_ideal
+    # Messages that arrive later would have to be remembered between the steps of a call.
+    return fit and known and sensing.radio.memory == 0 and type(body) is DoubleIntegrator and body.is_ideal
 
 
 class FusedNetworkStep:
@@ -134,13 +135,16 @@ class FusedNetworkStep:
     ) -> bool:
         """Call the kernel; each thread takes some of the active flocks, for all steps."""
         seen = flock.positions, flock.velocities, flock.roles, flock.groups
-        common = state[:3], accelerations, seen, known, self.sensing.terms(flock), self._network, time_step
+        terms, air = self.sensing.terms(flock), self.sensing.air(flock, known[0], steps)
+        common = state[:3], accelerations, seen, known, terms, air, self._network, time_step
         # A single flock is one thread's work, whatever its size.
-        if len(active) == 1:
-            return bool(fly(*common, active, moves, steps))
         least = math.ceil(AGENTS_PER_THREAD / (flock.shape[1] * steps))
-        parts = threads.split(len(active), least)
-        return all(threads.share(fly, [(*common, active[first:last], moves, steps) for first, last in parts]))
+        parts = [(0, 1)] if len(active) == 1 else threads.split(len(active), least)
+        fine = all(threads.share(fly, [(*common, active[first:last], moves, steps) for first, last in parts]))
+        # Where a step fails nobody has heard by the radio, either.
+        if not fine:
+            self.sensing.take_back(steps)
+        return fine
 
 
 @kernel
@@ -150,6 +154,7 @@ def fly(
     seen: Any,
     known: Any,
     terms: Any,
+    air: Any,
     network: Any,
     time_step: float,
     active: Array,
@@ -164,6 +169,7 @@ def fly(
         seen: positions, velocities, roles and groups as the senses see them: the same memory, read-only.
         known: Z(t - dt) and memory for Z(t), each (B, N, K * C * D). They change places at every further step.
         terms: `DelayedAggregation.terms`.
+        air: what becomes of messages of the first step, as in `equiflock.senses.air`; None if all arrive.
         network: `CompiledNetwork.program`.
         time_step: dt.
         active: the flocks that fly.
@@ -181,8 +187,16 @@ def fly(
             advance_agents(positions, velocities, roles, accelerations, time_step, active, 0, N)
         # Sense Z(t).
         rules, comm_radius, said = terms
-        if not hear_flocks(seen[0], seen[1], seen[2], seen[3], before, rules, comm_radius, said, now, active, None):
-            return False
+        if air is None:
+            if not hear_flocks(seen[0], seen[1], seen[2], seen[3], before, rules, comm_radius, said, now, active, None):
+                return False
+        else:
+            key, sent, slots, rows = air[0]
+            later = (key, sent + step, slots, rows), air[1], air[2], air[3], air[4]
+            if not hear_flocks(
+                seen[0], seen[1], seen[2], seen[3], before, rules, comm_radius, said, now, active, later
+            ):
+                return False
         # Decide a(t). Flocks that lie side by side in memory go through the network as one.
         first = 0
         for each in range(1, len(active) + 1):

@@ -30,7 +30,9 @@ def taught_step(expert: object, pupil: object, sensings: tuple[object, object], 
         return None
     if type(theirs) is not DelayedAggregation or theirs.senses != expert.senses:
         return None
-    return TaughtStep(expert, pupil, (theirs, ours), body) if can_fuse(ours, pupil, body) else None  # type: ignore[arg-type]
+    if not can_fuse(ours, pupil, body) or not ours.radio.is_perfect:  # type: ignore[attr-defined]
+        return None
+    return TaughtStep(expert, pupil, (theirs, ours), body)  # type: ignore[arg-type]
 
 
 class TaughtStep:
