@@ -154,7 +154,7 @@ def test_the_path_of_large_flocks_gives_the_bits_of_the_path_of_small_ones(
     for small in (10**9, 0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys.modules["equiflock.senses.aggregation"], "SMALL_FLOCK", small)
-            patch.setattr(sys.modules["equiflock.senses.aggregation"], "AGENTS_PER_THREAD", 4)
+            patch.setattr(sys.modules["equiflock.senses.sharing"], "AGENTS_PER_THREAD", 4)
             senses = DelayedAggregation(paper_senses(aggregation, 2), comm_radius=1.0)
             results.append([senses.hear(now).tobytes() for now in wandering(flock, 3)])
     assert results[0] == results[1]

@@ -79,7 +79,7 @@ def test_so_are_those_of_declared_channels(flock: Flock) -> None:
 def test_so_are_those_of_large_flocks(flock: Flock, hops: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["equiflock.senses.aggregation"], "SMALL_FLOCK", 0)
-        patch.setattr(sys.modules["equiflock.senses.aggregation"], "AGENTS_PER_THREAD", 4)
+        patch.setattr(sys.modules["equiflock.senses.sharing"], "AGENTS_PER_THREAD", 4)
         assert_dense(flock, paper_senses("mean", hops, hop_mean="sender"))
 
 
