@@ -138,9 +138,12 @@ class FusedNetworkStep:
         terms, air = self.sensing.terms(flock), self.sensing.air(flock, known[0], steps)
         common = state[:3], accelerations, seen, known, terms, air, self._network, time_step
         # A single flock is one thread's work, whatever its size.
-        least = math.ceil(AGENTS_PER_THREAD / (flock.shape[1] * steps))
-        parts = [(0, 1)] if len(active) == 1 else threads.split(len(active), least)
-        fine = all(threads.share(fly, [(*common, active[first:last], moves, steps) for first, last in parts]))
+        if len(active) == 1:
+            fine = bool(fly(*common, active, moves, steps))
+        else:
+            least = math.ceil(AGENTS_PER_THREAD / (flock.shape[1] * steps))
+            parts = threads.split(len(active), least)
+            fine = all(threads.share(fly, [(*common, active[first:last], moves, steps) for first, last in parts]))
         # Where a step fails nobody has heard by the radio, either.
         if not fine:
             self.sensing.take_back(steps)
