@@ -32,7 +32,7 @@ def fly(senses: Senses, radio: Radio, path: list[Flock], then: Radio | None = No
 def begin_after(before: Radio, steps: int, senses: Senses, radio: Radio, path: list[Flock]) -> list[np.ndarray]:
     """What is known at each step of a radio that has just begun, when another one has counted so many steps."""
     ours = DelayedAggregation(senses)
-    ours._steps = -1 if before.is_perfect else steps - 1
+    ours.receiver.steps = -1 if before.is_perfect else steps - 1
     ours.radio = radio
     return go_on(ours, path)
 

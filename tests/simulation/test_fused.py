@@ -318,7 +318,7 @@ def test_a_step_that_fails_is_counted_once_by_the_radio() -> None:
     start = ef.random_disk(2, 20, seed=1)
     loop = ef.flight(start, ETDAGNN, radio=ef.Radio(loss=0.5))
     next(loop)
-    reception: Any = loop.sensing._reception  # type: ignore[attr-defined]
+    reception: Any = loop.sensing.receiver.reception  # type: ignore[attr-defined]
     assert loop._fused is not None and reception.step == 0
     loop.replace(ef.Flock(start.positions, start.velocities * 1e60))
     with pytest.raises(OffScaleError):

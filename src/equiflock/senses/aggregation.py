@@ -34,14 +34,13 @@ from equiflock.runtime.checks import InputError, OffScaleError, check_choice, ch
 from equiflock.runtime.jit import Array
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.runtime.threads import SMALL_FLOCK
-from equiflock.senses.cells import FARTHEST_CELL, out_of_range
 from equiflock.senses.degrees import degrees_heard
 from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.orbit import STAND_STILL, Orbit
-from equiflock.senses.radio import PERFECT, Radio, check_radio
+from equiflock.senses.radio import Radio
+from equiflock.senses.receiver import Receiver
 from equiflock.senses.reception import Reception
-from equiflock.senses.sharing import LargeFlocks, hear_fixed, hear_small
-from equiflock.senses.sums import LARGEST_SUM
+from equiflock.senses.sharing import LargeFlocks, hear_fixed, hear_small, off_scale
 from equiflock.senses.weights import ChannelTable, channel_table
 
 Obstacles = Literal["nearest", "all"]
@@ -91,10 +90,7 @@ class DelayedAggregation:
         self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
         self.orbit = orbit
-        self._radio = PERFECT
-        self._reception: Reception | None = None
-        self._steps = -1
-        """The last step that anybody heard of by an imperfect radio."""
+        self.receiver = Receiver(self.needs_perfection)
         # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
         self._said: tuple[bool, ChannelTable] | None = None
         self._now: Observations | None = None
@@ -111,21 +107,13 @@ class DelayedAggregation:
 
         What is on the way is lost, unless the other radio remembers as many steps.
         """
-        return self._radio
+        return self.receiver.radio
 
     @radio.setter
     def radio(self, radio: Radio | None) -> None:
-        tuned = check_radio(radio)
-        if not tuned.is_perfect and self.needs_perfection:
-            raise _imperfect()
-        # Steps are counted on, so that no message has the hash of another.
-        if self._reception is not None:
-            self._steps = self._reception.step
-        reception = None if tuned.is_perfect else Reception(tuned, self._steps)
-        if reception is not None and self._reception is not None:
-            reception = self._reception.tuned(tuned)
+        self.receiver.tune(radio)
         # Memory for a large flock has room for what is measured if there is a delay.
-        self._radio, self._reception, self._large = tuned, reception, None
+        self._large = None
 
     @property
     def needs_perfection(self) -> bool:
@@ -162,13 +150,8 @@ class DelayedAggregation:
         active = np.arange(B) if flying is None else flying.nonzero()[0]
         if len(active) < B:
             now[~flying] = 0.0  # type: ignore[operator]
-        # Messages that are not sent are like those that are lost, so failures take the way of a radio, too.
-        if self._reception is None and not flock.all_work:
-            if self.needs_perfection:
-                raise _imperfect()
-            self._reception = Reception(self.radio, self._steps)
-        if self._reception is not None:
-            self._hear_by_radio(flock, active, before, now, ranks)
+        if (reception := self.receiver.reception_of(flock)) is not None:
+            self._hear_by_radio(reception, flock, active, before, now, ranks)
         elif len(active) > 0 and self.needs_perfection:
             self._hear_by_sender(flock, active, before, now, ranks)
         elif len(active) > 0:
@@ -194,10 +177,10 @@ class DelayedAggregation:
         if not fine:
             raise self._off_scale(flock)
 
-    def _hear_by_radio(self, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None) -> None:
+    def _hear_by_radio(
+        self, reception: Reception, flock: Flock, active: Array, before: Array, now: Array, ranks: Array | None
+    ) -> None:
         """Fill in `now` for the active flocks from the messages that the radio delivers now."""
-        reception = self._reception
-        assert reception is not None
         reception.begin_step(flock, before, None if flock.all_work else flock.muted)
         flock = self._as_heard(flock)
         # A fixed topology is that of the first step, though its messages may come later.
@@ -251,23 +234,6 @@ class DelayedAggregation:
         """What the kernels are told besides the state: the obstacle rule, R, and what is said. After a `turn`."""
         return self._rules, self._radius_of(flock), self._said
 
-    def air(self, flock: Flock, before: Array, steps: int) -> Any:
-        """What the kernels are told of the radio for so many steps, which are counted; None if all messages arrive.
-
-        For whoever fills in Z(t) by other means after a `turn`, with a radio that remembers nothing.
-        """
-        if self._reception is None:
-            return None
-        self._reception.begin_step(flock, before, None)
-        told = self._reception.air(flock, self.senses.time_scale)
-        self._reception.step += steps - 1
-        return told
-
-    def take_back(self, steps: int) -> None:
-        """Take back that so many steps were counted by `air`, as nobody heard anything."""
-        if self._reception is not None:
-            self._reception.step -= steps
-
     def _shape(self, flock: Flock) -> tuple[int, ...]:
         """The shape of observations, (B, N, K, C, D)."""
         B, N, D = flock.shape
@@ -276,11 +242,7 @@ class DelayedAggregation:
     def _off_scale(self, flock: Flock) -> OffScaleError:
         """Why the kernels refuse a flock: because of its state, or of a feature that is no number or too large."""
         assert self._said is not None
-        state = max(np.abs(flock.positions).max() / self._radius_of(flock), np.abs(flock.velocities).max())
-        if len(self._said[1]) == 0 or not state <= FARTHEST_CELL:
-            return out_of_range()
-        names = ", ".join(dict.fromkeys(name for name, _ in self.senses.channels))
-        return OffScaleError(f"sums of features must be numbers below {LARGEST_SUM:g}; one of {names} is off the scale")
+        return off_scale(flock, self._radius_of(flock), self.senses, declared=len(self._said[1]) > 0)
 
     def _radius_of(self, flock: Flock) -> float:
         """R in the units of the senses, in which the flock is."""
@@ -294,8 +256,8 @@ class DelayedAggregation:
     def heard(self, flock: Flock, ranks: Int64[np.ndarray, " N"] | None = None) -> Graph:
         """Who uses a message of whom, after `hear` with the same arguments, were it not for the obstacle rule."""
         flock = self.senses.measured(flock)
-        if self._reception is not None:
-            return self._reception.used(self._as_heard(flock), self._graph, ranks)
+        if (reception := self.receiver.reception) is not None:
+            return reception.used(self._as_heard(flock), self._graph, ranks)
         return radius_graph(flock, self._radius_of(flock)) if self._graph is None else self._graph
 
     @property
@@ -308,8 +270,8 @@ class DelayedAggregation:
         if self._now is not None and self._before is not None:
             self._now, self._before = self._now[:, order], self._before[:, order]
         self._large = None  # its order is that of the old numbers
-        if self._reception is not None:
-            self._reception.renumber(order)
+        if self.receiver.reception is not None:
+            self.receiver.reception.renumber(order)
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
         """Go on with another flock: its first agents are the kept ones, whose histories follow them."""
@@ -326,11 +288,7 @@ class DelayedAggregation:
         # In a fixed topology, links among the kept agents stay, and new agents hear nobody.
         if self._graph is not None:
             self._graph = self._graph.among(keep, N)
-        if self._reception is not None:
-            self._reception.replace(self.senses.measured(flock), keep)
-        # Where all work again under a perfect radio, there is nothing to remember of it.
-        if self._reception is not None and self.radio.is_perfect and flock.all_work:
-            self._steps, self._reception = self._reception.step, None
+        self.receiver.replace(self.senses.measured(flock), keep)
         self._large = None
 
     def _first_graph(self, flock: Flock) -> Graph:
@@ -338,7 +296,3 @@ class DelayedAggregation:
         if self._graph is None:
             self._graph = radius_graph(flock, self._radius_of(flock))
         return self._graph
-
-
-def _imperfect() -> InputError:
-    return InputError('hop_mean = "sender" needs a perfect radio and no failures: a sender cannot know who hears it')

@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from equiflock.features import Senses
 from equiflock.flock import Flock
 from equiflock.runtime import threads
+from equiflock.runtime.checks import OffScaleError
 from equiflock.runtime.jit import Array, Index
 from equiflock.runtime.threads import AGENTS_PER_THREAD, split_flocks
-from equiflock.senses.cells import cell_list, order_by_rank, sort_into_cells
+from equiflock.senses.cells import FARTHEST_CELL, cell_list, order_by_rank, out_of_range, sort_into_cells
 from equiflock.senses.graph import Graph
 from equiflock.senses.hearing import hear_cells, hear_flocks, hear_listed
 from equiflock.senses.records import gather_records, make_calls, make_records, put_on_air
+from equiflock.senses.sums import LARGEST_SUM
 
 
 def hear_small(flock: Flock, active: Array, before: Array, now: Array, terms: tuple[Any, ...], air: Any) -> bool:
@@ -37,6 +40,15 @@ def hear_fixed(
     rules, _, said = terms
     rest = links.starts, links.senders.view(np.uintp), rules, said, now
     return all(threads.share(hear_listed, [(*state, *rest, active[slice(*part)], air) for part in parts]))
+
+
+def off_scale(flock: Flock, comm_radius: float, senses: Senses, declared: bool) -> OffScaleError:
+    """Why the kernels refuse a flock: for its state, or for a `declared` feature that is no number or too large."""
+    state = max(np.abs(flock.positions).max() / comm_radius, np.abs(flock.velocities).max())
+    if not declared or not state <= FARTHEST_CELL:
+        return out_of_range()
+    names = ", ".join(dict.fromkeys(name for name, _ in senses.channels))
+    return OffScaleError(f"sums of features must be numbers below {LARGEST_SUM:g}; one of {names} is off the scale")
 
 
 class LargeFlocks:

@@ -11,19 +11,18 @@ import numpy as np
 from jaxtyping import Bool, Int8, Int64
 from numpy.typing import NDArray
 
-from equiflock.flock import FOLLOWER, Flock, Observations, Vectors, check_flock
-from equiflock.outcomes import Outcome
+from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
 from equiflock.protocols import AnyBody, Ending, FusedStep, Moment, Sensing
 from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import InputError, OffScaleError, check_count, check_positive, short
 from equiflock.runtime.renamed import renamed_attributes
-from equiflock.simulation.moving import BodyState, MovingBody
+from equiflock.simulation.answers import FLYING, check_ending, checked_keep, checked_outcomes, real_numbers
+from equiflock.simulation.moving import BodyState, Commanded, MovingBody
 
 if TYPE_CHECKING:
     from equiflock.simulation.failures import Failures
     from equiflock.simulation.memory_order import MemoryOrder
 
-FLYING = int(Outcome.FLYING)
 AGENT_STEPS_AT_ONCE = 1_000_000
 """So much is flown in one call, a fraction of a second, before Python can be interrupted again."""
 Decision = Callable[[Flock, Observations], NDArray[Any]]
@@ -110,7 +109,7 @@ class Flight(Iterator[Moment]):
         # The ending has to see agents when they have moved and not yet sensed: then only the rest of a step is fused.
         fused, moves = self._fused_step(), self._step >= 0
         if moves and (fused is None or self.ending is not None):
-            self._moving.advance(*self._commanded())
+            self._moving.advance(self._commanded())
             moves = False
         # A product, not a sum of steps: rounding does not pile up over a long flight.
         self._step += 1
@@ -120,7 +119,7 @@ class Flight(Iterator[Moment]):
             self._note_roles()
         # The ending sees the state before anybody senses, so ended flocks cost nothing from this step on.
         if self.ending is not None:
-            self._end(_checked_outcomes(self.ending(time, flock, self._flying), len(flock)))
+            self._end(checked_outcomes(self.ending(time, flock, self._flying), len(flock)))
         # Sense Z(t), then decide a(t) from it; where the fused step fails, its parts say why.
         if fused is not None and len(self._active) > 0:
             observations = fused.step(flock, self._state, self._accelerations, self.time_step, self._active, moves)
@@ -139,7 +138,7 @@ class Flight(Iterator[Moment]):
 
         Where the body does all that it is commanded, these are the moment's accelerations, to rounding.
         """
-        held = self._moving.held_accelerations(*self._commanded())
+        held = self._moving.held_accelerations(self._commanded())
         return held if self._order is None else held[:, self._order.back()]
 
     def skip(self, steps: int) -> None:
@@ -172,7 +171,7 @@ class Flight(Iterator[Moment]):
         if len(self._active) == 0:
             raise InputError("every flock of the flight has ended: there is no step to make")
         # An outsider's accelerations are checked like a controller's, since they enter the state.
-        answer = _real_numbers(accelerations)
+        answer = real_numbers(accelerations)
         shape = self._accelerations.shape
         if answer.shape != shape or not np.isfinite(answer).all():
             raise InputError(f"accelerations must be finite numbers of shape (B, N, D) = {shape}; got {short(answer)}")
@@ -194,21 +193,7 @@ class Flight(Iterator[Moment]):
                 was heard, what bodies remember, and when agents will fail, follow those that stay; new agents do not
                 fail.
         """
-        check_flock(flock)
-        B, N, D = self._accelerations.shape
-        # The kept agents must fit into the new flock, and nothing else of the flight may change with them.
-        keep = np.ones(N, bool) if keep is None else np.asarray(keep)
-        if keep.shape != (N,) or keep.dtype != bool:
-            raise InputError(f"keep must be booleans of shape ({N},); got {keep.dtype} of shape {keep.shape}")
-        if (flock.shape[0], flock.shape[2]) != (B, D) or flock.shape[1] < keep.sum():
-            raise InputError(
-                f"the new flock must be {B} flocks of at least {keep.sum()} agents, D = {D}; got {flock!r}"
-            )
-        if flock.comm_radius != self.comm_radius:
-            raise InputError(
-                f"the new flock must have comm_radius = {self.comm_radius:g}, that of the flight; got "
-                f"{flock.comm_radius:g}"
-            )
+        keep = checked_keep(flock, keep, self._accelerations.shape, self.comm_radius)
         # The new flock is in the caller's order, so the state is brought back to it first.
         if self._order is not None:
             self._reorder(self._order.back())
@@ -257,10 +242,12 @@ class Flight(Iterator[Moment]):
         if (now != self._outcomes).any():
             self._set_outcomes(now)
 
-    def _commanded(self) -> tuple[Any, ...]:
+    def _commanded(self) -> Commanded:
         """The step that was decided on, as the body takes it."""
         ranks = None if self._order is None else self._order.ranks
-        return (*self._state[:2], self._roles), self._accelerations, self.time_step, self._active, self._step, ranks
+        positions, velocities, *_ = self._state
+        told = self._accelerations, self.time_step, self._active, self._step, ranks
+        return Commanded(positions, velocities, self._roles, *told)
 
     def _fused_step(self) -> FusedStep | None:
         """The fused step, if it stands for the parts that the flight has now."""
@@ -286,7 +273,7 @@ class Flight(Iterator[Moment]):
                 return
             flock, observations = flock[flying], observations[flying]
         # A wrong shape is the author's mistake; NaN or infinity comes of a flight that diverged.
-        answer = _real_numbers(self._decide(flock, observations))
+        answer = real_numbers(self._decide(flock, observations))
         if answer.shape != flock.shape:
             raise InputError(
                 f"the controller must return accelerations of shape (B, N, D) = {flock.shape}; got {answer.shape}"
@@ -298,40 +285,3 @@ class Flight(Iterator[Moment]):
             obeys = self._roles == FOLLOWER if everyone else self._roles[flying] == FOLLOWER
             answer = np.where(obeys[..., None], answer, 0.0)
         self._accelerations[... if everyone else flying] = answer
-
-
-def _real_numbers(answer: Any) -> Vectors:
-    """What a controller returned, if that is an array of real numbers."""
-    try:
-        array = np.asarray(answer)
-    except (TypeError, ValueError):  # such as rows of different lengths
-        array = np.asarray(None)
-    if array.dtype.kind not in "fiu":
-        came = f"{array.dtype} of shape {array.shape}" if array.shape else short(answer)
-        raise InputError(f"the controller must return an array of real numbers; got {came}")
-    return array.astype(np.float64, copy=False)
-
-
-def check_ending(ending: Ending | None) -> None:
-    """Raise a clear error unless `ending` is an ending, or none."""
-    if isinstance(ending, type):
-        raise InputError(f"ending must be an instance: {ending.__name__}(), not {ending.__name__}")
-    if ending is not None and not callable(ending):
-        raise InputError(f"ending must be callable, such as equiflock.UntilDisconnected(); got {short(ending)}")
-
-
-def _checked_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
-    """What an ending returned, if it is one outcome per flock, or whether each has ended."""
-    try:
-        outcomes = np.asarray(answer)
-    except ValueError:  # such as rows of different lengths
-        outcomes = np.asarray(None)
-    # A plain condition, true or false, ends a flock without naming how.
-    if outcomes.dtype == bool:
-        outcomes = np.where(outcomes, int(Outcome.ENDED), FLYING)
-    known = outcomes.dtype.kind in "iu" and np.isin(outcomes, [int(outcome) for outcome in Outcome.all()]).all()
-    if outcomes.shape != (flocks,) or not known:
-        raise InputError(
-            f"the ending must return one Outcome, or True or False, for each flock, ({flocks},); got {short(answer)}"
-        )
-    return outcomes.astype(np.int8)

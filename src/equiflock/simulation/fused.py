@@ -135,7 +135,7 @@ class FusedNetworkStep:
     ) -> bool:
         """Call the kernel; each thread takes some of the active flocks, for all steps."""
         seen = flock.positions, flock.velocities, flock.roles, flock.groups
-        terms, air = self.sensing.terms(flock), self.sensing.air(flock, known[0], steps)
+        terms, air = self.sensing.terms(flock), self.sensing.receiver.begin_steps(flock, known[0], steps)
         common = state[:3], accelerations, seen, known, terms, air, self._network, time_step
         # A single flock is one thread's work, whatever its size.
         if len(active) == 1:
@@ -146,7 +146,7 @@ class FusedNetworkStep:
             fine = all(threads.share(fly, [(*common, active[first:last], moves, steps) for first, last in parts]))
         # Where a step fails nobody has heard by the radio, either.
         if not fine:
-            self.sensing.take_back(steps)
+            self.sensing.receiver.take_back(steps)
         return fine
 
 

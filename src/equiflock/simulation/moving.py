@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int64
 from numpy.typing import NDArray
 
-from equiflock.flock import Flock, Vectors
+from equiflock.flock import Flock, Roles, Vectors
 from equiflock.protocols import AnyBody, Body, StatefulBody
 from equiflock.runtime.arrays import ReadOnlyDict, read_only
 from equiflock.runtime.checks import InputError, short
 
 BodyState = Mapping[str, NDArray[Any]]
 """What a body remembers: arrays (B, N, ..) by name."""
+
+
+class Commanded(NamedTuple):
+    """A step that was decided on, as bodies take it: the arguments of `StatefulBody.advance`, but for the state."""
+
+    positions: Vectors
+    velocities: Vectors
+    roles: Roles
+    accelerations: Vectors
+    time_step: float
+    active: Int64[np.ndarray, " active"]
+    step: int
+    ranks: Int64[np.ndarray, " N"] | None
 
 
 class MovingBody:
@@ -35,46 +48,20 @@ class MovingBody:
         fresh = _begin(body, flock)
         self._keep(fresh if state is None else _fitting(body, fresh, state))
 
-    def advance(
-        self,
-        moved: tuple[NDArray[Any], ...],
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        step: int,
-        ranks: Int64[np.ndarray, " N"] | None,
-    ) -> None:
-        """Move the active flocks; `moved` are positions, velocities and roles, the rest is that of `StatefulBody`."""
-        self._advance(moved, accelerations, time_step, active, self._state, step, ranks)
+    def advance(self, commanded: Commanded) -> None:
+        """Move the active flocks."""
+        self._advance(commanded, self._state)
 
-    def held_accelerations(
-        self,
-        moved: tuple[NDArray[Any], ...],
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        step: int,
-        ranks: Int64[np.ndarray, " N"] | None,
-    ) -> Vectors:
+    def held_accelerations(self, commanded: Commanded) -> Vectors:
         """The accelerations (B, N, D) that, held, lead where the next step leads; nobody is moved."""
         # The body makes the step with copies, so this is by its own law, whatever that is.
-        positions, velocities, roles = moved
-        copies = positions.copy(), velocities.copy(), roles
-        state = {name: array.copy() for name, array in self._state.items()}
-        self._advance(copies, accelerations, time_step, active, state, step, ranks)
-        return held_between(positions, velocities, copies[0], time_step)
+        positions, velocities = commanded.positions, commanded.velocities
+        copied = commanded._replace(positions=positions.copy(), velocities=velocities.copy())
+        self._advance(copied, {name: array.copy() for name, array in self._state.items()})
+        return held_between(positions, velocities, copied.positions, commanded.time_step)
 
-    def _advance(
-        self,
-        moved: tuple[NDArray[Any], ...],
-        accelerations: Vectors,
-        time_step: float,
-        active: Int64[np.ndarray, " active"],
-        state: BodyState,
-        step: int,
-        ranks: Int64[np.ndarray, " N"] | None,
-    ) -> None:
-        positions, velocities, roles = moved
+    def _advance(self, commanded: Commanded, state: BodyState) -> None:
+        positions, velocities, roles, accelerations, time_step, active, step, ranks = commanded
         arguments = positions, velocities, roles, accelerations, time_step, active
         if self._stateful is not None:
             self._stateful.advance(*arguments, state, step, ranks)
