@@ -47,7 +47,8 @@ def feature_vector(feature: Feature, offset: Array, relative_velocity: Array) ->
     """weight(|r|^2), or weight(|r|^2, <r, v>), times r or v; |r| counts as at least SHORTEST in the weight."""
     square = square_distance(offset, np.zeros_like(offset))
     inner = float((offset * relative_velocity).sum())
-    weight = feature.weight(square, inner) if feature.uses_velocity else feature.weight(square)
+    known = (square, inner) if feature.uses_velocity else (square,)
+    weight = feature.weight(*known, *feature.options)
     return weight * (relative_velocity if feature.vector == "velocity" else offset)
 
 

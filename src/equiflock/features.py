@@ -1,23 +1,27 @@
 """What agents say to each other, declared: features, channels, and the senses of a controller.
 
-A feature is a number times a vector, which agent i makes of what it hears from j, with r_ij = r_i - r_j and
-v_ij = v_i - v_j:
+A feature is a number times a vector, which agent i makes of what it hears from j, with r_ij = r_i - r_j and v_ij = v_i
+- v_j:
 
     weight(|r_ij|^2) r_ij    or    weight(|r_ij|^2, <r_ij, v_ij>) v_ij,    and the other two combinations.
 
-Whatever is declared so commutes with every rotation and reflection. A channel is a feature with an aggregation, the sum
-or the mean over those heard; a controller declares its channels, hops and topology as `Senses`.
+Whatever is declared so commutes with every rotation and reflection. A weight may have options, numbers with defaults,
+and any feature may be made of agents of the same group, or of others, alone: these follow the name, as in
+"separation:distance=0.2" or "inverse-square:among=same". A channel is a feature with an aggregation, the sum or the
+mean over those heard; a controller declares its channels, hops and topology as `Senses`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from equiflock.flock import Flock
 from equiflock.runtime.checks import InputError, check_choice, check_count, is_finite, short, wrong_choice
+from equiflock.runtime.options import read_options
 
 Aggregation: TypeAlias = Literal["sum", "mean"]
 Topology: TypeAlias = Literal["dynamic", "fixed"]
@@ -37,18 +41,40 @@ class Feature:
         vector: whether the weight multiplies r_ij, "position", or v_ij, "velocity".
         among: whom it is made of: "all" that are heard, those of the "same" group, or of "others". Obstacle agents are
             in no group, so only "all" has them.
-        weight: the number, a function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>.
+        weight: the number, a function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>, and of its options.
+        options: the values of the weight's options, in the order of its arguments.
     """
 
     name: str
     vector: Vector
     among: Among
     weight: Callable[..., float]
+    options: tuple[float, ...] = ()
 
-    @property
+    @cached_property
     def uses_velocity(self) -> bool:
         """Whether the weight is a function of <r_ij, v_ij> too."""
-        return len(inspect.signature(self.weight).parameters) == 2
+        return len(inspect.signature(self.weight).parameters) == 2 + len(self.options)
+
+    @cached_property
+    def option_names(self) -> tuple[str, ...]:
+        """The names of the weight's options."""
+        names = tuple(inspect.signature(self.weight).parameters)
+        return names[len(names) - len(self.options) :]
+
+    def with_options(self, name: str, given: dict[str, Any]) -> Feature:
+        """The feature under this name, with another `among`, or other values of options."""
+        found = dict(zip(self.option_names, self.options, strict=True))
+        among = given.pop("among", self.among)
+        check_choice("among", among, get_args(Among))
+        for key, value in given.items():
+            if key not in found:
+                has = ", ".join((*found, "among"))
+                raise InputError(f"the feature {self.name!r} has no option {key!r}; it has {has}")
+            if not is_finite(value):
+                raise InputError(f"{key} of the feature {self.name!r} must be a finite number; got {short(value)}")
+            found[key] = float(value)
+        return replace(self, name=name, among=among, options=tuple(found.values()))
 
 
 _features: dict[str, Feature] = {}
@@ -67,10 +93,13 @@ def feature(name: str, *, vector: Vector, among: Among = "all") -> Callable[[Wei
         vector: what the weight multiplies: "position" for r_ij, "velocity" for v_ij.
         among: "all" that are heard, those of the "same" group, or of "others".
 
-    The function takes one number, |r_ij|^2, or two, |r_ij|^2 and <r_ij, v_ij>, and returns one. It is compiled into
+    The function takes one number, |r_ij|^2, or two, |r_ij|^2 and <r_ij, v_ij>, and returns one. Further arguments with
+    numbers as defaults are its options, which a channel may set: ("attraction:strength=2", "mean"). It is compiled into
     the kernels when a flock first uses it, so it is arithmetic and functions of `math`, and must be finite for |r_ij|
     from 1e-8 to R.
     """
+    if isinstance(name, str) and ":" in name:
+        raise InputError(f"a feature's name must be a word without a colon, which options follow; got {short(name)}")
     if not isinstance(name, str) or not name or name in _features:
         taken = " is declared already" if isinstance(name, str) and name else ""
         raise InputError(f"a feature's name must be a word of its own; got {short(name)}{taken and ', which'}{taken}")
@@ -80,13 +109,14 @@ def feature(name: str, *, vector: Vector, among: Among = "all") -> Callable[[Wei
     def declare(weight: Weight) -> Weight:
         # Some builtins have no signature; they are refused like functions of no argument.
         parameters = inspect.signature(weight).parameters.values() if inspect.isfunction(weight) else ()
-        plain = all(each.kind in POSITIONAL and each.default is each.empty for each in parameters)
-        if not plain or len(parameters) not in (1, 2):
+        options = {each.name: each.default for each in parameters if each.default is not each.empty}
+        plain = all(each.kind in POSITIONAL for each in parameters) and "among" not in options
+        if not plain or len(parameters) - len(options) not in (1, 2) or not all(map(is_finite, options.values())):
             raise InputError(
                 f"the weight of the feature {name!r} must be a function of |r|^2, or of |r|^2 and <r, v>, and of "
-                f"nothing else; got {short(weight)}"
+                f"nothing else but options with finite numbers as defaults; got {short(weight)}"
             )
-        _features[name] = Feature(name, vector, among, weight)
+        _features[name] = Feature(name, vector, among, weight, tuple(map(float, options.values())))
         return weight
 
     return declare
@@ -98,10 +128,17 @@ def feature_names() -> tuple[str, ...]:
 
 
 def find_feature(name: str) -> Feature:
-    """The feature of that name, or a clear error."""
-    if name not in _features:
-        wrong_choice("feature", name, feature_names())
-    return _features[name]
+    """The feature of that name, with options after it or not; a clear error if there is none."""
+    head, colon, told = name.partition(":")
+    if head not in _features:
+        wrong_choice("feature", head, feature_names())
+    found = _features[head]
+    return found.with_options(name, read_options(told)) if colon else found
+
+
+def feature_with(name: str, **options: Any) -> str:
+    """The name of a feature with options, as channels take it: "separation:distance=0.2"."""
+    return ":".join([name, *(f"{key}={value}" for key, value in options.items())])
 
 
 # The paper's message psi(r_ij, v_ij) = [v_ij, r_ij / |r_ij|^4, r_ij / |r_ij|^2] (section 2.4), one feature per vector.
@@ -123,6 +160,15 @@ def _inverse_fourth(square: float) -> float:
 def _inverse_square(square: float) -> float:
     """r_ij / |r_ij|^2."""
     return 1.0 / square
+
+
+# What agents may know beside it; networks of the paper do not hear it.
+
+
+@feature("position", vector="position")
+def _position(square: float) -> float:
+    """r_ij itself."""
+    return 1.0
 
 
 LARGEST_SCALE = 1e12

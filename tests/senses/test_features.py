@@ -17,11 +17,11 @@ import equiflock as ef
 from equiflock import features
 from equiflock.features import Channel, Topology
 from equiflock.flock import Flock, Role
+from equiflock.pairs.weights import compiled_loop
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles, observe
 from equiflock.senses.orbit import Orbit
-from equiflock.senses.weights import compiled_loop
 from tests import twins
 from tests.flocks import flocks
 

@@ -17,7 +17,7 @@ Index: TypeAlias = Any
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-PARTS_WITH_KERNELS = ("runtime", "senses", "bodies", "controllers", "scenarios", "simulation", "learning")
+PARTS_WITH_KERNELS = ("runtime", "pairs", "senses", "bodies", "controllers", "scenarios", "simulation", "learning")
 """Kernels, and the constants in them, are in these parts of the package and in the modules at its top."""
 
 

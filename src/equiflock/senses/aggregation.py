@@ -30,6 +30,7 @@ from jaxtyping import Bool, Int64
 
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, check_flock
+from equiflock.pairs.weights import ChannelTable, channel_table
 from equiflock.runtime.checks import InputError, OffScaleError, check_choice, check_positive, short
 from equiflock.runtime.jit import Array
 from equiflock.runtime.renamed import renamed_arguments
@@ -41,7 +42,6 @@ from equiflock.senses.radio import Radio
 from equiflock.senses.receiver import Receiver
 from equiflock.senses.reception import Reception
 from equiflock.senses.sharing import LargeFlocks, hear_fixed, hear_small, off_scale
-from equiflock.senses.weights import ChannelTable, channel_table
 
 Obstacles = Literal["nearest", "all"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from equiflock.features import PAPER_FEATURES
+from equiflock.pairs.weights import SHORTEST
 from equiflock.runtime.jit import Array, Index, inlined
-from equiflock.senses.weights import SHORTEST
 from equiflock.senses.wide import wide_kernel
 
 PAPER_CHANNELS = len(PAPER_FEATURES)

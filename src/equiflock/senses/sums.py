@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from equiflock.flock import NO_GROUP, OBSTACLE
+from equiflock.pairs.weights import ADDRESS, ALL, IS_MEAN, OF_VELOCITY, OPTIONS, SAME, SHORTEST, WHOM, call_loop
 from equiflock.runtime.jit import Array, Index, inlined, kernel
-from equiflock.senses.weights import ADDRESS, ALL, IS_MEAN, OF_VELOCITY, SAME, SHORTEST, WHOM, call_loop
 
 LARGEST_SUM = 1e30
 """Sums of features beyond this could overflow a sum of sums in float32."""
@@ -82,7 +82,8 @@ def _add_channel_of(
     vectors, (squares, inners, weights), _ = memory
     # The weights of all entries, and the first row of the vectors that they multiply.
     entries = np.intp(ends[agents - np.uintp(1)])
-    call_loop(row[ADDRESS], squares.ctypes.data, inners.ctypes.data, weights.ctypes.data, entries)  # type: ignore[call-arg]
+    known = squares.ctypes.data, inners.ctypes.data, weights.ctypes.data
+    call_loop(row[ADDRESS], row[OPTIONS], known[0], known[1], known[2], entries)  # type: ignore[call-arg]
     k, whom, mean = (D if row[OF_VELOCITY] else 0), row[WHOM], row[IS_MEAN]
     fine, begin = True, np.uintp(0)
     for a in range(agents):

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 import equiflock as ef
 from equiflock import cli
 from equiflock.controllers import load
-from equiflock.controllers.classical.far_pairs import gradients_beyond
 from equiflock.controllers.classical.tanner import Tanner
 from equiflock.controllers.registry import is_bundled
-from equiflock.flock import Flock, Role
+from equiflock.flock import Flock, Role, Vectors
+from equiflock.pairs.everyone import sums_over_everyone
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import random_disk
@@ -68,6 +68,11 @@ def test_the_clamp_by_entries_bounds_the_largest_entry_and_leaves_the_rest(name:
 
 
 # A potential that is not cut off.
+
+
+def gradients_beyond(flock: Flock) -> Vectors:
+    """The sums of grad U over the agents of the flock that are farther than R, (B, N, D)."""
+    return sums_over_everyone(flock, (("tanner", "sum"),), beyond=flock.comm_radius)[:, :, 0]
 
 
 @given(flocks(failed=True))

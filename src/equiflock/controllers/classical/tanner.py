@@ -17,13 +17,13 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from equiflock.controllers.classical.far_pairs import gradients_beyond
 from equiflock.controllers.registry import controller
-from equiflock.features import PAPER_FEATURES, Senses, Topology, feature_names, find_feature, paper_senses
+from equiflock.features import PAPER_FEATURES, Senses, Topology, feature, find_feature, paper_senses
 from equiflock.flock import OBSTACLE, Flock, Observations, Roles, Vectors
+from equiflock.pairs.everyone import sums_over_everyone
 from equiflock.runtime import threads
 from equiflock.runtime.arrays import read_only
-from equiflock.runtime.checks import InputError, check_choice, check_positive, short, wrong_choice
+from equiflock.runtime.checks import InputError, check_choice, check_positive, short
 from equiflock.runtime.jit import Array, Index, kernel
 
 ClampBy: TypeAlias = Literal["norm", "entry"]
@@ -31,6 +31,12 @@ DEFAULT_CLAMP = 100.0
 """C, the largest norm of an acceleration; the paper does not give it."""
 POTENTIAL = "tanner"
 """The name of U(r) = 1/r^2 + ln r^2, which the paper's channels make up."""
+
+
+@feature(POTENTIAL, vector="position")
+def gradient(square: float) -> float:
+    """Grad U = 2 (1 / |r|^2 - 1 / |r|^4) r."""
+    return 2.0 * (1.0 - 1.0 / square) / square
 
 
 @controller("tanner")
@@ -80,7 +86,10 @@ class Tanner:
         """Accelerations (B, N, D) from the flock and its one-hop sums (B, N, 1, 3, D)."""
         if observations.shape[:2] != flock.shape[:2] or observations.shape[4:] != flock.shape[2:]:
             raise InputError(f"observations must be those of the flock, {flock.shape}; got {observations.shape}")
-        far = NOBODY if self.cut_off else gradients_beyond(flock)
+        # Agents that are far from each other attract each other by 2 / |r|, which falls slowly: nobody is left out.
+        far = NOBODY
+        if not self.cut_off:
+            far = read_only(sums_over_everyone(flock, ((POTENTIAL, "sum"),), beyond=flock.comm_radius)[:, :, 0])
         # Whoever sends nothing is left out of the sums, as obstacle agents are.
         counted = flock.roles if flock.all_work else read_only(np.where(flock.muted, np.int8(OBSTACLE), flock.roles))
         return _accelerations(flock.velocities, counted, far, observations, self.rule)
@@ -153,10 +162,8 @@ def _check(clamp: float | None, clamp_by: str, potential: str) -> None:
     check_choice("clamp_by", clamp_by, get_args(ClampBy))
     if potential == POTENTIAL:
         return
-    if potential not in feature_names():
-        wrong_choice("potential", potential, (POTENTIAL, *feature_names()))
-    feature = find_feature(potential)
-    if feature.vector != "position" or feature.uses_velocity:
+    found = find_feature(potential)
+    if found.vector != "position" or found.uses_velocity:
         raise InputError(f"potential must be a feature weight(|r|^2) of positions; {potential!r} is of velocities")
 
 

@@ -8,17 +8,20 @@ disk, call it with all neighbours of an agent at once.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import UInt
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import cfunc, njit, types
+from numba import carray, cfunc, njit, types  # type: ignore[attr-defined]
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
+from numba.np.unsafe.ndarray import to_fixed_tuple
+from numpy.typing import NDArray
 
-from equiflock.features import Among, Feature, Senses
+from equiflock.features import Among, Channel, Feature, Senses, find_feature
 from equiflock.runtime.checks import InputError
 
 SHORTEST = 1e-8
@@ -28,33 +31,45 @@ SHORTEST = 1e-8
 AMONG: dict[Among, int] = {"all": 0, "same": 1, "others": 2}
 ALL, SAME = AMONG["all"], AMONG["same"]
 
-# The C signature of a loop: |r|^2, <r, v> and weights, one of each per neighbour, and how many there are.
+# The C signature of a loop: the options, |r|^2, <r, v> and weights, one of each per neighbour, and how many there are.
 _NUMBERS = types.CPointer(types.float64)
-_LOOP = types.void(_NUMBERS, _NUMBERS, _NUMBERS, types.intp)
+_LOOP = types.void(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, types.intp)
 # So many distances, from the shortest to R, are tried.
 _PROBES = 2_000
 _INNER = (-1.0, -1e-3, 0.0, 1e-3, 1.0)
 """Values of <r, v> / |r| at which a weight of two arguments is checked to be finite."""
 
 
-ADDRESS, OF_VELOCITY, WHOM, IS_MEAN = range(4)
-"""Columns of a channel table: the address of the loop that computes the weights, whether they multiply v_ij rather than
-r_ij, whom the channel is made of, and whether it is the mean rather than the sum."""
+ADDRESS, OPTIONS, OF_VELOCITY, WHOM, IS_MEAN = range(5)
+"""Columns of a channel table: the address of the loop that computes the weights, that of the values of its options,
+whether the weights multiply v_ij rather than r_ij, whom the channel is made of, and whether it is the mean rather than
+the sum."""
 
-ChannelTable: TypeAlias = UInt[np.ndarray, "C 4"]
+ChannelTable: TypeAlias = UInt[np.ndarray, "C 5"]
 """The channels of some senses as kernels read them; no rows for the paper's, which have a kernel of their own."""
 
 
 def channel_table(senses: Senses, comm_radius: float) -> ChannelTable:
     """The table of these channels; a clear error if a weight cannot be compiled, or is not finite up to R."""
+    return table_of(() if senses.paper_aggregation is not None else senses.channels, comm_radius)
+
+
+def table_of(channels: tuple[Channel, ...], farthest: float) -> ChannelTable:
+    """The table of any channels, whose weights must be finite up to a distance."""
     rows: list[tuple[int, ...]] = []
-    if senses.paper_aggregation is None:
-        for feature, (_, aggregation) in zip(senses.features, senses.channels, strict=True):
-            _check_finite(feature, comm_radius)
-            # The columns after the address, in their order.
-            marks = feature.vector == "velocity", AMONG[feature.among], aggregation == "mean"
-            rows.append((compiled_loop(feature).address, *marks))
-    return np.array(rows, np.uintp).reshape(-1, 4)
+    for name, aggregation in channels:
+        feature = find_feature(name)
+        _check_finite(feature, farthest)
+        # The columns after the addresses, in their order.
+        marks = feature.vector == "velocity", AMONG[feature.among], aggregation == "mean"
+        rows.append((compiled_loop(feature).address, _kept(feature.options).ctypes.data, *marks))
+    return np.array(rows, np.uintp).reshape(-1, 5)
+
+
+@cache
+def _kept(options: tuple[float, ...]) -> NDArray[np.float64]:
+    """The values of options where kernels find them, for as long as the process lives: tables hold their address."""
+    return np.array(options, np.float64)
 
 
 _compiling = threading.Lock()
@@ -62,32 +77,37 @@ _compiling = threading.Lock()
 
 
 def compiled_loop(feature: Feature) -> Any:
-    """The loop out[n] = weight(squares[n], <r, v>[n]) as a C function; it lives as long as the process."""
+    """The loop out[n] = weight(squares[n], <r, v>[n], *options) as a C function; it lives as long as the process.
+
+    It is the same for all values of the options, so that a slider may move them.
+    """
     with _compiling:
-        return _compiled_loop(feature)
+        try:
+            return _compiled_loop(feature.weight, feature.uses_velocity, len(feature.options))
+        except (NumbaError, TypeError) as error:
+            reason = _reason(str(error))
+            raise InputError(f"the weight of the feature {feature.name!r} cannot be compiled: {reason}") from None
 
 
 @cache
-def _compiled_loop(feature: Feature) -> Any:
+def _compiled_loop(function: Callable[..., float], uses_velocity: bool, count: int) -> Any:
     # Division by zero gives infinity or NaN, as in NumPy, which the check below finds; Python would raise.
-    weight: Any = njit(error_model="numpy")(feature.weight)
-    if feature.uses_velocity:
+    weight: Any = njit(error_model="numpy")(function)
+    if uses_velocity:
 
-        def loop(squares: Any, inners: Any, out: Any, count: Any) -> None:
-            for n in range(count):
-                out[n] = weight(squares[n], inners[n])
+        def loop(options: Any, squares: Any, inners: Any, out: Any, entries: Any) -> None:
+            values: Any = to_fixed_tuple(carray(options, count), count)  # type: ignore[call-arg]
+            for n in range(entries):
+                out[n] = weight(squares[n], inners[n], *values)
 
     else:
 
-        def loop(squares: Any, inners: Any, out: Any, count: Any) -> None:
-            for n in range(count):
-                out[n] = weight(squares[n])
+        def loop(options: Any, squares: Any, inners: Any, out: Any, entries: Any) -> None:
+            values: Any = to_fixed_tuple(carray(options, count), count)  # type: ignore[call-arg]
+            for n in range(entries):
+                out[n] = weight(squares[n], *values)
 
-    try:
-        return cfunc(_LOOP, error_model="numpy")(loop)
-    except (NumbaError, TypeError) as error:
-        reason = _reason(str(error))
-        raise InputError(f"the weight of the feature {feature.name!r} cannot be compiled: {reason}") from None
+    return cfunc(_LOOP, error_model="numpy")(loop)
 
 
 def _reason(text: str) -> str:
@@ -108,7 +128,8 @@ def _check_finite(feature: Feature, comm_radius: float) -> None:
         squares, inners, found = distances**2, distances * inner, np.full(_PROBES, np.nan)
         call = compiled_loop(feature).ctypes
         pointer = call.argtypes[0]
-        call(*(array.ctypes.data_as(pointer) for array in (squares, inners, found)), _PROBES)
+        arrays = _kept(feature.options), squares, inners, found
+        call(*(array.ctypes.data_as(pointer) for array in arrays), _PROBES)
         # The weight times |r|, the size of the feature, must be finite in float32 too, in which observations are kept.
         with np.errstate(over="ignore"):
             bad = ~np.isfinite((found * distances).astype(np.float32))
@@ -122,14 +143,14 @@ def _check_finite(feature: Feature, comm_radius: float) -> None:
 
 
 @intrinsic
-def call_loop(typing: Any, address: Any, squares: Any, inners: Any, out: Any, count: Any) -> Any:
-    """In a kernel: call the loop at `address` with the addresses of three float64 arrays and their length."""
-    signature = types.void(types.uintp, types.intp, types.intp, types.intp, types.intp)
+def call_loop(typing: Any, address: Any, options: Any, squares: Any, inners: Any, out: Any, count: Any) -> Any:
+    """In a kernel: call the loop at `address` with the addresses of four float64 arrays and the length of three."""
+    signature = types.void(types.uintp, types.uintp, types.intp, types.intp, types.intp, types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         # Numba cannot call an address, so the call is written in LLVM: cast the address to a function, and call it.
         numbers, whole = ir.DoubleType().as_pointer(), ir.IntType(8 * np.intp(0).itemsize)
-        function = ir.FunctionType(ir.VoidType(), [numbers, numbers, numbers, whole])
+        function = ir.FunctionType(ir.VoidType(), [numbers, numbers, numbers, numbers, whole])
         target, *arrays, length = arguments
         pointers = [builder.inttoptr(array, numbers) for array in arrays]
         builder.call(builder.inttoptr(target, function.as_pointer()), [*pointers, length])

@@ -1,0 +1,52 @@
+"""Cucker and Smale's law with a singular influence, phi(r) = r^-alpha, as of Carrillo, Choi, Mucha and Peszek (2017):
+
+    a_i = (strength / N) sum_j |r_ij|^-alpha (v_j - v_i)
+
+For alpha >= 1 no two agents that begin apart ever touch ("Sharp conditions to avoid collisions in singular Cucker-Smale
+interactions"). That is a theorem of continuous time: two agents that meet head-on brake within a distance that a time
+step must resolve. The clamp and the strength are our choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from equiflock.controllers.classical.laws import Centralized, Local, PairLaw, Sums
+from equiflock.controllers.registry import controller
+from equiflock.features import Channel, feature, feature_with
+from equiflock.flock import Vectors
+
+
+@feature("singular-influence", vector="velocity")
+def singular_influence(square: float, alpha: float = 1.0) -> float:
+    """The influence of one agent on another, phi(r) = r^-alpha, times v_ij."""
+    return float(square ** (-0.5 * alpha))
+
+
+@dataclass(frozen=True)
+class SingularAlignment(PairLaw):
+    """The singular law, whomever it sums over."""
+
+    strength: float = 10.0
+    """How fast velocities would agree, per second, at a distance of 1."""
+    alpha: float = 1.0
+    """How steeply influence grows as agents come near: from 1 on they never touch."""
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The mean of |r_ij|^-alpha v_ij."""
+        return ((feature_with("singular-influence", alpha=self.alpha), "mean"),)
+
+    def answer(self, sums: Sums) -> Vectors:
+        """- strength times the mean."""
+        return -self.strength * sums[:, :, 0]
+
+
+@controller("cucker-smale-singular")
+class CuckerSmaleSingular(Centralized, SingularAlignment):
+    """Alignment without a limit at a touch: agents that come near fly as one before they meet."""
+
+
+@controller("cucker-smale-singular-local")
+class CuckerSmaleSingularLocal(Local, SingularAlignment):
+    """The singular law cut off at R, the mean being over those heard."""

@@ -1,0 +1,64 @@
+"""Santos, Pimenta and Chaimowicz's law (2014, "Segregation of multiple heterogeneous units in a robotic swarm"):
+
+    a_i = - alignment sum_j v_ij - gain sum_j grad U(|r_ij|),    U(r) = (r - d)^2 / 2 + ln r + d / r
+
+so grad U(|r_ij|) = (|r_ij| - d) (1 + 1/|r_ij|^2) r_ij / |r_ij|, with d the distance that two agents like: a small one
+within a group, a larger one between groups. The sums run over the whole flock, and alignment = 1, in the paper. It
+proves that nobody collides, velocities agree and U comes to a minimum, and conjectures that groups are apart there if
+the larger distance is large enough. Ours are smaller than its 2 and 5, so that a flock that is apart is within reach of
+the radio.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from equiflock.controllers.classical.laws import Centralized, Local, PairLaw, Sums
+from equiflock.controllers.registry import controller
+from equiflock.features import Channel, feature, feature_with
+from equiflock.flock import Vectors
+
+
+@feature("liking", vector="position")
+def liking(square: float, distance: float = 0.4) -> float:
+    """The gradient of U, (|r| - d) (1 + 1/|r|^2) / |r|, times r_ij."""
+    return (1.0 - distance / math.sqrt(square)) * (1.0 + 1.0 / square)
+
+
+@dataclass(frozen=True)
+class Segregating(PairLaw):
+    """The segregating law, whomever it sums over."""
+
+    alignment: float = 1.0
+    """How fast the velocities of two agents agree, per second."""
+    gain: float = 1.0
+    """The strength of the potential."""
+    within: float = 0.4
+    """The distance that agents of a group like."""
+    between: float = 1.0
+    """The distance that agents of different groups like; larger than that within a group."""
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The sums of v_ij, and of grad U among the same group and others."""
+        same = feature_with("liking", distance=self.within, among="same")
+        others = feature_with("liking", distance=self.between, among="others")
+        return ("velocity", "sum"), (same, "sum"), (others, "sum")
+
+    def answer(self, sums: Sums) -> Vectors:
+        """Alignment, and down the potential."""
+        down = self.gain * (sums[:, :, 1] + sums[:, :, 2])
+        return np.asarray(-self.alignment * sums[:, :, 0] - down)
+
+
+@controller("segregation")
+class Segregation(Centralized, Segregating):
+    """Everybody aligns with everybody and keeps near its own group, farther from others: groups part, and fly on."""
+
+
+@controller("segregation-local")
+class SegregationLocal(Local, Segregating):
+    """The segregating law cut off at R."""
