@@ -95,7 +95,7 @@ def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() 
     also_three: Any = ef.load("etdagnn:3")
     assert all((a == b).all() for a, b in zip(three.parameters(), also_three.parameters(), strict=True))
     assert any((a != b).any() for a, b in zip(one.parameters(), three.parameters(), strict=True))
-    with pytest.raises(InputError, match="weights come for seeds 0 to 4; got 5"):
+    with pytest.raises(InputError, match="weights of etdagnn come for seeds 0 to 4; got 5"):
         ef.load("etdagnn", seed=5)
     with pytest.raises(InputError, match="seed must be a whole number"):
         ef.load("etdagnn", seed=True)
