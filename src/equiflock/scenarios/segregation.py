@@ -41,7 +41,7 @@ def pieces(flock: Flock) -> Float64[np.ndarray, " B"]:
     apart = flock.positions.copy()
     apart[..., 0] += flock.groups * step
     alone = Flock.view(apart, *flock.arrays[1:], comm_radius=flock.comm_radius)
-    return (components(alone).max(axis=1) + 1).astype(np.float64)
+    return np.asarray(components(alone).max(axis=1) + 1, np.float64)
 
 
 def is_segregated(flock: Flock) -> Bool[np.ndarray, " B"]:
@@ -50,7 +50,7 @@ def is_segregated(flock: Flock) -> Bool[np.ndarray, " B"]:
     groups = np.sort(np.where(flock.working, flock.groups, NO_GROUP), axis=1)
     count = (np.diff(groups, axis=1, prepend=NO_GROUP) > 0).sum(axis=1)
     # Most flocks that are mixed are in too many pieces, which is known sooner.
-    whole = pieces(flock) == count
+    whole = np.asarray(pieces(flock) == count)
     whole[whole] = share_at_home(flock[whole]) == 1.0
     return whole
 

@@ -55,8 +55,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "reynolds",
         "Reynolds 1987: boids",
-        "Nothing that could be proven: three rules, each for those within R. Fly as your neighbours do, stay among them, "
-        "keep apart. They make what everybody recognises as a flock.",
+        "Nothing that could be proven: three rules, each for those within R. Fly as your neighbours do, stay among "
+        "them, keep apart. They make what everybody recognises as a flock.",
         "Velocities agree slowly, and whoever is out of reach for a moment is lost: in most flights from the paper's "
         "starts some agents are.",
         (
@@ -154,10 +154,11 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "bonding",
         "Park, Kim, Ha 2010: inter-particle bonding forces",
-        "Springs of length 2 R0 and brakes along the line between agents: three agents in the plane, and four in space, "
-        "end exactly 2 R0 apart.",
-        "More agents cannot all be 2 R0 apart. Over the whole flock the springs of far pairs press it together; cut off "
-        "at R, a little more than 2 R0, neighbours settle 2 R0 apart however many there are, in patches of a lattice.",
+        "Springs of length 2 R0 and brakes along the line between agents: three agents in the plane, and four in "
+        "space, end exactly 2 R0 apart.",
+        "More agents cannot all be 2 R0 apart. Over the whole flock the springs of far pairs press it together; cut "
+        "off at R, a little more than 2 R0, neighbours settle 2 R0 apart however many there are, in patches of a "
+        "lattice.",
         (
             BondLength(
                 "bonding",
