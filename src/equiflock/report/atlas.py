@@ -17,8 +17,8 @@ from equiflock.simulation.simulate import simulate
 from equiflock.simulation.trajectory import Trajectory
 
 PAGE = "atlas.md"
-FRAMES_PER_SECOND = 12
-DOTS_PER_INCH = 64
+FRAMES_PER_SECOND = 10
+DOTS_PER_INCH = 58
 """Of films: small, as there is one for each law on one page."""
 TIME_STEP = 0.01
 
@@ -32,8 +32,15 @@ def draw_films(
         path = folder / f"{entry.name}.gif"
         if not path.exists():
             on_film(entry.name)
-            looks = {"frames_per_second": FRAMES_PER_SECOND, "dots_per_inch": DOTS_PER_INCH, "speed": entry.speed}
-            film(_flights(entry), path, titles=entry.panels, **looks)  # type: ignore[arg-type]
+            film(
+                _flights(entry),
+                path,
+                titles=entry.panels,
+                frames_per_second=FRAMES_PER_SECOND,
+                dots_per_inch=DOTS_PER_INCH,
+                speed=entry.speed,
+                window=entry.window,
+            )
         films.append(path)
     return films
 

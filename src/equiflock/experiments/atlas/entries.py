@@ -33,6 +33,7 @@ class Entry:
         scenario: of the film, with options.
         seconds: of the film's flight.
         speed: simulated seconds per second of film.
+        window: the width of what the film shows; as much as needed if left out.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Entry:
     scenario: str = "flocking"
     seconds: float = 6.0
     speed: float = 1.0
+    window: float | None = None
 
 
 CROWDED = RandomDisk(50, agents=50, disk_radius=1.5)
@@ -180,6 +182,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("bonding", "bonding-local"),
         seconds=10.0,
         speed=2.0,
+        window=12.0,
     ),
     Entry(
         "segregation",
@@ -206,6 +209,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("segregation", "etdagnn-segregation"),
         scenario="segregation",
         seconds=6.0,
+        window=3.5,
     ),
 )
 
