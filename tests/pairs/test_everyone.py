@@ -56,11 +56,8 @@ NAMES = (
 )
 """With any of these, and among any, every sum is a number."""
 AMONG = ("", ":among=all", ":among=same", ":among=others")
-CHANNELS = st.lists(
-    st.tuples(st.builds("{}{}".format, st.sampled_from(NAMES), st.sampled_from(AMONG)), st.sampled_from(["sum", "mean"])),
-    min_size=1,
-    max_size=4,
-).map(tuple)
+WITH_AMONG = st.builds("{}{}".format, st.sampled_from(NAMES), st.sampled_from(AMONG))
+CHANNELS = st.lists(st.tuples(WITH_AMONG, st.sampled_from(["sum", "mean"])), min_size=1, max_size=4).map(tuple)
 
 
 def with_groups(flock: Flock, seed: int) -> Flock:
@@ -157,7 +154,12 @@ def test_one_thread_and_several_give_the_same_bits(monkeypatch: pytest.MonkeyPat
     rng, shares, found = np.random.default_rng(1), [], set()
     flock = with_groups(Flock(*rng.uniform(-3, 3, (2, 3, 300, 2))), 0)
     share = threads.share
-    monkeypatch.setattr(threads, "share", lambda kernel, parts: shares.append(len(parts)) or share(kernel, parts))
+
+    def counted(kernel: Any, parts: Any) -> Any:
+        shares.append(len(parts))
+        return share(kernel, parts)
+
+    monkeypatch.setattr(threads, "share", counted)
     for count in (1, 2, 3):
         with threads.use(count):
             found.add(sums_over_everyone(flock, (("near", "sum"), ("closing", "mean"))).tobytes())
@@ -190,7 +192,7 @@ def test_a_weight_that_is_not_finite_at_some_distance_is_refused_in_one_line(own
 
     flock = Flock(np.zeros((1, 2, 2)), np.zeros((1, 2, 2)))
     for name in ("steep", "steep:power=-6"):
-        with pytest.raises(InputError, match=rf"'{name}' must be finite for \|r\| from 1e-08 to 1e\+06; it is") as caught:
+        with pytest.raises(InputError, match=rf"'{name}' must be finite .* from 1e-08 to 1e\+06; it is") as caught:
             sums_over_everyone(flock, ((name, "sum"),))
         assert "\n" not in str(caught.value)
     sums_over_everyone(flock, (("steep:power=0.5", "sum"),))
