@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import equiflock as ef
-from equiflock.features import PAPER_FEATURES, find_feature
+from equiflock import features
+from equiflock.features import PAPER_FEATURES, Feature, feature_with, find_feature
 from equiflock.runtime.checks import InputError
 
 
@@ -59,6 +64,8 @@ def test_wrong_senses_are_refused_in_one_line(options: dict[str, Any], text: str
     [
         ({"name": ""}, "a feature's name must be a word of its own"),
         ({"name": "velocity"}, "declared already"),
+        ({"name": "own:strength=2"}, "must be a word without a colon, which options follow; got 'own:strength=2'"),
+        ({"name": 3}, "a feature's name must be a word of its own; got 3"),
         ({"vector": "spin"}, "vector must be one of 'position', 'velocity'"),
         ({"among": "friends"}, "among must be one of 'all', 'same', 'others'"),
     ],
@@ -68,8 +75,119 @@ def test_wrong_features_are_refused_in_one_line(options: dict[str, Any], text: s
         ef.feature(**{"name": "own", "vector": "position", **options})
 
 
-def test_a_weight_takes_one_or_two_numbers(own_registry: None) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: 1.0,
+        lambda a, b, c: a,
+        lambda a, b, c, d=0.5: a,
+        lambda a=0.5: a,
+        lambda *a: 1.0,
+        lambda a, **b: a,
+        lambda a, *, b: a,
+        lambda a, *, b=0.5: a,
+        lambda a, among=0.5: a,
+        lambda a, b="far": a,
+        lambda a, b=None: a,
+        lambda a, b=True: a,
+        lambda a, b=math.nan: a,
+        lambda a, b=math.inf: a,
+        functools.partial(lambda a, b: a, b=0.5),
+        math.exp,
+        3.0,
+    ],
+)
+def test_a_weight_takes_one_or_two_numbers_and_options_with_numbers_as_defaults(own_registry: None, wrong: Any) -> None:
     declare: Any = ef.feature("own", vector="position")
-    for wrong in (lambda: 1.0, lambda a, b, c: a, lambda a, b=0.5: a, lambda *a: 1.0, math.exp, 3.0):
-        with pytest.raises(InputError, match=r"must be a function of \|r\|\^2, or of \|r\|\^2 and <r, v>"):
-            declare(wrong)
+    with pytest.raises(InputError, match=r"must be a function of \|r\|\^2, or of .*, and of nothing else but options"):
+        declare(wrong)
+    assert "own" not in ef.feature_names()
+
+
+@pytest.fixture
+def pull(own_registry: None) -> None:
+    """Features with options: two of |r|^2 alone, one that is also of <r, v>."""
+
+    @ef.feature("pull", vector="position")
+    def pull(square: float, strength: float = 1.5, reach: float = 2) -> float:
+        return strength * math.exp(-square / reach)
+
+    @ef.feature("brake-of-kin", vector="velocity", among="same")
+    def brake_of_kin(square: float, inner: float, /, strength: float = 0.5) -> float:
+        return strength * inner
+
+
+def test_arguments_with_numbers_as_defaults_are_options(pull: None) -> None:
+    assert find_feature("pull").options == (1.5, 2.0)
+    assert find_feature("pull").option_names == ("strength", "reach")
+    assert not find_feature("pull").uses_velocity
+    assert find_feature("brake-of-kin").option_names == ("strength",)
+    assert find_feature("brake-of-kin").uses_velocity
+    assert find_feature("velocity").option_names == () and find_feature("velocity").options == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "among"),
+    [
+        ("pull:strength=3", (3.0, 2.0), "all"),
+        ("pull:reach=1e-3:strength=-4", (-4.0, 1e-3), "all"),
+        ("pull:among=others:reach=5", (1.5, 5.0), "others"),
+        ("brake-of-kin:among=all", (0.5,), "all"),
+        ("brake-of-kin:strength=2", (2.0,), "same"),
+        ("velocity:among=same", (), "same"),
+    ],
+)
+def test_a_channel_sets_options_after_the_name(
+    pull: None, name: str, options: tuple[float, ...], among: features.Among
+) -> None:
+    found, declared = find_feature(name), find_feature(name.partition(":")[0])
+    assert found == Feature(name, declared.vector, among, declared.weight, options)
+    assert found.option_names == declared.option_names and found.uses_velocity == declared.uses_velocity
+    # What was declared stays as it was.
+    assert find_feature(declared.name) is declared
+    senses = ef.Senses(((name, "sum"), (declared.name, "mean")))
+    assert senses.channels[0] == (name, "sum") and senses.features == (found, declared)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pull:force=2", "the feature 'pull' has no option 'force'; it has strength, reach, among"),
+        ("velocity:strength=2", "the feature 'velocity' has no option 'strength'; it has among"),
+        ("pull:square=2", "the feature 'pull' has no option 'square'; it has strength, reach, among"),
+        ("pull:strength=far", "strength of the feature 'pull' must be a finite number; got 'far'"),
+        ("pull:strength=nan", "strength of the feature 'pull' must be a finite number; got nan"),
+        ("pull:reach=-inf", "reach of the feature 'pull' must be a finite number; got -inf"),
+        ("pull:strength=none", "strength of the feature 'pull' must be a finite number; got None"),
+        ("pull:strength=true", "strength of the feature 'pull' must be a finite number; got True"),
+        ("pull:among=friends", "among must be one of 'all', 'same', 'others'; got 'friends'"),
+        ("pull:among=2", "among must be one of 'all', 'same', 'others'; got 2"),
+        ("pull:strength", "options after a name must be such as key=value:key=value, each once; got 'strength'"),
+        ("pull:", "options after a name must be such as key=value:key=value"),
+        ("pull:strength=1:strength=2", "each once; got 'strength=1:strength=2'"),
+        ("pul:strength=2", "feature must be one of 'velocity', .*; got 'pul'; did you mean 'pull'"),
+        (":strength=2", "feature must be one of"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(pull: None, name: str, text: str) -> None:
+    with pytest.raises(InputError, match=text) as caught:
+        ef.Senses(((name, "sum"),))
+    assert "\n" not in str(caught.value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_name_with_options_says_every_number_exactly(value: float) -> None:
+    name = feature_with("separation", distance=value, among="same")
+    assert name == f"separation:distance={value}:among=same"
+    assert (find_feature(name).options, find_feature(name).among) == ((value,), "same")
+
+
+def test_a_name_without_options_is_the_feature_s_own() -> None:
+    assert feature_with("velocity") == "velocity"
+    assert find_feature(feature_with("separation", distance=np.float64(0.1))).options == (0.1,)
+
+
+@pytest.mark.parametrize("wrong", ["separate", 3, None, ["separation"]])
+def test_what_is_no_feature_is_refused_by_what_it_should_be(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"potential must be one of 'velocity', .*; got"):
+        find_feature(wrong, "potential")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equiflock.features import Feature, Senses
+from equiflock.features import Channel, Feature, Senses, find_feature
 from equiflock.flock import Condition, Flock, Role
 from equiflock.senses.orbit import Orbit
 
@@ -123,6 +123,31 @@ def aggregate(
             else:
                 now[i, k] = sum(before[j, k - 1] / degrees[j] for j in senders if degrees[j] > 0)
     return now
+
+
+def over_everyone(flock: Flock, b: int, channels: tuple[Channel, ...], beyond: float = -1.0) -> Array:
+    """(N, C, D), each channel over all agents that send and are farther than `beyond`; zeros but for followers.
+
+    A mean is over these and the agent itself, if it sends and is of the kind that the channel is made of.
+    """
+    positions, velocities, roles, groups = (array[b] for array in (*flock.arrays[:3], flock.groups))
+    member = (roles != Role.OBSTACLE) & ~flock.muted[b]
+    result = np.zeros((len(positions), len(channels), positions.shape[1]))
+    for i in np.flatnonzero(roles == Role.FOLLOWER):
+        for c, (name, aggregation) in enumerate(channels):
+            feature, counted = find_feature(name), 0
+            for j in np.flatnonzero(member):
+                kin = feature.among == "all" or (groups[j] == groups[i]) == (feature.among == "same")
+                offset = positions[i] - positions[j]
+                far = beyond < 0 or sum(x * x for x in offset.tolist()) > beyond * beyond
+                if kin and i == j:
+                    counted += 1
+                elif kin and far:
+                    counted += 1
+                    result[i, c] += feature_vector(feature, offset, velocities[i] - velocities[j])
+            if aggregation == "mean":
+                result[i, c] /= max(counted, 1)
+    return result
 
 
 def gradients_beyond(flock: Flock, b: int) -> Array:

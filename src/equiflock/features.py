@@ -127,11 +127,11 @@ def feature_names() -> tuple[str, ...]:
     return tuple(_features)
 
 
-def find_feature(name: str) -> Feature:
-    """The feature of that name, with options after it or not; a clear error if there is none."""
-    head, colon, told = name.partition(":")
-    if head not in _features:
-        wrong_choice("feature", head, feature_names())
+def find_feature(name: str, what: str = "feature") -> Feature:
+    """The feature of that name, with options after it or not; a clear error about `what` if there is none."""
+    head, colon, told = name.partition(":") if isinstance(name, str) else (name, "", "")
+    if head not in feature_names():
+        wrong_choice(what, head, feature_names())
     found = _features[head]
     return found.with_options(name, read_options(told)) if colon else found
 

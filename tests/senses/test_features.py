@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ from tests import twins
 from tests.flocks import flocks
 
 OWN = ("spring", "approach", "kin", "strangers", "drag")
+TUNED = {"tuned": ["strength", "reach"], "tuned-drag": ["gain"]}
+"""Features with options, and the names of these."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -53,16 +56,31 @@ def own_features() -> Iterator[None]:
     def drag(square: float, inner: float) -> float:
         return abs(inner)
 
+    @ef.feature("tuned", vector="position")
+    def tuned(square: float, strength: float = 1.0, reach: float = 0.5) -> float:
+        return strength * math.exp(-square / reach)
+
+    @ef.feature("tuned-drag", vector="velocity", among="others")
+    def tuned_drag(square: float, inner: float, gain: float = 0.5) -> float:
+        return gain * inner / (1.0 + square)
+
     yield
     features._features.clear()
     features._features.update(before)
 
 
-CHANNELS = st.lists(
-    st.tuples(st.sampled_from([*OWN, *features.PAPER_FEATURES]), st.sampled_from(["sum", "mean"])),
-    min_size=1,
-    max_size=5,
-).map(tuple)
+@st.composite
+def names(draw: st.DrawFn) -> str:
+    """The name of a feature, with some of its options or none, of all, its own group or others."""
+    name = draw(st.sampled_from([*OWN, *TUNED, *features.PAPER_FEATURES]))
+    chosen = draw(st.sets(st.sampled_from(TUNED[name]))) if name in TUNED else set()
+    options: dict[str, Any] = {key: draw(st.sampled_from([0.0, 0.3, -2.5])) for key in sorted(chosen - {"reach"})}
+    options |= {"reach": draw(st.sampled_from([0.1, 1.0, 7]))} if "reach" in chosen else {}
+    among = draw(st.sampled_from([None, "all", "same", "others"]))
+    return features.feature_with(name, **options, **({} if among is None else {"among": among}))
+
+
+CHANNELS = st.lists(st.tuples(names(), st.sampled_from(["sum", "mean"])), min_size=1, max_size=5).map(tuple)
 ORBIT = st.sampled_from([None, Orbit(), Orbit(gravity_break=0.2, dodge_angle=0.7, near=0.5, slow=2.0)])
 
 
@@ -157,6 +175,22 @@ def test_groups_decide_whom_a_feature_is_made_of() -> None:
         assert alone[0, 0, 0, 0].any() == (among == "strangers")
 
 
+def test_an_option_says_whom_a_feature_is_made_of_and_how_strong_it_is() -> None:
+    positions = [[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.5, 0.5]]]
+    flock = Flock(positions, np.zeros((1, 4, 2)), groups=[[0, 0, 1, 2]])
+
+    def first(name: str) -> list[float]:
+        return observe(flock, ef.Senses(((name, "sum"),)))[0, 0, 0, 0].tolist()
+
+    assert first("position:among=same") == [-0.5, 0.0]
+    assert first("position:among=others") == [-0.5, -1.0]
+    assert first("position:among=all") == first("position") == [-1.0, -1.0]
+    assert first("strangers:among=all") == pytest.approx([-0.5 * (math.exp(-0.25) + math.exp(-0.5))] * 2)
+    weak, strong = first("tuned"), first("tuned:strength=3")
+    assert strong == pytest.approx([3.0 * each for each in weak])
+    assert first("tuned:reach=0.1:among=same") == pytest.approx([-0.5 * math.exp(-2.5), 0.0])
+
+
 def test_obstacle_agents_are_in_no_group() -> None:
     roles = [[Role.FOLLOWER, Role.OBSTACLE]]
     flock = Flock([[[0.0, 0.0], [0.5, 0.0]]], [[[1.0, 0.0], [0.0, 0.0]]], roles)
@@ -175,7 +209,7 @@ def test_a_weight_that_is_not_finite_is_refused_in_one_line(own_registry: None) 
         return 1.0 / square**6
 
     flock = Flock(np.zeros((1, 2, 2)), np.zeros((1, 2, 2)))
-    with pytest.raises(InputError, match=r"'steep' must be finite for \|r\| from 1e-08 to R = 1; it is 1e\+96 at"):
+    with pytest.raises(InputError, match=r"'steep' must be finite for \|r\| from 1e-08 to 1; it is 1e\+96 at"):
         observe(flock, ef.Senses((("steep", "sum"),)))
     observe(flock, ef.Senses((("pole", "sum"),)), comm_radius=0.4)  # finite as far as it is asked for
 

@@ -24,6 +24,7 @@ from equiflock.pairs.weights import (
     table_of,
 )
 from equiflock.runtime import threads
+from equiflock.runtime.checks import OffScaleError
 from equiflock.runtime.jit import Array, Index, kernel
 
 MEANT_FOR = 2_000
@@ -57,6 +58,10 @@ def sums_over_everyone(
     common = flock.positions, flock.velocities, flock.roles, flock.groups, counted, table, least, result
     rows = threads.split(B * N, max(1, PAIRS_PER_THREAD // N))
     threads.share(add_everyone, [(*common, *part) for part in rows])
+    # Weights are finite where they were tried; agents may be farther apart than that, or faster.
+    if not np.isfinite(result).all():
+        names = ", ".join(dict.fromkeys(name for name, _ in channels))
+        raise OffScaleError(f"sums of features must be finite numbers; one of {names} is off the scale")
     return result
 
 

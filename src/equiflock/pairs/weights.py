@@ -34,7 +34,7 @@ ALL, SAME = AMONG["all"], AMONG["same"]
 # The C signature of a loop: the options, |r|^2, <r, v> and weights, one of each per neighbour, and how many there are.
 _NUMBERS = types.CPointer(types.float64)
 _LOOP = types.void(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, types.intp)
-# So many distances, from the shortest to R, are tried.
+# So many distances, from the shortest to the farthest, are tried.
 _PROBES = 2_000
 _INNER = (-1.0, -1e-3, 0.0, 1e-3, 1.0)
 """Values of <r, v> / |r| at which a weight of two arguments is checked to be finite."""
@@ -66,10 +66,13 @@ def table_of(channels: tuple[Channel, ...], farthest: float) -> ChannelTable:
     return np.array(rows, np.uintp).reshape(-1, 5)
 
 
-@cache
+_values: dict[tuple[float, ...], NDArray[np.float64]] = {}
+
+
 def _kept(options: tuple[float, ...]) -> NDArray[np.float64]:
     """The values of options where kernels find them, for as long as the process lives: tables hold their address."""
-    return np.array(options, np.float64)
+    # Of several threads that are here at once all get the array of the first, which stays; a cache keeps the last one.
+    return _values.setdefault(options, np.array(options, np.float64))
 
 
 _compiling = threading.Lock()
@@ -118,11 +121,11 @@ def _reason(text: str) -> str:
 
 
 @cache
-def _check_finite(feature: Feature, comm_radius: float) -> None:
-    """A clear error unless the weight is finite for |r| from 1e-8 to R."""
-    # Distances by equal factors, as weights may be steep near zero; the last is exactly R.
-    distances = np.geomspace(SHORTEST, max(comm_radius, SHORTEST), _PROBES)
-    distances[-1] = comm_radius
+def _check_finite(feature: Feature, farthest: float) -> None:
+    """A clear error unless the weight is finite for |r| from 1e-8 to a distance, R for agents that hear."""
+    # Distances by equal factors, as weights may be steep near zero; the last is exactly the farthest.
+    distances = np.geomspace(SHORTEST, max(farthest, SHORTEST), _PROBES)
+    distances[-1] = farthest
     for inner in _INNER if feature.uses_velocity else (0.0,):
         # Where the weight raises an error it returns nothing, and NaN stays.
         squares, inners, found = distances**2, distances * inner, np.full(_PROBES, np.nan)
@@ -137,8 +140,8 @@ def _check_finite(feature: Feature, comm_radius: float) -> None:
             n = int(bad.argmax())
             velocity = f", <r, v> = {inners[n]:.3g}" if feature.uses_velocity else ""
             raise InputError(
-                f"the weight of the feature {feature.name!r} must be finite for |r| from {SHORTEST:g} to R = "
-                f"{comm_radius:g}; it is {found[n]:g} at |r| = {distances[n]:.3g}{velocity}"
+                f"the weight of the feature {feature.name!r} must be finite for |r| from {SHORTEST:g} to "
+                f"{farthest:g}; it is {found[n]:g} at |r| = {distances[n]:.3g}{velocity}"
             )
 
 

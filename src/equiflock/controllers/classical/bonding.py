@@ -5,8 +5,9 @@
 
 with Cucker and Smale's phi. K1 brakes motion along the line between two agents, K2 is a spring of length 2 R0 between
 them. Three agents in the plane, four in space, end 2 R0 apart; more cannot all be so, and over the whole flock the
-springs of far pairs press the flock together. Cut off at R, between 2 R0 and the next distance of a lattice, neighbours
-end 2 R0 apart however many they are. 1/N in front of the bonding force, and all numbers, are our choice.
+springs of far pairs press the flock together. Cut off at an R of a little more than 2 R0, neighbours end 2 R0 apart
+however many they are; from some 1.25 times 2 R0 on, agents beyond the nearest press together, too. 1/N in front of the
+bonding force, and all numbers, are our choice.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Bonded(Alignment):
     spring: float = 100.0
     """K2: how stiff the springs are, per second squared."""
     half_distance: float = 0.45
-    """R0: agents end twice this far apart, if that is a little less than R."""
+    """R0: agents end twice this far apart."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -5,8 +5,10 @@
 
 No two agents come nearer than `core` if they begin farther apart; the push ends as velocities agree, so that the flock
 flies on at the distances that it has. The equations are as cited from memory of the paper, whose text we could not
-find; its theorem asks for an integral of f that diverges at the core, so theta >= 1. All numbers are our choice, and so
-is that f is constant within 1e-6 of the core, where no flock should be. Lambda is of the whole flock: the law has no
+find; its theorem asks for an integral of f that diverges at the core, so theta >= 1. It is a theorem of continuous
+time, for no clamp. All numbers are our choice, such that flocks of 100 agents keep it at a time step of 0.01 s: a
+weaker push turns agents so near the core that a step jumps into it, and so does a clamp of 100. So is that f is
+constant where |r|^2 is within 1e-6 of core^2, where no flock should be. Lambda is of the whole flock: the law has no
 local form.
 """
 
@@ -26,7 +28,7 @@ from equiflock.pairs.everyone import sums_over_everyone
 
 
 @feature("core", vector="position")
-def core_repulsion(square: float, core: float = 0.05, theta: float = 2.0) -> float:
+def core_repulsion(square: float, core: float = 0.05, theta: float = 1.75) -> float:
     """The push f(|r|^2) = (|r|^2 - core^2)^-theta, times r_ij."""
     return float(max(square - core * core, 1e-6) ** -theta)
 
@@ -39,11 +41,13 @@ class CuckerDong(Alignment):
     Meant for up to 2,000 agents.
     """
 
-    repulsion: float = 0.005
+    clamp: float | None = 500.0
+    """The largest norm of an acceleration; none for the law as published."""
+    repulsion: float = 0.015
     """The strength of the push."""
     core: float = 0.05
     """The distance that no two agents come within."""
-    theta: float = 2.0
+    theta: float = 1.75
     """How steeply the push grows at the core, from 1 on."""
 
     privileged: ClassVar[Literal[True]] = True

@@ -176,7 +176,7 @@ def _check(clamp: float | None, clamp_by: str, potential: str, attraction: float
     check_choice("clamp_by", clamp_by, get_args(ClampBy))
     if potential == POTENTIAL:
         return
-    found = find_feature(potential)
+    found = find_feature(potential, "potential")
     if found.vector != "position" or found.uses_velocity:
         raise InputError(f"potential must be a feature weight(|r|^2) of positions; {potential!r} is of velocities")
 
