@@ -51,7 +51,7 @@ def tether(square: float, beta: float = 0.5) -> float:
 class Formation(SingularAlignment):
     """Everybody aligns with everybody, and takes its place in a pattern: a vee, a circle, a word, or your own points.
 
-    Meant for up to 300 agents: a larger pattern is so wide that its agents hardly align, and takes long to come to rest.
+    Meant for up to 300 agents: a larger pattern is so wide that its agents hardly align, and rests late.
     Its sums are O(N^2) time. The pattern does not turn with the flock. Obstacle agents, and agents that are silent or
     stopped, are left out.
     """
