@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import equiflock as ef
+from equiflock.experiments.flights import measures_of
 from tests.cli.commands import run
 
 
@@ -24,7 +25,7 @@ def test_every_scenario_is_simulated_and_saved_with_its_name_and_options(
     saved = ef.Trajectory.load(path)
     assert saved.config["scenario"] == scenario
     assert saved.config["start"]["agents"] == 20
-    assert set(map(str, made.measures)) <= set(saved.series)
+    assert set(measures_of(made)) <= set(saved.series)
     assert (saved.positions[0] == made.draw().positions).all()
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int8
+from jaxtyping import Bool, Int8
 
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError, check_positive
 from equiflock.runtime.randomness import stream
+from equiflock.scenarios.agreement import velocity_variance
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
 from equiflock.scenarios.search import Stop
@@ -38,19 +39,11 @@ class UntilMerged:
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The variance is cheap, the graph is not: it is made only where the variance is small.
         flying = flying & flock.working.any(axis=1)
-        calm = np.flatnonzero(flying & (_variance(flock) < self.variance))
+        calm = np.flatnonzero(flying & (velocity_variance(flock) < self.variance))
         if len(calm):
             connected = components(flock[calm]).max(axis=1) == 0
             outcomes[calm[connected]] = MERGED
         return outcomes
-
-
-def _variance(flock: Flock) -> Float64[np.ndarray, " B"]:
-    """The velocity variance of leaders and followers that work, obstacle agents left out; 0 if there are none."""
-    working = flock.working
-    member, count = working[..., None], np.maximum(working.sum(axis=1), 1)
-    mean = flock.velocities.sum(axis=1, keepdims=True, where=member) / count[:, None, None]
-    return np.asarray(np.square(flock.velocities - mean).sum(axis=2).sum(axis=1, where=working) / count)
 
 
 @scenario("merging")

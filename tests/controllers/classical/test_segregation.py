@@ -17,7 +17,9 @@ from tests.flocks import flocks
 
 NAMES = ("segregation", "segregation-local")
 WITHIN, BETWEEN = 0.4, 1.0
-"""The distances that agents like, by default."""
+"""The distances that agents like here."""
+PUBLISHED = {"gain": 1.0, "within": WITHIN, "between": BETWEEN, "unit": 1.0}
+"""The law in the units of its paper."""
 
 
 def potential(distance: Array, liked: Array | float) -> Array:
@@ -35,9 +37,9 @@ def test_the_law_is_its_equation(flock: Flock, seed: int, name: str) -> None:
     flock = dataclasses.replace(flock, groups=np.random.default_rng(seed).integers(0, 3, flock.shape[:2]))
     r, v, distance = pairs(flock)
     liked = np.where(kin(flock), 0.3, 0.8)
-    terms = -2.0 * v - 3.0 * (distance - liked) * (1.0 + 1.0 / distance**2) * r / distance
+    terms = -2.0 * v - 3.0 * (distance - liked) * (1.0 + 0.2**2 / distance**2) * r / distance
     expected = over_pairs(flock, terms, name, "sum")
-    found = accelerations(flock, name, alignment=2.0, gain=3.0, within=0.3, between=0.8)
+    found = accelerations(flock, name, alignment=2.0, gain=3.0, within=0.3, between=0.8, unit=0.2)
     assert_equal(found, expected, terms * heard(flock) if name.endswith("local") else terms, name)
 
 
@@ -45,7 +47,7 @@ def test_the_law_is_its_equation(flock: Flock, seed: int, name: str) -> None:
 def test_the_feature_is_the_gradient_of_the_potential(liked: float) -> None:
     distances, step = np.geomspace(0.05, 20.0, 200), 1e-6
     slope = (potential(distances + step, liked) - potential(distances - step, liked)) / (2.0 * step)
-    weights = np.array([liking(distance**2, liked) for distance in distances.tolist()])
+    weights = np.array([liking(distance**2, liked, 1.0) for distance in distances.tolist()])
     np.testing.assert_allclose(weights * distances, slope, rtol=1e-5, atol=1e-6)
 
 
@@ -68,7 +70,7 @@ def test_agents_at_rest_accelerate_down_the_potential_of_the_flock(name: str, di
         there, back = flock.positions.copy(), flock.positions.copy()
         there[place], back[place] = there[place] + step, back[place] - step
         slope[place] = (total(there) - total(back)) / (2.0 * step)
-    np.testing.assert_allclose(accelerations(flock, name), -slope, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(accelerations(flock, name, **PUBLISHED), -slope, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("groups", "liked"), [([0, 0], WITHIN), ([0, 1], BETWEEN)])
@@ -77,9 +79,9 @@ def test_two_agents_like_the_distance_of_their_groups(groups: list[int], liked: 
     assert potential(distances, liked).argmin() == 3
     positions = np.stack([[[distance, 0.0], [0.0, 0.0]] for distance in distances])
     start = Flock(positions, np.zeros_like(positions), groups=[groups] * len(distances))
-    pushes = accelerations(start, "segregation")[:, 0, 0]
+    pushes = accelerations(start, "segregation", **PUBLISHED)[:, 0, 0]
     np.testing.assert_array_equal(np.sign(pushes.round(12)), [1, 1, 1, 0, -1, -1, -1])
-    ended = fly(start, "segregation", 0.002, 15.0).positions[-1]
+    ended = fly(start, "segregation", 0.002, 15.0, **PUBLISHED).positions[-1]
     np.testing.assert_allclose(ended[:, 0, 0] - ended[:, 1, 0], liked, rtol=1e-3)
 
 
@@ -95,9 +97,9 @@ def test_the_energy_of_a_flock_never_grows_velocities_agree_and_nobody_collides(
         # The energy of motion about the mean velocity, which the law keeps.
         return height + np.square(v).sum(axis=(1, 2, 3)) / 4 / 15
 
-    energies = fly(start, "segregation", 2e-3, 1.0, {"energy": energy}).series["energy"]
+    energies = fly(start, "segregation", 2e-3, 1.0, {"energy": energy}, **PUBLISHED).series["energy"]
     assert (np.diff(energies, axis=0) < 0.0).all()
-    run = fly(start, "segregation", 5e-3, 20.0, [minimum_separation])
+    run = fly(start, "segregation", 5e-3, 20.0, [minimum_separation], **PUBLISHED)
     # U is positive, so that of the nearest pair is never more than the energy of the start.
     nearest = run.series["minimum_separation"].min(axis=0)
     assert min(potential(np.array([WITHIN, BETWEEN]), np.array([WITHIN, BETWEEN]))) > 0.0

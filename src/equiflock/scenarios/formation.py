@@ -1,0 +1,111 @@
+"""The formation scenario: agents at random in a disk shall come to fly in a pattern."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int8
+
+from equiflock import patterns
+from equiflock.flock import Flock
+from equiflock.outcomes import Outcome
+from equiflock.patterns import USUAL_SPACING, Pattern, check_pattern, places_of
+from equiflock.protocols import Moment
+from equiflock.runtime.checks import InputError, check_positive, is_finite, short
+from equiflock.scenarios.agreement import velocity_variance
+from equiflock.scenarios.random_disk import RandomDisk, check_disk
+from equiflock.scenarios.registry import Figure, Measure, scenario
+from equiflock.scenarios.search import Stop
+from equiflock.senses.cells import FASTEST
+
+FORMED = Outcome.add("FORMED", "the flock has formed its pattern")
+
+
+@dataclass(frozen=True)
+class UntilFormed:
+    """Ends a flight once the agents that work fly in a pattern, each in its own place, with velocities that agree.
+
+    Args:
+        pattern: as for `equiflock.patterns.pattern_points`, points of one's own included.
+        spacing: the distance between neighbours in the pattern.
+        tolerance: the flock has formed when its `pattern_error` is below this.
+        variance: velocities agree when (1/N) sum_i |v_i - mean(v)|^2 is below this.
+    """
+
+    pattern: Pattern = "vee"
+    spacing: float = USUAL_SPACING
+    tolerance: float = 0.05
+    variance: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_pattern(self.pattern)
+        for name in ("spacing", "tolerance", "variance"):
+            check_positive(name, getattr(self, name))
+
+    def error(self, flock: Flock) -> Float64[np.ndarray, " B"]:
+        """How far the agents that work are from the pattern, as a share of its size."""
+        places = places_of(flock, self.pattern, self.spacing)
+        return patterns.pattern_error(flock.positions, places, flock.working)
+
+    def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
+        """FORMED where a flying flock has the pattern and its velocity variance is small."""
+        formed = flying & flock.working.any(axis=1) & (self.error(flock) < self.tolerance)
+        return np.where(formed & (velocity_variance(flock) < self.variance), FORMED, Outcome.FLYING).astype(np.int8)
+
+
+@scenario("formation")
+@dataclass(frozen=True)
+class FormationFlight:
+    """Flocks of `disk` that shall fly in a pattern, each agent in the place that its number gives it, within 10 s.
+
+    Velocities are those of the disk, but for their mean, which points to the right: a vee flies head first. A
+    controller must know the pattern, too: `formation` has the same by default, and takes another by its options, such
+    as formation:pattern=circle.
+    """
+
+    duration: ClassVar[float] = 10.0
+    succeeded: ClassVar[tuple[Outcome, ...]] = (FORMED,)
+    figure: ClassVar[Figure] = "endings"
+
+    disk: RandomDisk = field(default_factory=lambda: RandomDisk(agents=30))
+    """The initial conditions of the flocks."""
+    pattern: str = "vee"
+    """The pattern: vee, circle, or a word in capital letters such as EQ."""
+    spacing: float = USUAL_SPACING
+    """The distance between neighbours in the pattern."""
+    tolerance: float = 0.05
+    """The flock has formed when its distance from the pattern is below this share of the pattern's size, and its
+    velocities agree."""
+    variance: float = 0.01
+    """The velocity variance below which velocities agree."""
+    mean_speed: float = 1.0
+    """The speed of the whole flock at the start, to the right."""
+
+    def __post_init__(self) -> None:
+        check_disk(self.disk)
+        if not is_finite(self.mean_speed) or not 0.0 <= self.mean_speed <= FASTEST / 2:
+            raise InputError(f"mean_speed must be from 0 to {FASTEST / 2:g}; got {short(self.mean_speed)}")
+        self.ending()
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """How far the flock is from its pattern, and from agreement."""
+        error = self.ending().error
+
+        def pattern_error(moment: Moment) -> Float64[np.ndarray, " B"]:
+            return error(moment.flock)
+
+        return pattern_error, "velocity_variance"
+
+    def ending(self) -> UntilFormed:
+        """Ends a flight when the flock has formed its pattern."""
+        return UntilFormed(self.pattern, self.spacing, self.tolerance, self.variance)
+
+    def draw(self, stop: Stop | None = None) -> Flock:
+        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        start = self.disk.draw(stop)
+        velocities = start.velocities - start.velocities.mean(axis=1, keepdims=True)
+        velocities[:, :, 0] += self.mean_speed
+        return replace(start, velocities=velocities)
