@@ -57,14 +57,20 @@ peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (inst
 
 # The worlds in which etdagnn-robust learns: radios and bodies of robots that are slow and badly connected.
 ROBUST := --max-acceleration 3-100 --lag 0-0.1 --loss 0-0.3 --delay 0-2
+# What the networks that tell groups apart learn, from the law of segregation.
+SEGREGATION := --expert segregation --scenario segregation --duration 4 --epochs 200 --learning-rate 5e-4
 weights: $(READY)  ## train the weights of the package again (about seven minutes on 2 cores for the paper's)
 	test -d runs/trained && $(BIN)/equiflock train --resume runs/trained --workers 2 || \
 		$(BIN)/equiflock train --controller all --seeds 0-4 --workers 2 --out runs/trained
 	test -d runs/robust && $(BIN)/equiflock train --resume runs/robust --workers 2 || \
 		$(BIN)/equiflock train --controller etdagnn $(ROBUST) --seeds 0-4 --workers 2 --out runs/robust
-	set -e; for run in runs/trained/* runs/robust/*; do \
-		name=$$(basename $$run); \
-		case $$run in runs/robust/*) name=$${name%-*}-robust-$${name##*-};; esac; \
+	for name in etdagnn tdagnn; do \
+		test -d runs/segregation/$$name-0 && $(BIN)/equiflock train --resume runs/segregation/$$name-0 || \
+			$(BIN)/equiflock train --controller $$name:groups=true $(SEGREGATION) --out runs/segregation/$$name-0; \
+	done
+	set -e; for run in runs/trained/* runs/robust/* runs/segregation/*; do \
+		name=$$(basename $$run); kind=$$(basename $$(dirname $$run)); \
+		test $$kind = trained || name=$${name%-*}-$$kind-$${name##*-}; \
 		cp $$run/weights.safetensors src/equiflock/controllers/trained/$$name.safetensors; \
 		cp $$run/validation.csv src/equiflock/controllers/trained/$$name.csv; \
 	done

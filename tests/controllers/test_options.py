@@ -95,7 +95,7 @@ def test_every_option_of_every_law_says_what_it_means_and_can_be_left_as_it_is(n
 
 
 def test_whoever_misspells_an_option_is_told_which_there_are() -> None:
-    with pytest.raises(InputError, match=r"'clmap'.*; its options are clamp, clamp_by, potential$"):
+    with pytest.raises(InputError, match=r"'clmap'.*; its options are clamp, clamp_by, potential, "):
         ef.load("tanner-dynamic:clmap=5")
 
 

@@ -16,7 +16,14 @@ from equiflock.controllers.loading import weights_file
 from equiflock.controllers.networks.paper import NETWORKS
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.controllers.registry import is_bundled, network_names
-from equiflock.controllers.trained import SEEDS, TRAINED, bundled_names, trained_validation, trained_weights
+from equiflock.controllers.trained import (
+    SEEDS,
+    TRAINED,
+    bundled_names,
+    trained_seeds,
+    trained_validation,
+    trained_weights,
+)
 from equiflock.experiments.curves import controller_of
 from equiflock.experiments.evaluation import evaluation_jobs, rivals_of
 from equiflock.runtime.checks import InputError
@@ -87,6 +94,29 @@ def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is
         ef.train(ef.DAgger(controller="etdagnn-robust"))
 
 
+@pytest.mark.parametrize("network", ["etdagnn", "tdagnn"])
+def test_segregation_is_learned_from_the_law_of_that_name(network: str) -> None:
+    """The paper says that TDAGNN learns it: hearing those within R alone, at least 70% of flocks segregate."""
+    name = f"{network}-segregation"
+    _, metadata = read_tensors(trained_weights(name), FORMAT)
+    recipe = ef.DAgger.from_settings(metadata["recipe"], "metadata")
+    assert (recipe.controller, recipe.expert, recipe.scenario) == (
+        f"{network}:groups=true",
+        "segregation",
+        "segregation",
+    )
+    assert metadata["command"] == recipe.command
+    scenario = ef.make_scenario("segregation", flocks=30)
+    controller = cast(Any, ef.load(name))
+    assert not hasattr(controller, "privileged")
+    assert {feature.among for feature in controller.senses.features} == {"same", "others"}
+    run = ef.simulate(scenario.draw(), controller, duration=10.0, ending=scenario.ending(), keep_every=None)
+    assert np.mean([outcome in scenario.succeeded for outcome in run.outcome]) >= 0.7
+    assert trained_seeds(name) == (0,)
+    with pytest.raises(InputError, match=f"weights of {name} come for seed 0 only; got 1"):
+        ef.load(name, seed=1)
+
+
 def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() -> None:
     one: Any = ef.load("etdagnn")
     two: Any = ef.load("etdagnn", seed=0)
@@ -95,7 +125,7 @@ def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() 
     also_three: Any = ef.load("etdagnn:3")
     assert all((a == b).all() for a, b in zip(three.parameters(), also_three.parameters(), strict=True))
     assert any((a != b).any() for a, b in zip(one.parameters(), three.parameters(), strict=True))
-    with pytest.raises(InputError, match="weights come for seeds 0 to 4; got 5"):
+    with pytest.raises(InputError, match="weights of etdagnn come for seeds 0 to 4; got 5"):
         ef.load("etdagnn", seed=5)
     with pytest.raises(InputError, match="seed must be a whole number"):
         ef.load("etdagnn", seed=True)

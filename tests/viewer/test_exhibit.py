@@ -40,7 +40,7 @@ def test_a_controller_in_units_of_robots_is_offered_if_the_page_begins_with_it()
     assert exhibit.setting.flown == (("tanner:time_scale=2", {"clamp": 5.0}),)
     assert exhibit.load("tanner:time_scale=2", {"clamp": 6.0}) == ef.load("tanner", time_scale=2, clamp=6.0)
     (told,) = (law for law in exhibit.told()["laws"] if law["name"] == "tanner:time_scale=2")
-    assert [option["name"] for option in told["options"]] == ["clamp_by", "cut_off", "clamp"]
+    assert {"clamp_by", "cut_off", "clamp"} <= {option["name"] for option in told["options"]}
     with pytest.raises(InputError, match="controller must be one of"):
         exhibit.load("tanner:time_scale=3", {})
 

@@ -140,6 +140,7 @@ def test_every_law_is_in_the_menu_with_a_slider_for_every_number(server: Running
             low, high, step = (float(slider.get_attribute(each) or 0) for each in ("min", "max", "step"))
             assert float(slider.input_value()) == pytest.approx(usual, abs=step), (name, number)
             assert low <= usual <= 0.25 * high, (name, number)
+            assert 0 <= low <= step
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844), (640, 360)])

@@ -183,6 +183,9 @@ def test_the_slider_of_a_number_goes_to_four_times_its_default_in_round_steps(
     run: Callable[..., Any], kind: str, usual: float | None, expected: dict[str, float]
 ) -> None:
     assert run("laws", "return m.rangeOf(given);", {"kind": kind, "default": usual}) == pytest.approx(expected)
+    if usual and usual > 0:  # where zero is refused
+        above = run("laws", "return m.rangeOf(given);", {"kind": kind, "default": usual, "above_zero": True})
+        assert above == pytest.approx({**expected, "low": expected["step"]})
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,13 @@ def test_a_law_is_told_with_its_numbers_choices_and_switches() -> None:
     told = law("tanner")
     assert told["help"].startswith("The centralized expert: the velocity sum runs over the whole flock")
     kinds = {option["name"]: (option["kind"], option["default"], option["choices"]) for option in told["options"]}
-    assert kinds == {
-        "clamp_by": ("choice", "norm", ["norm", "entry"]),
-        "cut_off": ("switch", True, []),
-        "clamp": ("number", 100.0, []),
-    }
-    assert [option["may_be_none"] for option in told["options"]] == [False, False, True]
+    assert kinds["clamp_by"] == ("choice", "norm", ["norm", "entry"])
+    assert kinds["cut_off"] == ("switch", True, [])
+    assert kinds["clamp"] == ("number", 100.0, [])
+    assert list(kinds)[-1] == "clamp"  # a limit that may be left out
+    marks = {option["name"]: (option["may_be_none"], option["above_zero"]) for option in told["options"]}
+    assert (marks["clamp"], marks["cut_off"]) == ((True, True), (False, False))
+    assert not any(option["above_zero"] for option in law("reynolds")["options"] if option["name"] != "clamp")
     assert [option["name"] for option in law("reynolds")["options"]][:2] == ["alignment", "cohesion"]
 
 

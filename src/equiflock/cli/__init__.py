@@ -15,6 +15,7 @@ from typing import Any
 import tyro
 
 from equiflock.cli.animate import Animate
+from equiflock.cli.atlas import Atlas
 from equiflock.cli.bench import Bench
 from equiflock.cli.ctrl_c import heard_everywhere
 from equiflock.cli.demo import Demo
@@ -39,11 +40,12 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "evaluate": Evaluate,
     "reproduce": Reproduce,
     "sweep": Sweep,
+    "atlas": Atlas,
     "demo": Demo,
     "bench": Bench,
 }
 
-GO_ON = ("demo", "evaluate", "reproduce", "sweep")
+GO_ON = ("atlas", "demo", "evaluate", "reproduce", "sweep")
 """The commands that continue an interrupted run when they are called again."""
 
 

@@ -128,8 +128,8 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
         name: one of the paper's (Xavier uniform with gain 1, biases zero if no option says otherwise), or a torch
             module of one's own that was registered; options may be part of it, as for `load`.
         seed: seeds the random initial weights.
-        options: for the paper's networks, `hops`, `channels`, `hop_mean` and, but for ETDAGNN, `dimensions` and
-            `biases`.
+        options: for the paper's networks, `hops`, `channels`, `groups`, `hop_mean` and, but for ETDAGNN, `dimensions`
+            and `biases`.
     """
     if check_count("seed", seed, least=0) >= 2**63:
         raise InputError("seed must be below 2^63, as torch takes no larger one")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import fields
 from typing import Any, get_args
 
+from equiflock.controllers import load
 from equiflock.controllers.options import ControllerOption, controller_options
 from equiflock.controllers.registry import definition
 from equiflock.controllers.trained import bundled_names
@@ -33,8 +34,8 @@ def offered_scenarios(without: Collection[str]) -> list[dict[str, Any]]:
 def offered_laws(names: Iterable[str]) -> list[dict[str, Any]]:
     """Name, help and options of each controller that is no trained network, as JSON would hold them.
 
-    An option is a number, which may be none if it is annotated so, a switch, or a word of a `Literal`. Options of other
-    kinds keep their defaults.
+    An option is a number, which may be none if it is annotated so, and is above zero if the law refuses that; a switch;
+    or a word of a `Literal`. Options of other kinds keep their defaults.
 
     Args:
         names: controllers, with units of robots after their name or not.
@@ -44,13 +45,13 @@ def offered_laws(names: Iterable[str]) -> list[dict[str, Any]]:
         head = name.partition(":")[0]
         if head in bundled_names():
             continue
-        options = [told for option in controller_options(head) if (told := _law_option(option)) is not None]
+        options = [told for option in controller_options(head) if (told := _law_option(head, option)) is not None]
         options.sort(key=lambda told: bool(told["may_be_none"]))  # limits that may be left out come last
         found.append({"name": name, "help": _class_help(definition(head)), "options": options})
     return found
 
 
-def _law_option(option: ControllerOption) -> dict[str, Any] | None:
+def _law_option(law: str, option: ControllerOption) -> dict[str, Any] | None:
     """One option of a law; None if a page cannot offer it."""
     default = option.default
     if option.choices:
@@ -61,8 +62,18 @@ def _law_option(option: ControllerOption) -> dict[str, Any] | None:
         kind = "whole" if option.hint is int else "number"
     else:
         return None
-    more = {"choices": list(option.choices), "may_be_none": option.may_be_none}
-    return {"name": option.name, "kind": kind, "default": default, "help": _plain(option.help), **more}
+    told = {"name": option.name, "kind": kind, "default": default, "help": _plain(option.help)}
+    above_zero = kind in ("whole", "number") and not _takes(law, option.name, 0)
+    return {**told, "choices": list(option.choices), "may_be_none": option.may_be_none, "above_zero": above_zero}
+
+
+def _takes(law: str, name: str, value: float) -> bool:
+    """Whether a law can be made with that value of an option."""
+    try:
+        load(law, **{name: value})
+    except Exception:  # whatever the class of a plugin may raise
+        return False
+    return True
 
 
 def _options(kind: type[Any], without: Collection[str]) -> list[dict[str, Any]]:

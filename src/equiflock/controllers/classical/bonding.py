@@ -28,7 +28,7 @@ def brake(square: float, inner: float) -> float:
 
 
 @feature("bond", vector="position")
-def bond(square: float, distance: float = 0.8) -> float:
+def bond(square: float, distance: float = 0.9) -> float:
     """A spring of that length, (|r_ij| - distance) / (2 |r_ij|), times r_ij."""
     return 0.5 * (1.0 - distance / math.sqrt(square))
 
@@ -41,8 +41,8 @@ class Bonded(Alignment):
     """K1: how fast two agents stop moving along the line between them, per second."""
     spring: float = 100.0
     """K2: how stiff the springs are, per second squared."""
-    half_distance: float = 0.4
-    """R0: agents end twice this far apart."""
+    half_distance: float = 0.45
+    """R0: agents end twice this far apart, if that is a little less than R."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -26,7 +26,7 @@ from equiflock.pairs.everyone import sums_over_everyone
 
 
 @feature("core", vector="position")
-def core_repulsion(square: float, core: float = 0.05, theta: float = 1.5) -> float:
+def core_repulsion(square: float, core: float = 0.05, theta: float = 2.0) -> float:
     """The push f(|r|^2) = (|r|^2 - core^2)^-theta, times r_ij."""
     return float(max(square - core * core, 1e-6) ** -theta)
 
@@ -39,11 +39,11 @@ class CuckerDong(Alignment):
     Meant for up to 2,000 agents.
     """
 
-    repulsion: float = 0.002
+    repulsion: float = 0.005
     """The strength of the push."""
     core: float = 0.05
     """The distance that no two agents come within."""
-    theta: float = 1.5
+    theta: float = 2.0
     """How steeply the push grows at the core, from 1 on."""
 
     privileged: ClassVar[Literal[True]] = True

@@ -23,9 +23,9 @@ from equiflock.flock import Vectors
 
 
 @feature("liking", vector="position")
-def liking(square: float, distance: float = 0.4) -> float:
-    """The gradient of U, (|r| - d) (1 + 1/|r|^2) / |r|, times r_ij."""
-    return (1.0 - distance / math.sqrt(square)) * (1.0 + 1.0 / square)
+def liking(square: float, distance: float = 0.2, unit: float = 0.1) -> float:
+    """The gradient of U, (|r| - d) (1 + unit^2/|r|^2) / |r|, times r_ij."""
+    return (1.0 - distance / math.sqrt(square)) * (1.0 + unit * unit / square)
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,20 @@ class Segregating(PairLaw):
 
     alignment: float = 1.0
     """How fast the velocities of two agents agree, per second."""
-    gain: float = 1.0
+    gain: float = 10.0
     """The strength of the potential."""
-    within: float = 0.4
+    within: float = 0.2
     """The distance that agents of a group like."""
-    between: float = 1.0
+    between: float = 0.6
     """The distance that agents of different groups like; larger than that within a group."""
+    unit: float = 0.1
+    """The unit of length of the potential, below which agents push each other hard; 1 in the published form."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The sums of v_ij, and of grad U among the same group and others."""
-        same = feature_with("liking", distance=self.within, among="same")
-        others = feature_with("liking", distance=self.between, among="others")
+        same = feature_with("liking", distance=self.within, unit=self.unit, among="same")
+        others = feature_with("liking", distance=self.between, unit=self.unit, among="others")
         return ("velocity", "sum"), (same, "sum"), (others, "sum")
 
     def answer(self, sums: Sums) -> Vectors:

@@ -18,8 +18,8 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from equiflock.controllers.registry import controller
-from equiflock.features import PAPER_FEATURES, Senses, Topology, feature, find_feature, paper_senses
-from equiflock.flock import OBSTACLE, Flock, Observations, Roles, Vectors
+from equiflock.features import PAPER_FEATURES, Senses, Topology, feature, feature_with, find_feature, paper_senses
+from equiflock.flock import LEADER, OBSTACLE, Flock, Observations, Roles, Vectors
 from equiflock.pairs.everyone import sums_over_everyone
 from equiflock.runtime import threads
 from equiflock.runtime.arrays import read_only
@@ -27,6 +27,7 @@ from equiflock.runtime.checks import InputError, check_choice, check_positive, s
 from equiflock.runtime.jit import Array, Index, kernel
 
 ClampBy: TypeAlias = Literal["norm", "entry"]
+Aim: TypeAlias = Literal["flock", "leaders"]
 DEFAULT_CLAMP = 100.0
 """C, the largest norm of an acceleration; the paper does not give it."""
 POTENTIAL = "tanner"
@@ -34,9 +35,9 @@ POTENTIAL = "tanner"
 
 
 @feature(POTENTIAL, vector="position")
-def gradient(square: float) -> float:
-    """Grad U = 2 (1 / |r|^2 - 1 / |r|^4) r."""
-    return 2.0 * (1.0 - 1.0 / square) / square
+def gradient(square: float, distance: float = 1.0) -> float:
+    """Grad U = 2 (1 / |r|^2 - d^2 / |r|^4) r, for U(r) = d^2 / r^2 + ln r^2."""
+    return 2.0 * (1.0 - distance * distance / square) / square
 
 
 @controller("tanner")
@@ -60,11 +61,17 @@ class Tanner:
     """Whether U is constant beyond R. If not, the second sum runs over the whole flock at any distance, too, as in the
     equation of section 2.2: O(N^2) time. Obstacle agents are avoided within R as before; U would have them attract from
     afar."""
+    attraction: float = 1.0
+    """The distance d in U(r) = d^2 / r^2 + ln r^2 from which on agents attract each other. The paper's is 1, so that at
+    R = 1 agents only repel each other, and nothing pulls back who is about to be lost."""
+    aim: Aim = "flock"
+    """The velocity that the first sum aims at, the mean of the "flock" or that of its "leaders", if it has any."""
 
     privileged: ClassVar[Literal[True]] = True
 
     def __post_init__(self) -> None:
-        _check(self.clamp, self.clamp_by, self.potential)
+        _check(self.clamp, self.clamp_by, self.potential, self.attraction)
+        check_choice("aim", self.aim, get_args(Aim))
         if not isinstance(self.cut_off, bool):
             raise InputError(f"cut_off must be true or false; got {short(self.cut_off)}")
         if not self.cut_off and self.potential != POTENTIAL:
@@ -87,7 +94,8 @@ class Tanner:
         # Agents that are far from each other attract each other by 2 / |r|, which falls slowly: nobody is left out.
         far = NOBODY
         if not self.cut_off:
-            far = read_only(sums_over_everyone(flock, ((POTENTIAL, "sum"),), beyond=flock.comm_radius)[:, :, 0])
+            name = feature_with(POTENTIAL, distance=self.attraction)
+            far = read_only(sums_over_everyone(flock, ((name, "sum"),), beyond=flock.comm_radius)[:, :, 0])
         # Whoever sends nothing is left out of the sums, as obstacle agents are.
         counted = flock.roles if flock.all_work else read_only(np.where(flock.muted, np.int8(OBSTACLE), flock.roles))
         return _accelerations(flock.velocities, counted, far, observations, self.rule)
@@ -104,11 +112,13 @@ class TannerDynamic:
     """Whether |a_i|_2 <= C, by its "norm", or every "entry" is within [-C, C], which does not turn with the flock."""
     potential: str = POTENTIAL
     """The potential "tanner", or the feature that is the gradient of another."""
+    attraction: float = 1.0
+    """The distance d in U(r) = d^2 / r^2 + ln r^2 from which on agents attract each other."""
 
     topology: ClassVar[Topology] = "dynamic"
 
     def __post_init__(self) -> None:
-        _check(self.clamp, self.clamp_by, self.potential)
+        _check(self.clamp, self.clamp_by, self.potential, self.attraction)
 
     @property
     def senses(self) -> Senses:
@@ -145,8 +155,11 @@ def _senses(potential: str, topology: Topology) -> Senses:
     return Senses((("velocity", "sum"), (potential, "sum")), 1, topology)
 
 
-def _check(clamp: float | None, clamp_by: str, potential: str) -> None:
+def _check(clamp: float | None, clamp_by: str, potential: str, attraction: float) -> None:
     """Clear errors for what is the same of all three laws."""
+    check_positive("attraction", attraction)
+    if attraction != 1.0 and potential != POTENTIAL:
+        raise InputError(f"attraction goes with the potential {POTENTIAL!r} only; got {potential!r}")
     if clamp is not None:
         check_positive("clamp", clamp)
     check_choice("clamp_by", clamp_by, get_args(ClampBy))
@@ -157,14 +170,16 @@ def _check(clamp: float | None, clamp_by: str, potential: str) -> None:
         raise InputError(f"potential must be a feature weight(|r|^2) of positions; {potential!r} is of velocities")
 
 
-Rule: TypeAlias = tuple[float, bool, bool]
-"""What the kernel is told of a law: C, infinity if there is none; whether entries are clamped rather than norms; and
-whether observations have the sums of v_ij and of a declared gradient rather than the paper's three."""
+Rule: TypeAlias = tuple[float, bool, bool, float, bool]
+"""What the kernel is told of a law: C, infinity if there is none; whether entries are clamped rather than norms;
+whether observations have the sums of v_ij and of a declared gradient rather than the paper's three; d^2 of the
+potential; and whether velocities aim at the leaders' mean."""
 
 
 def _rule(law: Tanner | TannerDynamic) -> Rule:
     clamp = math.inf if law.clamp is None else float(law.clamp)
-    return clamp, law.clamp_by == "entry", law.potential != POTENTIAL
+    square, led = float(law.attraction) ** 2, getattr(law, "aim", "flock") == "leaders"
+    return clamp, law.clamp_by == "entry", law.potential != POTENTIAL, square, led
 
 
 NOBODY, NO_ROLES = np.empty((0, 0, 0)), np.empty((0, 0), np.int8)
@@ -214,30 +229,38 @@ def tanner_flocks(
     """
     _, N, D = result.shape
     everyone = len(velocities) > 0
-    clamp, by_entry, declared = rule
+    clamp, by_entry, declared, attraction_squared, led = rule
     total = np.empty(D)
     for b in range(first, last):
         # The sum of all velocities, and over how many agents: obstacle agents do not count.
-        count = 0
+        count, leaders = 0, 0
         total[:] = 0.0
         if everyone:
             for i in range(N):
                 if roles[b, i] != OBSTACLE:
                     count += 1
+                    leaders += roles[b, i] == LEADER
                     for d in range(D):
                         total[d] += velocities[b, i, d]
+        # As if everybody flew as the leaders do, if that is the aim.
+        if led and leaders > 0:
+            total[:] = 0.0
+            for i in range(N):
+                if roles[b, i] == LEADER:
+                    for d in range(D):
+                        total[d] += velocities[b, i, d] * (count / leaders)
         for i in range(N):
             square = 0.0
             for d in range(D):
                 # -sum_j v_ij = sum_j v_j - N v_i, or minus the sum over those heard.
                 sums = -np.float64(observations[b, i, 0, 0, d])
                 toward = total[d] - count * velocities[b, i, d] if everyone else sums
-                # The sum over those heard of grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4), or of another.
+                # The sum over those heard of grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - d^2 r_ij / |r_ij|^4), or of another.
                 if declared:
                     acceleration = toward - np.float64(observations[b, i, 0, 1, d])
                 else:
                     per_fourth, per_square = observations[b, i, 0, 1, d], observations[b, i, 0, 2, d]
-                    acceleration = toward - 2.0 * (np.float64(per_square) - np.float64(per_fourth))
+                    acceleration = toward - 2.0 * (np.float64(per_square) - attraction_squared * np.float64(per_fourth))
                 # The same over everybody else, if U is not cut off.
                 if len(far) > 0:
                     acceleration -= far[b, i, d]

@@ -22,7 +22,7 @@ from equiflock.controllers.networks.compiled import CompiledNetwork, compile_cha
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.registry import add_network
-from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_channels, paper_senses
+from equiflock.features import Aggregation, Channel, HopMean, Senses, feature_with, paper_channels, paper_senses
 from equiflock.runtime.checks import InputError, check_choice, check_count
 
 
@@ -37,6 +37,7 @@ class TDAGNN(nn.Module):
         hops: K.
         dimensions: D, for which the network is built.
         channels: in place of the paper's three, as for `Senses`.
+        groups: whether its channels tell the own group from others (see `group_channels`).
         biases: how biases begin, which the paper leaves open: "zero", or "uniform" as in torch's own convolutions, in
             [-1, 1] / sqrt(fan_in). All weights are drawn before any bias, so they are the same in both cases.
         hop_mean: as for `Senses`.
@@ -51,12 +52,13 @@ class TDAGNN(nn.Module):
         hops: int = 3,
         dimensions: int = 2,
         channels: Sequence[Sequence[str]] | None = None,
+        groups: bool = False,
         biases: Biases = "zero",
         hop_mean: HopMean = "receiver",
     ) -> None:
         super().__init__()
         self.name = name
-        self.senses = _senses(aggregation, hops, channels, hop_mean)
+        self.senses = _senses(aggregation, hops, channels, groups, hop_mean)
         self._usual = paper_channels(aggregation)
         self.dimensions = check_count("dimensions", dimensions, least=2)
         self.second_tanh = second_tanh
@@ -113,6 +115,7 @@ class ETDAGNN(nn.Module):
         name: written into files of weights.
         hops: K.
         channels: in place of the paper's three, averaged; as for `Senses`.
+        groups: whether its channels tell the own group from others (see `group_channels`).
         hop_mean: as for `Senses`.
     """
 
@@ -122,11 +125,12 @@ class ETDAGNN(nn.Module):
         *,
         hops: int = 3,
         channels: Sequence[Sequence[str]] | None = None,
+        groups: bool = False,
         hop_mean: HopMean = "receiver",
     ) -> None:
         super().__init__()
         self.name = name
-        self.senses = _senses("mean", hops, channels, hop_mean)
+        self.senses = _senses("mean", hops, channels, groups, hop_mean)
         self._usual = paper_channels("mean")
         first = EqConv(self.senses.width, 16, hops)
         self.layers = nn.Sequential(ScaleLog(), first, ScaleTanh(), EqConv(16, 16, 1), EqConv(16, 1, 1))
@@ -162,8 +166,27 @@ class ETDAGNN(nn.Module):
         return write_weights(self, path, extra)
 
 
-def _senses(aggregation: Aggregation, hops: int, channels: Sequence[Sequence[str]] | None, hop_mean: HopMean) -> Senses:
-    """The paper's senses with this aggregation, or those of one's own channels."""
+def group_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
+    """Velocity, position and inverse square, each of the own group and of others: what segregation is learned from.
+
+    After Omotuyi and Kumar (2022); the choice of the three is ours: what aligns, what pulls, and what pushes.
+    """
+    features = "velocity", "position", "inverse-square"
+    return tuple((feature_with(name, among=whom), aggregation) for name in features for whom in ("same", "others"))
+
+
+def _senses(
+    aggregation: Aggregation,
+    hops: int,
+    channels: Sequence[Sequence[str]] | None,
+    groups: bool,
+    hop_mean: HopMean,
+) -> Senses:
+    """The paper's senses with this aggregation, or those of groups, or of one's own channels."""
+    if groups and channels is not None:
+        raise InputError("groups=true has channels of its own: leave one of the two out")
+    if groups:
+        channels = group_channels(aggregation)
     if channels is None:
         return paper_senses(aggregation, hops, hop_mean=hop_mean)
     return Senses(cast(tuple[Channel, ...], tuple(channels)), hops, hop_mean=hop_mean)
@@ -187,7 +210,8 @@ NETWORKS: dict[str, Callable[..., Network]] = {
     "tdagnn-tf-mean": partial(TDAGNN, "tdagnn-tf-mean", aggregation="mean", second_tanh=False),
     "etdagnn": partial(ETDAGNN, "etdagnn"),
 }
-"""The paper's variants; options are `hops`, `channels`, `hop_mean` and, but for ETDAGNN, `dimensions` and `biases`."""
+"""The paper's variants; options are `hops`, `channels`, `groups`, `hop_mean` and, but for ETDAGNN, `dimensions` and
+`biases`."""
 
 for _name, _make in NETWORKS.items():
     add_network(_name, _make)

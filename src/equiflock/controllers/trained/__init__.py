@@ -1,4 +1,4 @@
-"""The weights that come with the package: seeds 0 to 4 of each of the paper's networks, and of further trainings.
+"""The weights that come with the package: seeds 0 to 4 of each of the paper's networks, and further trainings.
 
 A further training is one of such a network by another recipe, under a name of its own, as etdagnn-robust is of etdagnn.
 It is known by that name if its files are here; the paper's experiments and comparisons are without it.
@@ -16,7 +16,7 @@ from equiflock.runtime.checks import InputError, check_count
 TRAINED = ("tdagnn", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn")
 """The paper's four networks, by the default recipe."""
 SEEDS = range(5)
-"""The seeds of the bundled trainings."""
+"""The seeds of the paper's networks; a further training may come with fewer."""
 FOLDER = Path(__file__).parent
 
 
@@ -26,17 +26,24 @@ def bundled_names() -> tuple[str, ...]:
     return (*TRAINED, *sorted(found - set(TRAINED)))
 
 
+def trained_seeds(name: str) -> tuple[int, ...]:
+    """The seeds that the weights of that name come for."""
+    return tuple(seed for seed in SEEDS if (FOLDER / f"{name}-{seed}.safetensors").exists())
+
+
 def trained_weights(name: str, seed: int = 0) -> Path:
     """The file of the weights of a network that was trained with this seed."""
-    return FOLDER / f"{name}-{_checked(seed)}.safetensors"
+    return FOLDER / f"{name}-{_checked(name, seed)}.safetensors"
 
 
 def trained_validation(name: str, seed: int = 0) -> Path:
     """The validation table of that training: epoch, controller, flock, ivv, iman; the expert's rows have epoch 0."""
-    return FOLDER / f"{name}-{_checked(seed)}.csv"
+    return FOLDER / f"{name}-{_checked(name, seed)}.csv"
 
 
-def _checked(seed: int) -> int:
-    if check_count("seed", seed, least=0) not in SEEDS:
-        raise InputError(f"weights come for seeds {SEEDS[0]} to {SEEDS[-1]}; got {seed!r}")
+def _checked(name: str, seed: int) -> int:
+    there = trained_seeds(name)
+    if check_count("seed", seed, least=0) not in there:
+        which = f"seeds {there[0]} to {there[-1]}" if len(there) > 1 else f"seed {there[0]} only"
+        raise InputError(f"weights of {name} come for {which}; got {seed!r}")
     return seed

@@ -12,10 +12,10 @@ const FAR = { number: 1, whole: 10 };
 const FINE = 80;
 
 /** From where to where the slider of a number goes, in which steps. */
-export function rangeOf({ kind, default: usual }) {
+export function rangeOf({ kind, default: usual, above_zero }) {
   const far = TIMES_USUAL * usual || FAR[kind];
   const step = kind === "whole" ? 1 : roundBelow(Math.abs(far) / FINE);
-  return { low: Math.min(far, 0), high: Math.max(far, 0), step };
+  return { low: above_zero ? step : Math.min(far, 0), high: Math.max(far, 0), step };
 }
 
 /** The largest number of one digit, 1, 2 or 5, that is not above a number. */
@@ -35,7 +35,8 @@ export class LawControls {
 
   /**
    * @param {string} id of the menu that chooses the controller
-   * @param {object[]} laws each with its name, help and options: {name, kind, default, help, choices, may_be_none}
+   * @param {object[]} laws each with its name, help and options: {name, kind, default, help, choices, may_be_none,
+   *   above_zero}
    * @param {function(object): void} onChange called with all options that are not as usual
    */
   constructor(id, laws, onChange) {

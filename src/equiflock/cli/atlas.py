@@ -1,0 +1,89 @@
+"""`equiflock atlas`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from equiflock.cli.terminal import notice, out, print_words, progress
+from equiflock.runtime.checks import check_choice, check_count
+
+OURS = ("jobs", "*.gif", "*.csv", "*.md")
+"""Patterns of the files that an atlas writes beside its config."""
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """Measure what the classical laws promise, and film each of them.
+
+    Writes atlas.md, a film for each law, and atlas.csv, the numbers. What is in the folder already is not run again, so
+    an interrupted atlas goes on where it was. All of it takes some five minutes on two cores.
+    """
+
+    out: Path = Path("runs/atlas")
+    """The folder to write to."""
+    only: tuple[str, ...] = ()
+    """Some of the laws, such as cucker-smale; all if left out."""
+    films: bool = True
+    """Whether to draw films, too."""
+    workers: int = os.cpu_count() or 1
+    """How many processes."""
+    scheduler: str | None = None
+    """The address of a Dask scheduler whose workers run the jobs instead, such as tcp://10.0.0.1:8786."""
+    force: bool = False
+    """Remove what is in the folder, if it is an atlas, and begin anew."""
+
+    def run(self) -> None:
+        """Print what was measured and say where the page is."""
+        from equiflock.experiments.atlas.entries import ENTRIES, claim_jobs
+        from equiflock.experiments.runner.jobs import collect
+        from equiflock.experiments.runner.running import run_jobs
+        from equiflock.report.atlas import draw_films, write_atlas
+        from equiflock.runtime.files import atomic_write
+        from equiflock.runtime.provenance import claimed
+
+        check_count("workers", self.workers)
+        for name in self.only:
+            check_choice("law", name, tuple(entry.name for entry in ENTRIES))
+        entries = [entry for entry in ENTRIES if not self.only or entry.name in self.only]
+        jobs = claim_jobs(self.only)
+        with claimed(self.out, "atlas", self._settings(), OURS, self.force), progress() as bar:
+            measuring = bar.add_task("measuring", total=len(jobs))
+            run_jobs(
+                jobs,
+                self.out / "jobs",
+                self.workers,
+                lambda job: bar.advance(measuring),
+                scheduler=self.scheduler,
+                on_notice=partial(notice, bar),
+            )
+            table = collect(jobs, self.out / "jobs")
+            with atomic_write(self.out / "atlas.csv") as scratch:
+                table.to_csv(scratch, index=False)
+            if self.films:
+                filming = bar.add_task("filming", total=len(entries))
+                draw_films(
+                    entries, self.out, lambda name: bar.update(filming, description=f"filming {name}", advance=1)
+                )
+            page = write_atlas(entries, table, self.out)
+        shown = {job.number: job.claim for job in jobs}
+        rows = [
+            [row.law, row.words, f"{row.value:{shown[row.claim].shown}}", shown[row.claim].rule, row.verdict]
+            for row in table.fillna("").itertuples()
+        ]
+        print_words("what the laws promise", ("law", "measured", "number", "promised", ""), rows)
+        out.print(f"  {page}", highlight=False)
+
+    def _settings(self) -> dict[str, Any]:
+        """Everything that the results depend on: all claims, the numbers or the weights of laws, and versions."""
+        from equiflock.controllers.loading import load, weights_file
+        from equiflock.experiments.atlas.entries import claim_jobs
+        from equiflock.runtime.checksums import checksum, file_checksum
+        from equiflock.runtime.provenance import versions
+
+        files = {job.claim.law: weights_file(job.claim.law) for job in claim_jobs()}
+        laws = {name: repr(load(name)) if path is None else file_checksum(path) for name, path in files.items()}
+        return {"claims": checksum(repr(claim_jobs()).encode()), "laws": laws, "versions": versions()}

@@ -1,0 +1,87 @@
+"""`equiflock atlas`: it measures, films and writes a page, goes on where it was, and refuses what it does not know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from equiflock import cli
+from equiflock.experiments.atlas import entries
+from equiflock.experiments.atlas.claims import VarianceLeft
+from equiflock.experiments.atlas.entries import Entry
+from equiflock.scenarios import RandomDisk
+
+FEW = RandomDisk(2, agents=10)
+SMALL = tuple(
+    Entry(
+        name,
+        f"The law {name}",
+        "Much.",
+        "Often.",
+        (VarianceLeft(name, "variance left", most=most, disk=FEW, seconds=1.0),),
+        (name, "tanner"),
+        scenario="flocking:agents=10",
+        seconds=0.3,
+    )
+    for name, most in (("cucker-smale", 0.1), ("reynolds", 0.0))
+)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(entries, "ENTRIES", SMALL)
+    monkeypatch.chdir(tmp_path)
+
+
+def atlas(*arguments: str) -> None:
+    cli.main(["atlas", "--workers", "1", *arguments])
+
+
+def test_the_page_has_a_film_a_paragraph_and_the_numbers_of_each_law(capsys: pytest.CaptureFixture[str]) -> None:
+    atlas("--out", "found")
+    page, table = Path("found/atlas.md").read_text(), pd.read_csv("found/atlas.csv")
+    assert table.verdict.tolist() == ["holds", "does not hold"]
+    for name, verdict in zip(("cucker-smale", "reynolds"), table.verdict, strict=True):
+        assert Path(f"found/{name}.gif").stat().st_size > 1000
+        section = page.split(f"## The law {name}")[1].split("\n## ")[0]
+        assert f"![{name} beside tanner]({name}.gif)" in section
+        assert "**Promises.** Much." in section
+        assert f"| {verdict} |" in section
+    printed = capsys.readouterr().out
+    assert "does not hold" in printed
+    assert "found/atlas.md" in printed
+
+
+def test_what_was_measured_and_filmed_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    atlas()
+    before = {path: path.stat().st_mtime_ns for path in Path("runs/atlas").rglob("*.gif")}
+    monkeypatch.setattr(VarianceLeft, "measure", None)
+    atlas()
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    atlas("--only", "reynolds", "--no-films")
+    assert "cucker-smale" not in Path("runs/atlas/atlas.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--only", "boids"), "law must be one of 'cucker-smale', 'reynolds'; got 'boids'"),
+        (("--workers", "0"), "workers must be a whole number of at least 1; got 0"),
+    ],
+)
+def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["atlas", *arguments])
+    assert caught.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_folder_of_something_else_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("mine")
+    with pytest.raises(SystemExit):
+        atlas("--out", "mine")
+    assert "holds something else" in capsys.readouterr().err
+    assert list(Path("mine").glob("*.md")) == []

@@ -1,0 +1,118 @@
+"""Groups begin mixed, and have segregated once each is in one piece and by itself for a while."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.outcomes import Outcome
+from equiflock.runtime.checks import InputError
+from equiflock.scenarios.registry import failures, rules_of
+from equiflock.scenarios.segregation import (
+    SEGREGATED,
+    Segregation,
+    UntilSegregated,
+    is_segregated,
+    pieces,
+    share_at_home,
+)
+
+
+def row(*groups: int, gap: float = 0.3) -> ef.Flock:
+    """Agents side by side, of these groups."""
+    positions = np.stack([gap * np.arange(len(groups)), np.zeros(len(groups))], axis=1)[None]
+    return ef.Flock(positions, np.zeros_like(positions), groups=np.array([groups]))
+
+
+@pytest.mark.parametrize("groups", [2, 3, 5])
+def test_groups_are_mixed_and_as_large_as_each_other(groups: int) -> None:
+    start = ef.make_scenario("segregation", flocks=3, groups=groups).draw()
+    for each in start.groups:
+        sizes = np.bincount(each)
+        assert len(sizes) == groups
+        assert sizes.max() - sizes.min() <= 1
+    assert not is_segregated(start).any()
+    assert (share_at_home(start) < 0.9).all()
+
+
+def test_more_flocks_begin_with_the_same_ones_and_seeds_differ() -> None:
+    few, many = (ef.make_scenario("segregation", flocks=count, agents=20).draw() for count in (2, 4))
+    assert (few.groups == many.groups[:2]).all()
+    assert (few.positions == many.positions[:2]).all()
+    assert (ef.make_scenario("segregation", flocks=2, agents=20, seed=1).draw().groups != few.groups).any()
+
+
+def test_a_flock_is_segregated_if_each_group_is_in_one_piece_and_nobody_is_among_strangers() -> None:
+    apart = row(0, 0, 0, 0, 1, 1, 1, 1, gap=0.24)
+    assert pieces(apart).tolist() == [2]
+    assert is_segregated(apart).tolist() == [False]  # those in the middle have as many strangers as friends
+    assert is_segregated(row(*[0] * 4, *[1] * 4, gap=0.9)).tolist() == [False]
+    gap = np.array([0, 0.2, 0.4, 0.6, 1.3, 1.5, 1.7, 1.9])
+    wide = ef.Flock(np.stack([gap, 0 * gap], 1)[None], np.zeros((1, 8, 2)), groups=apart.groups)
+    assert is_segregated(wide).tolist() == [True]
+    assert share_at_home(wide).tolist() == [1.0]
+
+
+def test_a_group_in_two_pieces_is_not_segregated() -> None:
+    split = row(0, 0, 0, 1, 1, 1, 0, 0, 0, gap=0.8)
+    assert pieces(split).tolist() == [3]
+    assert is_segregated(split).tolist() == [False]
+
+
+def test_it_must_last_for_a_while_without_a_break() -> None:
+    gap = np.array([0, 0.2, 0.4, 1.3, 1.5, 1.7])
+    parted = ef.Flock(np.stack([gap, 0 * gap], 1)[None], np.zeros((1, 6, 2)), groups=[[0, 0, 0, 1, 1, 1]])
+    mixed = ef.Flock(parted.positions, parted.velocities, groups=[[0, 1, 0, 1, 0, 1]])
+    ending, flying = UntilSegregated(hold=1.0), np.array([True])
+    said = [
+        int(ending(time, flock, flying)[0])
+        for time, flock in ((0.0, parted), (0.9, parted), (1.0, mixed), (1.1, parted), (2.0, parted), (2.1, parted))
+    ]
+    assert said == [Outcome.FLYING] * 5 + [SEGREGATED]
+
+
+def test_flocks_that_ended_are_not_looked_at() -> None:
+    gap = np.array([0, 0.2, 1.3, 1.5])
+    parted = ef.Flock(np.stack([gap, 0 * gap], 1)[None].repeat(2, 0), np.zeros((2, 4, 2)), groups=[[0, 0, 1, 1]] * 2)
+    ending, flying = UntilSegregated(hold=0.5), np.array([True, False])
+    ending(0.0, parted, flying)
+    assert ending(1.0, parted, flying).tolist() == [SEGREGATED, Outcome.FLYING]
+
+
+def test_the_law_of_that_name_segregates_and_alignment_alone_does_not() -> None:
+    scenario = ef.make_scenario("segregation", flocks=10)
+    start = scenario.draw()
+    for law, share in (("segregation", 0.0), ("cucker-smale", 1.0)):
+        run = ef.simulate(
+            start, ef.load(law), time_step=0.01, duration=scenario.duration, keep_every=None, **rules_of(scenario)
+        )
+        assert failures(scenario, run.outcome).mean() == share
+
+
+def test_it_works_in_space() -> None:
+    scenario = ef.make_scenario("segregation", flocks=3, agents=30, dimensions=3)
+    run = ef.simulate(scenario.draw(), ef.load("segregation"), duration=10.0, ending=scenario.ending(), keep_every=None)
+    assert not failures(scenario, run.outcome).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"groups": 1}, "groups must be from 2 to 5; got 1"),
+        ({"groups": 6}, "groups must be from 2 to 5; got 6"),
+        ({"groups": 2.5}, "groups must be a whole number"),
+        ({"groups": 3, "agents": 5}, "two agents or more in each group; got 5 in all"),
+        ({"hold": 0}, "hold must be a finite number above 0"),
+        ({"disk": 3}, "disk must be an equiflock.RandomDisk"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        ef.make_scenario("segregation", **options)
+
+
+def test_its_options_have_defaults() -> None:
+    assert (Segregation().disk.agents, Segregation().groups, Segregation().disk.max_speed) == (50, 3, 0.5)
