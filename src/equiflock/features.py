@@ -222,9 +222,23 @@ class Senses:
         return tuple(find_feature(name) for name, _ in self.channels)
 
     @property
+    def scales(self) -> tuple[float, float]:
+        """L and tau."""
+        return self.length_scale, self.time_scale
+
+    @property
     def scaled(self) -> bool:
         """Whether flocks are measured in other units than their own."""
-        return not self.length_scale == self.time_scale == 1.0
+        return self.scales != (1.0, 1.0)
+
+    @property
+    def needs_perfection(self) -> bool:
+        """Whether they need a perfect radio and no failures: hops are divided by how many hear the sender."""
+        return self.hop_mean == "sender" and self.hops > 1
+
+    def remembers_as(self, other: Senses) -> bool:
+        """Whether what agents remember by the other senses is as large, and in the same units: then it is kept."""
+        return (self.hops, self.width, self.scales) == (other.hops, other.width, other.scales)
 
     def measured(self, flock: Flock) -> Flock:
         """The flock in the units of these senses: itself, if they are its own."""

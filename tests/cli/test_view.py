@@ -68,6 +68,26 @@ def test_a_scenario_that_does_not_fit_is_told_in_one_line(scenario: str, told: s
     assert "\n" not in str(error.value)
 
 
+def test_a_law_is_named_with_its_options() -> None:
+    found = setting(controller="cucker-smale:beta=1", compare="reynolds:cohesion=8:clamp=none")
+    assert found.flown == (("cucker-smale", {"beta": 1}), ("reynolds", {"cohesion": 8, "clamp": None}))
+
+
+@pytest.mark.parametrize(
+    ("controller", "told"),
+    [
+        ("cucker-smale:bet=1", "its options are clamp, strength, beta"),
+        ("cucker-smale:beta=-1", "beta must be a finite number of at least 0"),
+        ("cucker-smale:beta=inf", "beta must be from -1,000,000 to 1,000,000; got inf"),
+        ("cucker-smale:", "options after a name must be such as key=value"),
+    ],
+)
+def test_a_law_that_does_not_fit_is_told_in_one_line(controller: str, told: str) -> None:
+    with pytest.raises(InputError, match=told) as error:
+        setting(controller=controller)
+    assert "\n" not in str(error.value)
+
+
 def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, tmp_path: Path) -> None:
     (tmp_path / "crawling.py").write_text(PLUGIN)
     import_plugin(str(tmp_path / "crawling.py"))

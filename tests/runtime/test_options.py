@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.options import read_options
+from equiflock.runtime.options import read_options, write_options
 
 
 def test_values_are_numbers_truths_nothing_or_words() -> None:
@@ -26,3 +26,11 @@ def test_a_whole_number_alone_is_a_seed() -> None:
 def test_anything_else_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(InputError, match="options after a name must be such as key=value:key=value"):
         read_options(text)
+
+
+def test_a_name_with_options_is_written_as_it_is_read() -> None:
+    options = {"clamp": None, "beta": 0.25, "hops": 1, "cut_off": False, "by": "norm"}
+    written = write_options("law", options)
+    assert written == "law:clamp=none:beta=0.25:hops=1:cut_off=false:by=norm"
+    assert read_options(written.removeprefix("law:")) == options
+    assert write_options("law", {}) == "law"

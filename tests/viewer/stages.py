@@ -10,7 +10,7 @@ from equiflock.viewer.stage import Stage
 def stage(**setting: object) -> Stage:
     """Thirty agents under the expert, unless told otherwise."""
     chosen = Setting(**{"agents": 30, "controller": "tanner", **setting})
-    return Stage(chosen, [ef.load(name) for name in chosen.controllers])
+    return Stage(chosen, lambda name, options: ef.load(name, **options))
 
 
 def fly(live: Stage, steps: int) -> None:

@@ -35,9 +35,35 @@ def test_a_setting_without_a_flock_is_an_error_before_anything_is_served() -> No
         Exhibit(Setting(controller="tanner", agents=400, comm_radius=0.1)).warm_up()
 
 
-def test_a_controller_with_options_that_the_page_begins_with_is_offered() -> None:
-    exhibit = Exhibit(Setting(controller="tanner:clamp=5.0"))
-    assert exhibit.load("tanner:clamp=5.0") == ef.load("tanner", clamp=5.0)
-    assert "tanner:clamp=5.0" in exhibit.told()["laws"]
+def test_a_controller_in_units_of_robots_is_offered_if_the_page_begins_with_it() -> None:
+    exhibit = Exhibit(Setting(controller="tanner:time_scale=2:clamp=5.0"))
+    assert exhibit.setting.flown == (("tanner:time_scale=2", {"clamp": 5.0}),)
+    assert exhibit.load("tanner:time_scale=2", {"clamp": 6.0}) == ef.load("tanner", time_scale=2, clamp=6.0)
+    (told,) = (law for law in exhibit.told()["laws"] if law["name"] == "tanner:time_scale=2")
+    assert {"clamp_by", "cut_off", "clamp"} <= {option["name"] for option in told["options"]}
     with pytest.raises(InputError, match="controller must be one of"):
-        exhibit.load("tanner:clamp=6.0")
+        exhibit.load("tanner:time_scale=3", {})
+
+
+def test_a_page_chooses_no_words_but_those_that_are_offered_or_that_the_server_began_with(own_registry: None) -> None:
+    ef.feature("soft", vector="position")(lambda square: 1.0 / (1.0 + square))
+    plain, begun = Exhibit(), Exhibit(Setting(controller="tanner:potential=soft"))
+    assert plain.load("tanner", {"clamp_by": "entry"}) == ef.load("tanner", clamp_by="entry")
+    assert begun.load("tanner", {"potential": "soft", "clamp": 2.0}) == ef.load("tanner", potential="soft", clamp=2.0)
+    for exhibit, name in ((plain, "tanner"), (begun, "tanner-dynamic")):
+        with pytest.raises(InputError, match=f"potential of {name} is chosen when the server is started; got 'soft'"):
+            exhibit.load(name, {"potential": "soft"})
+
+
+def test_whatever_a_controller_of_a_plugin_raises_is_told_in_one_line(own_registry: None) -> None:
+    @ef.controller("brittle")
+    class Brittle:
+        senses = ef.paper_senses("mean", hops=1)
+
+        def __init__(self, gain: float = 1.0) -> None:
+            self.gain = 1.0 / gain
+
+        def __call__(self, observations: object) -> object: ...
+
+    with pytest.raises(InputError, match="controller 'brittle' cannot be made: ZeroDivisionError"):
+        Exhibit().load("brittle", {"gain": 0.0})

@@ -122,6 +122,8 @@ SETTING: dict[str, Any] = {
     "options": {"sides": 12, "clear_time": 0.5, "orbit": None, "word": "a b"},
     "controller": "runs/mine & yours/weights.safetensors",
     "compare": None,
+    "controller_options": {},
+    "compare_options": {},
     "agents": 321,
     "seed": 7,
     "comm_radius": 1.25,
@@ -150,6 +152,55 @@ def test_an_address_is_read_as_it_was_written(run: Callable[..., Any]) -> None:
     undecided = {**state, "setting": {**SETTING, "comm_radius": None, "orbit": None, "options": {}}}
     usual = {**usual, "comm_radius": None, "orbit": None}
     assert run("address", body, [undecided, usual]) == undecided
+
+
+def test_options_follow_the_name_of_a_law_in_an_address(run: Callable[..., Any]) -> None:
+    options = {"beta": 0.25, "clamp": None, "cut_off": False}
+    setting = {**SETTING, "controller": "law", "controller_options": options, "compare_options": {}}
+    address = run("address", "return m.writeAddress(given, false);", {"setting": setting, "look": {}, "flock": 0})
+    assert "controller=law:beta=0.25:clamp=none:cut_off=false&" in address
+    # The server takes them apart; those that it began with do not go with another name.
+    found = run("address", "return m.readAddress(...given);", [address, setting, []])["setting"]
+    assert (found["controller"], found["controller_options"]) == ("law:beta=0.25:clamp=none:cut_off=false", {})
+    kept = run("address", "return m.readAddress(...given);", ["#agents=9", setting, []])["setting"]
+    assert (kept["controller"], kept["controller_options"]) == ("law", options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "usual", "expected"),
+    [
+        ("number", 0.4, {"low": 0, "high": 1.6, "step": 0.02}),
+        ("number", 100.0, {"low": 0, "high": 400, "step": 5}),
+        ("number", 0.002, {"low": 0, "high": 0.008, "step": 0.0001}),
+        ("number", 0.0, {"low": 0, "high": 1, "step": 0.01}),
+        ("number", None, {"low": 0, "high": 1, "step": 0.01}),
+        ("number", -2.0, {"low": -8, "high": 0, "step": 0.1}),
+        ("whole", 3, {"low": 0, "high": 12, "step": 1}),
+        ("whole", 0, {"low": 0, "high": 10, "step": 1}),
+    ],
+)
+def test_the_slider_of_a_number_goes_to_four_times_its_default_in_round_steps(
+    run: Callable[..., Any], kind: str, usual: float | None, expected: dict[str, float]
+) -> None:
+    assert run("laws", "return m.rangeOf(given);", {"kind": kind, "default": usual}) == pytest.approx(expected)
+    if usual and usual > 0:  # where zero is refused
+        above = run("laws", "return m.rangeOf(given);", {"kind": kind, "default": usual, "above_zero": True})
+        assert above == pytest.approx({**expected, "low": expected["step"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("etdagnn", "ETDAGNN"),
+        ("etdagnn:3", "ETDAGNN, seed 3"),
+        ("cucker-smale-singular-local", "Cucker-Smale-Singular, local"),
+        ("cucker-smale:beta=1:clamp=none", "Cucker-Smale, beta 1, clamp none"),
+        ("tanner-dynamic", "Tanner, dynamic"),
+        ("runs/mine/weights.safetensors", "weights.safetensors"),
+    ],
+)
+def test_names_are_written_as_people_write_them(run: Callable[..., Any], name: str, title: str) -> None:
+    assert run("controls", "return m.title(given);", name) == title
 
 
 OFFERED = [{"name": "obstacles", "options": [{"name": "sides"}, {"name": "leaders"}, {"name": "speed"}]}]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import equiflock as ef
+from equiflock.controllers.trained import bundled_names
 from equiflock.scenarios import scenario, scenario_names
-from equiflock.viewer.offered import offered_scenarios
+from equiflock.viewer.offered import offered_laws, offered_scenarios
 
 
 def test_all_scenarios_are_told_in_the_order_of_their_names() -> None:
@@ -55,3 +57,51 @@ def test_a_class_without_docstrings_or_source_is_told_without_help(own_registry:
     (told,) = (each for each in offered_scenarios(()) if each["name"] == "bare")
     assert told["help"] == ""
     assert told["options"] == [{"name": "gap", "kind": "number", "default": 2.0, "help": ""}]
+
+
+def law(name: str) -> dict[str, Any]:
+    return next(told for told in offered_laws(ef.controller_names()) if told["name"] == name)
+
+
+def test_all_laws_are_told_in_the_order_of_their_names_and_no_network() -> None:
+    names = [told["name"] for told in offered_laws(ef.controller_names())]
+    assert names == sorted(names)
+    assert {"reynolds", "tanner", "cucker-smale", "cucker-smale-local"} <= set(names)
+    assert not set(names) & set(bundled_names())
+
+
+def test_a_law_is_told_with_its_numbers_choices_and_switches() -> None:
+    told = law("tanner")
+    assert told["help"].startswith("The centralized expert: the velocity sum runs over the whole flock")
+    kinds = {option["name"]: (option["kind"], option["default"], option["choices"]) for option in told["options"]}
+    assert kinds["clamp_by"] == ("choice", "norm", ["norm", "entry"])
+    assert kinds["cut_off"] == ("switch", True, [])
+    assert kinds["clamp"] == ("number", 100.0, [])
+    assert list(kinds)[-1] == "clamp"  # a limit that may be left out
+    marks = {option["name"]: (option["may_be_none"], option["above_zero"]) for option in told["options"]}
+    assert (marks["clamp"], marks["cut_off"]) == ((True, True), (False, False))
+    assert not any(option["above_zero"] for option in law("reynolds")["options"] if option["name"] != "clamp")
+    assert [option["name"] for option in law("reynolds")["options"]][:2] == ["alignment", "cohesion"]
+
+
+def test_options_of_other_kinds_keep_their_defaults(own_registry: None) -> None:
+    @ef.controller("wander")
+    def wander(
+        observations: Any,
+        gain: Any = 2,
+        steps: int = 3,
+        most: float | None = None,
+        far: float = math.inf,
+        where: tuple[float, float] = (0.0, 0.0),
+        word: str = "any",
+        nothing: Any = None,
+    ) -> Any:
+        """Go somewhere.
+
+        More that nobody needs on a page.
+        """
+
+    told = law("wander")
+    assert told["help"] == "Go somewhere."
+    found = [(option["name"], option["kind"], option["default"]) for option in told["options"]]
+    assert found == [("gain", "number", 2), ("steps", "whole", 3), ("most", "number", None)]

@@ -61,7 +61,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Searches:
 
 def test_a_page_flies_a_flock_and_gets_a_frame_for_every_request(page: Page) -> None:
     assert page.welcome["is"] == "welcome"
-    assert {"tanner", "tanner-dynamic"} <= set(page.welcome["laws"])
+    assert {"tanner", "tanner-dynamic"} <= {law["name"] for law in page.welcome["laws"]}
     frame = page.start(agents=25)
     assert (frame.step, len(frame.panels), len(frame.panels[0].roles)) == (0, 1, 25)
     later = page.fly(3)
@@ -84,6 +84,14 @@ def test_a_page_flies_a_flock_and_gets_a_frame_for_every_request(page: Page) -> 
      '{"do": "world"}', '{"do": "world", "world": {"loss": 2}}', '{"do": "world", "world": {"loss": NaN}}',
      '{"do": "world", "world": {"delay": 1e9}}', '{"do": "world", "world": {"body": "unicycle", "lag": 1}}',
      '{"do": "world", "world": {"body": "../x"}}', '{"do": "start", "setting": {"world": {"noise": -1}}}',
+     '{"do": "law", "options": {"clamp": -1}}', '{"do": "law", "options": {"clamp": NaN}}',
+     '{"do": "law", "options": {"clamp": 1e300}}', '{"do": "law", "options": {"clamp": "all"}}',
+     '{"do": "law", "options": {"clamp": [1]}}', '{"do": "law", "options": {"gain": 1}}', '{"do": "law"}',
+     '{"do": "law", "options": {"potential": "../x"}}', '{"do": "law", "options": {"time_scale": 2}}',
+     '{"do": "law", "options": {"name": "etdagnn"}}', '{"do": "law", "options": {"clamp": 1}, "panel": 1}',
+     '{"do": "start", "setting": {"controller_options": {"hops": 2}}}',
+     '{"do": "start", "setting": {"compare_options": {"clamp": 2}}}',
+     '{"do": "start", "setting": {"controller": "tanner:clamp=0"}}',
      '{"do": "fail", "kind": "asleep"}', '{"do": "fail", "kind": "stopped", "agents": 0}',
      '{"do": "fail", "kind": "stopped", "agents": 1e99}', '{"do": "repair", "agents": 1}',
      '{"do": "remove", "at": [[0, 0]], "reach": 1, "panel": 7}', "\x00", "{" * 5000],

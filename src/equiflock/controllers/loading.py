@@ -12,6 +12,7 @@ import numpy as np
 
 from equiflock.controllers.bridge import check_float32, takes_numpy
 from equiflock.controllers.networks import register_networks
+from equiflock.controllers.options import controller_options
 from equiflock.controllers.registry import (
     WEIGHTS,
     controller_names,
@@ -83,7 +84,10 @@ def _own_radius(weights: Path | None) -> float:
 
 
 def _wrong_options(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
-    return InputError(f"controller {name!r} cannot be made with the options {dict(options)}: {error}")
+    # Most often a name is misspelled: say which there are.
+    names = [option.name for option in controller_options(name)]
+    takes = f"; its options are {', '.join(names)}" if names else ""
+    return InputError(f"controller {name!r} cannot be made with the options {dict(options)}: {error}{takes}")
 
 
 def weights_file(name: str, **options: Any) -> Path | None:

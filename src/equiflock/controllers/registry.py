@@ -139,6 +139,12 @@ def factory(name: str) -> Callable[..., Any] | None:
     return _factories.get(name)
 
 
+def definition(name: str) -> Callable[..., Any] | None:
+    """The class or function that was registered under a name; None if there is none."""
+    make = _factories.get(name)
+    return make.args[1] if isinstance(make, partial) and make.func is _law else make
+
+
 def network_names() -> tuple[str, ...]:
     """The names of the controllers that have weights: torch modules."""
     return tuple(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 
+@cache
 def field_docstrings(kind: type[Any]) -> dict[str, str]:
     """The text below each field of a class and of those it inherits from, in one line each.
 

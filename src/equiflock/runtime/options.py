@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from equiflock.runtime.checks import InputError
@@ -24,6 +25,15 @@ def read_options(text: str) -> dict[str, Any]:
             raise InputError(f"options after a name must be such as key=value:key=value, each once; got {text!r}")
         options[key] = _value(value)
     return options
+
+
+def write_options(name: str, options: Mapping[str, Any]) -> str:
+    """A name with its options after it, as one word, which `read_options` reads again."""
+    return ":".join([name, *(f"{key}={_word(value)}" for key, value in options.items())])
+
+
+def _word(value: Any) -> str:
+    return next((word for word, constant in WORDS.items() if value is constant), str(value))
 
 
 def _value(text: str) -> Any:

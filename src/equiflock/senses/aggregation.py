@@ -90,7 +90,7 @@ class DelayedAggregation:
         self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
         self.obstacles = check_choice("obstacles", obstacles, ("nearest", "all"))
         self.orbit = orbit
-        self.receiver = Receiver(self.needs_perfection)
+        self.receiver = Receiver(senses.needs_perfection)
         # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
         self._said: tuple[bool, ChannelTable] | None = None
         self._now: Observations | None = None
@@ -116,11 +116,6 @@ class DelayedAggregation:
         self._large = None
 
     @property
-    def needs_perfection(self) -> bool:
-        """Whether it needs a perfect radio and no failures: hops are divided by how many hear the sender."""
-        return self.senses.hop_mean == "sender" and self.senses.hops > 1
-
-    @property
     def orbit(self) -> Orbit | None:
         """The technique by which followers avoid obstacles, if they do; it may change between two steps."""
         return self._orbit
@@ -132,6 +127,18 @@ class DelayedAggregation:
         self._orbit = orbit
         numbers = STAND_STILL if orbit is None else orbit.numbers
         self._rules = self.obstacles == "nearest", orbit is not None, numbers
+
+    def change(self, senses: Senses) -> None:
+        """Go on with other senses from the next step on; a fixed topology stays that of t = 0.
+
+        What agents remember, and messages on the way, are kept if hops, channels and units are as many and the same.
+        """
+        kept = senses.remembers_as(self.senses)
+        self.receiver.change(senses.needs_perfection, kept)
+        self.senses, self._said = senses, None  # the kernels are told anew what is said
+        self._graph = self._graph if senses.topology == "fixed" else None
+        if not kept:
+            self._now = self._before = self._large = None
 
     def hear(
         self, flock: Flock, flying: Bool[np.ndarray, " B"] | None = None, ranks: Int64[np.ndarray, " N"] | None = None
@@ -152,7 +159,7 @@ class DelayedAggregation:
             now[~flying] = 0.0  # type: ignore[operator]
         if (reception := self.receiver.reception_of(flock)) is not None:
             self._hear_by_radio(reception, flock, active, before, now, ranks)
-        elif len(active) > 0 and self.needs_perfection:
+        elif len(active) > 0 and self.senses.needs_perfection:
             self._hear_by_sender(flock, active, before, now, ranks)
         elif len(active) > 0:
             self._hear(flock, active, before, now, ranks)
@@ -219,8 +226,9 @@ class DelayedAggregation:
         """
         # At the first step there is no past: zeros. After it, the flock's size changes through `replace` only.
         B, N, _ = shape = check_flock(flock).shape
-        if self._now is None or self._before is None:
+        if self._said is None:
             self._said = self.senses.paper_aggregation == "mean", channel_table(self.senses, self._radius_of(flock))
+        if self._now is None or self._before is None:
             self._now, self._before = (np.zeros(self._shape(flock), np.float32) for _ in range(2))
             self._heard = shape
         elif self._heard != shape:

@@ -38,6 +38,14 @@ class Receiver:
             self.reception = self._begin(tuned) if before is None else before.tuned(tuned)
         self.radio = tuned
 
+    def change(self, needs_perfection: bool, kept: bool) -> None:
+        """Go on with other senses; what is on the way is lost, unless it is `kept`."""
+        if needs_perfection and self.reception is not None:
+            raise _imperfect()
+        self.needs_perfection = needs_perfection
+        if self.reception is not None and not kept:
+            self.reception = Reception(self.radio, self.reception.step)
+
     def reception_of(self, flock: Flock) -> Reception | None:
         """The reception of this flock; None where all messages arrive at once and exact."""
         # Messages that are not sent are like those that are lost, so failures take the way of a radio, too.
@@ -73,11 +81,13 @@ class Receiver:
 
     def _begin(self, radio: Radio) -> Reception:
         if self.needs_perfection:
-            raise InputError(
-                'hop_mean = "sender" needs a perfect radio and no failures: a sender cannot know who hears it'
-            )
+            raise _imperfect()
         return Reception(radio, self.steps)
 
     def _end(self) -> None:
         if self.reception is not None:
             self.steps, self.reception = self.reception.step, None
+
+
+def _imperfect() -> InputError:
+    return InputError('hop_mean = "sender" needs a perfect radio and no failures: a sender cannot know who hears it')

@@ -86,6 +86,20 @@ def flight(
     return Flight(start, sensing, decide, body, time_step=time_step, body_state=body_state, **parts)
 
 
+def change_controller(flying: Flight, controller: Controller) -> None:
+    """Go on with another controller from the next moment on; what was decided at this one is still done.
+
+    Agents remember what they heard if the other controller has as many hops and channels, in the same units.
+    """
+    check_controller(controller)
+    sensing = flying.sensing
+    if not isinstance(sensing, DelayedAggregation):
+        raise InputError(f"only a flight by delayed aggregation can change its controller; got {short(sensing)}")
+    decide, compiled = decision(controller)
+    sensing.change(controller.senses)
+    flying.control(decide, _fused(controller, compiled, sensing, flying.body), compiled is not None)
+
+
 def _observed(senses: Senses) -> tuple[Any, ...]:
     """What observations are made of, whoever they are made of."""
     return senses.channels, senses.hops, senses.length_scale, senses.time_scale

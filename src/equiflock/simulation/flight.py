@@ -183,6 +183,19 @@ class Flight(Iterator[Moment]):
         self._accelerations[:] = np.where(obeys[..., None], answer, 0.0)
         return next(self)
 
+    def control(self, decide: Decision, fused: FusedStep | None, order_free: bool) -> None:
+        """Let another decide from the next moment on; what this one has decided is still done.
+
+        Args:
+            decide: makes accelerations of observations, which the senses must make already.
+            fused: as for a new flight.
+            order_free: whether it takes agents in any order.
+        """
+        if self._order is not None and not order_free:
+            self._reorder(self._order.back())
+            self._order = None
+        self._decide, self._fused = decide, fused if self._failing is None else None
+
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"] | None = None) -> None:
         """Go on with a changed flock, between two moments.
 

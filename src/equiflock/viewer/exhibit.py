@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from equiflock.controllers import controller_names, load
+from equiflock.controllers.options import controller_options
 from equiflock.controllers.registry import WEIGHTS
 from equiflock.controllers.trained import SEEDS, bundled_names
+from equiflock.features import paper_senses
+from equiflock.pairs.everyone import sums_over_everyone
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, wrong_choice
 from equiflock.runtime.threads import SMALL_FLOCK
 from equiflock.scenarios import scenario_names
+from equiflock.senses.aggregation import observe
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
 from equiflock.viewer.frames import pack_frame
-from equiflock.viewer.offered import offered_scenarios
+from equiflock.viewer.offered import offered_laws, offered_scenarios
 from equiflock.viewer.playback import check_playback
 from equiflock.viewer.setting import MOST_DISKS, DiskObstacle, Setting
 from equiflock.viewer.stage import Stage
@@ -42,8 +46,8 @@ class Exhibit:
         # Mistakes of whoever starts the server are found now, not when the first page opens.
         if self.flights:
             check_playback(self.flights)
-        for name in (*self.setting.controllers, *map(str, self.weights)):
-            self.load(name)
+        for name, options in (*self.setting.flown, *((str(path), {}) for path in self.weights)):
+            self.load(name, options)
 
     @property
     def controllers(self) -> tuple[str, ...]:
@@ -54,14 +58,29 @@ class Exhibit:
 
     @property
     def with_options(self) -> tuple[str, ...]:
-        """Controllers with options, such as tanner:clamp=5, that the page begins with."""
+        """Controllers in units of robots, such as tanner:time_scale=2, that the page begins with."""
         return tuple(name for name in self.setting.controllers if "=" in name and not name.endswith(WEIGHTS))
 
-    def load(self, name: str) -> Controller:
-        """The controller of that name, ready to fly."""
+    def load(self, name: str, options: dict[str, Any]) -> Controller:
+        """The controller of that name with these options, ready to fly."""
         if name not in self.controllers:
             wrong_choice("controller", name, (*controller_names(), *map(str, self.weights)))
-        return load(name)
+        self._check_words(name, options)
+        try:
+            return load(name, **options)
+        except InputError:
+            raise
+        except Exception as error:  # whatever the class of a plugin may raise
+            raise InputError(f"controller {name!r} cannot be made: {type(error).__name__}: {error}") from None
+
+    def _check_words(self, name: str, options: dict[str, Any]) -> None:
+        """Refuse words of a page's own, which might be anything, such as a file's name, but those that are offered."""
+        begun = [own for controller, own in self.setting.flown if controller == name]
+        for option in controller_options(name.partition(":")[0]):
+            word = options.get(option.name)
+            known = option.default, *(own.get(option.name) for own in begun)
+            if isinstance(word, str) and not option.choices and word not in known:
+                raise InputError(f"{option.name} of {name} is chosen when the server is started; got {word!r:.40}")
 
     def warm_up(self) -> None:
         """Compile or load every kernel that a page may need, so that its first flock flies at once.
@@ -72,7 +91,7 @@ class Exhibit:
         away = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)
         for agents in (100, SMALL_FLOCK + 1):
             setting = Setting(controller=self.setting.controller, compare="tanner", agents=agents, disks=(away,))
-            stage = Stage(setting, [self.load(name) for name in setting.controllers])
+            stage = Stage(setting, self.load)
             stage.edges = True
             stage.advance(3)
             pack_frame(stage.step, stage.time, stage.pictures())
@@ -83,11 +102,16 @@ class Exhibit:
                     stage.fail("silent", 1)
                     stage.advance(3)
                     pack_frame(stage.step, stage.time, stage.pictures())
+        # Laws sum over the whole flock, or over those heard at t = 0. The weights of a law's own features are compiled
+        # when it is chosen, which takes a fraction of a second.
+        flock = Setting().draw()
+        sums_over_everyone(flock, (("velocity", "mean"),))
+        observe(flock, paper_senses("sum", topology="fixed"))
         # Drawing a start of each scenario compiles the kernels of its search.
         for name in scenario_names():
             with suppress(InputError):  # one that needs options flies once a page has chosen them
                 Setting(scenario=name).draw()
-        Stage(self.setting, [self.load(name) for name in self.setting.controllers]).advance(2)
+        Stage(self.setting, self.load).advance(2)
 
     def told(self) -> dict[str, Any]:
         """What a page is sent first: all names, scenarios and limits that it needs to build its controls."""
@@ -95,7 +119,7 @@ class Exhibit:
             "version": __version__,
             "setting": self.setting.model_dump(mode="json"),
             "scenarios": offered_scenarios(without=self.setting.shared),
-            "laws": [*(name for name in controller_names() if name not in bundled_names()), *self.with_options],
+            "laws": offered_laws((*controller_names(), *self.with_options)),
             "trained": list(bundled_names()),
             "seeds": list(SEEDS),
             "weights": [str(path) for path in self.weights],

@@ -1,8 +1,8 @@
-"""A live flight, which may be changed between two steps: its flock, its radio and its body."""
+"""A live flight, which may be changed between two steps: its flock, its law, its radio and its body."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Bool
@@ -10,24 +10,38 @@ from jaxtyping import Bool
 from equiflock.experiments.world import World
 from equiflock.flock import Flock, Role
 from equiflock.protocols import Controller
+from equiflock.runtime.checks import InputError
 from equiflock.scenarios import Scenario
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.senses.orbit import Orbit
-from equiflock.simulation.assembly import flight
+from equiflock.simulation.assembly import change_controller, flight
 from equiflock.simulation.trajectory import CREW
 from equiflock.viewer.frames import Links, links_of
 from equiflock.viewer.recording import Recording
 
+MOST_TRIED = 100
+"""Agents on which a controller is tried out before it takes over."""
 Mask = Bool[np.ndarray, " N"]
 
 
 class LiveFlight:
-    """A flight with its present flock, and the recording of it."""
+    """A flight with its present flock, and the recording of it.
+
+    Args:
+        start: the flock at t = 0.
+        controller: that flies it.
+        options: those that the controller was made with.
+        time_step: dt, in seconds.
+        scenario: whose rules hold.
+        orbit: the technique by which followers avoid obstacles, if they do.
+        world: radio and body.
+    """
 
     def __init__(
         self,
         start: Flock,
         controller: Controller,
+        options: dict[str, Any],
         time_step: float,
         scenario: Scenario,
         orbit: Orbit | None,
@@ -37,7 +51,7 @@ class LiveFlight:
         rules = {"orbit": orbit, "obstacles": scenario.obstacles, **world.rules}
         self.flight = flight(start, controller, time_step=time_step, **rules)
         self.sensing = cast(DelayedAggregation, self.flight.sensing)
-        self.world = world
+        self.world, self.options = world, options
         self.advance()
         self.recording = self._recording()
 
@@ -84,6 +98,22 @@ class LiveFlight:
         else:
             self.worlds.append((self.step, world.settings))
 
+    def change_controller(self, controller: Controller, options: dict[str, Any]) -> None:
+        """Go on with another controller from the next step on, unless it cannot fly this flock: a clear error."""
+        # Some of the agents are enough to find out, and a step of all may take seconds.
+        some = Flock.view(*(array[:, :MOST_TRIED] for array in self.flock.arrays), comm_radius=self.flock.comm_radius)
+        try:
+            next(flight(some, controller))
+        except InputError:
+            raise
+        except Exception as error:  # whatever somebody's controller may raise
+            raise InputError(f"the controller cannot fly this flock: {type(error).__name__}: {error}") from None
+        reception = self.sensing.receiver.reception
+        change_controller(self.flight, controller)
+        self._has_heard = self._has_heard and self.sensing.receiver.reception is reception
+        self.options = options
+        self.laws.append((self.step, options))
+
     def links(self) -> Links:
         """Who hears whom now, and which messages are missing."""
         # Agents never stand in another order than their own in memory here, as there are too few of them.
@@ -93,6 +123,8 @@ class LiveFlight:
     def _recording(self) -> Recording:
         self.worlds = [(self.step, self.world.settings)]
         """The worlds of the recording: from which step on, and how each differs from the paper's."""
+        self.laws = [(self.step, self.options)]
+        """The options of the controller: from which step on, and those that differ from its defaults."""
         recording = Recording(self.step, self.flock, self.flight.body_state)
         recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
         return recording

@@ -1,12 +1,16 @@
-"""The scenarios that a page may choose, with the options that each has: read from their classes, plugins' included."""
+"""Scenarios and laws that a page may choose, with their options: read from their definitions, those of plugins too."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
+from equiflock.controllers import load
+from equiflock.controllers.options import ControllerOption, controller_options
+from equiflock.controllers.registry import definition
+from equiflock.controllers.trained import bundled_names
 from equiflock.runtime.checks import is_finite
 from equiflock.runtime.docstrings import field_docstrings
 from equiflock.scenarios.registry import scenario_class, scenario_names
@@ -27,9 +31,54 @@ def offered_scenarios(without: Collection[str]) -> list[dict[str, Any]]:
     ]
 
 
+def offered_laws(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Name, help and options of each controller that is no trained network, as JSON would hold them.
+
+    An option is a number, which may be none if it is annotated so, and is above zero if the law refuses that; a switch;
+    or a word of a `Literal`. Options of other kinds keep their defaults.
+
+    Args:
+        names: controllers, with units of robots after their name or not.
+    """
+    found = []
+    for name in sorted(names):
+        head = name.partition(":")[0]
+        if head in bundled_names():
+            continue
+        options = [told for option in controller_options(head) if (told := _law_option(head, option)) is not None]
+        options.sort(key=lambda told: bool(told["may_be_none"]))  # limits that may be left out come last
+        found.append({"name": name, "help": _class_help(definition(head)), "options": options})
+    return found
+
+
+def _law_option(law: str, option: ControllerOption) -> dict[str, Any] | None:
+    """One option of a law; None if a page cannot offer it."""
+    default = option.default
+    if option.choices:
+        kind = "choice"
+    elif isinstance(default, bool):
+        kind = "switch"
+    elif is_finite(default) or (default is None and float in get_args(option.hint)):
+        kind = "whole" if option.hint is int else "number"
+    else:
+        return None
+    told = {"name": option.name, "kind": kind, "default": default, "help": _plain(option.help)}
+    above_zero = kind in ("whole", "number") and not _takes(law, option.name, 0)
+    return {**told, "choices": list(option.choices), "may_be_none": option.may_be_none, "above_zero": above_zero}
+
+
+def _takes(law: str, name: str, value: float) -> bool:
+    """Whether a law can be made with that value of an option."""
+    try:
+        load(law, **{name: value})
+    except Exception:  # whatever the class of a plugin may raise
+        return False
+    return True
+
+
 def _options(kind: type[Any], without: Collection[str]) -> list[dict[str, Any]]:
     """The options of one scenario class; fields of any other kind than numbers and switches keep their defaults."""
-    texts = field_docstrings(kind)
+    texts = field_docstrings(kind)  # type: ignore[arg-type]  # classes can be hashed
     return [
         {
             "name": field.name,
@@ -52,8 +101,8 @@ def _kind(default: object) -> str:
     return "switch" if isinstance(default, bool) else "whole" if isinstance(default, int) else "number"
 
 
-def _class_help(kind: type[Any]) -> str:
-    """The first paragraph of a class's docstring; nothing if it is the signature that dataclasses fill in."""
+def _class_help(kind: Any) -> str:
+    """The first paragraph of a docstring; nothing if it is the signature that dataclasses fill in."""
     text = inspect.cleandoc(kind.__doc__ or "")
     return "" if text.startswith(f"{kind.__name__}(") else _plain(text.split("\n\n")[0])
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from typing_extensions import override
 
 from equiflock.runtime.checks import InputError
 from equiflock.simulation.failures import FailureKind
 from equiflock.viewer.checked import Checked, one_line
-from equiflock.viewer.setting import FARTHEST, MOST_AGENTS, DiskObstacle, Point, Setting
+from equiflock.viewer.setting import (
+    FARTHEST,
+    MOST_AGENTS,
+    DiskObstacle,
+    LawOptions,
+    Point,
+    Setting,
+    check_law_options,
+)
 from equiflock.viewer.stage import Stage
 from equiflock.viewer.world import WorldSetting
 
@@ -179,6 +187,23 @@ class ChangeWorld(Action):
         stage.change_world(self.world)
 
 
+class ChangeLaw(Action):
+    """Go on with other options of the controller of one flight."""
+
+    do: Literal["law"]
+    options: LawOptions
+    panel: Number = 0
+
+    @model_validator(mode="after")
+    def _have_values(self) -> ChangeLaw:
+        check_law_options(self.options)
+        return self
+
+    @override
+    def on(self, stage: Stage) -> None:
+        stage.change_law(self.panel, self.options)
+
+
 class Fail(Action):
     """Let so many followers fail, whoever that may be, or all that are left if they are fewer."""
 
@@ -235,6 +260,7 @@ Request = (
     | Lift
     | Technique
     | ChangeWorld
+    | ChangeLaw
     | Fail
     | Repair
     | Scatter

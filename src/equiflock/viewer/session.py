@@ -142,8 +142,7 @@ class Session:
         if isinstance(request, requests.Cancel):
             return {"is": "done"}  # the search was cancelled when the request was read
         if isinstance(request, requests.Start):
-            controllers = [self.exhibit.load(name) for name in request.setting.controllers]
-            stage = Stage(request.setting, controllers, stop)
+            stage = Stage(request.setting, self.exhibit.load, stop)
             # Shown only now: if the search failed or was cancelled, the flight from before goes on.
             self.shown = stage
             return {"is": "started", **stage.told()}

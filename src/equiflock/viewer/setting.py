@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from equiflock.controllers.options import split_name
+from equiflock.controllers.registry import UNITS
 from equiflock.flock import Flock
 from equiflock.runtime.checks import InputError, short
 from equiflock.scenarios import RandomDisk, Scenario, Stop, make_scenario
@@ -22,11 +24,16 @@ FARTHEST = 1e6
 """The largest coordinate at which anything may be put."""
 LONGEST_OPTION = 100
 """The most characters that the name and the value of an option may have together."""
+LONGEST_NAME = 1000
+"""The most characters of a controller's name, and of a word among its options."""
+CONTROLLERS = {"controller": "controller_options", "compare": "compare_options"}
+"""Fields of a setting that name a controller, and those for its options."""
 PAPER_RULE_UP_TO = 1_000
 """Beyond this many agents the paper's disk, of radius N^(1/4), is so dense that everybody hears hundreds."""
 
 Place = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST)]
 Point = tuple[Place, Place]
+LawOptions = Annotated[dict[str, Any], Field(max_length=50)]
 DiskRadius = Annotated[float, Field(ge=0.05, le=5.0)]
 
 
@@ -49,9 +56,13 @@ class Setting(Checked):
     """The name of a scenario, one of those that a page is sent when it connects."""
     options: Annotated[dict[str, Any], Field(max_length=50)] = Field(default_factory=dict)
     """Values for fields of the scenario, where they differ from its defaults."""
-    controller: Annotated[str, Field(max_length=1000)] = "etdagnn"
-    compare: Annotated[str, Field(max_length=1000)] | None = None
+    controller: Annotated[str, Field(max_length=LONGEST_NAME)] = "etdagnn"
+    """The name of a controller; options that follow the name of a law go to `controller_options`."""
+    controller_options: LawOptions = Field(default_factory=dict)
+    """Values for options of the law, where they differ from its defaults."""
+    compare: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
     """A second controller, flown in lockstep from the same start."""
+    compare_options: LawOptions = Field(default_factory=dict)
     agents: Annotated[int, Field(ge=3, le=MOST_AGENTS)] = 100
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
     comm_radius: Annotated[float, Field(ge=0.1, le=3.0)] | None = None
@@ -68,8 +79,22 @@ class Setting(Checked):
     """Radio and body."""
 
     @model_validator(mode="after")
+    def _split_names(self) -> Setting:
+        """Take options that follow the name of a law for fields of their own, where the page's sliders have them."""
+        for name, (field, options) in zip(self.controllers, CONTROLLERS.items(), strict=False):
+            short_name, told = split_name(name)
+            # The class is frozen, so its fields are set this way.
+            object.__setattr__(self, field, short_name)
+            object.__setattr__(self, options, {**told, **getattr(self, options)})
+        return self
+
+    @model_validator(mode="after")
     def _can_be_made(self) -> Setting:
         """Refuse an unknown scenario, and options that it does not have or that are out of range."""
+        for _, options in self.flown:
+            check_law_options(options)
+        if self.compare is None and self.compare_options:
+            raise InputError("there is no controller to compare, so it has no options")
         for name, value in self.options.items():
             _check_option(name, value)
             if name in self.shared:
@@ -81,6 +106,16 @@ class Setting(Checked):
     def controllers(self) -> tuple[str, ...]:
         """The names of the controllers, one for each flight."""
         return (self.controller,) if self.compare is None else (self.controller, self.compare)
+
+    @property
+    def flown(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+        """Name and options of each controller, one for each flight."""
+        options = self.controller_options, self.compare_options
+        return tuple(zip(self.controllers, options, strict=False))
+
+    def with_law(self, panel: int, options: dict[str, Any]) -> Setting:
+        """The setting with other options of the controller of one flight."""
+        return self.model_copy(update={list(CONTROLLERS.values())[panel]: options})
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -137,10 +172,21 @@ class Setting(Checked):
 
 
 def _check_option(name: str, value: object) -> None:
-    """Refuse values that no option can have, and numbers that are far too large."""
-    if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > LONGEST_OPTION:
-        raise InputError(f"an option is a number, true, false or a word; {name[:40]} is {short(value)[:40]}")
+    """Refuse values that no option of a scenario can have, and numbers that are far too large."""
     # Whole numbers are counts, of agents say, so their limit is lower.
-    most = MOST_AGENTS if isinstance(value, int) else FARTHEST
+    _check_value(name, value, MOST_AGENTS if isinstance(value, int) else FARTHEST, LONGEST_OPTION)
+
+
+def check_law_options(options: dict[str, Any]) -> None:
+    """Refuse values that no option of a law can have, and numbers that are far too large."""
+    for name, value in options.items():
+        _check_value(name, value, FARTHEST, LONGEST_NAME)
+        if name in UNITS:
+            raise InputError(f"{name} is chosen when the server is started, as in --controller tanner:{name}=2")
+
+
+def _check_value(name: str, value: object, most: float, longest: int) -> None:
+    if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > longest:
+        raise InputError(f"an option is a number, true, false or a word; {name[:40]} is {short(value)[:40]}")
     if isinstance(value, int | float) and not -most <= value <= most:
-        raise InputError(f"{name} must be from {-most:,.0f} to {most:,.0f}; got {value}")
+        raise InputError(f"{name[:40]} must be from {-most:,.0f} to {most:,.0f}; got {value}")

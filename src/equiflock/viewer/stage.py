@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from equiflock.flock import NO_OBSTACLE, Condition, Conditions, Flock, Role
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
+from equiflock.runtime.options import write_options
 from equiflock.runtime.randomness import stream
 from equiflock.scenarios import Stop
 from equiflock.scenarios.passing import obstacle_disks
@@ -29,6 +30,7 @@ from equiflock.viewer.world import WorldSetting
 
 SECONDS_PER_ADVANCE = 0.05
 """An advance ends after this time, even with fewer steps than were requested, so that the page stays responsive."""
+Load = Callable[[str, dict[str, Any]], Controller]
 
 
 class Stage:
@@ -36,12 +38,15 @@ class Stage:
 
     Args:
         setting: what they begin with.
-        controllers: one for each of the setting's controllers.
+        load: makes a controller of a name and options.
         stop: ends the search for a start, as for `RandomDisk`.
     """
 
-    def __init__(self, setting: Setting, controllers: Sequence[Controller], stop: Stop | None = None) -> None:
+    def __init__(self, setting: Setting, load: Load, stop: Stop | None = None) -> None:
         self.setting = setting
+        self._load = load
+        # A controller that cannot be made is known before a start is looked for.
+        controllers = [(load(name, options), options) for name, options in setting.flown]
         self.edges = False
         """Whether pictures show who hears whom."""
         scenario, start = setting.make(), setting.draw(stop)
@@ -53,7 +58,7 @@ class Stage:
         """Whether followers avoid obstacles by the orbit technique."""
         orbit = self._technique if self.orbiting else None
         rules = setting.time_step, scenario, orbit, setting.world.make()
-        self.flights = [LiveFlight(start, each, *rules) for each in controllers]
+        self.flights = [LiveFlight(start, controller, options, *rules) for controller, options in controllers]
         self._draws = 0
         """How often chance has had a say in what was done to the flights."""
 
@@ -142,6 +147,12 @@ class Stage:
             live.change_world(made)
         self.setting = self.setting.model_copy(update={"world": world})
 
+    def change_law(self, panel: int, options: dict[str, Any]) -> None:
+        """Go on with other options of the controller of one flight."""
+        live = self._flight(panel)
+        live.change_controller(self._load(self.setting.controllers[panel], options), options)
+        self.setting = self.setting.with_law(panel, options)
+
     def fail(self, kind: FailureKind, agents: int) -> None:
         """Let so many followers fail, drawn at random, the same in all flights; all that work if they are fewer."""
         self._check_imperfect()
@@ -213,10 +224,11 @@ class Stage:
             "radio": description(world.rules["radio"]),
             "body": description(world.body),
         }
-        return [
-            live.recording.trajectory(self.setting.time_step, {"controller": name, **told, "worlds": live.worlds})
-            for live, name in zip(self.flights, self.setting.controllers, strict=True)
-        ]
+        found = []
+        for live, (name, options) in zip(self.flights, self.setting.flown, strict=True):
+            own = {"controller": write_options(name, options), "laws": live.laws, "worlds": live.worlds}
+            found.append(live.recording.trajectory(self.setting.time_step, {**told, **own}))
+        return found
 
     def _velocities(self, of: Callable[[LiveFlight], NDArray[Any]]) -> None:
         for live in self.flights:
@@ -231,7 +243,7 @@ class Stage:
     def _check_imperfect(self) -> None:
         """Raise a clear error if one of the controllers needs all messages."""
         for live, name in zip(self.flights, self.setting.controllers, strict=True):
-            if live.sensing.needs_perfection:
+            if live.sensing.senses.needs_perfection:
                 raise InputError(f"{name} needs a perfect radio and agents that work: it divides by who hears a sender")
 
     def _stream(self, name: str) -> np.random.Generator:

@@ -48,26 +48,24 @@ class Tanner:
     U is constant beyond R, so the second sum needs the neighbours only, and the first is N v_i - sum_j v_j: O(N +
     edges) in all. The flock is leaders and followers, without those that are silent or stopped; obstacle agents enter
     through the potential alone.
-
-    Args:
-        clamp: C, the largest norm of an acceleration; None for no clamp.
-        clamp_by: "norm" for |a_i|_2 <= C; "entry" for every entry within [-C, C], as Tolstaya et al. have it
-            (section 5), which no longer turns with the flock.
-        potential: "tanner", or the feature that is the gradient of another.
-        cut_off: whether U is constant beyond R. If not, the second sum runs over the whole flock at any distance, too,
-            as in the equation of section 2.2: O(N^2) time. Obstacle agents are avoided within R as before; U would have
-            them attract from afar.
-        attraction: d in U(r) = d^2 / r^2 + ln r^2, the distance from which on agents attract each other. The paper's is
-            1, so that at R = 1 agents only repel each other, and nothing pulls back who is about to be lost.
-        aim: the velocity that the first sum aims at, the mean of the "flock" or that of its "leaders", if it has any.
     """
 
     clamp: float | None = DEFAULT_CLAMP
+    """C, the largest norm of an acceleration; None for no clamp."""
     clamp_by: ClampBy = "norm"
+    """Whether |a_i|_2 <= C, by its "norm", or every "entry" is within [-C, C], as Tolstaya et al. have it (section 5),
+    which does not turn with the flock."""
     potential: str = POTENTIAL
+    """The potential "tanner", or the feature that is the gradient of another."""
     cut_off: bool = True
+    """Whether U is constant beyond R. If not, the second sum runs over the whole flock at any distance, too, as in the
+    equation of section 2.2: O(N^2) time. Obstacle agents are avoided within R as before; U would have them attract from
+    afar."""
     attraction: float = 1.0
+    """The distance d in U(r) = d^2 / r^2 + ln r^2 from which on agents attract each other. The paper's is 1, so that at
+    R = 1 agents only repel each other, and nothing pulls back who is about to be lost."""
     aim: Aim = "flock"
+    """The velocity that the first sum aims at, the mean of the "flock" or that of its "leaders", if it has any."""
 
     privileged: ClassVar[Literal[True]] = True
 
@@ -106,19 +104,16 @@ class Tanner:
 @controller("tanner-dynamic")
 @dataclass(frozen=True)
 class TannerDynamic:
-    """The decentralized law for a changing graph: both sums over the agents that are within R now.
-
-    Args:
-        clamp: C, the largest norm of an acceleration; None for no clamp.
-        clamp_by: "norm" for |a_i|_2 <= C, "entry" for every entry within [-C, C].
-        potential: "tanner", or the feature that is the gradient of another.
-        attraction: d in U(r) = d^2 / r^2 + ln r^2, the distance from which on agents attract each other.
-    """
+    """The decentralized law for a changing graph: both sums over the agents that are within R now."""
 
     clamp: float | None = DEFAULT_CLAMP
+    """C, the largest norm of an acceleration; None for no clamp."""
     clamp_by: ClampBy = "norm"
+    """Whether |a_i|_2 <= C, by its "norm", or every "entry" is within [-C, C], which does not turn with the flock."""
     potential: str = POTENTIAL
+    """The potential "tanner", or the feature that is the gradient of another."""
     attraction: float = 1.0
+    """The distance d in U(r) = d^2 / r^2 + ln r^2 from which on agents attract each other."""
 
     topology: ClassVar[Topology] = "dynamic"
 
@@ -146,12 +141,6 @@ class TannerFixed(TannerDynamic):
     """The decentralized law for a fixed graph: both sums over the agents that were within R at t = 0.
 
     It is the same function as the dynamic law, of observations that are made of other agents.
-
-    Args:
-        clamp: C, the largest norm of an acceleration; None for no clamp.
-        clamp_by: "norm" for |a_i|_2 <= C, "entry" for every entry within [-C, C].
-        potential: "tanner", or the feature that is the gradient of another.
-        attraction: d in U(r) = d^2 / r^2 + ln r^2, the distance from which on agents attract each other.
     """
 
     topology: ClassVar[Topology] = "fixed"

@@ -3,13 +3,18 @@
 /** Obstacles stand on a grid so fine, for the sake of a short address. */
 const DISK_GRID = 1000;
 /** Of several of these that wait only the last counts; others add up. */
-const LATEST = ["steer", "move", "world"];
+const LATEST = ["steer", "move", "world", "law"];
+/** Requests that change the setting while it flies; they show at once, and are taken back if they are refused. */
+export const IN_FLIGHT = ["world", "law"];
+
+/** Where the setting has the options of the law of each panel. */
+const LAW_OPTIONS = ["controller_options", "compare_options"];
 
 export class Actions {
   /** How many obstacles are left of those that the scenario has by itself; they come before one's own. */
   given = 0;
-  /** The world that flies. */
-  world = {};
+  /** The fields of the setting that may change in flight, as they fly. */
+  flown = {};
   #view;
   #mostDisks;
 
@@ -26,17 +31,33 @@ export class Actions {
     this.#act({ do: "orbit", active: on }, () => this.#view.keep({ orbit: on }));
   }
 
-  /** Change fields of the world: sliders show at once what was asked for, and what flies if that is refused. */
+  /** Change fields of the world. */
   changeWorld(fields) {
     const world = { ...this.#view.state.setting.world, ...fields };
     // Lost messages are seen by their lines.
     if (world.loss && !this.#view.state.setting.world.loss) this.#view.look({ edges: true });
-    this.#view.keep({ world });
+    this.#changeInFlight({ do: "world", world }, { world });
+  }
+
+  /** Go on with other options of the law of a panel. */
+  changeLaw(panel, options) {
+    this.#changeInFlight({ do: "law", panel, options }, { [LAW_OPTIONS[panel]]: options });
+  }
+
+  /** Change fields of the setting: sliders show at once what was asked for, and what flies if that is refused. */
+  #changeInFlight(request, fields) {
+    this.#view.keep(fields);
     if (!this.#view.frame) return; // nothing flies: it is for the next start
-    this.#act({ do: "world", world }, () => {
-      this.world = world;
-      if (!this.#view.link.waitsFor("world")) this.#view.keep({ world });
+    this.#act(request, () => {
+      Object.assign(this.flown, fields);
+      if (!this.#view.link.waitsFor(request.do)) this.#view.keep(fields);
     });
+  }
+
+  /** Take note of the setting of a flight that begins. */
+  begin({ world, controller_options, compare_options }, given) {
+    this.flown = { world, controller_options, compare_options };
+    this.given = given;
   }
 
   /** Let so many followers fail. */

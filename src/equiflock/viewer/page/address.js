@@ -1,6 +1,7 @@
 /** The page's address holds the whole setting: `#scenario=obstacles:sides=48&agents=200&…`. */
 
-const WORDS = ["controller", "compare", "spread"];
+const CONTROLLERS = ["controller", "compare"];
+const WORDS = [...CONTROLLERS, "spread"];
 const NUMBERS = ["agents", "seed", "comm_radius", "time_step"];
 const SWITCHES = ["edges", "trails"];
 const OTHERS = ["scenario", "orbit", "disks", "flock", "speed"];
@@ -28,6 +29,8 @@ export function readAddress(hash, usual, scenarios) {
   const setting = { ...usual, ...(given.has("scenario") && readScenario(given.get("scenario"))) };
   setting.options = { ...readLooseOptions(given, setting.scenario, scenarios), ...setting.options };
   for (const key of WORDS) if (given.has(key)) setting[key] = given.get(key) || null;
+  // Options follow the name of a law, too; the server tells them apart.
+  for (const key of CONTROLLERS) if (given.has(key)) setting[`${key}_options`] = {};
   for (const [old, key] of Object.entries(OLDER)) if (given.has(old)) setting[key] = readValue(given.get(old));
   for (const key of NUMBERS) if (given.has(key)) setting[key] = readValue(given.get(key));
   if (given.has("orbit")) setting.orbit = given.get("orbit") === "1";
@@ -46,8 +49,8 @@ export function writeAddress({ setting, look, flock }, playback) {
   if (playback) {
     given.set("flock", flock);
   } else {
-    given.set("scenario", writeScenario(setting));
-    for (const key of ["controller", "compare"]) given.set(key, setting[key] ?? "");
+    given.set("scenario", withOptions(setting.scenario, setting.options));
+    for (const key of CONTROLLERS) given.set(key, withOptions(setting[key] ?? "", setting[`${key}_options`]));
     for (const key of [...NUMBERS, "spread"]) if (setting[key] !== null) given.set(key, setting[key]);
     if (setting.orbit !== null) given.set("orbit", Number(setting.orbit));
     for (const key of WORLD) {
@@ -69,9 +72,9 @@ function readScenario(text) {
   return { scenario, options: Object.fromEntries(options) };
 }
 
-function writeScenario({ scenario, options }) {
-  const parts = Object.entries(options).map(([name, value]) => `${name}=${value ?? "none"}`);
-  return [scenario, ...parts].join(":");
+function withOptions(name, options) {
+  const parts = Object.entries(options).map(([key, value]) => `${key}=${value ?? "none"}`);
+  return [name, ...parts].join(":");
 }
 
 /** Options of the scenario that stand by themselves, as in addresses of older versions: `sides=48`. */

@@ -1,11 +1,14 @@
 /** The form: a setting in, changes of it out. */
 
 import { byId, make } from "./dom.js";
+import { LawControls } from "./laws.js";
 import { ScenarioMenu } from "./scenarios.js";
 import { WorldControls } from "./world.js";
 
 const FEWEST = 3,
   MOST = 10000;
+/** The menus of controllers, one for each panel. */
+const MENUS = ["controller", "compare"];
 /** Fields of the setting that have a box of their own, whatever the scenario. */
 const NUMBERS = ["agents", "seed", "comm_radius", "time_step"];
 
@@ -20,33 +23,42 @@ const PRETTY = {
   etdagnn: "ETDAGNN",
 };
 
-/** A controller's name for people: `etdagnn:3` is ETDAGNN, seed 3. */
+/** A controller's name for people: `etdagnn:3` is ETDAGNN, seed 3, and `cucker-smale:beta=1` Cucker-Smale, beta 1. */
 export function title(name) {
-  const [, network, seed] = name.match(/^([\w-]+):(\d+)$/) ?? [null, name, null];
-  const pretty = PRETTY[network] ?? name.split("/").at(-1);
-  return seed === null ? pretty : `${pretty}, seed ${seed}`;
+  const [, head, options] = name.match(/^([\w-]+)(?::(.*))?$/) ?? [];
+  if (!head) return name.split("/").at(-1); // a file
+  const pretty = PRETTY[head] ?? spelled(head);
+  if (!options) return pretty;
+  const told = /^\d+$/.test(options) ? `seed ${options}` : options.replaceAll(":", ", ").replaceAll("=", " ");
+  return `${pretty}, ${told}`;
 }
+
+/** The name of a law with capitals, such as those of its authors. */
+const spelled = (name) =>
+  name.replace(/-local$/, ", local").replaceAll(/(?<=^|-)[a-z]/g, (letter) => letter.toUpperCase());
 
 export class Controls {
   /**
    * @param {object} welcome what the server offers
    * @param {function(object): void} onChange called with the fields of the setting that were changed
    * @param {function(object): void} onWorld called with the fields of its world that were changed
+   * @param {function(number, object): void} onLaw called with a panel and the options of its law
    */
-  constructor(welcome, onChange, onWorld) {
+  constructor(welcome, onChange, onWorld, onLaw) {
     this.trained = welcome.trained;
     this.world = new WorldControls(welcome.bodies, onWorld);
-    for (const id of ["controller", "compare"]) {
+    this.laws = MENUS.map((id, panel) => new LawControls(id, welcome.laws, (options) => onLaw(panel, options)));
+    for (const id of MENUS) {
       const none = id === "compare" ? [["", "nobody"]] : [];
       fill(byId(id), [
         ["", none],
         ["Trained", pairs(welcome.trained)],
-        ["Laws", pairs(welcome.laws)],
+        ["Laws", pairs(welcome.laws.map(({ name }) => name))],
         ["Files", pairs(welcome.weights)],
       ]);
       fill(byId(`${id}-seed`), [["", welcome.seeds.map((seed) => [String(seed), `seed ${seed}`])]]);
-      byId(id).onchange = () => onChange({ [id]: this.#chosen(id) });
-      byId(`${id}-seed`).onchange = () => onChange({ [id]: this.#chosen(id) });
+      const choose = () => onChange({ [id]: this.#chosen(id), [`${id}_options`]: {} });
+      byId(id).onchange = byId(`${id}-seed`).onchange = choose;
     }
     this.scenarios = new ScenarioMenu(welcome.scenarios, onChange);
     for (const id of NUMBERS) {
@@ -74,12 +86,13 @@ export class Controls {
     this.world.show(setting.world);
     for (const id of [...NUMBERS, "spread"]) byId(id).value = setting[id] ?? chosen[id] ?? "";
     byId("agents-slider").value = toSlider(setting.agents);
-    for (const id of ["controller", "compare"]) {
+    MENUS.forEach((id, panel) => {
       const [, network, seed] = (setting[id] ?? "").match(/^(.*?)(?::(\d+))?$/);
       byId(id).value = network;
       byId(`${id}-seed`).value = seed ?? "0";
       byId(`${id}-seed`).hidden = !this.trained.includes(network);
-    }
+      this.laws[panel].show(setting[id], setting[`${id}_options`]);
+    });
     byId("orbit").checked = setting.orbit ?? chosen.orbit ?? false;
   }
 

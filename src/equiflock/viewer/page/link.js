@@ -47,9 +47,10 @@ export class Link {
     this.#flush();
   }
 
-  /** Ask for something that takes the place of a request of its kind, should that not be sent yet. */
+  /** Ask for something that takes the place of a request of its kind, for its panel, should that not be sent yet. */
   askLatest(request, then) {
-    this.takeBack(request.do);
+    const replaced = (other) => other.do === request.do && other.panel === request.panel;
+    this.#queue = this.#queue.filter((waiting) => !replaced(waiting.request));
     this.ask(request, then);
   }
 

@@ -1,6 +1,7 @@
 /** The menu of scenarios, and boxes for the options of the chosen one: both are made from what the server tells. */
 
 import { byId, make } from "./dom.js";
+import { row } from "./rows.js";
 
 /** A name for people: `clear_time` is Clear time. */
 export const written = (name) => (name[0].toUpperCase() + name.slice(1)).replaceAll(/[_-]/g, " ");
@@ -50,11 +51,12 @@ export class ScenarioMenu {
       this.#options[name] = kind === "switch" ? input.checked : input.valueAsNumber;
       this.#onChange({ options: { ...this.#options } });
     };
-    return make("div", { className: "row", title: help }, make("label", { htmlFor: id }, written(name)), input);
+    return row(id, written(name), help, input);
   }
 }
 
-function fill(input, value) {
+/** Show a value in a box, or by a switch. */
+export function fill(input, value) {
   if (input.type === "checkbox") input.checked = value;
   else input.value = value;
 }

@@ -1,6 +1,6 @@
 /** The page: asks the server for moments of a flight, shows them, and passes on what a person does. */
 
-import { Actions } from "./actions.js";
+import { Actions, IN_FLIGHT } from "./actions.js";
 import { LOOK, readAddress, writeAddress } from "./address.js";
 import { Controls, showLook } from "./controls.js";
 import { byId } from "./dom.js";
@@ -196,6 +196,7 @@ export class View {
       welcome,
       (fields) => this.change(fields),
       (fields) => this.actions.changeWorld(fields),
+      (panel, options) => this.actions.changeLaw(panel, options),
     );
     this.readAddress();
   }
@@ -221,8 +222,7 @@ export class View {
     } else {
       this.state.setting = setting;
       this.chosen = chosen;
-      this.actions.given = chosen.given;
-      this.actions.world = setting.world;
+      this.actions.begin(setting, chosen.given);
       this.showSetting(this.#starts.pending);
       this.player.begin(new LiveSteps(setting.time_step));
       const { scenario, controller: first, compare } = setting;
@@ -239,7 +239,7 @@ export class View {
   }
 
   #refused(request, text, how = { bad: true }) {
-    if (request.do === "world") this.state.setting = { ...this.state.setting, world: this.actions.world };
+    if (IN_FLIGHT.includes(request.do)) this.state.setting = { ...this.state.setting, ...this.actions.flown };
     this.showSetting();
     byId("flock").value = this.state.flock;
     this.#writeAddress(); // which may have asked for it

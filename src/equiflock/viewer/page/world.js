@@ -1,6 +1,7 @@
 /** The world that agents fly in: sliders for their radio and their bodies, which take effect at once. */
 
 import { byId, make } from "./dom.js";
+import { makeSlider, sliderRow } from "./rows.js";
 import { written } from "./scenarios.js";
 
 /** The last step of a slider that is logarithmic before the one that means no limit. */
@@ -103,16 +104,10 @@ export class WorldControls {
   }
 
   #row(name) {
-    const { text, help, high, step, read } = NUMBERS[name];
-    const input = make("input", { id: name, type: "range", min: 0, max: high, step });
-    input.oninput = () => this.#onChange({ [name]: read(input.valueAsNumber) });
-    const told = make("output", { id: `${name}-told`, htmlFor: name });
-    const pair = make("span", { className: "pair" }, input, told);
-    return make(
-      "div",
-      { id: `${name}-row`, className: "row", title: help },
-      make("label", { htmlFor: name }, text),
-      pair,
-    );
+    const { text, help, read } = NUMBERS[name];
+    const slider = makeSlider(name, NUMBERS[name], (place) => this.#onChange({ [name]: read(place) }));
+    const made = sliderRow(slider, text, help, make("output", { id: `${name}-told`, htmlFor: name }));
+    made.id = `${name}-row`;
+    return made;
   }
 }

@@ -1,0 +1,154 @@
+"""Laws on the page: their numbers are sliders, which act while the flock flies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import equiflock as ef
+from equiflock.controllers.options import controller_options
+from equiflock.runtime.checks import is_finite
+from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.setting import Setting
+from tests.viewer.pages import Open, look, pause, the_session, wait_for
+from tests.viewer.servers import Running, running, wait_until
+
+
+def options_of(server: Running, panel: int = 0) -> Any:
+    """The options of the law that flies in a panel."""
+    return the_session(server).shown.setting.flown[panel][1]
+
+
+def test_a_slider_changes_the_law_that_flies_and_the_address_and_a_reset_keep_it(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server)
+    expect(page.locator("#controller-law")).to_be_hidden()  # a network has no numbers to play with
+    page.locator("#controller").select_option("cucker-smale-local")
+    wait_for(page, "view.state.setting.controller === 'cucker-smale-local' && view.link.idle")
+    expect(page.locator("#controller-law")).to_be_visible()
+    expect(page.locator("#controller-help")).to_contain_text("a flock that splits stays split")
+    pause(page)
+    step = look(page, "view.frame.step")
+    page.locator("#controller-slider-beta").fill("1.2")
+    expect(page.locator("#controller-option-beta")).to_have_value("1.2")
+    wait_for(page, "view.link.idle")
+    assert options_of(server) == {"beta": 1.2}
+    assert the_session(server).shown.flights[0].sensing.senses == ef.load("cucker-smale-local", beta=1.2).senses
+    assert look(page, "view.frame.step") == step  # it goes on where it was
+    assert "controller=cucker-smale-local:beta=1.2&" in page.url
+    page.get_by_role("button", name="Reset").click()
+    wait_for(page, "view.frame.step === 0 && view.link.idle")
+    assert options_of(server) == {"beta": 1.2}
+    other = open_page(server, page.url.removeprefix(server.address))
+    expect(other.locator("#controller-slider-beta")).to_have_value("1.2")
+    assert look(other, "view.state.setting.controller_options") == {"beta": 1.2}
+    page.locator("#controller-defaults").click()
+    wait_for(page, "view.link.idle")
+    expect(page.locator("#controller-option-beta")).to_have_value("0.4")
+    expect(page.locator("#controller-defaults")).to_be_hidden()
+    assert "beta" not in page.url
+
+
+def test_boxes_menus_and_switches_change_a_law_too(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#controller=tanner")
+    box, slider = page.locator("#controller-option-clamp"), page.locator("#controller-slider-clamp")
+    box.fill("1000")  # beyond the end of the slider
+    box.press("Enter")
+    wait_until(lambda: options_of(server) == {"clamp": 1000})
+    expect(slider).to_have_value("1000")
+    box.fill("")
+    box.press("Enter")
+    wait_until(lambda: options_of(server) == {"clamp": None})
+    expect(box).to_have_value("")
+    page.locator("#controller-option-clamp_by").select_option("entry")
+    page.locator("#controller-option-cut_off").uncheck()
+    wait_until(lambda: options_of(server) == {"clamp": None, "clamp_by": "entry", "cut_off": False})
+    assert "controller=tanner:clamp=none:clamp_by=entry:cut_off=false&" in page.url
+    # Another law has numbers of its own.
+    page.locator("#controller").select_option("reynolds")
+    wait_for(page, "view.state.setting.controller === 'reynolds' && view.link.idle")
+    expect(page.locator("#controller-option-cut_off")).to_have_count(0)
+    assert options_of(server) == {}
+
+
+def test_the_law_that_is_compared_has_sliders_of_its_own(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#controller=reynolds&compare=reynolds:cohesion=8")
+    expect(page.locator("#compare-slider-cohesion")).to_have_value("8")
+    # At once, as two hands would: neither takes the place of the other.
+    page.evaluate(
+        """() => {
+          for (const [id, value] of [["controller", 2], ["compare", 3], ["controller", 1]]) {
+            const slider = document.getElementById(`${id}-slider-cohesion`);
+            slider.value = value;
+            slider.dispatchEvent(new Event("input"));
+          }
+        }"""
+    )
+    wait_for(page, "view.link.idle")
+    wait_until(lambda: (options_of(server, 0), options_of(server, 1)) == ({"cohesion": 1}, {"cohesion": 3}))
+    assert look(page, "view.state.setting.compare_options") == {"cohesion": 3}
+    page.locator("#compare").select_option("")
+    wait_for(page, "view.frame.panels.length === 1")
+    expect(page.locator("#compare-law")).to_be_hidden()
+    assert "compare=&" in page.url
+
+
+def test_a_number_that_is_refused_goes_back(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#controller=reynolds:cohesion=8")
+    box = page.locator("#controller-option-cohesion")
+    box.fill("-3")
+    box.press("Enter")
+    expect(page.locator("#notices")).to_contain_text("cohesion must be a finite number of at least 0; got -3")
+    expect(box).to_have_value("8")
+    assert "reynolds:cohesion=8&" in page.url
+    time = look(page, "view.frame.time")
+    wait_for(page, f"view.frame.time > {time + 0.05}")
+
+
+def test_an_address_with_a_law_that_makes_no_sense_is_told_and_something_flies(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server, "#controller=reynolds:cohesoin=8")
+    expect(page.locator("#notices")).to_contain_text("its options are clamp, alignment, cohesion")
+    assert look(page, "view.state.setting.controller") == "etdagnn"
+
+
+def test_a_law_of_the_command_line_is_shown_as_that_law_with_its_numbers(open_page: Open) -> None:
+    with running(Exhibit(Setting(agents=20, controller="cucker-smale:beta=1"))) as server:
+        page = open_page(server)
+        assert page.locator("#controller").input_value() == "cucker-smale"
+        expect(page.locator("#controller-option-beta")).to_have_value("1")
+        page.close()
+
+
+def test_every_law_is_in_the_menu_with_a_slider_for_every_number(server: Running, open_page: Open) -> None:
+    page = open_page(server)
+    groups = page.locator("#controller optgroup")
+    assert [group.get_attribute("label") for group in groups.all()] == ["Trained", "Laws"]
+    offered = page.locator("#controller optgroup[label=Laws] option").evaluate_all("(all) => all.map((o) => o.value)")
+    assert {"reynolds", "cucker-smale", "bonding-local", "tanner-fixed"} <= set(offered)
+    for name in offered:
+        numbers = {option.name: option.default for option in controller_options(name) if is_finite(option.default)}
+        page.evaluate("(name) => flockView.showSetting({ controller: name })", name)
+        for number, usual in numbers.items():
+            slider = page.locator(f"#controller-slider-{number}")
+            expect(slider).to_be_visible()
+            # There is room on both sides of the default.
+            low, high, step = (float(slider.get_attribute(each) or 0) for each in ("min", "max", "step"))
+            assert float(slider.input_value()) == pytest.approx(usual, abs=step), (name, number)
+            assert low <= usual <= 0.25 * high, (name, number)
+            assert 0 <= low <= step
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844), (640, 360)])
+def test_nothing_of_a_law_sticks_out_of_the_sidebar(server: Running, open_page: Open, size: tuple[int, int]) -> None:
+    page: Page = open_page(
+        server, "#controller=bonding&compare=tanner:clamp=none", viewport={"width": size[0], "height": size[1]}
+    )
+    wide = page.evaluate(
+        "() => { const bar = document.getElementById('sidebar'); return bar.scrollWidth - bar.clientWidth; }"
+    )
+    assert wide <= 0
