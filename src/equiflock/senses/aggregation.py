@@ -6,11 +6,7 @@ With N_i(t) the agents that i hears at time t and psi the features of the channe
     z_i^1(t) = sum or mean over j in N_i(t) of psi(r_ij(t), v_ij(t))
     z_i^k(t) = mean over j in N_i(t) of z_j^(k-1)(t - dt),    k = 2 .. K
 
-Senses with hop_mean = "sender" divide by the sender's degree instead, as public code of the baseline does:
-
-    z_i^k(t) = sum over j in N_i(t) of z_j^(k-1)(t - dt) / |N_j(t)|,    without those for whom |N_j(t)| = 0
-
-A feature among agents of the same group, or of others, is summed or averaged over those alone. Of several obstacle
+Senses with another `hop_mean` divide otherwise. A feature among agents of the same group, or of others, is summed or averaged over those alone. Of several obstacle
 agents within R only the nearest is heard, and it stands still unless the `Orbit` technique says what else a follower
 takes it to do. Silent and stopped agents are heard by nobody, and stopped and drifting ones hear nobody. Before t = 0
 everything is zero, and so are the sums of an agent that hears nobody. Relative vectors are subtracted in float64, so a
@@ -97,7 +93,8 @@ class DelayedAggregation:
         self._before: Observations | None = None
         self._heard = (0, 0, 0)
         """The shape of the flock, (B, N, D)."""
-        self._graph: Graph | None = None
+        self.fixed_graph: Graph | None = None
+        """The graph of t = 0, which a fixed topology keeps; None in a dynamic one, or before the first step."""
         self._large: LargeFlocks | None = None
         self.radio = radio
 
@@ -136,7 +133,7 @@ class DelayedAggregation:
         kept = senses.remembers_as(self.senses)
         self.receiver.change(senses.needs_perfection, kept)
         self.senses, self._said = senses, None  # the kernels are told anew what is said
-        self._graph = self._graph if senses.topology == "fixed" else None
+        self.fixed_graph = self.fixed_graph if senses.topology == "fixed" else None
         if not kept:
             self._now = self._before = self._large = None
 
@@ -256,17 +253,12 @@ class DelayedAggregation:
         """R in the units of the senses, in which the flock is."""
         return flock.comm_radius if self.comm_radius is None else self.comm_radius / self.senses.length_scale
 
-    @property
-    def fixed_graph(self) -> Graph | None:
-        """The graph of t = 0, which a fixed topology keeps; None in a dynamic one, or before the first step."""
-        return self._graph
-
     def heard(self, flock: Flock, ranks: Int64[np.ndarray, " N"] | None = None) -> Graph:
         """Who uses a message of whom, after `hear` with the same arguments, were it not for the obstacle rule."""
         flock = self.senses.measured(flock)
         if (reception := self.receiver.reception) is not None:
-            return reception.used(self._as_heard(flock), self._graph, ranks)
-        return radius_graph(flock, self._radius_of(flock)) if self._graph is None else self._graph
+            return reception.used(self._as_heard(flock), self.fixed_graph, ranks)
+        return radius_graph(flock, self._radius_of(flock)) if self.fixed_graph is None else self.fixed_graph
 
     @property
     def order(self) -> Int64[np.ndarray, " N"] | None:
@@ -294,13 +286,13 @@ class DelayedAggregation:
                 setattr(self, name, new)
                 self._heard = flock.shape
         # In a fixed topology, links among the kept agents stay, and new agents hear nobody.
-        if self._graph is not None:
-            self._graph = self._graph.among(keep, N)
+        if self.fixed_graph is not None:
+            self.fixed_graph = self.fixed_graph.among(keep, N)
         self.receiver.replace(self.senses.measured(flock), keep)
         self._large = None
 
     def _first_graph(self, flock: Flock) -> Graph:
         """The graph that a fixed topology keeps, made of this flock if it is the first."""
-        if self._graph is None:
-            self._graph = radius_graph(flock, self._radius_of(flock))
-        return self._graph
+        if self.fixed_graph is None:
+            self.fixed_graph = radius_graph(flock, self._radius_of(flock))
+        return self.fixed_graph

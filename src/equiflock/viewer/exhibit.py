@@ -11,7 +11,7 @@ from typing import Any
 from equiflock.controllers import controller_names, load
 from equiflock.controllers.options import controller_options
 from equiflock.controllers.registry import WEIGHTS
-from equiflock.controllers.trained import SEEDS, bundled_names
+from equiflock.controllers.trained import bundled_names, trained_seeds
 from equiflock.features import paper_senses
 from equiflock.pairs.everyone import sums_over_everyone
 from equiflock.protocols import Controller
@@ -53,7 +53,7 @@ class Exhibit:
     def controllers(self) -> tuple[str, ...]:
         """The names that a page may choose."""
         # Each trained network is also offered by training seed, as name:seed.
-        trained = (f"{name}:{seed}" for name in bundled_names() for seed in SEEDS)
+        trained = (f"{name}:{seed}" for name in bundled_names() for seed in trained_seeds(name))
         return (*controller_names(), *trained, *map(str, self.weights), *self.with_options)
 
     @property
@@ -120,8 +120,7 @@ class Exhibit:
             "setting": self.setting.model_dump(mode="json"),
             "scenarios": offered_scenarios(without=self.setting.shared),
             "laws": offered_laws((*controller_names(), *self.with_options)),
-            "trained": list(bundled_names()),
-            "seeds": list(SEEDS),
+            "trained": {name: list(trained_seeds(name)) for name in bundled_names()},
             "weights": [str(path) for path in self.weights],
             "most_disks": MOST_DISKS,
             "bodies": offered_bodies(),

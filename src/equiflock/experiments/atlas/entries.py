@@ -185,6 +185,54 @@ ENTRIES: tuple[Entry, ...] = (
         window=12.0,
     ),
     Entry(
+        "formation",
+        "Choi, Kalise, Peszek, Peters 2019; with noise Choi, Oh, Tse 2021: formation control",
+        "Every agent has a place in a pattern, and is pulled along the difference between where others are and where "
+        "they should be: the flock comes to fly as one in the pattern, from every start for beta up to 1, and for "
+        "alpha from 1 on without a touch.",
+        "Who flies where is given, so agents trade places, and may pass each other within thousandths of R. With strong "
+        "noise, or along a chain of many agents, it takes too long. The pattern does not turn with the flock.",
+        (
+            *(
+                Succeeds(
+                    f"formation:pattern={pattern}",
+                    f"{pattern}: flocks of 30 whose error is below 5% of the pattern's size",
+                    least=0.9,
+                    scenario=f"formation:pattern={pattern}",
+                )
+                for pattern in ("vee", "circle", "EQ")
+            ),
+            Succeeds(
+                "formation:noise=0.5",
+                "vee, with noise: flocks whose error is below 5%",
+                least=0.9,
+                scenario="formation",
+            ),
+            Succeeds("formation:alpha=0", "vee, without the singular influence", scenario="formation"),
+        ),
+        ("formation", "formation:pattern=EQ"),
+        scenario="formation",
+        seconds=5.0,
+        window=7.0,
+    ),
+    Entry(
+        "gu-leader",
+        "Gu, Wang 2009: leader-follower flocking",
+        "A tenth of the flock knows a goal and steers to it; the others align, keep apart and stay near the middle of "
+        "the flock, which they estimate from what their neighbours say, and so all arrive.",
+        "With too few informed agents, or when they steer too hard, they leave the others behind; with an estimate over "
+        "one hop alone many flocks fall apart.",
+        (
+            Succeeds("gu-leader", "flocks that arrive, a tenth informed", least=0.9, scenario="goal"),
+            Succeeds("gu-leader", "flocks that arrive, one in fifty informed", scenario="goal:informed=0.02"),
+            Succeeds("gu-leader:hops=1", "flocks that arrive, the middle estimated over one hop", scenario="goal"),
+        ),
+        ("gu-leader", "gu-leader:hops=1"),
+        scenario="goal",
+        seconds=9.0,
+        speed=1.5,
+    ),
+    Entry(
         "segregation",
         "Santos, Pimenta, Chaimowicz 2014; learned as in Omotuyi, Kumar 2022: segregation",
         "Agents of a group like each other nearer than strangers. Nobody collides, velocities agree, and the potential "

@@ -52,11 +52,10 @@ export class Controls {
       const none = id === "compare" ? [["", "nobody"]] : [];
       fill(byId(id), [
         ["", none],
-        ["Trained", pairs(welcome.trained)],
+        ["Trained", pairs(Object.keys(welcome.trained))],
         ["Laws", pairs(welcome.laws.map(({ name }) => name))],
         ["Files", pairs(welcome.weights)],
       ]);
-      fill(byId(`${id}-seed`), [["", welcome.seeds.map((seed) => [String(seed), `seed ${seed}`])]]);
       const choose = () => onChange({ [id]: this.#chosen(id), [`${id}_options`]: {} });
       byId(id).onchange = byId(`${id}-seed`).onchange = choose;
     }
@@ -89,8 +88,10 @@ export class Controls {
     MENUS.forEach((id, panel) => {
       const [, network, seed] = (setting[id] ?? "").match(/^(.*?)(?::(\d+))?$/);
       byId(id).value = network;
+      const seeds = this.trained[network] ?? [];
+      fill(byId(`${id}-seed`), [["", seeds.map((each) => [String(each), `seed ${each}`])]]);
       byId(`${id}-seed`).value = seed ?? "0";
-      byId(`${id}-seed`).hidden = !this.trained.includes(network);
+      byId(`${id}-seed`).hidden = seeds.length < 2;
       this.laws[panel].show(setting[id], setting[`${id}_options`]);
     });
     byId("orbit").checked = setting.orbit ?? chosen.orbit ?? false;
@@ -100,7 +101,8 @@ export class Controls {
     const network = byId(id).value;
     if (!network) return null;
     const seed = byId(`${id}-seed`).value;
-    return this.trained.includes(network) && seed !== "0" ? `${network}:${seed}` : network;
+    // The seeds in the box may be those of the network before.
+    return this.trained[network]?.includes(Number(seed)) && seed !== "0" ? `${network}:${seed}` : network;
   }
 }
 
