@@ -6,12 +6,12 @@ With N_i(t) the agents that i hears at time t and psi the features of the channe
     z_i^1(t) = sum or mean over j in N_i(t) of psi(r_ij(t), v_ij(t))
     z_i^k(t) = mean over j in N_i(t) of z_j^(k-1)(t - dt),    k = 2 .. K
 
-Senses with another `hop_mean` divide otherwise. A feature among agents of the same group, or of others, is summed or averaged over those alone. Of several obstacle
-agents within R only the nearest is heard, and it stands still unless the `Orbit` technique says what else a follower
-takes it to do. Silent and stopped agents are heard by nobody, and stopped and drifting ones hear nobody. Before t = 0
-everything is zero, and so are the sums of an agent that hears nobody. Relative vectors are subtracted in float64, so a
-flock far from the origin loses nothing. The paper's features of r_ij and their sums, the older hops and the
-observations are float32; v_ij and declared features are summed in float64.
+Senses with another `hop_mean` divide otherwise. A feature among agents of the same group, or of others, is summed or
+averaged over those alone. Of several obstacle agents within R only the nearest is heard, and it stands still unless the
+`Orbit` technique says what else a follower takes it to do. Silent and stopped agents are heard by nobody, and stopped
+and drifting ones hear nobody. Before t = 0 everything is zero, and so are the sums of an agent that hears nobody.
+Relative vectors are subtracted in float64, so a flock far from the origin loses nothing. The paper's features of r_ij
+and their sums, the older hops and the observations are float32; v_ij and declared features are summed in float64.
 
 With a `Radio` that is not perfect, N_i(t) are those whose messages agent i uses at t, psi is made of what it measures,
 and z_j^(k-1) is what the sender knew a step before it sent.

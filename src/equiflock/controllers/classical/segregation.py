@@ -58,7 +58,10 @@ class Segregating(PairLaw):
 
 @controller("segregation")
 class Segregation(Centralized, Segregating):
-    """Everybody aligns with everybody and keeps near its own group, farther from others: groups part, and fly on."""
+    """Everybody aligns with everybody and keeps near its own group, farther from others: groups part, and fly on.
+
+    Its sums grow with the flock: from some 200 agents on at a time step of 0.01 s, lower alignment and gain.
+    """
 
 
 @controller("segregation-local")

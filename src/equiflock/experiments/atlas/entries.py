@@ -190,8 +190,8 @@ ENTRIES: tuple[Entry, ...] = (
         "Every agent has a place in a pattern, and is pulled along the difference between where others are and where "
         "they should be: the flock comes to fly as one in the pattern, from every start for beta up to 1, and for "
         "alpha from 1 on without a touch.",
-        "Who flies where is given, so agents trade places, and may pass each other within thousandths of R. With strong "
-        "noise, or along a chain of many agents, it takes too long. The pattern does not turn with the flock.",
+        "Who flies where is given, so agents trade places, and may pass each other within thousandths of R. With "
+        "strong noise, or along a chain of many agents, it takes too long. The pattern does not turn with the flock.",
         (
             *(
                 Succeeds(
@@ -220,8 +220,8 @@ ENTRIES: tuple[Entry, ...] = (
         "Gu, Wang 2009: leader-follower flocking",
         "A tenth of the flock knows a goal and steers to it; the others align, keep apart and stay near the middle of "
         "the flock, which they estimate from what their neighbours say, and so all arrive.",
-        "With too few informed agents, or when they steer too hard, they leave the others behind; with an estimate over "
-        "one hop alone many flocks fall apart.",
+        "With too few informed agents, or when they steer too hard, they leave the others behind; with an estimate "
+        "over one hop alone more flocks fall apart.",
         (
             Succeeds("gu-leader", "flocks that arrive, a tenth informed", least=0.9, scenario="goal"),
             Succeeds("gu-leader", "flocks that arrive, one in fifty informed", scenario="goal:informed=0.02"),
