@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from equiflock import cli
+from equiflock.experiments.atlas.entries import ENTRIES
 from equiflock.experiments.paper.ledger import read_ledger
 from equiflock.experiments.paper.profiles import EXPERIMENTS, STATEMENTS
 from equiflock.experiments.paper.reading import Reading
@@ -122,3 +123,16 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_the_atlas_has_a_film_of_every_law_and_every_claim_as_it_is_made_now() -> None:
+    folder, page = ROOT / "docs" / "atlas", (ROOT / "docs" / "atlas" / "atlas.md").read_text()
+    for entry in ENTRIES:
+        section = page.split(f"## {entry.title}\n")[1].split("\n## ")[0]
+        assert (folder / f"{entry.name}.gif").stat().st_size > 10_000
+        assert entry.promises in section
+        assert entry.fails in section
+        for claim in entry.claims:
+            assert f"| {claim.words} | `{claim.law}` |" in section
+            assert not claim.rule or f"| {claim.rule} |" in section
+    assert "does not hold" not in page

@@ -17,8 +17,8 @@ from equiflock.simulation.simulate import simulate
 from equiflock.simulation.trajectory import Trajectory
 
 PAGE = "atlas.md"
-FRAMES_PER_SECOND = 10
-DOTS_PER_INCH = 58
+FRAMES_PER_SECOND = 8
+DOTS_PER_INCH = 50
 """Of films: small, as there is one for each law on one page."""
 TIME_STEP = 0.01
 

@@ -18,7 +18,7 @@ from equiflock.flock import Vectors
 
 
 @feature("separation", vector="position")
-def separation(square: float, distance: float = 0.4) -> float:
+def separation(square: float, distance: float = 0.6) -> float:
     """Away from those that are nearer than a distance: 1/|r|^2 - 1/d^2."""
     return max(1.0 / square - 1.0 / (distance * distance), 0.0) if distance > 0.0 else 0.0
 
@@ -28,13 +28,13 @@ def separation(square: float, distance: float = 0.4) -> float:
 class Reynolds(Local):
     """Boids: fly as your neighbours do, stay among them, and keep apart. Promises nothing, and looks alive."""
 
-    alignment: float = 5.0
+    alignment: float = 10.0
     """How fast a velocity becomes that of its neighbours, per second."""
     cohesion: float = 4.0
     """The pull towards the middle of the neighbours, per distance."""
-    separation: float = 1.0
+    separation: float = 10.0
     """The push from those that are too near."""
-    distance: float = 0.4
+    distance: float = 0.6
     """Those nearer than this are too near."""
 
     @property

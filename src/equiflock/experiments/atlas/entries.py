@@ -59,13 +59,13 @@ ENTRIES: tuple[Entry, ...] = (
         "Reynolds 1987: boids",
         "Nothing that could be proven: three rules, each for those within R. Fly as your neighbours do, stay among "
         "them, keep apart. They make what everybody recognises as a flock.",
-        "Velocities agree slowly, and whoever is out of reach for a moment is lost: in most flights from the paper's "
-        "starts some agents are.",
+        "Velocities agree slowly, and whoever is out of reach for a moment is lost, which happens in many flights from "
+        "the paper's starts.",
         (
             VarianceLeft("reynolds", "velocity variance after 8 s, of that at the start, worst of 50 flocks"),
             StaysWhole("reynolds", "flocks in one piece after 8 s"),
         ),
-        ("reynolds", "tanner-dynamic"),
+        ("reynolds", "reynolds:cohesion=0"),
     ),
     Entry(
         "tanner",
@@ -238,8 +238,9 @@ ENTRIES: tuple[Entry, ...] = (
         "Agents of a group like each other nearer than strangers. Nobody collides, velocities agree, and the potential "
         "comes to a minimum; that groups are apart there is a conjecture of its authors, which these flights bear out. "
         "The paper says that its networks learn this from the law, hearing only those within R.",
-        "Cut off at R, the law loses whoever is out of reach. Groups of very different sizes, or many groups, may stay "
-        "mixed for long: a minimum of the potential need not be the lowest.",
+        "Cut off at R, the law loses whoever is out of reach, and so do the networks, whose flocks also change their "
+        "mean velocity. Groups of very different sizes, or many groups, may stay mixed for long: a minimum of the "
+        "potential need not be the lowest.",
         (
             *(
                 Succeeds(
