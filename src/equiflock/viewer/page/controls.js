@@ -100,9 +100,9 @@ export class Controls {
   #chosen(id) {
     const network = byId(id).value;
     if (!network) return null;
-    const seed = byId(`${id}-seed`).value;
-    // The seeds in the box may be those of the network before.
-    return this.trained[network]?.includes(Number(seed)) && seed !== "0" ? `${network}:${seed}` : network;
+    // The seeds in the box may be those of the network before, or none.
+    const seed = Number(byId(`${id}-seed`).value);
+    return seed > 0 && this.trained[network]?.includes(seed) ? `${network}:${seed}` : network;
   }
 }
 
