@@ -16,11 +16,12 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from jaxtyping import Float32
 from torch import Tensor, nn
 
 from equiflock.controllers import load
 from equiflock.controllers.loading import fitting_options, new_network
-from equiflock.flock import FOLLOWER, Flock
+from equiflock.flock import FOLLOWER
 from equiflock.learning.flights import Flights, Flown, checksum_of, snapshot
 from equiflock.learning.learner import learner_for
 from equiflock.learning.mixture import Mixture
@@ -32,7 +33,6 @@ from equiflock.protocols import Controller, LocalController
 from equiflock.runtime.checks import InputError, OffScaleError
 from equiflock.runtime.randomness import stream
 from equiflock.runtime.threads import one_thread
-from equiflock.scenarios import Scenario
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.assembly import check_controller, flight
 
@@ -65,16 +65,17 @@ class Trainer:
 
     def __init__(self, recipe: DAgger, network: nn.Module | None = None) -> None:
         self.recipe = recipe
-        self.scenario, self.network = prepare(recipe, network)
+        self.network = prepare(recipe, network)
         self.pupil = cast(LocalController, self.network)
         self.expert = load(recipe.expert)
-        self.starts: Flock = self.scenario.draw()
+        self.starts = [scene.draw(recipe.flocks, recipe.seed, "train") for scene in recipe.scenes]
+        """The sets of initial conditions, one for each scenario."""
         # The replay has one size for all flocks, and only followers learn.
-        followers = (self.starts.roles == FOLLOWER).sum(axis=1)
-        if followers.min() < max(followers.max(), 1):
-            raise InputError(f"every flock of {recipe.scenario!r} must have as many followers, and at least one")
+        agents = min(start.followers for starts in self.starts for start in starts)
+        if agents < 1:
+            raise InputError(f"every flock of {recipe.scenario!r} must have a follower at least: nobody else learns")
         self.learner = learner_for(self.network, recipe.learning_rate)
-        agents, D, senses = int(followers[0]), self.starts.shape[2], self.pupil.senses
+        D, senses = self.starts[0][0].flock.shape[2], self.pupil.senses
         check_fits(recipe.capacity + recipe.batch, agents, senses.hops, D, senses.width)
         self.replay = Replay(recipe.capacity, agents, D, self.learner)
         self.flights = Flights(recipe.capacity)
@@ -139,6 +140,14 @@ class Trainer:
         """The radio and the body of the epoch's flight, a function of the recipe and the epoch's number alone."""
         return self._worlds.draw(self.recipe.seed, self.epoch)
 
+    @property
+    def scene(self) -> int:
+        """Which of the scenarios the epoch's flight is of, drawn by their shares."""
+        shares = [scene.share for scene in self.recipe.scenes]
+        if len(shares) == 1:
+            return 0
+        return int(stream(self.recipe.seed, "scenario", self.epoch).choice(len(shares), p=shares))
+
     def collect(self) -> int:
         """Fly one flock of the training set under the mixture, and add every step to the replay.
 
@@ -147,15 +156,16 @@ class Trainer:
         """
         recipe = self.recipe
         rng = stream(recipe.seed, "collect", self.epoch)
-        # One flock of the training set, drawn with replacement.
-        start = self.starts[int(rng.integers(len(self.starts)))]
-        rules: dict[str, Any] = {"orbit": self.scenario.orbit, "obstacles": self.scenario.obstacles}
+        # One flock of the scenario's training set, drawn with replacement.
+        starts = self.starts[self.scene]
+        scenario, start = starts[int(rng.integers(len(starts)))]
+        rules: dict[str, Any] = {"orbit": scenario.orbit, "obstacles": scenario.obstacles}
         # The expert may need other observations than the pupil, which the flight itself makes.
         sensing = DelayedAggregation(self.expert.senses, **rules)
         mixture = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng, sensing)
         # The pupil hears by the radio that the epoch drew; the expert, which is privileged, hears everything.
         world = self.world
-        rules |= {"radio": world.radio, "body": world.body, "ending": self.scenario.ending()}
+        rules |= {"radio": world.radio, "body": world.body, "ending": scenario.ending()}
         loop = flight(start, mixture, time_step=recipe.time_step, **rules)
         # Leaders and obstacle agents have no observations and no controller: there is nothing to learn from them.
         who = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)
@@ -169,9 +179,21 @@ class Trainer:
             targets.append(mixture.target[0, who].astype(np.float32))
         if not observations:
             return 0
-        known, wanted = np.stack(observations), np.stack(targets)
+        known, wanted = self.thinned(np.stack(observations), np.stack(targets))
         self.replay.add(known, wanted)
         return checksum_of(known, wanted)
+
+    def thinned(
+        self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
+    ) -> tuple[Float32[np.ndarray, "T A K C D"], Float32[np.ndarray, "T A D"]]:
+        """As many agents of each step as a tuple holds, drawn at random if there are more."""
+        (T, N), A = targets.shape[:2], self.replay.agents
+        if N == A:
+            return observations, targets
+        rng = stream(self.recipe.seed, "followers", self.epoch)
+        agents = np.stack([rng.choice(N, A, replace=False) for _ in range(T)])
+        steps = np.arange(T)[:, None]
+        return observations[steps, agents], targets[steps, agents]
 
     def update(self) -> float:
         """Take the epoch's steps of Adam; returns their mean loss."""
@@ -189,28 +211,29 @@ def _diverged(epoch: int, how: str) -> DivergedError:
     return DivergedError(f"the training diverged in epoch {epoch}: {how}; lower learning_rate")
 
 
-def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[Scenario, nn.Module]:
-    """The scenario of the training set, and the network, fresh if none is given; a clear error if they do not fit."""
+def prepare(recipe: DAgger, network: nn.Module | None = None) -> nn.Module:
+    """The network to train, fresh if none is given; a clear error if it, or the expert, does not fit the recipe."""
     if not isinstance(recipe, DAgger):
         raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
     if network is None:
         options = fitting_options(recipe.controller, hops=recipe.hops, dimensions=recipe.dimensions)
         # A lack of memory is reported before any is allocated.
         tuples = recipe.capacity + recipe.batch
-        check_fits(tuples, recipe.agents, options.get("hops", 1), recipe.dimensions)
+        check_fits(tuples, recipe.fewest_agents, options.get("hops", 1), recipe.dimensions)
         network = new_network(recipe.controller, recipe.seed, **options)
     if not isinstance(network, nn.Module) or not list(network.parameters()):
         raise InputError(f"network must be a torch module with weights to train; got {network!r:.80}")
     check_controller(cast(Controller, network))
     _try(network, recipe)
     check_controller(load(recipe.expert))
-    return recipe.scene(recipe.flocks, recipe.seed, "train"), network
+    return network
 
 
 def _try(network: nn.Module, recipe: DAgger) -> None:
     """Call the network once, so that a wrong shape is reported before the training begins."""
     senses = cast(LocalController, network).senses
-    shape = 1, recipe.agents, senses.hops, senses.width, recipe.dimensions
+    wanted = 1, recipe.fewest_agents, recipe.dimensions
+    shape = *wanted[:2], senses.hops, senses.width, recipe.dimensions
     # Without a trace: the mode and torch's random numbers are as before.
     learning = network.training
     try:
@@ -221,9 +244,8 @@ def _try(network: nn.Module, recipe: DAgger) -> None:
         raise InputError(f"the network does not take observations (B, N, K, C, D) = {shape}: {reason}") from None
     finally:
         network.train(learning)
-    if not isinstance(answer, Tensor) or answer.shape != (1, recipe.agents, recipe.dimensions):
+    if not isinstance(answer, Tensor) or answer.shape != wanted:
         got = tuple(answer.shape) if isinstance(answer, Tensor) else answer
-        wanted = 1, recipe.agents, recipe.dimensions
         raise InputError(f"the network must return accelerations (B, N, D) = {wanted}; got {got!r:.80}")
 
 
