@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
@@ -17,14 +17,15 @@ from typing import Any, cast
 import numpy as np
 import torch
 from jaxtyping import Float32
-from torch import Tensor, nn
+from torch import nn
 
 from equiflock.controllers import load
-from equiflock.controllers.loading import fitting_options, new_network
 from equiflock.flock import FOLLOWER
+from equiflock.learning.averaging import Average
 from equiflock.learning.flights import Flights, Flown, checksum_of, snapshot
 from equiflock.learning.learner import learner_for
 from equiflock.learning.mixture import Mixture
+from equiflock.learning.preparing import prepare
 from equiflock.learning.recipe import DAgger
 from equiflock.learning.replay import Replay, check_fits
 from equiflock.learning.validation import Validation, Validator
@@ -34,7 +35,7 @@ from equiflock.runtime.checks import InputError, OffScaleError
 from equiflock.runtime.randomness import stream
 from equiflock.runtime.threads import one_thread
 from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.simulation.assembly import check_controller, flight
+from equiflock.simulation.assembly import flight
 
 
 class DivergedError(InputError):
@@ -79,6 +80,7 @@ class Trainer:
         check_fits(recipe.capacity + recipe.batch, agents, senses.hops, D, senses.width)
         self.replay = Replay(recipe.capacity, agents, D, self.learner)
         self.flights = Flights(recipe.capacity)
+        self.average = Average(self.network, recipe.average) if recipe.average > 0.0 else None
         self.epoch = 0
         self._worlds = recipe.worlds
         self.validate = Validator(recipe)
@@ -102,13 +104,19 @@ class Trainer:
             loss = math.nan
         if not math.isfinite(loss):
             raise _diverged(self.epoch, f"the loss turned {loss:g}")
+        if self.average is not None:
+            self.average.add(self.network, self.epoch)
         validation = self.judge() if self.recipe.validates(self.epoch) else None
         return EpochReport(self.epoch, loss, expert_share, validation)
 
     def judge(self) -> Validation:
-        """Validate the network with its present weights."""
-        with self._divergence_told(self.epoch):
+        """Validate the network with its present weights, or their average if there is one."""
+        with self._divergence_told(self.epoch), self.averaged():
             return self.validate(cast(Controller, self.network))
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Inside the block the network has the average as its weights, if there is one."""
+        return nullcontext() if self.average is None else self.average.worn_by(self.network)
 
     @contextmanager
     def _divergence_told(self, epoch: int) -> Iterator[None]:
@@ -204,49 +212,12 @@ class Trainer:
         places = stream(recipe.seed, "batches", self.epoch).integers(
             len(self.replay), size=(recipe.updates, recipe.batch)
         )
+        self.learner.use_rate(recipe.rate(self.epoch))
         return float(self.learner.descend(self.replay.tuples, places).mean())
 
 
 def _diverged(epoch: int, how: str) -> DivergedError:
     return DivergedError(f"the training diverged in epoch {epoch}: {how}; lower learning_rate")
-
-
-def prepare(recipe: DAgger, network: nn.Module | None = None) -> nn.Module:
-    """The network to train, fresh if none is given; a clear error if it, or the expert, does not fit the recipe."""
-    if not isinstance(recipe, DAgger):
-        raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
-    if network is None:
-        options = fitting_options(recipe.controller, hops=recipe.hops, dimensions=recipe.dimensions)
-        # A lack of memory is reported before any is allocated.
-        tuples = recipe.capacity + recipe.batch
-        check_fits(tuples, recipe.fewest_agents, options.get("hops", 1), recipe.dimensions)
-        network = new_network(recipe.controller, recipe.seed, **options)
-    if not isinstance(network, nn.Module) or not list(network.parameters()):
-        raise InputError(f"network must be a torch module with weights to train; got {network!r:.80}")
-    check_controller(cast(Controller, network))
-    _try(network, recipe)
-    check_controller(load(recipe.expert))
-    return network
-
-
-def _try(network: nn.Module, recipe: DAgger) -> None:
-    """Call the network once, so that a wrong shape is reported before the training begins."""
-    senses = cast(LocalController, network).senses
-    wanted = 1, recipe.fewest_agents, recipe.dimensions
-    shape = *wanted[:2], senses.hops, senses.width, recipe.dimensions
-    # Without a trace: the mode and torch's random numbers are as before.
-    learning = network.training
-    try:
-        with torch.random.fork_rng(devices=[]), torch.inference_mode():
-            answer = network.eval()(torch.zeros(shape))
-    except (RuntimeError, TypeError, IndexError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"the network does not take observations (B, N, K, C, D) = {shape}: {reason}") from None
-    finally:
-        network.train(learning)
-    if not isinstance(answer, Tensor) or answer.shape != wanted:
-        got = tuple(answer.shape) if isinstance(answer, Tensor) else answer
-        raise InputError(f"the network must return accelerations (B, N, D) = {wanted}; got {got!r:.80}")
 
 
 def train(
@@ -272,4 +243,6 @@ def train(
             report = trainer.run_epoch()
             if on_epoch is not None:
                 on_epoch(report)
+    if trainer.average is not None:
+        trainer.average.give(trainer.network)
     return trainer.network.eval()

@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from equiflock.learning.kinds import checked
 from equiflock.learning.scenes import Scene, read_scenes
+from equiflock.learning.schedules import Schedule, rate_share
 from equiflock.learning.worlds import SETTINGS, Worlds, settled
-from equiflock.runtime.checks import InputError, check_count, check_positive
+from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.runtime.renamed import renamed_arguments
 from equiflock.scenarios import RandomDisk
 from equiflock.scenarios.random_disk import RadiusRule, VelocityRule
@@ -24,7 +25,7 @@ EXPERT = "tanner"
 USUAL_CLAMP = 100.0
 """The expert's clamp C in trainings of version 0.1, and the default of `Tanner` since then."""
 
-NEWEST = ("disk_scale",)
+NEWEST = "disk_scale", "schedule", "final_learning_rate", "warm_up", "average"
 """Fields that older versions did not have, beside those of radio and body."""
 
 
@@ -91,6 +92,15 @@ class DAgger:
     """Tuples per step, drawn with replacement."""
     learning_rate: float = 5e-5
     """The learning rate of Adam, with betas 0.9 and 0.999."""
+    schedule: Schedule = "constant"
+    """How the learning rate changes over the epochs: not at all, or it falls to its end as a "cosine" or "linear"."""
+    final_learning_rate: float = 0.0
+    """What the schedule ends with, as a share of learning_rate, such as 0.05."""
+    warm_up: int = 0
+    """For how many epochs at the start the learning rate grows, along a line from 0."""
+    average: float = 0.0
+    """The decay per epoch, such as 0.98, of an exponential average of the weights: validation and the weights that are
+    written are the average's, flights the network's own. 0 for none."""
     validation_flocks: int = 50
     """How many flocks the network is validated on, the same ones for every seed."""
     validate_every: int = 40
@@ -140,8 +150,14 @@ class DAgger:
         for name in ("comm_radius", "learning_rate"):
             check_positive(name, getattr(self, name))
         check_count("agents", self.fewest_agents)
-        check_count("seed", self.seed, least=0)
-        for name in ("expert_share", "least_expert_share"):
+        for name in ("seed", "warm_up"):
+            check_count(name, getattr(self, name), least=0)
+        check_choice("schedule", self.schedule, get_args(Schedule))
+        if self.schedule == "constant" and self.final_learning_rate != 0.0:
+            raise InputError("final_learning_rate goes with a schedule that falls: take schedule cosine or linear")
+        if not 0.0 <= self.average < 1.0:
+            raise InputError(f"average must be from 0 to below 1; got {self.average!r}")
+        for name in ("expert_share", "least_expert_share", "final_learning_rate"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
         check_count("duration / time_step", self.steps)
@@ -182,6 +198,16 @@ class DAgger:
     def beta(self, epoch: int) -> float:
         """beta_e = max(beta_0 beta_(e-1), least share), epochs counted from 0."""
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        told = self.schedule, epoch, self.epochs, self.warm_up, self.final_learning_rate
+        return self.learning_rate * rate_share(*told)
+
+    @property
+    def can_be_prolonged(self) -> bool:
+        """Whether no epoch depends on how many there are; one of a schedule that falls does."""
+        return self.schedule == "constant"
 
     def validates(self, epoch: int) -> bool:
         """Whether the network is validated after this epoch: every `validate_every` epochs, and at the end."""
