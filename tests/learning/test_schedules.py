@@ -74,9 +74,11 @@ class Linear(torch.nn.Module):
         return mixed.squeeze(-1)
 
 
-@pytest.mark.parametrize(
-    ("make", "learner"), [(Linear, TorchLearner), (lambda: new_network("etdagnn"), CompiledLearner)]
-)
+def compiled() -> torch.nn.Module:
+    return new_network("etdagnn")
+
+
+@pytest.mark.parametrize(("make", "learner"), [(Linear, TorchLearner), (compiled, CompiledLearner)])
 def test_steps_are_as_large_as_the_rate_of_their_epoch_says(make: Any, learner: type) -> None:
     def first_steps(**options: Any) -> torch.Tensor:
         """The change of weights by one step of Adam, which is as large as the rate whatever the gradient."""
