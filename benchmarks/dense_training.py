@@ -146,7 +146,7 @@ class DenseTrainer:
         self.recipe = recipe
         self.network = DenseNetwork(recipe.hops)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.999))
-        self.starts = ef.random_disk(recipe.flocks, recipe.agents, recipe.seed, split="train")
+        self.starts = ef.random_disk(recipe.flocks, recipe.fewest_agents, recipe.seed, split="train")
         self.rng = np.random.default_rng(recipe.seed)
         self.memory: list[Sample] = []
         self.added = 0
@@ -204,15 +204,15 @@ def check(recipe: DAgger, steps: int = 5) -> None:
         weights.bias.data = cast(Tensor, layer.bias).data  # type: ignore[union-attr]
     teacher = cast(PrivilegedController, ef.load("tanner", clamp=CLAMP))
     state = None
-    loop = ef.flight(ef.random_disk(1, recipe.agents), cast(LocalController, ours), time_step=recipe.time_step)
+    loop = ef.flight(ef.random_disk(1, recipe.fewest_agents), cast(LocalController, ours), time_step=recipe.time_step)
     for moment in islice(loop, steps):
         flock = moment.flock
         features, adjacency = pairwise(flock.positions[0], flock.velocities[0], recipe.comm_radius)
         state = delayed(features, adjacency, recipe.hops, state)
         aggregation = ef.observe(flock, ef.paper_senses("sum", 1), comm_radius=recipe.comm_radius)
-        same(features.sum(axis=1), aggregation.reshape(recipe.agents, 6))
+        same(features.sum(axis=1), aggregation.reshape(recipe.fewest_agents, 6))
         heard = torch.matmul(state.values, state.operators.transpose(2, 3))[0].permute(2, 0, 1)
-        same(heard.numpy(), moment.observations[0].reshape(recipe.agents, recipe.hops, 6))
+        same(heard.numpy(), moment.observations[0].reshape(recipe.fewest_agents, recipe.hops, 6))
         same(expert(flock.velocities[0], features, CLAMP), teacher(flock, aggregation)[0])
         with torch.no_grad():
             same(theirs(state.values, state.operators)[0].numpy(), moment.accelerations[0])

@@ -70,7 +70,7 @@ def update_alone(network: nn.Module, observations: Tensor, targets: Tensor) -> C
 
 def tuples(trainer: Trainer, count: int) -> tuple[Tensor, Tensor]:
     """Observations and targets of the first steps of a flight, as torch takes them."""
-    moments = islice(ef.flight(trainer.starts[0], trainer.pupil), count)
+    moments = islice(ef.flight(trainer.starts[0][0].flock, trainer.pupil), count)
     observations, targets = zip(*((m.observations.copy(), m.accelerations.copy()) for m in moments), strict=True)
     return torch.from_numpy(np.concatenate(observations)), torch.from_numpy(np.concatenate(targets)).float()
 

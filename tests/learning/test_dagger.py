@@ -17,6 +17,7 @@ from equiflock.learning.mixture import Mixture
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.randomness import stream
 from tests.learning.small import small
+from tests.learning.test_preparing import Flat
 
 
 @pytest.mark.parametrize(("beta", "same"), [(1.0, "expert"), (0.0, "pupil")])
@@ -141,47 +142,6 @@ def test_a_module_that_draws_numbers_itself_gives_the_same_bits_and_flies_withou
     assert not one.training
 
 
-class Flat(torch.nn.Module):
-    """Built for the plane only."""
-
-    senses = ef.paper_senses("mean", hops=1)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mix = torch.nn.Linear(6, 2)
-
-    def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        return self.mix(observations[:, :, 0].flatten(2))
-
-
-class Silent(Flat):
-    """Returns no vectors."""
-
-    def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        return super().forward(observations)[..., 0]
-
-
-@pytest.mark.parametrize(
-    ("recipe", "network", "text"),
-    [
-        ("etdagnn", None, "recipe must be an equiflock.DAgger; got 'etdagnn'"),
-        (small(), "etdagnn", "network must be a torch module with weights to train"),
-        (small(), torch.nn.Tanh(), "network must be a torch module with weights to train"),
-        (small(), torch.nn.Linear(2, 2), "Linear must declare senses, such as"),
-        (small(dimensions=3), Flat(), "the network does not take observations .* = .1, 20, 1, 3, 3.: mat1 and mat2"),
-        (small(), Silent(), r"the network must return accelerations \(B, N, D\) = \(1, 20, 2\); got \(1, 20\)"),
-    ],
-)
-def test_what_cannot_be_trained_is_refused(recipe: Any, network: Any, text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        train(recipe, network)
-
-
-def test_only_torch_modules_can_be_trained() -> None:
-    with pytest.raises(InputError, match="tanner has no weights to train: only a torch module has"):
-        train(small(controller="tanner"))
-
-
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others() -> None:
     weights = [torch.cat([p.flatten() for p in train(small(epochs=3, seed=seed)).parameters()]) for seed in (0, 0, 1)]
     assert (weights[0] == weights[1]).all()
@@ -228,22 +188,3 @@ def test_flights_that_end_off_the_scale_before_the_first_update_are_not_blamed_o
     with pytest.raises(InputError, match="off the scale") as caught:
         train(small(expert_share=0.0, least_expert_share=0.0), Rocket())
     assert "learning_rate" not in str(caught.value)
-
-
-@pytest.mark.parametrize("options", [{"capacity": 10**9}, {"batch": 10**12}, {"hops": 10**9}])
-def test_what_does_not_fit_into_memory_is_refused_before_any_is_asked_for(options: dict[str, int]) -> None:
-    with pytest.raises(
-        InputError, match=r"tuples of 100 agents and .* GiB of memory, more than this machine has: lower"
-    ):
-        train(ef.DAgger(**options))
-
-
-def test_a_network_of_ones_own_that_needs_options_is_refused_in_one_line(own_registry: None) -> None:
-    @ef.controller("needy")
-    class Needy(torch.nn.Module):
-        def __init__(self, width: int) -> None:
-            super().__init__()
-
-    told = r"network 'needy' cannot be made with the options \{\}: .*missing 1 required .*'width'"
-    with pytest.raises(InputError, match=told):
-        train(small(controller="needy"))

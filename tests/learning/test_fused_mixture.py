@@ -64,10 +64,12 @@ def test_a_lesson_is_the_same_to_the_bit(start: Flock, name: str, beta: float) -
 
 
 @pytest.mark.parametrize("scenario", [ef.LeaderFollowing(), ef.ObstacleCourse(sides=6)])
-def test_scenarios_are_learned_the_same(scenario: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("expert", ["tanner", "tanner:attraction=0.8:aim=leaders"])
+@pytest.mark.parametrize("name", ["etdagnn", "etdagnn:aggregation=both"])
+def test_scenarios_are_learned_the_same(scenario: Any, expert: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, kernel = [], taught.fly_taught
-    start, rules = scenario.draw()[0], {"orbit": scenario.orbit, "obstacles": scenario.obstacles}
-    pupil = ef.load("etdagnn")
+    start, rules = scenario.draw()[0], {"expert": expert, "orbit": scenario.orbit, "obstacles": scenario.obstacles}
+    pupil = new_network(name).eval()
     expected = lesson(start, pupil, 0.5, False, ending=scenario.ending(), **rules)
     monkeypatch.setattr(taught, "fly_taught", lambda *known: calls.append(1) or kernel(*known))  # type: ignore[func-returns-value]
     assert lesson(start, pupil, 0.5, True, ending=scenario.ending(), **rules) == expected

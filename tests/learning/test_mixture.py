@@ -67,7 +67,7 @@ def test_only_followers_are_learned_from(scenario: str, followers: int) -> None:
     trainer.run_epoch()
     assert trainer.replay.tuples[0].shape[1:] == (18, followers)
     assert len(trainer.replay) > 0
-    assert trainer.validate.scenario.name == scenario.partition(":")[0]
+    assert [start.scenario.name for start in trainer.validate.starts] == [scenario.partition(":")[0]]
     trainer.judge()
 
 
@@ -139,9 +139,9 @@ def test_a_scenario_keeps_its_own_defaults_where_the_recipe_has_its() -> None:
         def draw(self, stop: Any = None) -> ef.Flock:
             return self.disk.draw(stop)
 
-    scene: Any = ef.DAgger(scenario="slow").scene(3, 0, "train")
+    scene: Any = ef.DAgger(scenario="slow").scenes[0].middle(3, 0, "train")
     assert (scene.disk.agents, scene.disk.max_speed, scene.disk.flocks, scene.disk.split) == (12, 0.5, 3, "train")
-    changed: Any = ef.DAgger(scenario="slow", agents=20).scene(3, 0, "train")
+    changed: Any = ef.DAgger(scenario="slow", agents=20).scenes[0].middle(3, 0, "train")
     assert changed.disk.agents == 20
 
 

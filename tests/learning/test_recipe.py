@@ -68,6 +68,7 @@ DISK: dict[str, Any] = {
     "connected": False,
     "max_speed": 1.0,
     "velocities": "disc",
+    "disk_scale": 0.8,
 }
 """Another value than the default of every field that says where flocks begin."""
 
@@ -86,10 +87,13 @@ def test_every_such_option_reaches_the_flocks_to_learn_from_and_those_to_be_judg
     more = {"radius_rule": "constant-density"} if name == "density" else {}
     change = {name: DISK[name], **more}
     trainer = Trainer(small(flocks=2, validation_flocks=2, **change))
-    for split, found in (("train", trainer.starts), ("validation", trainer.validate.start)):
+    (starts,), (judged,) = trainer.starts, trainer.validate.starts
+    for split, found in (("train", [start.flock for start in starts]), ("validation", [judged.flock])):
         expected = ef.random_disk(2, **{"agents": 20, **change}, split=split)
-        np.testing.assert_array_equal(found.positions, expected.positions)
-        np.testing.assert_array_equal(found.velocities, expected.velocities)
+        for part in ("positions", "velocities"):
+            np.testing.assert_array_equal(
+                np.concatenate([getattr(flock, part) for flock in found]), getattr(expected, part)
+            )
 
 
 @pytest.mark.parametrize("controller", ["tdagnn", "etdagnn"])

@@ -89,6 +89,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"scenario": "leaders:leaders=3", "min_degree": 1},
     {"scenario": "obstacles:sides=6", "min_degree": 1},
     {"scenario": "uneven", "flocks": 30, "capacity": 11},
+    {"scenario": "2*uneven+1*leaders:leaders=1-3", "agents": "15-25", "disk_scale": "0.6-1", "schedule": "cosine"},
     {"controller": "restless", "expert_share": 0.5},
 ]
 

@@ -156,7 +156,8 @@ def test_the_expert_hears_everything_in_training_and_validation(
     recipe = small(epochs=1, loss=1.0, max_acceleration=5.0)
     trainer = Trainer(recipe)
     # Some steps into the flight too: the target is what an expert would do that hears all others as they are.
-    start = trainer.starts[int(stream(0, "collect", 0).integers(len(trainer.starts)))]
+    (starts,) = trainer.starts
+    start = starts[int(stream(0, "collect", 0).integers(len(starts)))].flock
     loop = ef.flight(start, trainer.expert, body=trainer.world.body)  # beta is 0.993, so the expert flies these
     wanted = [moment.accelerations[0].T.astype(np.float32) for moment in islice(loop, 5)]
     trainer.run_epoch()

@@ -61,6 +61,15 @@ def test_a_ball_has_the_disks_mean_degree() -> None:
     assert ball_radius(0.4, 1.0) == 0.4  # everyone hears everyone already
 
 
+@pytest.mark.parametrize("options", [{}, {"dimensions": 3}, {"disk_radius": 3.0}, {"radius_rule": "constant-density"}])
+def test_the_disk_may_be_scaled_whatever_says_how_large_it_is(options: dict[str, Any]) -> None:
+    usual, same, small = (RandomDisk(3, 100, **options, disk_scale=scale) for scale in (1.0, 1, 0.7))
+    assert small.radius == pytest.approx(0.7 * usual.radius, rel=1e-15)
+    assert (same.draw().positions == usual.draw().positions).all()
+    far = np.linalg.norm(small.draw().positions, axis=-1).max()
+    assert 0.9 * small.radius < far <= small.radius
+
+
 def test_velocities_are_a_uniform_box_with_one_bias_per_flock() -> None:
     flock = random_disk(400, 100, seed=3)
     bias = flock.velocities.mean(axis=1)
@@ -123,6 +132,8 @@ def test_other_seeds_and_splits_give_other_flocks() -> None:
         ({"agents": 300, "min_separation": 1.0}, "no room .* min_separation = 1 .* raise disk_radius"),
         ({"agents": 400, "disk_radius": 20.0}, "fewer than min_degree = 2 others after .* attempts: lower min_degree"),
         ({"agents": 400, "disk_radius": 20.0, "min_degree": 0}, "still has .* components .* set connected to False"),
+        ({"agents": 100, "disk_scale": 3.0}, "fewer than min_degree = 2 .*: lower min_degree or disk_scale"),
+        ({"disk_scale": 0.0}, "disk_scale must be a finite number above 0; got 0.0"),
         ({"agents": 0}, "agents must be a whole number of at least 1; got 0"),
         ({"agents": 2}, "agents must be more than min_degree = 2, .* got 2: lower min_degree or take more agents"),
         ({"connected": "no"}, "connected must be True or False; got 'no'"),

@@ -160,7 +160,7 @@ class Sweep:
         if self.epochs == 0:
             fly_a_little(RandomDisk(1, 10).draw(), controller)
             return
-        from equiflock.learning.dagger import prepare
+        from equiflock.learning.preparing import prepare
 
         # A network is built and called once, so that a wrong shape is found before the first training.
         prepare(DAgger(controller=controller))

@@ -196,7 +196,7 @@ class Train:
     def _check_trainable(self, recipe: DAgger) -> None:
         """A clear error, before any folder is made, if there is no such network."""
         from equiflock.controllers.loading import load_network
-        from equiflock.learning.dagger import prepare
+        from equiflock.learning.preparing import prepare
 
         prepare(recipe, None if self.from_ is None else load_network(self.from_))
 

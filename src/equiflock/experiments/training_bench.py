@@ -48,7 +48,7 @@ def measure_epoch(controller: str, repeats: int = 5) -> EpochTiming:
         )
     chain = trainable_chain(trainer.network)
     assert chain is not None
-    agents = recipe.updates * recipe.batch * recipe.agents
+    agents = recipe.updates * recipe.batch * recipe.fewest_agents
     work = agents * multiply_adds_per_agent(chain, recipe.dimensions)
     return EpochTiming(controller, flight, updates, validation, work)
 

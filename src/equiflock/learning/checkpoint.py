@@ -1,6 +1,7 @@
 """The format of a checkpoint: everything that the next epoch of a training needs.
 
-A checkpoint holds weights, Adam's state, the number of epochs done and the rows of the tables. No state of a random
+A checkpoint holds weights, their average if there is one, Adam's state, the number of epochs done and the rows of the
+tables. No state of a random
 generator is needed, because every epoch draws from streams named by the seed and its number. The replay is not written:
 its flights are flown again, for which the checkpoint holds the network at the beginning of each.
 """
@@ -47,6 +48,7 @@ def write_checkpoint(
     tensors = {
         **_named("network.", trainer.network.state_dict()),
         **_named("learner.", trainer.learner.state()),
+        **_named("average.", {} if trainer.average is None else trainer.average.tensors),
         **_named("flights.", _packed(list(trainer.flights))),
     }
     # As tensors, since tables may grow beyond what safetensors allows as metadata.
@@ -61,14 +63,14 @@ def read_checkpoint(
 ) -> dict[str, str]:
     """Restore the state of a checkpoint in a fresh trainer of the same recipe; returns the tables.
 
-    The replay stays empty until `refill` fills it. The number of epochs may differ, as no epoch depends on it.
+    The replay stays empty until `refill` fills it. The number of epochs may differ if no epoch depends on it.
     """
     tensors, metadata = read_tensors(path, FORMAT)
     try:
-        # The number of epochs is taken from the trainer, so that it does not count as a difference.
+        # The number of epochs is taken from the trainer, so that it counts as a difference only where it makes one.
         before = dict(metadata["made_by"])
         epoch = int(metadata["epoch"])
-        recipe = {**before["recipe"], "epochs": trainer.recipe.epochs}
+        recipe = {**before["recipe"], **({"epochs": trainer.recipe.epochs} if trainer.recipe.can_be_prolonged else {})}
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     made_by = made_by or {"recipe": trainer.recipe.settings}
@@ -95,9 +97,11 @@ def epochs_done(path: str | os.PathLike[str]) -> int:
 
 
 def _fill(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
-    """Copy weights, Adam's state and what it takes to fly again into a trainer."""
+    """Copy weights, their average, Adam's state and what it takes to fly again into a trainer."""
     trainer.network.load_state_dict(_under("network.", tensors))
     trainer.learner.restore(_under("learner.", tensors))
+    if trainer.average is not None:
+        trainer.average.restore(_under("average.", tensors))
     trainer.flights.clear()  # an older checkpoint may be read after one that does not fit
     for flown in _unpacked(_under("flights.", tensors), trainer.network.state_dict()):
         trainer.flights.add(flown)

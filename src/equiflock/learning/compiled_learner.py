@@ -35,6 +35,10 @@ class CompiledLearner:
         self._gradient = np.zeros(chain.size, np.float32)
         self._memory: dict[int, Any] = {}
 
+    def use_rate(self, learning_rate: float) -> None:
+        """Take the next steps with this learning rate."""
+        self.adam.learning_rate = learning_rate
+
     def shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Rows of agents, (rows, N) and (D, N)."""
         rows = self.chain.width * (dimensions if self.chain.of_vectors else 1)

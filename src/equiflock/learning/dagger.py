@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from jaxtyping import Float32
+from torch import nn
 
 from equiflock.controllers import load
-from equiflock.controllers.loading import fitting_options, new_network
-from equiflock.flock import FOLLOWER, Flock
+from equiflock.flock import FOLLOWER
+from equiflock.learning.averaging import Average
 from equiflock.learning.flights import Flights, Flown, checksum_of, snapshot
 from equiflock.learning.learner import learner_for
 from equiflock.learning.mixture import Mixture
+from equiflock.learning.preparing import prepare
 from equiflock.learning.recipe import DAgger
 from equiflock.learning.replay import Replay, check_fits
 from equiflock.learning.validation import Validation, Validator
@@ -32,9 +34,8 @@ from equiflock.protocols import Controller, LocalController
 from equiflock.runtime.checks import InputError, OffScaleError
 from equiflock.runtime.randomness import stream
 from equiflock.runtime.threads import one_thread
-from equiflock.scenarios import Scenario
 from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.simulation.assembly import check_controller, flight
+from equiflock.simulation.assembly import flight
 
 
 class DivergedError(InputError):
@@ -65,19 +66,21 @@ class Trainer:
 
     def __init__(self, recipe: DAgger, network: nn.Module | None = None) -> None:
         self.recipe = recipe
-        self.scenario, self.network = prepare(recipe, network)
+        self.network = prepare(recipe, network)
         self.pupil = cast(LocalController, self.network)
         self.expert = load(recipe.expert)
-        self.starts: Flock = self.scenario.draw()
+        self.starts = [scene.draw(recipe.flocks, recipe.seed, "train") for scene in recipe.scenes]
+        """The sets of initial conditions, one for each scenario."""
         # The replay has one size for all flocks, and only followers learn.
-        followers = (self.starts.roles == FOLLOWER).sum(axis=1)
-        if followers.min() < max(followers.max(), 1):
-            raise InputError(f"every flock of {recipe.scenario!r} must have as many followers, and at least one")
+        agents = min(start.followers for starts in self.starts for start in starts)
+        if agents < 1:
+            raise InputError(f"every flock of {recipe.scenario!r} must have a follower at least: nobody else learns")
         self.learner = learner_for(self.network, recipe.learning_rate)
-        agents, D, senses = int(followers[0]), self.starts.shape[2], self.pupil.senses
+        D, senses = self.starts[0][0].flock.shape[2], self.pupil.senses
         check_fits(recipe.capacity + recipe.batch, agents, senses.hops, D, senses.width)
         self.replay = Replay(recipe.capacity, agents, D, self.learner)
         self.flights = Flights(recipe.capacity)
+        self.average = Average(self.network, recipe.average) if recipe.average > 0.0 else None
         self.epoch = 0
         self._worlds = recipe.worlds
         self.validate = Validator(recipe)
@@ -101,13 +104,19 @@ class Trainer:
             loss = math.nan
         if not math.isfinite(loss):
             raise _diverged(self.epoch, f"the loss turned {loss:g}")
+        if self.average is not None:
+            self.average.add(self.network, self.epoch)
         validation = self.judge() if self.recipe.validates(self.epoch) else None
         return EpochReport(self.epoch, loss, expert_share, validation)
 
     def judge(self) -> Validation:
-        """Validate the network with its present weights."""
-        with self._divergence_told(self.epoch):
+        """Validate the network with its present weights, or their average if there is one."""
+        with self._divergence_told(self.epoch), self.averaged():
             return self.validate(cast(Controller, self.network))
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Inside the block the network has the average as its weights, if there is one."""
+        return nullcontext() if self.average is None else self.average.worn_by(self.network)
 
     @contextmanager
     def _divergence_told(self, epoch: int) -> Iterator[None]:
@@ -139,6 +148,14 @@ class Trainer:
         """The radio and the body of the epoch's flight, a function of the recipe and the epoch's number alone."""
         return self._worlds.draw(self.recipe.seed, self.epoch)
 
+    @property
+    def scene(self) -> int:
+        """Which of the scenarios the epoch's flight is of, drawn by their shares."""
+        shares = [scene.share for scene in self.recipe.scenes]
+        if len(shares) == 1:
+            return 0
+        return int(stream(self.recipe.seed, "scenario", self.epoch).choice(len(shares), p=shares))
+
     def collect(self) -> int:
         """Fly one flock of the training set under the mixture, and add every step to the replay.
 
@@ -147,15 +164,16 @@ class Trainer:
         """
         recipe = self.recipe
         rng = stream(recipe.seed, "collect", self.epoch)
-        # One flock of the training set, drawn with replacement.
-        start = self.starts[int(rng.integers(len(self.starts)))]
-        rules: dict[str, Any] = {"orbit": self.scenario.orbit, "obstacles": self.scenario.obstacles}
+        # One flock of the scenario's training set, drawn with replacement.
+        starts = self.starts[self.scene]
+        scenario, start = starts[int(rng.integers(len(starts)))]
+        rules: dict[str, Any] = {"orbit": scenario.orbit, "obstacles": scenario.obstacles}
         # The expert may need other observations than the pupil, which the flight itself makes.
         sensing = DelayedAggregation(self.expert.senses, **rules)
         mixture = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng, sensing)
         # The pupil hears by the radio that the epoch drew; the expert, which is privileged, hears everything.
         world = self.world
-        rules |= {"radio": world.radio, "body": world.body, "ending": self.scenario.ending()}
+        rules |= {"radio": world.radio, "body": world.body, "ending": scenario.ending()}
         loop = flight(start, mixture, time_step=recipe.time_step, **rules)
         # Leaders and obstacle agents have no observations and no controller: there is nothing to learn from them.
         who = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)
@@ -169,9 +187,21 @@ class Trainer:
             targets.append(mixture.target[0, who].astype(np.float32))
         if not observations:
             return 0
-        known, wanted = np.stack(observations), np.stack(targets)
+        known, wanted = self.thinned(np.stack(observations), np.stack(targets))
         self.replay.add(known, wanted)
         return checksum_of(known, wanted)
+
+    def thinned(
+        self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
+    ) -> tuple[Float32[np.ndarray, "T A K C D"], Float32[np.ndarray, "T A D"]]:
+        """As many agents of each step as a tuple holds, drawn at random if there are more."""
+        (T, N), A = targets.shape[:2], self.replay.agents
+        if N == A:
+            return observations, targets
+        rng = stream(self.recipe.seed, "followers", self.epoch)
+        agents = np.stack([rng.choice(N, A, replace=False) for _ in range(T)])
+        steps = np.arange(T)[:, None]
+        return observations[steps, agents], targets[steps, agents]
 
     def update(self) -> float:
         """Take the epoch's steps of Adam; returns their mean loss."""
@@ -182,49 +212,12 @@ class Trainer:
         places = stream(recipe.seed, "batches", self.epoch).integers(
             len(self.replay), size=(recipe.updates, recipe.batch)
         )
+        self.learner.use_rate(recipe.rate(self.epoch))
         return float(self.learner.descend(self.replay.tuples, places).mean())
 
 
 def _diverged(epoch: int, how: str) -> DivergedError:
     return DivergedError(f"the training diverged in epoch {epoch}: {how}; lower learning_rate")
-
-
-def prepare(recipe: DAgger, network: nn.Module | None = None) -> tuple[Scenario, nn.Module]:
-    """The scenario of the training set, and the network, fresh if none is given; a clear error if they do not fit."""
-    if not isinstance(recipe, DAgger):
-        raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
-    if network is None:
-        options = fitting_options(recipe.controller, hops=recipe.hops, dimensions=recipe.dimensions)
-        # A lack of memory is reported before any is allocated.
-        tuples = recipe.capacity + recipe.batch
-        check_fits(tuples, recipe.agents, options.get("hops", 1), recipe.dimensions)
-        network = new_network(recipe.controller, recipe.seed, **options)
-    if not isinstance(network, nn.Module) or not list(network.parameters()):
-        raise InputError(f"network must be a torch module with weights to train; got {network!r:.80}")
-    check_controller(cast(Controller, network))
-    _try(network, recipe)
-    check_controller(load(recipe.expert))
-    return recipe.scene(recipe.flocks, recipe.seed, "train"), network
-
-
-def _try(network: nn.Module, recipe: DAgger) -> None:
-    """Call the network once, so that a wrong shape is reported before the training begins."""
-    senses = cast(LocalController, network).senses
-    shape = 1, recipe.agents, senses.hops, senses.width, recipe.dimensions
-    # Without a trace: the mode and torch's random numbers are as before.
-    learning = network.training
-    try:
-        with torch.random.fork_rng(devices=[]), torch.inference_mode():
-            answer = network.eval()(torch.zeros(shape))
-    except (RuntimeError, TypeError, IndexError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"the network does not take observations (B, N, K, C, D) = {shape}: {reason}") from None
-    finally:
-        network.train(learning)
-    if not isinstance(answer, Tensor) or answer.shape != (1, recipe.agents, recipe.dimensions):
-        got = tuple(answer.shape) if isinstance(answer, Tensor) else answer
-        wanted = 1, recipe.agents, recipe.dimensions
-        raise InputError(f"the network must return accelerations (B, N, D) = {wanted}; got {got!r:.80}")
 
 
 def train(
@@ -250,4 +243,6 @@ def train(
             report = trainer.run_epoch()
             if on_epoch is not None:
                 on_epoch(report)
+    if trainer.average is not None:
+        trainer.average.give(trainer.network)
     return trainer.network.eval()

@@ -25,6 +25,10 @@ from equiflock.protocols import LocalController
 class Learner(Protocol):
     """Trains one network, whose weights are those of the torch module after every call."""
 
+    def use_rate(self, learning_rate: float) -> None:
+        """Take the next steps with this learning rate."""
+        ...
+
     def shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The shapes of one tuple's packed observations and targets."""
         ...
@@ -65,6 +69,11 @@ class TorchLearner:
         self.network = network
         self.senses: Senses = cast(LocalController, network).senses
         self.optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.999), fused=True)
+
+    def use_rate(self, learning_rate: float) -> None:
+        """Take the next steps with this learning rate."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
 
     def shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Tuples are kept as they come, (N, K, C, D) and (N, D)."""

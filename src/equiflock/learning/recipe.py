@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, get_args
 
-import numpy as np
-
+from equiflock.learning.kinds import checked
+from equiflock.learning.scenes import Scene, read_scenes
+from equiflock.learning.schedules import Schedule, rate_share
 from equiflock.learning.worlds import SETTINGS, Worlds, settled
-from equiflock.runtime.checks import LARGEST_COUNT, InputError, check_count, check_positive, is_finite, short
+from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.runtime.renamed import renamed_arguments
-from equiflock.scenarios import RandomDisk, Scenario, make_scenario
+from equiflock.scenarios import RandomDisk
 from equiflock.scenarios.random_disk import RadiusRule, VelocityRule
 from equiflock.simulation.simulate import count_steps
 
@@ -22,6 +24,9 @@ EXPERT = "tanner"
 
 USUAL_CLAMP = 100.0
 """The expert's clamp C in trainings of version 0.1, and the default of `Tanner` since then."""
+
+NEWEST = "disk_scale", "schedule", "final_learning_rate", "warm_up", "average"
+"""Fields that older versions did not have, beside those of radio and body."""
 
 
 @renamed_arguments(clamp='expert="tanner:clamp=.."')
@@ -35,13 +40,15 @@ class DAgger:
     expert: str = EXPERT
     """The controller to learn from, as for `load`: tanner, tanner:clamp=50, or one of your own."""
     scenario: str = "flocking"
-    """The scenario of all flights: flocking, leaders, obstacles:sides=48, or one of your own."""
+    """The scenario of all flights: flocking, leaders, obstacles:sides=48, or one of your own; or several with their
+    shares of flights, 0.6*flocking+0.4*leaders. Numbers of its options may be ranges: leaders:leaders=1-3."""
     epochs: int = 400
     """The number of epochs: one flight and then `updates` steps of Adam each."""
     seed: int = 0
     """Seeds the initial weights, the flights and the batches."""
-    agents: int = 100
-    """N, the agents of a flock."""
+    agents: int | str = 100
+    """N, the agents of a flock: a number, or a range such as 50-200, of which each flock draws a number. If flocks have
+    not the same number of followers, as many as the fewest have are drawn at each step to learn from."""
     hops: int = 3
     """K, for networks that take it as an option, as the paper's do."""
     flocks: int = 400
@@ -66,8 +73,11 @@ class DAgger:
     """How many others each agent hears at least, at the start."""
     connected: bool = True
     """Whether the communication graph must be connected at the start."""
-    max_speed: float = 3.0
-    """The bound on each entry of a random velocity; under `velocities` = "disc" on its magnitude."""
+    disk_scale: float | str = 1.0
+    """A factor on the disk's radius, such as 0.8, or 0.6-1.1, of which each flock draws a number."""
+    max_speed: float | str = 3.0
+    """The bound on each entry of a random velocity; under `velocities` = "disc" on its magnitude. A number, or a range
+    such as 1-3, of which each flock draws a number."""
     velocities: VelocityRule = "entries"
     """What is uniform up to max_speed: the "entries" of random velocities, or the vectors, in a "disc"."""
     expert_share: float = 0.993
@@ -82,6 +92,15 @@ class DAgger:
     """Tuples per step, drawn with replacement."""
     learning_rate: float = 5e-5
     """The learning rate of Adam, with betas 0.9 and 0.999."""
+    schedule: Schedule = "constant"
+    """How the learning rate changes over the epochs: not at all, or it falls to its end as a "cosine" or "linear"."""
+    final_learning_rate: float = 0.0
+    """What the schedule ends with, as a share of learning_rate, such as 0.05."""
+    warm_up: int = 0
+    """For how many epochs at the start the learning rate grows, along a line from 0."""
+    average: float = 0.0
+    """The decay per epoch, such as 0.98, of an exponential average of the weights: validation and the weights that are
+    written are the average's, flights the network's own. 0 for none."""
     validation_flocks: int = 50
     """How many flocks the network is validated on, the same ones for every seed."""
     validate_every: int = 40
@@ -123,26 +142,28 @@ class DAgger:
             if name in SETTINGS:
                 object.__setattr__(self, name, settled(name, getattr(self, name)))
                 continue
-            value = getattr(self, name)
-            if isinstance(value, np.generic):  # JSON, in which recipes are kept, knows plain numbers only
-                value = value.item()
-                object.__setattr__(self, name, value)
-            if not _is_a(_KINDS[name], value):
-                raise InputError(f"{name} must be {_told(_KINDS[name])}; got {short(value)}")
+            object.__setattr__(self, name, checked(name, _KINDS[name], getattr(self, name)))
         # Then the range of every number.
-        counts = "epochs agents hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
+        counts = "epochs hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
         for name in counts.split():
             check_count(name, getattr(self, name))
         for name in ("comm_radius", "learning_rate"):
             check_positive(name, getattr(self, name))
-        check_count("seed", self.seed, least=0)
-        for name in ("expert_share", "least_expert_share"):
+        check_count("agents", self.fewest_agents)
+        for name in ("seed", "warm_up"):
+            check_count(name, getattr(self, name), least=0)
+        check_choice("schedule", self.schedule, get_args(Schedule))
+        if self.schedule == "constant" and self.final_learning_rate != 0.0:
+            raise InputError("final_learning_rate goes with a schedule that falls: take schedule cosine or linear")
+        if not 0.0 <= self.average < 1.0:
+            raise InputError(f"average must be from 0 to below 1; got {self.average!r}")
+        for name in ("expert_share", "least_expert_share", "final_learning_rate"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
         check_count("duration / time_step", self.steps)
-        # Making the scenario checks the fields that it shares with the recipe.
-        for flocks in (self.flocks, self.validation_flocks):
-            self.scene(flocks, self.seed, "train")
+        # Making the scenarios checks the fields that they share with the recipe.
+        for scene in self.scenes:
+            scene.check(max(self.flocks, self.validation_flocks))
         self.worlds.check()
 
     def __repr__(self) -> str:
@@ -152,16 +173,22 @@ class DAgger:
     def settings(self) -> dict[str, Any]:
         """All fields, fit for JSON, as files and folders keep them; `from_settings` reads them again.
 
-        Settings of radio and body are left out where they are perfect, so that a training without them has the same
-        config, and the same name in an experiment, as it had before there were any.
+        Settings of radio and body are left out where they are perfect, and so are others that older versions did not
+        have at their defaults, so that a training without them has the same config, and the same name in an experiment,
+        as it had before there were any.
         """
-        perfect = {name for name, setting in SETTINGS.items() if getattr(self, name) == setting.default}
+        perfect = {name for name in (*SETTINGS, *NEWEST) if getattr(self, name) == getattr(DAgger, name)}
         return {name: value for name, value in asdict(self).items() if name not in perfect}
 
     @property
     def worlds(self) -> Worlds:
         """The radios and bodies of the training's flights."""
         return Worlds({name: getattr(self, name) for name in SETTINGS})
+
+    @property
+    def fewest_agents(self) -> int:
+        """N, or the least of its range."""
+        return int(self.agents.partition("-")[0]) if isinstance(self.agents, str) else self.agents
 
     @property
     def steps(self) -> int:
@@ -172,18 +199,30 @@ class DAgger:
         """beta_e = max(beta_0 beta_(e-1), least share), epochs counted from 0."""
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
 
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        told = self.schedule, epoch, self.epochs, self.warm_up, self.final_learning_rate
+        return self.learning_rate * rate_share(*told)
+
+    @property
+    def can_be_prolonged(self) -> bool:
+        """Whether no epoch depends on how many there are; one of a schedule that falls does."""
+        return self.schedule == "constant"
+
     def validates(self, epoch: int) -> bool:
         """Whether the network is validated after this epoch: every `validate_every` epochs, and at the end."""
         return epoch % self.validate_every == 0 or epoch == self.epochs
 
-    def scene(self, flocks: int, seed: int, split: str) -> Scenario:
-        """The scenario with this many flocks of a split, for training and validation alike."""
+    @cached_property
+    def scenes(self) -> tuple[Scene, ...]:
+        """The scenarios of the flights, with their shares."""
         # Fields that have the name of one of RandomDisk's go to the scenario, if they are not at their default: a
         # scenario may have defaults of its own.
         ours = {field.name: field.default for field in fields(self)}
-        shared = {field.name for field in fields(RandomDisk)} & set(ours)
-        changed = {name: getattr(self, name) for name in shared if getattr(self, name) != ours[name]}
-        return make_scenario(self.scenario, {**changed, "flocks": flocks, "seed": seed, "split": split})
+        shared = [field.name for field in fields(RandomDisk) if field.name in ours.keys() - {"flocks", "seed"}]
+        return read_scenes(
+            self.scenario, {name: getattr(self, name) for name in shared if getattr(self, name) != ours[name]}
+        )
 
     @property
     def command(self) -> str:
@@ -218,27 +257,6 @@ class DAgger:
 
 _KINDS = {field.name: str(field.type) for field in fields(DAgger)}
 """The annotation of every field, as text."""
-
-
-def _is_a(kind: str, value: object) -> bool:
-    """Whether a value has the type of an annotation; its range is checked elsewhere."""
-    if value is None:
-        return kind.endswith("| None")
-    if kind in ("str", "RadiusRule", "VelocityRule"):
-        return isinstance(value, str)
-    # True and False are integers to Python, but no number of epochs.
-    if kind == "bool" or isinstance(value, bool):
-        return kind == "bool" and isinstance(value, bool)
-    if kind.startswith("float"):
-        return is_finite(value)
-    return isinstance(value, int) and abs(value) <= LARGEST_COUNT
-
-
-def _told(kind: str) -> str:
-    """An annotation in words, for errors."""
-    words = {"str": "a name", "bool": "True or False", "float": "a finite number"}
-    words |= dict.fromkeys(("RadiusRule", "VelocityRule"), "the name of a rule")
-    return words.get(kind.removesuffix(" | None"), "a whole number below 2^63")
 
 
 def _option(name: str, value: object) -> str:

@@ -30,6 +30,7 @@ class Replay:
         check_count("capacity", capacity)
         known, wanted = learner.shapes(agents, dimensions)
         self.learner = learner
+        self.agents = agents
         self.tuples: Tuples = np.zeros((capacity, *known), np.float32), np.zeros((capacity, *wanted), np.float32)
         """Observations and targets as the learner packed them."""
         self.added = 0

@@ -92,8 +92,13 @@ class TrainingRun:
         return self._checkpoints.paths
 
     def check_epochs(self, epochs: int) -> None:
-        """A clear error if the training cannot end after so many epochs, because more are done."""
+        """A clear error if the training cannot end after so many epochs: more are done, or its schedule has others."""
         check_count("epochs", epochs)
+        if epochs != self.recipe.epochs and not self.recipe.can_be_prolonged:
+            raise InputError(
+                f"the {self.recipe.schedule} schedule of {self.folder} ends with its {self.recipe.epochs} epochs: "
+                "go on from its weights with --from"
+            )
         done = max(self._epochs_trained, self._checkpoints.epochs_done())
         if epochs < done:
             raise InputError(f"{done} epochs are done already in {self.folder}: epochs must be at least that")
@@ -248,7 +253,8 @@ class TrainingRun:
 
             def log(report: EpochReport) -> None:
                 tables.add(report)
-                scalars = {"loss": report.loss, "expert share": report.expert_share}
+                rate = self.recipe.rate(report.epoch - 1)
+                scalars = {"loss": report.loss, "expert share": report.expert_share, "learning rate": rate}
                 if report.validation is not None:
                     scalars |= _medians("pupil", report.validation) | expert
                 for name, value in scalars.items():
@@ -261,7 +267,8 @@ class TrainingRun:
         if not tables.judged(trainer.epoch):  # the number of epochs was lowered
             tables.judge(trainer.epoch, trainer.judge())
         tables.write()
-        return self._results.write(trainer.network, tables)
+        with trainer.averaged():
+            return self._results.write(trainer.network, tables)
 
 
 @contextmanager

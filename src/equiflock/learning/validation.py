@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float64
 
 from equiflock.learning.recipe import DAgger
+from equiflock.learning.scenes import Start, divided
 from equiflock.protocols import Controller
+from equiflock.scenarios.registry import rules_of
 from equiflock.simulation import metrics
 from equiflock.simulation.simulate import simulate
+
+Integral: TypeAlias = Float64[np.ndarray, " B"]
+"""A number for every flock."""
 
 
 @dataclass(frozen=True)
 class Validation:
     """The result of a validation: for every flock the integrals of velocity variance and mean acceleration norm."""
 
-    ivv: Float64[np.ndarray, " B"]
-    iman: Float64[np.ndarray, " B"]
+    ivv: Integral
+    iman: Integral
 
     def __str__(self) -> str:
         return "; ".join(
@@ -32,29 +38,37 @@ class Validator:
 
     They fly under the recipe's radio and in its bodies, where of a range the middle is taken: the geometric mean for
     limits, the middle rounded down for counts. What is random about these has the same seed at every validation of
-    every training.
+    every training. Of a recipe with several scenarios, each has its share of the flocks, in the recipe's order.
     """
 
     def __init__(self, recipe: DAgger) -> None:
         self.recipe = recipe
-        self.scenario = recipe.scene(recipe.validation_flocks, seed=0, split="validation")
-        self.start = self.scenario.draw()
+        counts = divided(recipe.validation_flocks, [scene.share for scene in recipe.scenes])
+        found = [
+            scene.middle(count, seed=0, split="validation")
+            for scene, count in zip(recipe.scenes, counts, strict=True)
+            if count > 0
+        ]
+        self.starts = [Start(scenario, scenario.draw()) for scenario in found]
         self.world = recipe.worlds.middle()
 
     def __call__(self, controller: Controller, perfect_radio: bool = False) -> Validation:
         """Validate a network; or, with a perfect radio, the expert, which in flights of the training has one too."""
+        found = [self._fly(start, controller, perfect_radio) for start in self.starts]
+        return Validation(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+    def _fly(self, start: Start, controller: Controller, perfect_radio: bool) -> tuple[Integral, Integral]:
+        """IVV and IMAN of the flocks of one scenario."""
         run = simulate(
-            self.start,
+            start.flock,
             controller,
             time_step=self.recipe.time_step,
             duration=self.recipe.duration,
-            ending=self.scenario.ending(),
-            orbit=self.scenario.orbit,
-            obstacles=self.scenario.obstacles,
+            **rules_of(start.scenario),
             radio=None if perfect_radio else self.world.radio,
             body=self.world.body,
             # Only the integrals are needed, so no frames are kept.
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
         )
-        return Validation(metrics.ivv(run), metrics.iman(run))
+        return metrics.ivv(run), metrics.iman(run)

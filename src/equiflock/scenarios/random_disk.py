@@ -67,6 +67,8 @@ class RandomDisk:
     velocities: VelocityRule = "entries"
     """What is uniform: the "entries" of V and b, each in [-max_speed, max_speed], as the text of section 5 says; or the
     vectors, in the "disc" (ball) of radius max_speed: then |V + b| <= 2 max_speed, as a caption of the paper says."""
+    disk_scale: float = 1.0
+    """A factor on the disk's radius, whatever says that: below 1 the flock is denser, above 1 sparser."""
 
     def __post_init__(self) -> None:
         check_count("flocks", self.flocks)
@@ -75,7 +77,8 @@ class RandomDisk:
             raise InputError(f"flocks x agents must be at most {MOST_AGENTS:,}; got {self.flocks * self.agents:,}")
         check_count("seed", self.seed, least=0)
         check_count("min_degree", self.min_degree, least=0)
-        check_positive("comm_radius", self.comm_radius)
+        for name in ("comm_radius", "disk_scale"):
+            check_positive(name, getattr(self, name))
         check_choice("radius_rule", self.radius_rule, get_args(RadiusRule))
         check_choice("velocities", self.velocities, get_args(VelocityRule))
         if not isinstance(self.connected, bool):
@@ -105,13 +108,13 @@ class RandomDisk:
         """The radius of the disk, or of the ball."""
         # A radius of one's own goes before any rule.
         if self.disk_radius is not None:
-            return check_positive("disk_radius", self.disk_radius)
+            return self.disk_scale * check_positive("disk_radius", self.disk_radius)
         if self.radius_rule == "quarter-power":
             disk = self.agents**0.25
         else:
             density = 10.0 / math.pi if self.density is None else check_positive("density", self.density)
             disk = math.sqrt(self.agents / (math.pi * density))
-        return disk if self.dimensions == 2 else ball_radius(disk, self.comm_radius)
+        return self.disk_scale * (disk if self.dimensions == 2 else ball_radius(disk, self.comm_radius))
 
     @property
     def places_anew(self) -> bool:
@@ -164,13 +167,14 @@ class RandomDisk:
         tried = f"after {attempts(self.agents):,} attempts"
         large = "" if self.places_anew else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"
+        size = "disk_radius" if self.disk_scale == 1.0 else "disk_scale"
         raise NoStartError(
             {
                 CROWDED: f"no room {where} for agent {number} at least min_separation = {self.min_separation:g} from "
-                f"the others: lower min_separation, raise disk_radius{large}",
+                f"the others: lower min_separation, raise {size}{large}",
                 SPARSE: f"{number} agents {where} still hear fewer than min_degree = {self.min_degree} others {tried}: "
-                f"lower min_degree or disk_radius, raise comm_radius = {self.comm_radius:g}{large}",
-                SPLIT: f"the communication graph {where} still has {number} components {tried}: lower disk_radius, "
+                f"lower min_degree or {size}, raise comm_radius = {self.comm_radius:g}{large}",
+                SPLIT: f"the communication graph {where} still has {number} components {tried}: lower {size}, "
                 f"raise comm_radius = {self.comm_radius:g}, set connected to False{large}",
             }[failure]
         )

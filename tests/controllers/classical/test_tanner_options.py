@@ -187,7 +187,9 @@ def test_a_controller_that_hears_a_plugins_feature_does_not_come_with_the_packag
     assert is_bundled("tanner:clamp=-1")  # whoever loads it is told
 
 
-@pytest.mark.parametrize("options", ["potential=soft", "clamp_by=entry:clamp=5", "cut_off=false"])
+@pytest.mark.parametrize(
+    "options", ["potential=soft", "clamp_by=entry:clamp=5", "cut_off=false", "attraction=0.8:aim=leaders"]
+)
 def test_a_pupil_learns_from_each(soft: None, options: str) -> None:
     recipe = ef.DAgger(
         controller="etdagnn", expert=f"tanner:{options}", epochs=2, agents=20, flocks=3, updates=3, validation_flocks=1
@@ -216,6 +218,8 @@ def test_the_command_line_takes_them(own_registry: None, tmp_path: Path, capsys:
         ({"potential": "sofd"}, "potential must be one of .*'tanner', .*; got 'sofd'; did you mean 'soft'"),
         ({"potential": "velocity"}, "potential must be a feature .* of positions; 'velocity' is of velocities"),
         ({"potential": 3}, "potential must be one of"),
+        ({"attraction": 0.0}, "attraction must be a finite number above 0; got 0.0"),
+        ({"attraction": 0.8, "potential": "soft"}, "attraction goes with the potential 'tanner' only; got 'soft'"),
     ],
 )
 @pytest.mark.parametrize("name", LAWS)
@@ -227,6 +231,10 @@ def test_wrong_options_are_refused(soft: None, name: str, options: dict[str, Any
 def test_what_only_the_expert_with_its_own_potential_can_do_is_refused_of_others(soft: None) -> None:
     with pytest.raises(InputError, match="cut_off=False goes with the potential 'tanner' only; got 'soft'"):
         load("tanner", cut_off=False, potential="soft")
+    with pytest.raises(InputError, match="aim must be one of 'flock', 'leaders'; got 'leader'; did you mean 'leaders'"):
+        load("tanner", aim="leader")
+    with pytest.raises(InputError, match="aim"):
+        load("tanner-dynamic", aim="leaders")
     with pytest.raises(InputError, match="cut_off must be true or false; got 3"):
         load("tanner", cut_off=3)
     with pytest.raises(InputError, match="cut_off"):

@@ -197,3 +197,34 @@ def test_arrays_of_another_shape_are_refused_in_one_line() -> None:
     for shape in ((1, 5, 2, 3, 2), (5, 3, 3, 2)):
         with pytest.raises(InputError, match=r"etdagnn needs observations of shape \(B, N, K = 3, C = 3, D\); got"):
             network(np.zeros(shape, np.float32))
+
+
+@pytest.mark.parametrize(("name", "count"), [("etdagnn", 560), ("tdagnn", 1730 + 6 * 3 * 32)])
+def test_both_aggregations_make_six_channels_the_means_and_then_the_sums(name: str, count: int, tmp_path: Path) -> None:
+    network: Any = new_network(f"{name}:aggregation=both")
+    mean, total = (ef.paper_senses(each, 3).channels for each in ("mean", "sum"))
+    assert network.senses == ef.Senses((*mean, *total), hops=3)
+    assert sum(parameter.numel() for parameter in network.parameters()) == count
+    back: Any = ef.load(ef.save(network, tmp_path / "both.safetensors"))
+    assert back.senses == network.senses
+    assert all(map(torch.equal, back.parameters(), network.parameters()))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("aggregation", ["mean", "sum"])
+def test_another_aggregation_is_saved_with_the_weights_and_the_usual_one_is_not(
+    name: str, aggregation: Any, tmp_path: Path
+) -> None:
+    network: Any = new_network(name, aggregation=aggregation)
+    assert network.senses == ef.paper_senses(aggregation, 3)
+    usual: Any = new_network(name)
+    assert ("channels" in network.options) == (usual.senses != network.senses)
+    back: Any = ef.load(ef.save(network, tmp_path / "mine.safetensors"))
+    assert back.senses == network.senses
+
+
+def test_groups_may_be_heard_by_both_aggregations() -> None:
+    network: Any = new_network("etdagnn:groups=true:aggregation=both")
+    assert network.senses.width == 12
+    with pytest.raises(InputError, match=r"aggregation[\s\S]*'boht'"):
+        new_network("etdagnn:aggregation=boht")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,11 @@ from equiflock.controllers.networks.compiled import CompiledNetwork, compile_cha
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.registry import add_network
-from equiflock.features import Aggregation, Channel, HopMean, Senses, feature_with, paper_channels, paper_senses
+from equiflock.features import Aggregation, Channel, HopMean, Senses, feature_with, paper_channels
 from equiflock.runtime.checks import InputError, check_choice, check_count
+
+Aggregations: TypeAlias = Aggregation | Literal["both"]
+"""How the paper's features are aggregated; "both" is the mean of each and then the sum of each, twice the channels."""
 
 
 @takes_numpy
@@ -32,7 +35,7 @@ class TDAGNN(nn.Module):
 
     Args:
         name: which of the paper's variants this is; it is written into files of weights.
-        aggregation: "sum" or "mean", of the paper's three channels.
+        aggregation: "sum" or "mean" of the paper's three features, or "both", which makes six channels.
         second_tanh: whether tanh follows the second layer too.
         hops: K.
         dimensions: D, for which the network is built.
@@ -47,7 +50,7 @@ class TDAGNN(nn.Module):
         self,
         name: str = "tdagnn",
         *,
-        aggregation: Aggregation = "sum",
+        aggregation: Aggregations = "sum",
         second_tanh: bool = True,
         hops: int = 3,
         dimensions: int = 2,
@@ -59,7 +62,6 @@ class TDAGNN(nn.Module):
         super().__init__()
         self.name = name
         self.senses = _senses(aggregation, hops, channels, groups, hop_mean)
-        self._usual = paper_channels(aggregation)
         self.dimensions = check_count("dimensions", dimensions, least=2)
         self.second_tanh = second_tanh
         self.layers = nn.ModuleList(
@@ -98,7 +100,7 @@ class TDAGNN(nn.Module):
     @property
     def options(self) -> dict[str, Any]:
         """The arguments that build such a network again; they are written into files of weights."""
-        return {**_told(self.senses, self._usual), "dimensions": self.dimensions}
+        return {**_told(self.senses, USUAL.get(self.name, "sum")), "dimensions": self.dimensions}
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
         """Write the weights as safetensors, with what is needed to load them; `extra` goes into their metadata."""
@@ -113,8 +115,9 @@ class ETDAGNN(nn.Module):
 
     Args:
         name: written into files of weights.
+        aggregation: "mean" or "sum" of the paper's three features, or "both", which makes six channels.
         hops: K.
-        channels: in place of the paper's three, averaged; as for `Senses`.
+        channels: in place of the paper's three; as for `Senses`.
         groups: whether its channels tell the own group from others (see `group_channels`).
         hop_mean: as for `Senses`.
     """
@@ -123,6 +126,7 @@ class ETDAGNN(nn.Module):
         self,
         name: str = "etdagnn",
         *,
+        aggregation: Aggregations = "mean",
         hops: int = 3,
         channels: Sequence[Sequence[str]] | None = None,
         groups: bool = False,
@@ -130,8 +134,7 @@ class ETDAGNN(nn.Module):
     ) -> None:
         super().__init__()
         self.name = name
-        self.senses = _senses("mean", hops, channels, groups, hop_mean)
-        self._usual = paper_channels("mean")
+        self.senses = _senses(aggregation, hops, channels, groups, hop_mean)
         first = EqConv(self.senses.width, 16, hops)
         self.layers = nn.Sequential(ScaleLog(), first, ScaleTanh(), EqConv(16, 16, 1), EqConv(16, 1, 1))
 
@@ -159,7 +162,7 @@ class ETDAGNN(nn.Module):
     @property
     def options(self) -> dict[str, Any]:
         """The arguments that build such a network again; they are written into files of weights."""
-        return _told(self.senses, self._usual)
+        return _told(self.senses, "mean")
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
         """Write the weights as safetensors, with what is needed to load them; `extra` goes into their metadata."""
@@ -176,7 +179,7 @@ def group_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
 
 
 def _senses(
-    aggregation: Aggregation,
+    aggregation: Aggregations,
     hops: int,
     channels: Sequence[Sequence[str]] | None,
     groups: bool,
@@ -185,17 +188,18 @@ def _senses(
     """The paper's senses with this aggregation, or those of groups, or of one's own channels."""
     if groups and channels is not None:
         raise InputError("groups=true has channels of its own: leave one of the two out")
-    if groups:
-        channels = group_channels(aggregation)
+    check_choice("aggregation", aggregation, (*get_args(Aggregation), "both"))
     if channels is None:
-        return paper_senses(aggregation, hops, hop_mean=hop_mean)
+        made = group_channels if groups else paper_channels
+        each: tuple[Aggregation, ...] = ("mean", "sum") if aggregation == "both" else (aggregation,)
+        channels = [channel for one in each for channel in made(one)]
     return Senses(cast(tuple[Channel, ...], tuple(channels)), hops, hop_mean=hop_mean)
 
 
-def _told(senses: Senses, usual: tuple[Channel, ...]) -> dict[str, Any]:
+def _told(senses: Senses, usual: Aggregation) -> dict[str, Any]:
     """Hops, and channels and the mean of hops where they are not the usual ones, such as JSON can hold."""
     own: dict[str, Any] = {}
-    if senses.channels != usual:
+    if senses.channels != paper_channels(usual):
         own["channels"] = [list(channel) for channel in senses.channels]
     if senses.hop_mean != "receiver":
         own["hop_mean"] = senses.hop_mean
@@ -210,8 +214,10 @@ NETWORKS: dict[str, Callable[..., Network]] = {
     "tdagnn-tf-mean": partial(TDAGNN, "tdagnn-tf-mean", aggregation="mean", second_tanh=False),
     "etdagnn": partial(ETDAGNN, "etdagnn"),
 }
-"""The paper's variants; options are `hops`, `channels`, `groups`, `hop_mean` and, but for ETDAGNN, `dimensions` and
-`biases`."""
+"""The paper's variants; options are `aggregation`, `hops`, `channels`, `groups`, `hop_mean` and, but for ETDAGNN,
+`dimensions` and `biases`."""
+USUAL: dict[str, Aggregation] = {"tdagnn-tf-mean": "mean"}
+"""The usual aggregation, which files of weights leave out, where it is not that of the class."""
 
 for _name, _make in NETWORKS.items():
     add_network(_name, _make)
