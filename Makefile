@@ -5,7 +5,7 @@ READY := .venv/.ready
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo view browser test check lint types bench peers weights clean
+.PHONY: help demo view browser test check lint types bench peers weights atlas clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -64,7 +64,7 @@ weights: $(READY)  ## train the weights of the package again (about seven minute
 		$(BIN)/equiflock train --controller all --seeds 0-4 --workers 2 --out runs/trained
 	test -d runs/robust && $(BIN)/equiflock train --resume runs/robust --workers 2 || \
 		$(BIN)/equiflock train --controller etdagnn $(ROBUST) --seeds 0-4 --workers 2 --out runs/robust
-	for name in etdagnn tdagnn; do \
+	set -e; for name in etdagnn tdagnn; do \
 		test -d runs/segregation/$$name-0 && $(BIN)/equiflock train --resume runs/segregation/$$name-0 || \
 			$(BIN)/equiflock train --controller $$name:groups=true $(SEGREGATION) --out runs/segregation/$$name-0; \
 	done
@@ -74,6 +74,11 @@ weights: $(READY)  ## train the weights of the package again (about seven minute
 		cp $$run/weights.safetensors src/equiflock/controllers/trained/$$name.safetensors; \
 		cp $$run/validation.csv src/equiflock/controllers/trained/$$name.csv; \
 	done
+
+atlas: $(READY)  ## measure and film the classical laws again (about three minutes on 2 cores)
+	$(BIN)/equiflock atlas --out runs/atlas
+	mkdir -p docs/atlas
+	cp runs/atlas/*.gif runs/atlas/atlas.md runs/atlas/atlas.csv docs/atlas
 
 clean:  ## remove the virtual environment and all caches
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis

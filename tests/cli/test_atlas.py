@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pandas as pd
@@ -60,8 +61,28 @@ def test_what_was_measured_and_filmed_is_not_done_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(VarianceLeft, "measure", None)
     atlas()
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_law_that_is_added_later_joins_those_that_are_there_and_a_film_is_shown_once_there_is_one() -> None:
     atlas("--only", "reynolds", "--no-films")
-    assert "cucker-smale" not in Path("runs/atlas/atlas.md").read_text()
+    page = Path("runs/atlas/atlas.md").read_text()
+    assert "The law cucker-smale" not in page
+    assert ".gif" not in page
+    atlas("--only", "cucker-smale")
+    page = Path("runs/atlas/atlas.md").read_text()
+    assert "The law cucker-smale" in page
+    assert "The law reynolds" in page
+    assert "](cucker-smale.gif)" in page
+    assert "](reynolds.gif)" not in page
+    assert len(pd.read_csv("runs/atlas/atlas.csv")) == 2
+
+
+def test_another_film_is_another_atlas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    atlas("--no-films")
+    monkeypatch.setattr(entries, "ENTRIES", tuple(dataclasses.replace(each, seconds=0.2) for each in SMALL))
+    with pytest.raises(SystemExit):
+        atlas("--no-films")
+    assert "seconds = 0.3, not 0.2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

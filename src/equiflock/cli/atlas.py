@@ -39,7 +39,7 @@ class Atlas:
     def run(self) -> None:
         """Print what was measured and say where the page is."""
         from equiflock.experiments.atlas.entries import ENTRIES, claim_jobs
-        from equiflock.experiments.runner.jobs import collect
+        from equiflock.experiments.runner.jobs import collect, is_done
         from equiflock.experiments.runner.running import run_jobs
         from equiflock.report.atlas import draw_films, write_atlas
         from equiflock.runtime.files import atomic_write
@@ -49,26 +49,26 @@ class Atlas:
         for name in self.only:
             check_choice("law", name, tuple(entry.name for entry in ENTRIES))
         entries = [entry for entry in ENTRIES if not self.only or entry.name in self.only]
-        jobs = claim_jobs(self.only)
+        jobs, kept = claim_jobs(self.only), self.out / "jobs"
         with claimed(self.out, "atlas", self._settings(), OURS, self.force), progress() as bar:
             measuring = bar.add_task("measuring", total=len(jobs))
             run_jobs(
                 jobs,
-                self.out / "jobs",
+                kept,
                 self.workers,
                 lambda job: bar.advance(measuring),
                 scheduler=self.scheduler,
                 on_notice=partial(notice, bar),
             )
-            table = collect(jobs, self.out / "jobs")
+            # The page is of all laws that were measured, by earlier calls too.
+            found = collect([job for job in claim_jobs() if is_done(job, kept)], kept)
             with atomic_write(self.out / "atlas.csv") as scratch:
-                table.to_csv(scratch, index=False)
+                found.to_csv(scratch, index=False)
             if self.films:
                 filming = bar.add_task("filming", total=len(entries))
-                draw_films(
-                    entries, self.out, lambda name: bar.update(filming, description=f"filming {name}", advance=1)
-                )
-            page = write_atlas(entries, table, self.out)
+                draw_films(entries, self.out, lambda name: bar.advance(filming))
+            page = write_atlas(found, self.out)
+        table = found[found.claim.isin([job.number for job in jobs])]
         shown = {job.number: job.claim for job in jobs}
         rows = [
             [row.law, row.words, f"{row.value:{shown[row.claim].shown}}", shown[row.claim].rule, row.verdict]
@@ -78,12 +78,15 @@ class Atlas:
         out.print(f"  {page}", highlight=False)
 
     def _settings(self) -> dict[str, Any]:
-        """Everything that the results depend on: all claims, the numbers or the weights of laws, and versions."""
+        """Everything that the results depend on: claims, films, the numbers or the weights of laws, and versions."""
         from equiflock.controllers.loading import load, weights_file
-        from equiflock.experiments.atlas.entries import claim_jobs
+        from equiflock.experiments.atlas.entries import ENTRIES, claim_jobs
         from equiflock.runtime.checksums import checksum, file_checksum
         from equiflock.runtime.provenance import versions
 
-        files = {job.claim.law: weights_file(job.claim.law) for job in claim_jobs()}
+        films = {entry.name: entry.film_settings for entry in ENTRIES}
+        names = [job.claim.law for job in claim_jobs()] + [name for entry in ENTRIES for name in entry.panels]
+        files = {name: weights_file(name) for name in names}
         laws = {name: repr(load(name)) if path is None else file_checksum(path) for name, path in files.items()}
-        return {"claims": checksum(repr(claim_jobs()).encode()), "laws": laws, "versions": versions()}
+        claims = checksum(repr(claim_jobs()).encode())
+        return {"claims": claims, "films": films, "laws": laws, "versions": versions()}

@@ -23,10 +23,10 @@ class Simulate:
     """Fly random flocks under a controller and print what came of it."""
 
     controller: str = "tanner"
-    """A law (tanner, tanner-dynamic, tanner-fixed), a trained network (tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn;
-    etdagnn:3 for training seed 3), a file of weights (.safetensors), or one of your own (see --plugin). Options follow
-    the name: tanner:clamp=5, or name:key=value:key=value; comm_radius and time_scale, which every controller takes,
-    scale it to the units of a robot: etdagnn:comm_radius=5:time_scale=15."""
+    """A law such as tanner, reynolds or cucker-smale, a trained network such as etdagnn (etdagnn:3 for training seed 3;
+    docs/guide.md and equiflock.controller_names() have them all), a file of weights (.safetensors), or one of your own
+    (see --plugin). Options follow the name: tanner:clamp=5, or name:key=value:key=value; comm_radius and time_scale,
+    which every controller takes, scale it to the units of a robot: etdagnn:comm_radius=5:time_scale=15."""
     scenario: ScenarioName = "flocking"
     options: Options = field(default_factory=ScenarioOptions)
     world: OneWorld = field(default_factory=WorldOptions)

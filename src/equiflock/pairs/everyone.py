@@ -27,9 +27,6 @@ from equiflock.runtime import threads
 from equiflock.runtime.checks import OffScaleError
 from equiflock.runtime.jit import Array, Index, kernel
 
-MEANT_FOR = 2_000
-"""Up to so many agents a sum over all pairs is meant for: at this number a channel takes some 40 ms on one core, and
-0.1 s if its weight is a power, as Cucker and Smale's are."""
 FARTHEST = 1e6
 """The weights of features must be finite up to this distance."""
 BLOCK = 256

@@ -140,8 +140,8 @@ def _check_finite(feature: Feature, farthest: float) -> None:
             n = int(bad.argmax())
             velocity = f", <r, v> = {inners[n]:.3g}" if feature.uses_velocity else ""
             raise InputError(
-                f"the weight of the feature {feature.name!r} must be finite for |r| from {SHORTEST:g} to "
-                f"{farthest:g}; it is {found[n]:g} at |r| = {distances[n]:.3g}{velocity}"
+                f"the weight of the feature {feature.name!r} must be finite, and its product with |r| below 3e38, "
+                f"for |r| from {SHORTEST:g} to {farthest:g}; it is {found[n]:g} at |r| = {distances[n]:.3g}{velocity}"
             )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from equiflock.controllers import load
-from equiflock.experiments.atlas.entries import Entry, claim_jobs
+from equiflock.experiments.atlas import entries
+from equiflock.experiments.atlas.entries import Entry
 from equiflock.report.film import film
 from equiflock.report.page import markdown_table
 from equiflock.runtime.files import atomic_write
@@ -24,14 +25,13 @@ TIME_STEP = 0.01
 
 
 def draw_films(
-    entries: Sequence[Entry], folder: Path, on_film: Callable[[str], object] = lambda name: None
+    chosen: Sequence[Entry], folder: Path, on_film: Callable[[str], object] = lambda name: None
 ) -> list[Path]:
     """Fly and film each entry, its controllers side by side from the same start; films that are there stay."""
     films = []
-    for entry in entries:
+    for entry in chosen:
         path = folder / f"{entry.name}.gif"
         if not path.exists():
-            on_film(entry.name)
             film(
                 _flights(entry),
                 path,
@@ -42,6 +42,7 @@ def draw_films(
                 window=entry.window,
             )
         films.append(path)
+        on_film(entry.name)
     return films
 
 
@@ -56,23 +57,27 @@ def _flights(entry: Entry) -> list[Trajectory]:
     ]
 
 
-def write_atlas(entries: Sequence[Entry], table: pd.DataFrame, folder: Path) -> Path:
-    """Write the page: films, paragraphs, and measured numbers beside their rules."""
+def write_atlas(table: pd.DataFrame, folder: Path) -> Path:
+    """Write the page of all laws in a table of claims: films that are there, paragraphs, and numbers beside rules."""
     lines = [
         "# An atlas of laws",
         "",
         "The laws that flocking was studied by before it was learned, each a controller of the package by its name: "
         '`ef.load("NAME")`, `--controller NAME` on the command line, and in the menu of the live page, where its '
-        "numbers are sliders. Names that end in `-local` are cut off at R, so that every agent can fly them by itself; "
-        "the others sum over the whole flock, and are meant for up to 2,000 agents.",
+        "numbers are sliders. Names that end in `-local` are cut off at R, so that every agent can fly them by itself. "
+        "The [guide](../guide.md#controllers) says up to how many agents each is meant for.",
         "",
         "The films and the numbers are made by one command, `equiflock atlas`. A promise is a number with a limit; "
         "where there is no limit, nothing is promised, and the number is what was found.",
         "",
     ]
-    for entry in entries:
-        rows = table[table.claim.isin([job.number for job in claim_jobs((entry.name,))])]
-        lines += [f"## {entry.title}", "", f"![{' beside '.join(entry.panels)}]({entry.name}.gif)", ""]
+    for entry in entries.ENTRIES:
+        rows = table[table.claim.isin([job.number for job in entries.claim_jobs((entry.name,))])]
+        if len(rows) == 0:
+            continue
+        lines += [f"## {entry.title}", ""]
+        if (folder / f"{entry.name}.gif").exists():
+            lines += [f"![{' beside '.join(entry.panels)}]({entry.name}.gif)", ""]
         lines += [f"**Promises.** {entry.promises}", "", f"**Fails.** {entry.fails}", ""]
         lines += [markdown_table(["measured", "controller", "number", "promised", ""], _cells(rows), words=True), ""]
     path = folder / PAGE
@@ -83,7 +88,7 @@ def write_atlas(entries: Sequence[Entry], table: pd.DataFrame, folder: Path) -> 
 
 def _cells(rows: pd.DataFrame) -> list[list[str]]:
     """The rows of an entry's table as text."""
-    by_number = {job.number: job.claim for job in claim_jobs()}
+    by_number = {job.number: job.claim for job in entries.claim_jobs()}
     return [
         [row.words, f"`{row.law}`", f"{row.value:{by_number[row.claim].shown}}", by_number[row.claim].rule, row.verdict]
         for row in rows.fillna("").itertuples()

@@ -36,10 +36,11 @@ def share_at_home(flock: Flock) -> Float64[np.ndarray, " B"]:
 
 def pieces(flock: Flock) -> Float64[np.ndarray, " B"]:
     """The number of connected pieces, (B,), that a flock falls into if agents hear only those of their own group."""
-    # Groups are put so far apart that nobody hears another group.
+    # Groups are put so far apart that nobody hears another group, whatever numbers they have.
+    _, numbers = np.unique(flock.groups, return_inverse=True)
     step = np.ptp(flock.positions[..., 0], axis=1, keepdims=True) + 2.0 * flock.comm_radius
     apart = flock.positions.copy()
-    apart[..., 0] += flock.groups * step
+    apart[..., 0] += numbers.reshape(flock.groups.shape) * step
     alone = Flock.view(apart, *flock.arrays[1:], comm_radius=flock.comm_radius)
     return np.asarray(components(alone).max(axis=1) + 1, np.float64)
 

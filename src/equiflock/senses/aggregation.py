@@ -94,7 +94,7 @@ class DelayedAggregation:
         self._heard = (0, 0, 0)
         """The shape of the flock, (B, N, D)."""
         self.fixed_graph: Graph | None = None
-        """The graph of t = 0, which a fixed topology keeps; None in a dynamic one, or before the first step."""
+        """The graph of the first step, which a fixed topology keeps; None in a dynamic one, or before that step."""
         self._large: LargeFlocks | None = None
         self.radio = radio
 
@@ -126,7 +126,7 @@ class DelayedAggregation:
         self._rules = self.obstacles == "nearest", orbit is not None, numbers
 
     def change(self, senses: Senses) -> None:
-        """Go on with other senses from the next step on; a fixed topology stays that of t = 0.
+        """Go on with other senses from the next step on; a fixed topology is that of the first step with it.
 
         What agents remember, and messages on the way, are kept if hops, channels and units are as many and the same.
         """

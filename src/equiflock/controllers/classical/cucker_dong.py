@@ -36,9 +36,9 @@ def core_repulsion(square: float, core: float = 0.05, theta: float = 1.75) -> fl
 @controller("cucker-dong")
 @dataclass(frozen=True)
 class CuckerDong(Alignment):
-    """Alignment with everybody, and a push that grows without limit at a core around each agent: nobody collides.
+    """Alignment with everybody, and a push without limit at a core around each agent. For up to some 300 agents.
 
-    Meant for up to 2,000 agents.
+    The push grows with the number of agents: more of them need a weaker one, or a time step below 0.01 s.
     """
 
     clamp: float | None = 500.0

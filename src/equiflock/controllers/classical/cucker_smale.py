@@ -44,7 +44,7 @@ class Alignment(PairLaw):
 
 @controller("cucker-smale")
 class CuckerSmale(Centralized, Alignment):
-    """Everybody aligns with everybody, the nearer the more: keeps the flock's mean velocity, and nobody apart."""
+    """Everybody aligns with everybody, the nearer the more: keeps the mean velocity. For up to some 2,000 agents."""
 
 
 @controller("cucker-smale-local")

@@ -44,7 +44,7 @@ class SingularAlignment(PairLaw):
 
 @controller("cucker-smale-singular")
 class CuckerSmaleSingular(Centralized, SingularAlignment):
-    """Alignment without a limit at a touch: agents that come near fly as one before they meet."""
+    """Alignment without a limit at a touch: who comes near flies as one before they meet. Up to some 2,000 agents."""
 
 
 @controller("cucker-smale-singular-local")

@@ -49,11 +49,10 @@ def tether(square: float, beta: float = 0.5) -> float:
 @controller("formation")
 @dataclass(frozen=True)
 class Formation(SingularAlignment):
-    """Everybody aligns with everybody, and takes its place in a pattern: a vee, a circle, a word, or your own points.
+    """Everybody aligns with everybody, and takes its place in a pattern: a vee, a circle, a word. Up to 100 agents.
 
-    Meant for up to 300 agents: a larger pattern is so wide that its agents hardly align, and rests late.
-    Its sums are O(N^2) time. The pattern does not turn with the flock. Obstacle agents, and agents that are silent or
-    stopped, are left out.
+    A larger pattern is so wide that its agents hardly align, and rests late. Its sums are O(N^2) time. The pattern does
+    not turn with the flock. Obstacle agents, and agents that are silent or stopped, are left out.
     """
 
     strength: float = 20.0

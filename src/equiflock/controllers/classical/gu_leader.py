@@ -62,8 +62,8 @@ class GuLeader(PairLaw):
     hops: int = 3
     """K: over how many hops an agent estimates the flock's centre."""
     goal: Goal = None
-    """Where the informed steer to, such as 5,0, in space with zeros for what is missing; 5 R to the right of the origin
-    if left out."""
+    """Where the informed steer to, such as 5,0, in space with zeros for what is missing and in the law's own units; 5 R
+    to the right of the origin if left out."""
     goal_gain: float = 1.0
     """The speed that the informed want per distance from the goal, per second."""
     cruise_speed: float = 1.0

@@ -51,8 +51,8 @@ class PairLaw(ABC):
 class Centralized(PairLaw):
     """A law whose sums run over the whole flock, in which a mean is 1/N times the sum.
 
-    O(N^2) time in blocks, and memory O(N): meant for up to `MEANT_FOR` = 2,000 agents. Obstacle agents, and agents that
-    are silent or stopped, are left out.
+    O(N^2) time in blocks, and memory O(N): meant for up to some 2,000 agents, at which a step takes a tenth of a second
+    on one core. Obstacle agents, and agents that are silent or stopped, are left out: nobody avoids obstacles.
     """
 
     privileged: ClassVar[Literal[True]] = True
@@ -64,7 +64,10 @@ class Centralized(PairLaw):
 
 
 class Local(PairLaw):
-    """A law whose sums run over those that an agent hears, in which a mean is over these: O(N + edges)."""
+    """A law whose sums run over those that an agent hears, in which a mean is over these: O(N + edges).
+
+    Obstacle agents are heard as agents that stand still, which is no way to avoid them.
+    """
 
     @property
     def senses(self) -> Senses:

@@ -1,12 +1,12 @@
 """Santos, Pimenta and Chaimowicz's law (2014, "Segregation of multiple heterogeneous units in a robotic swarm"):
 
-    a_i = - alignment sum_j v_ij - gain sum_j grad U(|r_ij|),    U(r) = (r - d)^2 / 2 + ln r + d / r
+    a_i = - alignment sum_j v_ij - gain sum_j grad U(|r_ij|),    U(r) = (r - d)^2 / 2 + unit^2 (ln r + d / r)
 
-so grad U(|r_ij|) = (|r_ij| - d) (1 + 1/|r_ij|^2) r_ij / |r_ij|, with d the distance that two agents like: a small one
-within a group, a larger one between groups. The sums run over the whole flock, and alignment = 1, in the paper. It
-proves that nobody collides, velocities agree and U comes to a minimum, and conjectures that groups are apart there if
-the larger distance is large enough. Ours are smaller than its 2 and 5, so that a flock that is apart is within reach of
-the radio.
+so grad U(|r_ij|) = (|r_ij| - d) (1 + unit^2 / |r_ij|^2) r_ij / |r_ij|, with d the distance that two agents like: a
+small one within a group, a larger one between groups. In the paper the sums run over the whole flock, alignment and
+unit are 1, and d is 2 and 5. It proves that nobody collides, velocities agree and U comes to a minimum, and conjectures
+that groups are apart there if the larger distance is large enough. Ours are smaller, so that a flock that is apart is
+within reach of the radio: unit, gain and both distances are our choice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Segregating(PairLaw):
     within: float = 0.2
     """The distance that agents of a group like."""
     between: float = 0.6
-    """The distance that agents of different groups like; larger than that within a group."""
+    """The distance that agents of different groups like; they segregate if it is larger than that within a group."""
     unit: float = 0.1
     """The unit of length of the potential, below which agents push each other hard; 1 in the published form."""
 
@@ -58,9 +58,9 @@ class Segregating(PairLaw):
 
 @controller("segregation")
 class Segregation(Centralized, Segregating):
-    """Everybody aligns with everybody and keeps near its own group, farther from others: groups part, and fly on.
+    """Everybody aligns with everybody, and keeps nearer to its own group than to others. For up to some 150 agents.
 
-    Its sums grow with the flock: from some 200 agents on at a time step of 0.01 s, lower alignment and gain.
+    Its sums grow with the flock: more agents need less alignment and gain, or a time step below 0.01 s.
     """
 
 

@@ -195,6 +195,27 @@ class HeadOnDistance(Claim):
 
 
 @dataclass(frozen=True)
+class OrderKept(Claim):
+    """The share of flocks on a line in which nobody ever passes anybody: to pass on a line, two agents must touch."""
+
+    agents: int = 10
+    strength: float = 20.0
+
+    shown: ClassVar[str] = ".0%"
+    limit: ClassVar[str] = ".0%"
+
+    def measure(self) -> float:
+        """Fly agents that are 0.1 apart or more along their line, at random speeds, at a fine time step."""
+        rng = np.random.default_rng(1)
+        places = np.sort(rng.uniform(0.0, 2.0, (FLOCKS, self.agents)), axis=1) + 0.1 * np.arange(self.agents)
+        speeds = 3.0 * rng.normal(size=places.shape)
+        start = Flock(*(np.stack([each, np.zeros_like(each)], axis=-1) for each in (places, speeds)))
+        law = load(self.law, strength=self.strength, clamp=None)
+        run = simulate(start, law, time_step=4e-4, duration=0.4)
+        return float((np.diff(run.positions[..., 0], axis=2) > 0.0).all(axis=(0, 2)).mean())
+
+
+@dataclass(frozen=True)
 class SmallestDistance(Claim):
     """The smallest distance between any two agents of any flock at any step."""
 
