@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from equiflock.flock import Flock, Role
-from equiflock.patterns import LETTERS, pattern_error, pattern_points, places_of
+from equiflock.patterns import LETTERS, SHAPES, Pattern, PatternName, pattern_error, pattern_points, places_of
 from equiflock.runtime.checks import InputError
+from equiflock.runtime.options import choices_in
 
 
 def distances(points: Any) -> Any:
@@ -27,6 +28,11 @@ def test_every_pattern_has_a_place_for_each_agent_and_is_centred(pattern: str, a
     np.testing.assert_allclose(points.mean(axis=0), 0.0, atol=1e-12)
     assert (points[:, 2] == 0.0).all()
     np.testing.assert_allclose(points[:, :2], pattern_points(pattern, agents, 2, 0.5))
+
+
+@pytest.mark.parametrize("kind", [Pattern, PatternName])
+def test_the_types_of_patterns_name_every_shape(kind: Any) -> None:
+    assert choices_in(kind) == tuple(SHAPES)
 
 
 def test_in_a_vee_all_fly_behind_a_head_on_arms_in_turn() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -17,10 +17,15 @@ from numpy.typing import NDArray
 
 from equiflock.flock import OBSTACLE, Flock, Vectors
 from equiflock.runtime.checks import InputError, check_count, check_positive, short
+from equiflock.runtime.options import SAFE_WORDS
 
 Points: TypeAlias = Float64[np.ndarray, "N D"]
-Pattern: TypeAlias = str | Sequence[Sequence[float]] | NDArray[Any]
+PatternName: TypeAlias = Literal["vee", "circle"] | str
+"""The name of a pattern, one of `SHAPES`, or a word in capital letters."""
+Pattern: TypeAlias = PatternName | Sequence[Sequence[float]] | NDArray[Any]
 """The name of a pattern, a word in capital letters, or points (N, D) of one's own."""
+CAPITALS = {SAFE_WORDS: "[A-Z]{1,12}"}
+"""Metadata of a field that is a pattern: a live page may choose any such word, which is drawn and names no file."""
 
 USUAL_SPACING = 0.4
 """Between neighbours, in units of length: they are well within R = 1 of each other, and not too near."""

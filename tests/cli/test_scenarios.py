@@ -61,6 +61,21 @@ def test_a_scenario_flies_as_long_as_its_test_unless_told_otherwise(
     assert "leader velocity distance (MLVD), end" in capsys.readouterr().out
 
 
+def test_a_line_tells_if_the_law_flies_another_pattern_than_the_scenario_wants(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    small = "--scenario", "formation", "--pattern", "EQ", "--agents", "9", "--duration", "0.02"
+    for command in (
+        ("simulate", "--controller"),
+        ("evaluate", "--flocks", "1", "--workers", "1", "--out", str(tmp_path / "out")),
+    ):
+        run(*command, "formation", *small)
+        told = "the pattern of the scenario is 'EQ', that of the controller 'vee': choose the same for both"
+        assert told in capsys.readouterr().err.splitlines()
+    run("simulate", "--controller", "formation:pattern=EQ", *small)
+    assert "choose the same" not in capsys.readouterr().err
+
+
 WALLED = """
 from dataclasses import dataclass, field
 import equiflock as ef

@@ -12,6 +12,7 @@ import equiflock as ef
 from equiflock.controllers.options import ControllerOption, controller_options, split_name
 from equiflock.controllers.registry import UNITS
 from equiflock.runtime.checks import InputError
+from equiflock.runtime.options import SAFE_WORDS
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -33,6 +34,7 @@ def test_options_of_a_dataclass_are_its_fields_those_it_inherits_too() -> None:
         senses = ef.paper_senses("mean", hops=1)
 
         side: Literal["left", "right"] = "left"
+        start: Literal["near", "far"] | str | list[float] = field(default="near", metadata={SAFE_WORDS: "[a-c]+"})
         limit: float | None = None
         turns: list[int] = field(default_factory=list)
         seen: int = field(default=0, init=False)
@@ -41,10 +43,16 @@ def test_options_of_a_dataclass_are_its_fields_those_it_inherits_too() -> None:
             return 0.0 * observations[:, :, 0, 0]
 
     found = named("swirl")
-    assert list(found) == ["gain", "side", "limit"]
+    assert list(found) == ["gain", "side", "start", "limit"]
     assert (found["gain"].default, found["gain"].help) == (2.0, "How strong it is.")
     assert found["side"].choices == ("left", "right")
-    assert [found[name].may_be_none for name in found] == [False, False, True]
+    assert [found[name].may_be_none for name in found] == [False, False, False, True]
+    # Of a union, the words that it names are choices; others are safe only if the field says so.
+    assert found["start"].choices == ("near", "far")
+    assert [word for word in ("far", "abc", "abd", "", "left") if found["start"].is_safe(word)] == ["far", "abc"]
+    assert [word for word in ("far", "abc", "abd", "", "left") if found["side"].is_safe(word)] == ["left"]
+    assert not found["gain"].choices
+    assert not found["limit"].is_safe("")
 
 
 def test_options_of_a_function_or_of_another_class_are_its_arguments_with_defaults() -> None:

@@ -14,7 +14,7 @@ from equiflock.outcomes import Outcome
 from equiflock.patterns import pattern_points
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios.formation import FORMED, FormationFlight, UntilFormed
-from equiflock.scenarios.registry import failures, rules_of
+from equiflock.scenarios.registry import disagreement, failures, rules_of
 
 
 def in_a_circle(scale: float = 1.0) -> ef.Flock:
@@ -90,3 +90,17 @@ def test_the_law_of_the_same_name_forms_it_and_a_flocking_law_does_not(pattern: 
 def test_formations_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.make_scenario("formation", **options)
+
+
+def test_a_law_with_another_pattern_or_spacing_disagrees_and_one_without_does_not() -> None:
+    scenario = ef.make_scenario("formation:pattern=circle")
+    text = "the pattern of the scenario is 'circle', that of the controller 'vee': choose the same for both"
+    assert disagreement(scenario, ef.load("formation")) == text
+    assert disagreement(scenario, ef.load("formation:pattern=circle:spacing=0.5")) == text.replace(
+        "pattern", "spacing"
+    ).replace("'circle'", "0.4").replace("'vee'", "0.5")
+    points = ef.load("formation", pattern=pattern_points("circle", 30))
+    assert "that of the controller ((" in (disagreement(scenario, points) or "")
+    for name in ("formation:pattern=circle", "tanner"):
+        assert disagreement(scenario, ef.load(name)) is None
+    assert disagreement(ef.make_scenario("flocking"), ef.load("formation")) is None

@@ -55,6 +55,17 @@ def test_a_page_chooses_no_words_but_those_that_are_offered_or_that_the_server_b
             exhibit.load(name, {"potential": "soft"})
 
 
+def test_a_page_chooses_patterns_by_name_or_in_a_few_capital_letters() -> None:
+    exhibit = Exhibit()
+    for pattern in ("vee", "circle", "EQ", "ABCDEFGHIJKL"):
+        assert exhibit.load("formation", {"pattern": pattern}) == ef.load("formation", pattern=pattern)
+    for pattern in ("eq", "EQ ", "EQ\n", "", "A" * 13, "A/B", "Ä", "/etc/passwd"):
+        with pytest.raises(InputError, match=r"pattern of formation must be one of 'vee', 'circle', or a word such as"):
+            exhibit.load("formation", {"pattern": pattern})
+    with pytest.raises(InputError, match=r"clamp_by of tanner must be one of 'norm', 'entry'; got 'EQ'"):
+        exhibit.load("tanner", {"clamp_by": "EQ"})
+
+
 def test_whatever_a_controller_of_a_plugin_raises_is_told_in_one_line(own_registry: None) -> None:
     @ef.controller("brittle")
     class Brittle:

@@ -162,3 +162,16 @@ def test_a_page_changes_the_law_of_its_flight_and_is_told_what_it_may_change(pag
     assert answer["is"] == "refused"
     assert "its options are clamp, clamp_by, potential, " in answer["text"]
     assert page.fly(6).step == 6
+
+
+def test_a_page_is_told_when_the_law_flies_another_pattern_than_the_scenario_wants(page: Page) -> None:
+    setting = {"scenario": "formation", "options": {"pattern": "circle"}, "agents": 9, "controller": "formation"}
+    told = "the pattern of the scenario is 'circle', that of the controller 'vee': choose the same for both"
+    assert page.ask("start", setting=setting)["remark"] == told
+    assert page.ask("law", options={"pattern": "circle"}) == {"is": "done"}
+    assert page.ask("law", options={"pattern": "EQ"})["remark"] == told.replace("vee", "EQ")
+    assert page.ask("scatter") == {"is": "done"}  # which has nothing to do with it
+    assert page.ask("start", setting={**setting, "options": {}})["remark"] is None
+    assert page.ask("start", setting={**setting, "controller": "tanner"})["remark"] is None  # it knows no patterns
+    second = {"controller": "tanner", "compare": "formation"}
+    assert page.ask("start", setting={**setting, **second})["remark"] == told

@@ -124,6 +124,60 @@ def test_a_law_of_the_command_line_is_shown_as_that_law_with_its_numbers(open_pa
         page.close()
 
 
+def test_a_point_of_the_command_line_stays_while_numbers_beside_it_change(open_page: Open) -> None:
+    with running(Exhibit(Setting(agents=20, scenario="goal", controller="gu-leader:goal=8,0"))) as server:
+        page = open_page(server)
+        expect(page.locator("#controller-option-goal")).to_have_count(0)
+        page.locator("#controller-slider-cohesion").fill("30")
+        wait_until(lambda: options_of(server) == {"goal": "8,0", "cohesion": 30})
+        wait_for(page, "view.link.idle")
+        assert "gu-leader:goal=8,0:cohesion=30&" in page.url
+        page.close()
+
+
+def test_a_word_in_place_of_a_number_is_named_in_its_box_until_a_number_is_chosen(
+    own_registry: None, open_page: Open
+) -> None:
+    @ef.controller("calm")
+    def calm(observations: Any, gain: float | str = 2.0, damping: float = 1.0) -> Any:
+        return -damping * (1.0 if gain == "auto" else float(gain)) * observations[:, :, 0, 0]
+
+    with running(Exhibit(Setting(agents=20, controller="calm:gain=auto"))) as server:
+        page = open_page(server)
+        box, slider = page.locator("#controller-option-gain"), page.locator("#controller-slider-gain")
+        expect(box).to_have_value("")
+        expect(box).to_have_attribute("placeholder", "auto")
+        assert (slider.get_attribute("min"), slider.get_attribute("max")) == ("0", "8")
+        page.locator("#controller-slider-damping").fill("2")
+        wait_until(lambda: options_of(server) == {"gain": "auto", "damping": 2})
+        slider.fill("3")
+        wait_until(lambda: options_of(server) == {"gain": 3, "damping": 2})
+        expect(box).to_have_value("3")
+        page.close()
+
+
+def test_a_pattern_is_chosen_for_scenario_and_law_and_a_notice_tells_if_they_differ(
+    server: Running, open_page: Open
+) -> None:
+    page = open_page(server, "#scenario=formation&agents=20&controller=formation")
+    page.get_by_text("More settings").click()
+    page.locator("#option-pattern").select_option("circle")
+    expect(page.locator("#notices")).to_contain_text("the pattern of the scenario is 'circle', that of the controller")
+    page.locator("#controller-option-pattern").select_option("circle")
+    wait_until(lambda: options_of(server) == {"pattern": "circle"})
+    expect(page.locator("#notices")).to_be_empty()
+    wait_for(page, "view.link.idle")
+    assert "scenario=formation:pattern=circle&controller=formation:pattern=circle&" in page.url
+    # A word in capital letters comes by the address, and is in the menus from then on.
+    page.evaluate(
+        "() => { location.hash = '#scenario=formation:pattern=EQ&agents=20&controller=formation:pattern=EQ'; }"
+    )
+    wait_for(page, "view.state.setting.options.pattern === 'EQ' && view.link.idle")
+    for menu in ("#option-pattern", "#controller-option-pattern"):
+        expect(page.locator(menu)).to_have_value("EQ")
+    assert the_session(server).shown.flights[0].options == {"pattern": "EQ"}
+
+
 def test_every_law_is_in_the_menu_with_a_slider_for_every_number(server: Running, open_page: Open) -> None:
     page = open_page(server)
     groups = page.locator("#controller optgroup")

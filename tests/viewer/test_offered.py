@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import equiflock as ef
 from equiflock.controllers.trained import bundled_names
@@ -16,7 +16,7 @@ def test_all_scenarios_are_told_in_the_order_of_their_names() -> None:
     assert [told["name"] for told in offered_scenarios(())] == sorted(scenario_names())
 
 
-def test_options_are_numbers_and_switches_with_defaults_and_help(own_registry: None) -> None:
+def test_options_are_numbers_switches_and_choices_with_defaults_and_help(own_registry: None) -> None:
     @scenario("parade")
     @dataclass(frozen=True)
     class Parade:
@@ -36,6 +36,8 @@ def test_options_are_numbers_and_switches_with_defaults_and_help(own_registry: N
         marching: bool = True
         """Whether they `march`."""
         tune: str = "slow"
+        drum: Literal["loud", "soft"] | str = "soft"
+        flag: Literal["red"] | None = None
         limit: float = math.inf
 
         def draw(self, stop: object = None) -> ef.Flock:
@@ -44,9 +46,10 @@ def test_options_are_numbers_and_switches_with_defaults_and_help(own_registry: N
     (told,) = (each for each in offered_scenarios(("agents",)) if each["name"] == "parade")
     assert told["help"] == "Agents in rows."
     assert told["options"] == [
-        {"name": "rows", "kind": "whole", "default": 3, "help": "How many rows there are."},
-        {"name": "gap", "kind": "number", "default": 1.0, "help": ""},
-        {"name": "marching", "kind": "switch", "default": True, "help": "Whether they march."},
+        {"name": "rows", "kind": "whole", "default": 3, "choices": [], "help": "How many rows there are."},
+        {"name": "gap", "kind": "number", "default": 1.0, "choices": [], "help": ""},
+        {"name": "marching", "kind": "switch", "default": True, "choices": [], "help": "Whether they march."},
+        {"name": "drum", "kind": "choice", "default": "soft", "choices": ["loud", "soft"], "help": ""},
     ]
 
 
@@ -56,7 +59,7 @@ def test_a_class_without_docstrings_or_source_is_told_without_help(own_registry:
     scenario("bare")(names["Bare"])  # type: ignore[type-var]
     (told,) = (each for each in offered_scenarios(()) if each["name"] == "bare")
     assert told["help"] == ""
-    assert told["options"] == [{"name": "gap", "kind": "number", "default": 2.0, "help": ""}]
+    assert told["options"] == [{"name": "gap", "kind": "number", "default": 2.0, "choices": [], "help": ""}]
 
 
 def law(name: str) -> dict[str, Any]:
@@ -91,6 +94,10 @@ def test_options_of_other_kinds_keep_their_defaults(own_registry: None) -> None:
         gain: Any = 2,
         steps: int = 3,
         most: float | None = None,
+        count: int | None = None,
+        place: str | float | tuple[float, ...] | None = None,
+        side: Literal["left", "right"] | str = "left",
+        whose: Literal["mine"] | None = None,
         far: float = math.inf,
         where: tuple[float, float] = (0.0, 0.0),
         word: str = "any",
@@ -104,4 +111,19 @@ def test_options_of_other_kinds_keep_their_defaults(own_registry: None) -> None:
     told = law("wander")
     assert told["help"] == "Go somewhere."
     found = [(option["name"], option["kind"], option["default"]) for option in told["options"]]
-    assert found == [("gain", "number", 2), ("steps", "whole", 3), ("most", "number", None)]
+    assert found == [
+        ("gain", "number", 2),
+        ("steps", "whole", 3),
+        ("side", "choice", "left"),
+        ("most", "number", None),
+        ("count", "whole", None),
+    ]
+
+
+def test_a_goal_which_is_a_point_has_no_slider_and_a_pattern_is_a_menu() -> None:
+    assert "goal" not in [option["name"] for option in law("gu-leader")["options"]]
+    (pattern,) = (option for option in law("formation")["options"] if option["name"] == "pattern")
+    assert (pattern["kind"], pattern["choices"]) == ("choice", ["vee", "circle"])
+    (scene,) = (each for each in offered_scenarios(()) if each["name"] == "formation")
+    (pattern,) = (option for option in scene["options"] if option["name"] == "pattern")
+    assert (pattern["kind"], pattern["choices"]) == ("choice", ["vee", "circle"])

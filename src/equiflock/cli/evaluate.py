@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
-from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
+from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
 from equiflock.cli.terminal import fly_a_little, notice, out, print_table, progress
 from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
@@ -72,9 +72,10 @@ class Evaluate:
         check_count("workers", self.workers)
         import_plugin(self.plugin)
         # Whatever is wrong with controller or scenario is found before the first job: load, draw, and fly some steps.
-        load(self.controller)
+        controller = load(self.controller)
         scenario = chosen(self.scenario, self.options)
         check_shown(scenario)
+        tell_disagreement(scenario, controller)
         world, start = self.world.world, scenario.draw()
         # The folder's config holds everything that the results depend on.
         settings = self._settings(scenario, start, world)

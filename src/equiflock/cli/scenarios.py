@@ -9,10 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_
 
 import tyro
 
+from equiflock.cli.terminal import err
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.docstrings import field_docstrings
+from equiflock.runtime.options import is_union
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
-from equiflock.scenarios.registry import options_of, scenario_class
+from equiflock.scenarios.registry import disagreement, options_of, scenario_class
 
 PLAIN = (bool, int, float, str)
 """Types of values that can be written on a command line."""
@@ -50,6 +52,13 @@ def chosen(scenario: str, options: ScenarioOptions) -> Scenario:
     return make_scenario(scenario, **options.given)
 
 
+def tell_disagreement(scenario: Scenario, controller: object) -> None:
+    """Print a line if scenario and controller must agree on something, such as a pattern, and do not."""
+    text = disagreement(scenario, controller)
+    if text is not None:
+        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
 def options_class(usual: Scenario, taken: Collection[str]) -> type[ScenarioOptions]:
     """A dataclass whose fields are the scenario's options, but for those whose names the command has itself."""
     values = options_of(usual)
@@ -80,7 +89,7 @@ def is_plain(hint: Any) -> bool:
     if get_origin(hint) is Literal:
         return True
     parts = [part for part in get_args(hint) if part is not NoneType]
-    return hint in PLAIN or (bool(parts) and NoneType in get_args(hint) and all(map(is_plain, parts)))
+    return hint in PLAIN or (is_union(hint) and all(map(is_plain, parts)))
 
 
 def _switched_on(hint: Any, default: Any) -> Any:

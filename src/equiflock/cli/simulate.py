@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
+from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
 from equiflock.cli.terminal import PREPARING, out, print_table, progress
 from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
@@ -53,6 +53,7 @@ class Simulate:
         steps = count_steps(duration, self.time_step)
         controller, world = load(self.controller), self.world.world
         world.check_duration(duration)
+        tell_disagreement(scenario, controller)
         with progress() as bar:
             task = bar.add_task(PREPARING, total=steps)
             # Frames are kept only if they are saved; measures are recorded in any case.

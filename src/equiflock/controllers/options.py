@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
 from equiflock.controllers.registry import UNITS, definition, is_module
 from equiflock.controllers.trained import bundled_names
 from equiflock.runtime.docstrings import field_docstrings
-from equiflock.runtime.options import read_options
+from equiflock.runtime.options import SAFE_WORDS, annotated_types, choices_in, read_options
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,17 @@ class ControllerOption:
     """What it means: the docstring below the field of a dataclass."""
     hint: Any = None
     """The type that it is annotated with, if that is known."""
+    safe_words: str = ""
+    """A regular expression for words, beside its choices, that a live page may choose; none if it is empty."""
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that it can be, where its type is a `Literal` of words; none otherwise."""
-        words = get_args(self.hint) if get_origin(self.hint) is Literal else ()
-        return words if all(isinstance(word, str) for word in words) else ()
+        """The words that it can be, where its type is a `Literal` of words or a union with one; none otherwise."""
+        return choices_in(self.hint)
+
+    def is_safe(self, word: str) -> bool:
+        """Whether a word may come from a live page: its definition names it, or says that all such words are safe."""
+        return word in self.choices or re.fullmatch(self.safe_words or "(?!)", word) is not None
 
     @property
     def may_be_none(self) -> bool:
@@ -48,14 +54,18 @@ def controller_options(name: str) -> tuple[ControllerOption, ...]:
     found = None if name in bundled_names() else definition(name)
     if found is None or (isinstance(found, type) and is_module(found)):
         return ()
-    hints = _hints(found)
+    hints = annotated_types(found)
     texts: dict[str, str] = {}
+    safe: dict[str, str] = {}
     if isinstance(found, type) and is_dataclass(found):
         texts = field_docstrings(found)
+        safe = {each.name: each.metadata.get(SAFE_WORDS, "") for each in fields(found)}
         given = {each.name: each.default for each in fields(found) if each.init and each.default is not MISSING}
     else:
         given = _defaults(found)
-    return tuple(ControllerOption(name, given[name], texts.get(name, ""), hints.get(name)) for name in given)
+    return tuple(
+        ControllerOption(name, given[name], texts.get(name, ""), hints.get(name), safe.get(name, "")) for name in given
+    )
 
 
 def _defaults(found: Callable[..., Any]) -> dict[str, Any]:
@@ -65,15 +75,6 @@ def _defaults(found: Callable[..., Any]) -> dict[str, Any]:
     except ValueError:  # some builtins have no signature
         return {}
     return {each.name: each.default for each in arguments if each.default is not each.empty}
-
-
-def _hints(found: Callable[..., Any]) -> dict[str, Any]:
-    """The types that fields or arguments are annotated with; none if they cannot be made out."""
-    annotated = found.__init__ if isinstance(found, type) and not is_dataclass(found) else found  # type: ignore[misc]
-    try:
-        return get_type_hints(annotated)
-    except (NameError, TypeError):  # such as names that are imported for type checkers only
-        return {}
 
 
 def split_name(name: str) -> tuple[str, dict[str, Any]]:

@@ -1,14 +1,40 @@
-"""Names with options as one word, for the command line and for tables: `tanner:clamp=5`, `obstacles:sides=48`."""
+"""Names with options as one word, `tanner:clamp=5`, `obstacles:sides=48`, and what their annotations say of options."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from equiflock.runtime.checks import InputError
 
 WORDS: dict[str, Any] = {"none": None, "true": True, "false": False}
 """Words that stand for a value rather than for themselves."""
+SAFE_WORDS = "safe_words"
+"""In the metadata of a dataclass's field: a regular expression for words, beside those of a `Literal` in its type, that
+may come from a live page. The class must never take such a word for the name of a file."""
+
+
+def annotated_types(found: Callable[..., Any]) -> dict[str, Any]:
+    """The types that fields or arguments are annotated with; none if they cannot be made out."""
+    annotated = found.__init__ if isinstance(found, type) and not is_dataclass(found) else found  # type: ignore[misc]
+    try:
+        return get_type_hints(annotated)
+    except (NameError, TypeError):  # such as names that are imported for type checkers only
+        return {}
+
+
+def choices_in(hint: Any) -> tuple[str, ...]:
+    """The words of a type that is a `Literal` of words, or a union with one; none otherwise."""
+    parts = get_args(hint) if is_union(hint) else (hint,)
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    return tuple(words) if all(isinstance(word, str) for word in words) else ()
+
+
+def is_union(hint: Any) -> bool:
+    """Whether a type is one of several, such as `float | None`."""
+    return get_origin(hint) in (Union, UnionType)
 
 
 def read_options(text: str) -> dict[str, Any]:

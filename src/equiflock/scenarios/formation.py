@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int8
 from equiflock import patterns
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
-from equiflock.patterns import USUAL_SPACING, Pattern, check_pattern, places_of
+from equiflock.patterns import USUAL_SPACING, Pattern, PatternName, check_pattern, places_of
 from equiflock.protocols import Moment
 from equiflock.runtime.checks import InputError, check_positive, is_finite, short
 from equiflock.scenarios.agreement import velocity_variance
@@ -68,10 +68,11 @@ class FormationFlight:
     duration: ClassVar[float] = 10.0
     succeeded: ClassVar[tuple[Outcome, ...]] = (FORMED,)
     figure: ClassVar[Figure] = "endings"
+    must_agree: ClassVar[tuple[str, ...]] = ("pattern", "spacing")
 
     disk: RandomDisk = field(default_factory=lambda: RandomDisk(agents=30))
     """The initial conditions of the flocks."""
-    pattern: str = "vee"
+    pattern: PatternName = "vee"
     """The pattern: vee, circle, or a word in capital letters such as EQ."""
     spacing: float = USUAL_SPACING
     """The distance between neighbours in the pattern."""

@@ -43,6 +43,7 @@ class Scenario(Protocol):
         succeeded: the outcomes that are successes; all others are failures. None of them if it cannot fail.
         measures: what is recorded at every step and shown.
         figure: which figure shows it: the measures over time, "curves", or how flights ended, "endings".
+        must_agree: its options that a controller which has them, too, must have alike: `disagreement` tells.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Scenario(Protocol):
     succeeded: tuple[Outcome, ...]
     measures: tuple[Measure, ...]
     figure: Figure
+    must_agree: tuple[str, ...]
 
     def draw(self, stop: Stop | None = None) -> Flock:
         """The flocks at t = 0; `stop` ends a search that takes long."""
@@ -74,6 +76,7 @@ DEFAULTS: Mapping[str, Any] = {
     "succeeded": (),
     "measures": ("velocity_variance", "mean_acceleration_norm"),
     "figure": "curves",
+    "must_agree": (),
 }
 """The values of attributes that a scenario does not define itself."""
 
@@ -165,6 +168,17 @@ def failures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Bool[np.ndarray
             "that are successes"
         )
     return np.array([outcome not in scenario.succeeded for outcome in outcomes], bool)
+
+
+def disagreement(scenario: Scenario, controller: object) -> str | None:
+    """A line about an option that scenario and controller must have alike and have not, or None."""
+    for name in scenario.must_agree:
+        wanted = getattr(scenario, name)
+        found = getattr(controller, name, wanted)
+        if not np.array_equal(wanted, found):
+            told = f"the {name} of the scenario is {short(wanted)}, that of the controller {short(found)}"
+            return f"{told}: choose the same for both"
+    return None
 
 
 def options_of(scenario: Scenario) -> dict[str, Any]:

@@ -79,8 +79,12 @@ class Exhibit:
         for option in controller_options(name.partition(":")[0]):
             word = options.get(option.name)
             known = option.default, *(own.get(option.name) for own in begun)
-            if isinstance(word, str) and not option.choices and word not in known:
-                raise InputError(f"{option.name} of {name} is chosen when the server is started; got {word!r:.40}")
+            if not isinstance(word, str) or word in known or option.is_safe(word):
+                continue
+            if option.choices:
+                more = f", or a word such as {option.safe_words}" if option.safe_words else ""
+                wrong_choice(f"{option.name} of {name}", word[:40], option.choices, more)
+            raise InputError(f"{option.name} of {name} is chosen when the server is started; got {word!r:.40}")
 
     def warm_up(self) -> None:
         """Compile or load every kernel that a page may need, so that its first flock flies at once.

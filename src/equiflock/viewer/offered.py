@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Iterable
 from dataclasses import fields
+from types import NoneType
 from typing import Any, get_args
 
 from equiflock.controllers import load
@@ -13,14 +14,15 @@ from equiflock.controllers.registry import definition
 from equiflock.controllers.trained import bundled_names
 from equiflock.runtime.checks import is_finite
 from equiflock.runtime.docstrings import field_docstrings
+from equiflock.runtime.options import annotated_types, choices_in
 from equiflock.scenarios.registry import scenario_class, scenario_names
 
 
 def offered_scenarios(without: Collection[str]) -> list[dict[str, Any]]:
     """Name, help and options of each scenario, as JSON would hold them.
 
-    An option is a field of the scenario's dataclass whose default is a finite number, or True or False; its help is the
-    docstring below the field.
+    An option is a field of the scenario's dataclass whose default is a finite number, True or False, or a word of a
+    `Literal` in its type; its help is the docstring below the field.
 
     Args:
         without: fields that a page chooses elsewhere, such as the number of agents.
@@ -35,7 +37,7 @@ def offered_laws(names: Iterable[str]) -> list[dict[str, Any]]:
     """Name, help and options of each controller that is no trained network, as JSON would hold them.
 
     An option is a number, which may be none if it is annotated so, and is above zero if the law refuses that; a switch;
-    or a word of a `Literal`. Options of other kinds keep their defaults.
+    or a word of a `Literal` in its type. Options of other kinds keep their defaults.
 
     Args:
         names: controllers, with units of robots after their name or not.
@@ -53,16 +55,16 @@ def offered_laws(names: Iterable[str]) -> list[dict[str, Any]]:
 
 def _law_option(law: str, option: ControllerOption) -> dict[str, Any] | None:
     """One option of a law; None if a page cannot offer it."""
-    default = option.default
-    if option.choices:
-        kind = "choice"
-    elif isinstance(default, bool):
-        kind = "switch"
-    elif is_finite(default) or (default is None and float in get_args(option.hint)):
-        kind = "whole" if option.hint is int else "number"
+    # The types of its values, but for none.
+    types = set(get_args(option.hint) or (option.hint,)) - {NoneType}
+    # Where none is usual, only a type of nothing but numbers tells that a number is the other choice.
+    if is_finite(option.default) or (option.default is None and types and types <= {int, float}):
+        kind = "whole" if types == {int} else "number"
+    elif (found := _kind(option.default, option.choices)) is not None:
+        kind = found
     else:
         return None
-    told = {"name": option.name, "kind": kind, "default": default, "help": _plain(option.help)}
+    told = {"name": option.name, "kind": kind, "default": option.default, "help": _plain(option.help)}
     above_zero = kind in ("whole", "number") and not _takes(law, option.name, 0)
     return {**told, "choices": list(option.choices), "may_be_none": option.may_be_none, "above_zero": above_zero}
 
@@ -77,28 +79,27 @@ def _takes(law: str, name: str, value: float) -> bool:
 
 
 def _options(kind: type[Any], without: Collection[str]) -> list[dict[str, Any]]:
-    """The options of one scenario class; fields of any other kind than numbers and switches keep their defaults."""
+    """The options of one scenario class; fields of other kinds than numbers, switches, choices keep their defaults."""
     texts = field_docstrings(kind)  # type: ignore[arg-type]  # classes can be hashed
-    return [
-        {
-            "name": field.name,
-            "kind": _kind(field.default),
-            "default": field.default,
-            "help": _plain(texts.get(field.name, "")),
-        }
-        for field in fields(kind)
-        if field.init and _is_plain(field.default) and field.name not in without
-    ]
+    types = annotated_types(kind)
+    found = []
+    for field in fields(kind):
+        choices = choices_in(types.get(field.name))
+        offered = _kind(field.default, choices)
+        if field.init and offered is not None and field.name not in without:
+            told = {"name": field.name, "kind": offered, "default": field.default, "choices": list(choices)}
+            found.append({**told, "help": _plain(texts.get(field.name, ""))})
+    return found
 
 
-def _is_plain(default: object) -> bool:
+def _kind(default: object, choices: Collection[str]) -> str | None:
+    """What a page shall offer for an option: a switch, a menu, a box for a whole number or for any, or nothing."""
     # is_finite refuses True and False, which are integers to Python.
-    return isinstance(default, bool) or is_finite(default)
-
-
-def _kind(default: object) -> str:
-    """What a page shall offer for an option: a switch, or a box for a whole number or for any."""
-    return "switch" if isinstance(default, bool) else "whole" if isinstance(default, int) else "number"
+    if isinstance(default, bool):
+        return "switch"
+    if is_finite(default):
+        return "whole" if isinstance(default, int) else "number"
+    return "choice" if isinstance(default, str) and default in choices else None
 
 
 def _class_help(kind: Any) -> str:

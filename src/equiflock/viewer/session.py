@@ -168,7 +168,8 @@ class Session:
                 return self._fail(str(error))
         elif isinstance(request, requests.Action) and isinstance(shown, Stage):
             request.on(shown)
-            return {"is": "done"}
+            remarked = isinstance(request, requests.ChangeLaw) and shown.remark is not None
+            return {"is": "done", **({"remark": shown.remark} if remarked else {})}
         elif isinstance(request, requests.Save) and isinstance(shown, Stage):
             return self._begin_to_save(shown, request.speed)
         else:

@@ -18,6 +18,7 @@ from equiflock.runtime.options import write_options
 from equiflock.runtime.randomness import stream
 from equiflock.scenarios import Stop
 from equiflock.scenarios.passing import obstacle_disks
+from equiflock.scenarios.registry import disagreement
 from equiflock.scenarios.shapes import with_obstacle
 from equiflock.senses.orbit import Orbit
 from equiflock.simulation.failures import FailureKind
@@ -59,6 +60,7 @@ class Stage:
         orbit = self._technique if self.orbiting else None
         rules = setting.time_step, scenario, orbit, setting.world.make()
         self.flights = [LiveFlight(start, controller, options, *rules) for controller, options in controllers]
+        self._remarks = [disagreement(scenario, controller) for controller, _ in controllers]
         self._draws = 0
         """How often chance has had a say in what was done to the flights."""
 
@@ -88,6 +90,11 @@ class Stage:
         """Centre and radius of every obstacle but walls; a page counts obstacles in this order, from 0."""
         return obstacle_disks(self.flights[0].flock)
 
+    @property
+    def remark(self) -> str | None:
+        """A line about what the scenario and a law must have alike and have not, such as a pattern, or None."""
+        return next((text for text in self._remarks if text is not None), None)
+
     def told(self) -> dict[str, Any]:
         """What the page is sent of the flights: the setting, and what the scenario decided where that is open."""
         return {
@@ -95,6 +102,7 @@ class Stage:
             "comm_radius": self.flights[0].flock.comm_radius,
             "orbit": self.orbiting,
             "given": self.given,
+            "remark": self.remark,
         }
 
     def pictures(self) -> list[FlockPicture]:
@@ -150,7 +158,9 @@ class Stage:
     def change_law(self, panel: int, options: dict[str, Any]) -> None:
         """Go on with other options of the controller of one flight."""
         live = self._flight(panel)
-        live.change_controller(self._load(self.setting.controllers[panel], options), options)
+        controller = self._load(self.setting.controllers[panel], options)
+        live.change_controller(controller, options)
+        self._remarks[panel] = disagreement(self.setting.make(), controller)
         self.setting = self.setting.with_law(panel, options)
 
     def fail(self, kind: FailureKind, agents: int) -> None:

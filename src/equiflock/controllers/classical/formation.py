@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import ClassVar, Literal, TypeAlias, get_args
 
@@ -34,7 +34,7 @@ from equiflock.controllers.registry import controller
 from equiflock.features import Senses, feature, feature_with
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Observations, Vectors
 from equiflock.pairs.everyone import sums_over_everyone
-from equiflock.patterns import USUAL_SPACING, Pattern, check_pattern, places_of
+from equiflock.patterns import CAPITALS, USUAL_SPACING, Pattern, check_pattern, places_of
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 
 Network: TypeAlias = Literal["all", "chain"]
@@ -61,7 +61,7 @@ class Formation(SingularAlignment):
     """How strongly agents are pulled to their places, per second squared."""
     beta: float = 0.5
     """How the pull falls with the distance from the place: up to 1 slowly enough that every flock gets there."""
-    pattern: Pattern = "vee"
+    pattern: Pattern = field(default="vee", metadata=CAPITALS)
     """The pattern: vee, circle, a word in capital letters; in Python also points (N, D)."""
     spacing: float = USUAL_SPACING
     """The distance between neighbours in the pattern; points of your own are taken as they are."""

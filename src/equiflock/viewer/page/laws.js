@@ -1,7 +1,7 @@
 /** The law that flies: sliders for its numbers, which take effect at once. */
 
 import { byId, make } from "./dom.js";
-import { makeSlider, row, sliderRow } from "./rows.js";
+import { makeMenu, makeSlider, row, sliderRow } from "./rows.js";
 import { fill, written } from "./scenarios.js";
 
 /** Sliders go from 0 to so many times the usual value. */
@@ -61,10 +61,15 @@ export class LawControls {
     for (const option of offered) this.#fill(option, option.name in options ? options[option.name] : option.default);
   }
 
-  #fill({ name, kind }, value) {
+  #fill({ name, kind, may_be_none }, value) {
     const input = byId(this.#idOf(name));
-    fill(input, value);
-    if (!["number", "whole"].includes(kind)) return;
+    // The server may have begun with a word where there usually is a number: it stays until a number is chosen.
+    const isWord = typeof value === "string";
+    const isNumber = ["number", "whole"].includes(kind);
+    fill(input, isNumber && isWord ? "" : value);
+    if (!isNumber) return;
+    input.placeholder = isWord ? value : may_be_none ? "none" : "";
+    if (isWord) return;
     // A number may have come by its box or by a link from beyond the slider's end; none is at the end.
     const slider = byId(this.#idOf(name, "slider"));
     if (value !== null) [slider.min, slider.max] = [Math.min(slider.min, value), Math.max(slider.max, value)];
@@ -75,15 +80,11 @@ export class LawControls {
     const { name, kind, help, choices, may_be_none } = option;
     const id = this.#idOf(name);
     if (kind === "switch" || kind === "choice") {
-      const input =
-        kind === "switch"
-          ? make("input", { id, type: "checkbox" })
-          : make("select", { id }, ...choices.map((choice) => new Option(choice, choice)));
+      const input = kind === "switch" ? make("input", { id, type: "checkbox" }) : makeMenu(id, choices);
       input.onchange = () => this.#choose(option, kind === "switch" ? input.checked : input.value);
       return row(id, written(name), help, input);
     }
     const box = make("input", { id, type: "number", step: kind === "whole" ? 1 : "any", required: !may_be_none });
-    if (may_be_none) box.placeholder = "none";
     box.onchange = () => {
       if (box.reportValidity()) this.#choose(option, box.value === "" ? null : box.valueAsNumber);
     };

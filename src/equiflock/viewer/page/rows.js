@@ -6,6 +6,9 @@ import { make } from "./dom.js";
 export const row = (id, text, help, ...beside) =>
   make("div", { className: "row", title: help }, make("label", { htmlFor: id }, text), ...beside);
 
+/** A menu of words. */
+export const makeMenu = (id, words) => make("select", { id }, ...words.map((word) => new Option(word, word)));
+
 /** A row with a slider, and its value beside it. */
 export const sliderRow = (slider, text, help, value) =>
   row(slider.id, text, help, make("span", { className: "pair" }, slider, value));

@@ -1,7 +1,7 @@
 /** The menu of scenarios, and boxes for the options of the chosen one: both are made from what the server tells. */
 
 import { byId, make } from "./dom.js";
-import { row } from "./rows.js";
+import { makeMenu, row } from "./rows.js";
 
 /** A name for people: `clear_time` is Clear time. */
 export const written = (name) => (name[0].toUpperCase() + name.slice(1)).replaceAll(/[_-]/g, " ");
@@ -14,7 +14,7 @@ export class ScenarioMenu {
   #shown = null;
 
   /**
-   * @param {object[]} scenarios each with its name, help and options: {name, kind, default, help}
+   * @param {object[]} scenarios each with its name, help and options: {name, kind, default, choices, help}
    * @param {function(object): void} onChange called with the fields of the setting that were changed
    */
   constructor(scenarios, onChange) {
@@ -42,21 +42,26 @@ export class ScenarioMenu {
     return make("label", { title: help }, input, make("span", {}, written(name)));
   }
 
-  #row({ name, kind, help }) {
+  #row({ name, kind, help, choices }) {
     const id = `option-${name}`;
     const box = { type: "number", step: kind === "whole" ? 1 : "any", required: true };
-    const input = make("input", { id, ...(kind === "switch" ? { type: "checkbox" } : box) });
+    const input =
+      kind === "choice"
+        ? makeMenu(id, choices)
+        : make("input", { id, ...(kind === "switch" ? { type: "checkbox" } : box) });
     input.onchange = () => {
       if (!input.reportValidity()) return;
-      this.#options[name] = kind === "switch" ? input.checked : input.valueAsNumber;
+      this.#options[name] = { switch: input.checked, choice: input.value }[kind] ?? input.valueAsNumber;
       this.#onChange({ options: { ...this.#options } });
     };
     return row(id, written(name), help, input);
   }
 }
 
-/** Show a value in a box, or by a switch. */
+/** Show a value in a box, by a switch, or in a menu, to which a word is added that it does not have. */
 export function fill(input, value) {
+  if (input instanceof HTMLSelectElement && ![...input.options].some((option) => option.value === value))
+    input.append(new Option(value, value));
   if (input.type === "checkbox") input.checked = value;
   else input.value = value;
 }

@@ -207,6 +207,8 @@ export class View {
     if (message.is === "refused") this.#refused(request, message.text);
     if (message.is === "cancelled") this.#refused(request, "Cancelled.", { bad: false });
     if (message.is === "failed") this.#failed(message.text);
+    if (message.remark) this.notices.tell(message.remark, { id: "remark" });
+    else if (request.do === "law" && message.is === "done") this.notices.dismiss("remark"); // it is no longer true
     if (message.is === "saving") this.notices.tell("Saving …", { id: "saving", stays: true });
   }
 
