@@ -24,11 +24,21 @@ def influence(square: float, beta: float = 0.4) -> float:
 
 
 @dataclass(frozen=True)
-class Alignment(PairLaw):
-    """Cucker and Smale's law, whomever it sums over."""
+class Influenced(PairLaw):
+    """Alignment by the mean of an influence times v_ij, which is the first channel."""
 
     strength: float = 10.0
-    """How fast velocities would agree, per second, if all had full influence."""
+    """How fast velocities would agree, per second, if all had an influence of 1."""
+
+    def answer(self, sums: Sums) -> Vectors:
+        """- strength times the mean."""
+        return -self.strength * sums[:, :, 0]
+
+
+@dataclass(frozen=True)
+class Alignment(Influenced):
+    """Cucker and Smale's law, whomever it sums over."""
+
     beta: float = 0.4
     """How influence falls with distance: up to 1/2 slowly enough that every flock flocks."""
 
@@ -36,10 +46,6 @@ class Alignment(PairLaw):
     def channels(self) -> tuple[Channel, ...]:
         """The mean of phi(|r_ij|) v_ij."""
         return ((feature_with("influence", beta=self.beta), "mean"),)
-
-    def answer(self, sums: Sums) -> Vectors:
-        """- strength times the mean."""
-        return -self.strength * sums[:, :, 0]
 
 
 @controller("cucker-smale")

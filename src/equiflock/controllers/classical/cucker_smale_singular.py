@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from equiflock.controllers.classical.laws import Centralized, Local, PairLaw, Sums
+from equiflock.controllers.classical.cucker_smale import Influenced
+from equiflock.controllers.classical.laws import Centralized, Local
 from equiflock.controllers.registry import controller
 from equiflock.features import Channel, feature, feature_with
-from equiflock.flock import Vectors
 
 
 @feature("singular-influence", vector="velocity")
@@ -24,11 +24,9 @@ def singular_influence(square: float, alpha: float = 1.0) -> float:
 
 
 @dataclass(frozen=True)
-class SingularAlignment(PairLaw):
+class SingularAlignment(Influenced):
     """The singular law, whomever it sums over."""
 
-    strength: float = 10.0
-    """How fast velocities would agree, per second, at a distance of 1."""
     alpha: float = 1.0
     """How steeply influence grows as agents come near: from 1 on they never touch."""
 
@@ -36,10 +34,6 @@ class SingularAlignment(PairLaw):
     def channels(self) -> tuple[Channel, ...]:
         """The mean of |r_ij|^-alpha v_ij."""
         return ((feature_with("singular-influence", alpha=self.alpha), "mean"),)
-
-    def answer(self, sums: Sums) -> Vectors:
-        """- strength times the mean."""
-        return -self.strength * sums[:, :, 0]
 
 
 @controller("cucker-smale-singular")
