@@ -93,7 +93,13 @@ def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, 
     import_plugin(str(tmp_path / "crawling.py"))
     exhibit = View(controller="tanner", scenario="crawl:brisk=true")._exhibit()
     (told,) = (each for each in exhibit.told()["scenarios"] if each["name"] == "crawl")
-    option = {"name": "brisk", "kind": "switch", "default": False, "help": "Whether it moves a little faster."}
+    option = {
+        "name": "brisk",
+        "kind": "switch",
+        "default": False,
+        "choices": [],
+        "help": "Whether it moves a little faster.",
+    }
     assert told == {"name": "crawl", "help": "A flock that hardly moves.", "options": [option]}
     assert exhibit.setting.options == {"brisk": True}
     assert abs(exhibit.setting.draw().velocities).max() <= 0.2

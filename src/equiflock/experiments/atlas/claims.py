@@ -170,7 +170,7 @@ class EscapeSpeed(Claim):
     def measure(self) -> float:
         """Fly them for so long that they hardly feel each other any more."""
         law = load(self.law, strength=self.strength, clamp=None)
-        end = simulate(_pair(self.speed), law, time_step=1e-3, duration=100.0, keep_every=None).flock()
+        end = simulate(_pair(self.speed), law, time_step=1e-3, duration=20.0, keep_every=None).flock()
         left = float(end.velocities[0, 1, 0] - end.velocities[0, 0, 0])
         return left / (self.speed - self.strength * (math.pi / 2.0 - math.atan(1.0)))
 
