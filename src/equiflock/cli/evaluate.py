@@ -13,13 +13,13 @@ import tyro
 
 from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
 from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
-from equiflock.cli.terminal import fly_a_little, notice, out, print_table, progress
+from equiflock.cli.terminal import fly_a_little, notice, out, print_orbit, print_table, progress
 from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
 from equiflock.experiments.world import World
 from equiflock.flock import Flock, Role
 from equiflock.runtime.checks import check_count, check_positive
-from equiflock.scenarios.registry import Scenario, rules_of
+from equiflock.scenarios.registry import Scenario, orbit_of, rules_of
 
 if TYPE_CHECKING:
     from equiflock.experiments.evaluation import EvaluationJob
@@ -72,7 +72,7 @@ class Evaluate:
         check_count("workers", self.workers)
         import_plugin(self.plugin)
         # Whatever is wrong with controller or scenario is found before the first job: load, draw, and fly some steps.
-        load(self.controller)
+        controller = load(self.controller)
         scenario = chosen(self.scenario, self.options)
         check_shown(scenario)
         world, start = self.world.world, scenario.draw()
@@ -80,7 +80,7 @@ class Evaluate:
         settings = self._settings(scenario, start, world)
         world.check_duration(settings["duration"])
         world.check_start(start)
-        fly_a_little(start, self.controller, **rules_of(scenario), **world.rules)
+        fly_a_little(start, self.controller, **rules_of(scenario, controller), **world.rules)
         jobs = evaluation_jobs(**settings, plugin=plugin_checksum(self.plugin))
         folder = self.out or Path("runs/evaluation") / folder_name(self.controller, scenario.name, world)
         weights = {job.name: job.checksum for job in jobs if job.checksum}
@@ -100,6 +100,8 @@ class Evaluate:
                 draw_measures(table, png, tuple(measures_of(scenario)))
         print_table(title, *(evaluation_rows(table, scenario, quartiles) for quartiles in (True, False)))
         print_world(world)
+        if (orbit := orbit_of(scenario, controller)) is not None and orbit != scenario.orbit:
+            print_orbit(orbit)
         for path in (csv, png):
             out.print(f"  {path}", highlight=False, soft_wrap=True)
 

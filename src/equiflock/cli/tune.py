@@ -12,7 +12,7 @@ import tyro
 
 from equiflock.cli.plugins import import_plugin, plugin_sources
 from equiflock.cli.stopping import Stopping
-from equiflock.cli.terminal import ONCE_MORE, PREPARING, err, notice, out, print_table, progress
+from equiflock.cli.terminal import ONCE_MORE, PREPARING, out, print_orbit, print_table, progress
 from equiflock.controllers import load
 from equiflock.controllers.loading import weights_file
 from equiflock.controllers.registry import split_units, with_options
@@ -20,6 +20,8 @@ from equiflock.experiments.tuning.recipe import Tuning
 from equiflock.runtime.checks import InputError, check_count
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from equiflock.experiments.tuning.journal import GenerationReport
     from equiflock.experiments.tuning.run import Kept, TuningRun
 
@@ -55,8 +57,8 @@ class Tune:
         from equiflock.experiments.tuning.run import TuningRun
 
         tuning = TuningRun(self._folder(weights), self.recipe, weights, self.controller)
-        kept = self._tune(tuning)
-        self._print(tuning, kept)
+        tuning.check()
+        self._print(tuning, self._tune(tuning))
 
     def _weights(self) -> Path:
         """The file of the weights to begin from; a clear error if there is none."""
@@ -78,33 +80,53 @@ class Tune:
         from equiflock.experiments.runner.steady import SteadyWorkers
 
         prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
-        done = 0
         with progress("cost") as bar:
-            task = bar.add_task(PREPARING, total=self.recipe.generations)
-
-            def show(report: GenerationReport) -> None:
-                nonlocal done
-                done = report.generation
-                bar.update(task, completed=done, cost=f"{report.median:.3g}")
-                if report.validation is not None:
-                    which = ", the best so far" if report.kept else ""
-                    out.print(f"generation {done}: cost {report.validation:.4g} on held-out flocks{which}")
-
-            def count(flown: int, of: int) -> None:
-                bar.update(task, description=f"{tuning.genome.size} numbers, flights {flown}/{of}")
-
-            finishing = lambda: err.print(f"finishing generation {done + 1}; {ONCE_MORE}")  # noqa: E731
-            with SteadyWorkers(self.workers, self.scheduler, prepare) as workers, Stopping(finishing) as stopping:
-                return tuning.tune(workers, show, partial(notice, bar), count, stopping, self.force)
+            shown = _Shown(bar, tuning)
+            with SteadyWorkers(self.workers, self.scheduler, prepare) as workers, Stopping(shown.finish) as stopping:
+                kept = tuning.tune(workers, shown.generation, shown.say, shown.flight, stopping, self.force)
+        if shown.repeated:
+            out.print(f"{tuning.folder}: all {self.recipe.generations} generations were done", soft_wrap=True)
+        return kept
 
     def _print(self, tuning: TuningRun, kept: Kept) -> None:
         """Print every measure of the beginning and of what was kept, on held-out flocks."""
         rows = []
         for task, before, after in zip(tuning.tasks, kept.begun, kept.measured, strict=True):
-            rows += [[f"{task.scenario}: {name}", f"{before[name]:.3g}", f"{after[name]:.3g}"] for name in after]
-        title = f"{self.recipe.validation_flocks} held-out flocks: cost {kept.cost:.4g}, generation {kept.generation}"
-        print_table(title, (("measure", "at first", "kept"), rows))
+            rows += [[f"{task.scenario} {name}", f"{before[name]:.3g}", f"{after[name]:.3g}"] for name in after]
+        title = f"{self.recipe.validation_flocks} held-out flocks of each task; cost {kept.cost:.4g}"
+        print_table(title, (("", "at first", f"generation {kept.generation}"), rows))
         if (orbit := tuning.genome.decode(kept.vector).orbit) is not None:
-            numbers = f"gravity_break {orbit.gravity_break:.3g}, near {orbit.near:.3g}, slow {orbit.slow:.3g}"
-            out.print(f"orbit technique: {numbers}", highlight=False)
+            print_orbit(orbit)
         out.print(f"weights: {tuning.weights}", highlight=False, soft_wrap=True)
+
+
+class _Shown:
+    """The bar of a tuning, and a line for each of its validations."""
+
+    def __init__(self, bar: Progress, tuning: TuningRun) -> None:
+        self.bar, self.tuning = bar, tuning
+        self.task = bar.add_task(PREPARING, total=tuning.recipe.generations)
+        self.done = 0
+        self.repeated = True
+        """Whether all generations so far had been flown before."""
+
+    def generation(self, report: GenerationReport) -> None:
+        """Show what came of a generation."""
+        self.done, self.repeated = report.generation, self.repeated and report.repeated
+        self.bar.update(self.task, completed=self.done, cost=f"{report.median:.3g}")
+        if report.validation is not None and not report.repeated:
+            which = ", the best so far" if report.kept else ""
+            self.say(f"generation {self.done}: cost {report.validation:.4g} on held-out flocks{which}")
+
+    def flight(self, done: int, of: int) -> None:
+        """Show how many flights of a generation, or of a validation, are done."""
+        self.bar.update(self.task, description=f"tuning {self.tuning.genome.size} numbers, flights {done}/{of}")
+
+    def finish(self) -> None:
+        """Confirm Ctrl-C."""
+        self.say(f"finishing generation {self.done + 1}; {ONCE_MORE}")
+
+    def say(self, text: str) -> None:
+        """Show a line of text, above the bar on a terminal."""
+        console = self.bar.console if self.bar.console.is_terminal else out
+        console.print(text, highlight=False, markup=False, soft_wrap=True)

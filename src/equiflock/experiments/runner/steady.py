@@ -52,8 +52,8 @@ class SteadyWorkers:
                     found[missing[place]] = table
                     on_done()
             # The death of one process breaks the whole pool; what others have sent is kept.
-            except BrokenProcessPool:
-                self._held.pop_all().__exit__(BrokenProcessPool, None, None)
+            except BrokenProcessPool as error:
+                self._held.pop_all().__exit__(type(error), error, error.__traceback__)
                 self._pool = None
                 continue
             return [found[number] for number in range(len(jobs))]

@@ -79,7 +79,7 @@ class _Flown:
         self.steps = count_steps(task.duration, task.time_step)
         self.every = max(round(look / task.time_step), 1)
         self.led = bool((start.roles == Role.LEADER).any(axis=1).all())
-        self.judge = _Judge(scenario, len(start), self.every) if scenario.succeeded else None
+        self.judge = _Judge(scenario, len(start)) if scenario.succeeded else None
         integrals = (APART, VARIANCE, COLLISIONS, EFFORT, *([LEADERS] if self.led else []))
         self.values = {name: np.zeros(len(start)) for name in (*integrals, SETTLED)}
         # Leaders collide as followers do.
@@ -96,7 +96,10 @@ class _Flown:
             left = self.steps - moment.step
             if left < 1 or not moment.flying.any():
                 break
+            # The ending is asked at looks only, so that the steps between them are one call.
+            loop.ending = None
             loop.skip(min(self.every, left) - 1)
+            loop.ending = self.judge
 
     def _look(self, moment: Moment) -> None:
         flying = moment.flying
@@ -120,8 +123,8 @@ class _Flown:
         found: Values = 1.0 - watch(flock, None, **rules).largest / flock.working.sum(axis=1)
         return found
 
-    def _collisions(self, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Values:
-        """The share of agents that are too near to another."""
+    def _collisions(self, flock: Flock, flying: Bool[np.ndarray, " all"]) -> Values:
+        """The share of agents that are too near to another, of the flocks that fly."""
         if self.nearest <= 0.0:
             return np.zeros(len(flock))
         degrees, _ = survey(flock, self.nearest, self.crew[flying])
@@ -139,21 +142,20 @@ RULES = {"obstacle_node": "one", "awareness": "followers"}
 
 
 class _Judge:
-    """The scenario's ending, asked at every so many-th step: a flight that fails is noted, and flies on."""
+    """The scenario's ending, but a flight that fails is only noted, and flies on."""
 
-    def __init__(self, scenario: Scenario, flocks: int, every: int) -> None:
-        self.scenario, self.every = scenario, every
+    def __init__(self, scenario: Scenario, flocks: int) -> None:
+        self.scenario = scenario
         self.outcomes = np.full(flocks, Outcome.FLYING, np.int8)
         ending = scenario.ending()
         assert ending is not None, "a scenario that names successes has an ending"
-        self._ending, self._asked = ending, -1
+        self._ending = ending
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
         """Which flocks have reached their end; FLYING for all others."""
-        self._asked += 1
-        open_ = self.outcomes == Outcome.FLYING
-        if self._asked % self.every == 0 and open_.any():
-            self.outcomes = np.where(open_, self._ending(time, flock, open_), self.outcomes)
+        undecided = self.outcomes == Outcome.FLYING
+        if undecided.any():
+            self.outcomes = np.where(undecided, self._ending(time, flock, undecided), self.outcomes)
         reached = np.isin(self.outcomes, self.scenario.succeeded)
         return np.where(reached, self.outcomes, np.int8(Outcome.FLYING))
 

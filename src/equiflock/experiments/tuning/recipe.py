@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from equiflock.experiments.tuning.objective import MEASURES, read_measures
 from equiflock.experiments.tuning.tasks import Task, read_tasks
-from equiflock.runtime.checks import InputError, check_count, check_positive
+from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.technique import Orbit
 
 TASKS = (
     "1*flocking:agents=100+1*flocking:agents=300:radius_rule=constant-density+1*leaders"
     "+1*obstacles:sides=48+1*obstacles:sides=96"
 )
+Covariance = Literal["automatic", "full", "diagonal"]
 LARGEST_FULL = 200
 """Up to so many numbers all covariances are adapted; for more, only variances."""
 
@@ -36,7 +37,7 @@ class Tuning:
     """Candidates per generation; 4 + 3 ln n for n numbers if left out: 22 for 560 weights."""
     sigma: float = 0.05
     """The standard deviation of the first candidates, as a share of the root mean square of each tensor of weights."""
-    covariance: Literal["automatic", "full", "diagonal"] = "automatic"
+    covariance: Covariance = "automatic"
     """What the search adapts: all covariances of the numbers, or only their variances; by default all for up to 200
     numbers."""
     seed: int = 0
@@ -60,6 +61,7 @@ class Tuning:
             check_count("population", self.population, least=4)
         for name in ("sigma", "look"):
             check_positive(name, getattr(self, name))
+        check_choice("covariance", self.covariance, get_args(Covariance))
         read_measures(self.measures)
         shortest = min(task.duration for task in self.scenes)
         if self.look > shortest:

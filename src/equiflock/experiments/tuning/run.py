@@ -16,14 +16,17 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from equiflock.controllers.loading import load_network, new_network
 from equiflock.controllers.networks.weights import FORMAT, read_tensors, write_weights
+from equiflock.experiments.runner.jobs import compute
 from equiflock.experiments.runner.steady import SteadyWorkers
 from equiflock.experiments.tuning.genome import Genome, Vector
 from equiflock.experiments.tuning.jobs import CandidateJob, packed
@@ -44,6 +47,7 @@ HELD_OUT = "tuning validation"
 """The split of the flocks that decide what is kept."""
 HELD_OUT_SEED = 0
 """Their seed: they are the same for every tuning."""
+TRIED_STEPS = 3
 
 
 class Kept(NamedTuple):
@@ -86,6 +90,14 @@ class TuningRun:
         settings = {name: value for name, value in self.recipe.settings.items() if name != "generations"}
         versions = {**circumstances(), "cma": importlib.metadata.version("cma")}
         return {"settings": settings, "from": self.origin, "versions": versions}
+
+    def check(self) -> None:
+        """Raise a clear error, before anything is kept, if the network cannot fly a task, or no measure is in any."""
+        jobs = self.jobs(self.genome.zero, "tried", "tried", 0, 1)
+        few = [replace(job.task, duration=TRIED_STEPS * job.task.time_step) for job in jobs]
+        tables = [compute(replace(job, task=task)) for job, task in zip(jobs, few, strict=True)]
+        measured = [_numbers(table) for table in tables]
+        self._cost(measured, measured)
 
     def tune(
         self,
@@ -223,8 +235,13 @@ class _Flying:
             self.on_flight(done, len(flights))
 
         tables = self.workers.tables(flights, advance)
-        values = [{str(key): float(value) for key, value in table.iloc[0].items()} for table in tables]
+        values = [_numbers(table) for table in tables]
         tasks = len(self.run.tasks)
         measured: list[Measured] = [values[first : first + tasks] for first in range(0, len(values), tasks)]
         write_scores(path, marks, [task.scenario for task in self.run.tasks], measured)
         return measured
+
+
+def _numbers(table: pd.DataFrame) -> dict[str, float]:
+    """The measures in the result of a job."""
+    return {str(name): float(value) for name, value in table.iloc[0].items()}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from equiflock.learning.ranges import NUMBER
 from equiflock.runtime.checks import InputError, check_count, check_positive
@@ -35,9 +35,7 @@ class Task:
 
     def __post_init__(self) -> None:
         check_positive(f"the share of {self.scenario!r}", self.share)
-        if self.flocks is not None:
-            check_count("flocks", self.flocks)
-        check_count("duration / time_step", count_steps(self.duration, self.time_step))
+        _check_numbers(self.duration, self.time_step, self.flocks)
 
     def scene(self, flocks: int, seed: int, split: str) -> Scenario:
         """The scenario with this many flocks of a split, which differ from those of other tasks."""
@@ -65,19 +63,26 @@ def _task(share: float, text: str) -> Task:
             raise InputError(f"{own} is the tuning's own: leave it out of {text!r}")
     duration = options.pop("duration", scenario_class(name).duration)
     time_step, flocks = options.pop("time_step", TIME_STEP), options.pop("flocks", None)
+    _check_numbers(duration, time_step, flocks)
     task = Task(share, write_options(name, options), duration, time_step, flocks)
     task.scene(1, 0, "")  # a clear error, if there is no such scenario or option
     return task
 
 
-def read_shares(what: str, text: str, example: str, check: Callable[[str], object] = str) -> list[tuple[float, str]]:
+def _check_numbers(duration: Any, time_step: Any, flocks: Any) -> None:
+    """Raise a clear error unless a task can have such numbers."""
+    if flocks is not None:
+        check_count("flocks", flocks)
+    check_count("duration / time_step", count_steps(duration, time_step))
+
+
+def read_shares(what: str, text: str, example: str) -> list[tuple[float, str]]:
     """Names with their shares, such as 0.5*flocking+1*leaders; one name alone has the share 1.
 
     Args:
         what: is told, for errors.
         text: to read.
         example: of such a text, for errors.
-        check: called with every name.
     """
     wrong = f"{what} must be a name, or several with their shares such as {example}; got {text!r:.80}"
     if not re.match(rf"\s*{NUMBER}\s*\*", text):
@@ -91,6 +96,5 @@ def read_shares(what: str, text: str, example: str, check: Callable[[str], objec
         match = re.fullmatch(rf"\s*{NUMBER}\s*\*\s*([^\s+:]+(?::\S+)?)\s*", part)
         if match is None:
             raise InputError(wrong)
-        check(match[2])
         found.append((float(match[1]), match[2]))
     return found
