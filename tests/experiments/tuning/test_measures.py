@@ -123,9 +123,9 @@ def test_a_flight_that_diverges_is_worse_than_any_other() -> None:
     found = measure(task.scene(1, 0, ""), start, Diverging(), None, task, 0.1)
     assert set(found.values()) == {math.inf}
     usual = measured("flocking:duration=0.5", start)
-    assert cost([found], [usual], [task], {"variance": 1.0}) == math.inf
+    assert cost([found], [usual], [usual], [task], {"variance": 1.0}) == math.inf
     with pytest.raises(InputError, match="the weights to begin from diverge"):
-        cost([usual], [found], [task], {"variance": 1.0})
+        cost([usual], [found], [found], [task], {"variance": 1.0})
 
 
 def test_the_cost_weighs_measures_and_tasks_beside_the_beginning() -> None:
@@ -133,10 +133,13 @@ def test_the_cost_weighs_measures_and_tasks_beside_the_beginning() -> None:
     begun = [{"variance": 0.2, "apart": 0.1}, {"variance": 0.1, "apart": 0.0, "leaders": 0.4}]
     better = [{"variance": 0.1, "apart": 0.1}, {"variance": 0.1, "apart": 0.0, "leaders": 0.1}]
     weights = {"variance": 1.0, "leaders": 2.0}
-    assert cost(begun, begun, tasks, weights) == 1.0
-    assert cost(better, begun, tasks, weights) == pytest.approx((0.5 + 3 * (1 + 2 * 0.25)) / (1 + 3 * (1 + 2)))
+    assert cost(begun, begun, begun, tasks, weights) == 1.0
+    assert cost(better, begun, begun, tasks, weights) == pytest.approx((0.5 + 3 * (1 + 2 * 0.25)) / (1 + 3 * (1 + 2)))
     # Where the beginning has nothing of a measure, a little of it costs little.
     apart = [begun[0], {**begun[1], "apart": 0.001}]
-    assert cost(apart, begun, tasks, {"apart": 1.0}) == pytest.approx(1.0 + 3 * 0.001 / NOTHING["apart"])
+    assert cost(apart, begun, begun, tasks, {"apart": 1.0}) == pytest.approx(1.0 + 3 * 0.001 / NOTHING["apart"])
+    # Nor does a measure count for more because these flocks happened to be easy for the beginning.
+    typical = [begun[0], {**begun[1], "apart": 0.2}]
+    assert cost(apart, begun, typical, tasks, {"apart": 1.0}) == pytest.approx(1.0 + 3 * 0.001 / 0.1)
     with pytest.raises(InputError, match="none of the tasks has a measure among failures"):
-        cost(begun, begun, tasks, {"failures": 1.0})
+        cost(begun, begun, begun, tasks, {"failures": 1.0})

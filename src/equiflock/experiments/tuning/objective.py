@@ -1,10 +1,13 @@
 """The cost of a candidate: a weighted sum of its measures, each beside that of the weights that the search began with.
 
-With m(c, t) the measure m of candidate c in task t, and c_0 the beginning on the same flocks,
+With m(c, t) the measure m of candidate c in task t, c_0 the beginning on the same flocks, and h(c_0, t) its measure on
+held-out flocks,
 
-    sum(c) = sum_t share_t sum_m weight_m m(c, t) / max(m(c_0, t), nothing_m),        cost(c) = sum(c) / sum(c_0)
+    scale(m, t) = max(m(c_0, t), h(c_0, t) / 2, nothing_m)
+    sum(c) = sum_t share_t sum_m weight_m m(c, t) / scale(m, t),        cost(c) = sum(c) / sum(c_0)
 
-so that the beginning costs 1. The measures of a candidate whose flight diverged are infinite, and so is its cost.
+so that the beginning costs 1, and few flocks with which it happened to have no trouble do not make that measure the
+only one that counts. The measures of a candidate whose flight diverged are infinite, and so is its cost.
 """
 
 from __future__ import annotations
@@ -35,14 +38,24 @@ def read_measures(text: str) -> dict[str, float]:
     return found
 
 
-def cost(measured: Measured, begun: Measured, tasks: Sequence[Task], weights: Mapping[str, float]) -> float:
-    """The cost of a candidate beside what the beginning was measured by on the same flocks."""
+def cost(
+    measured: Measured, begun: Measured, held_out: Measured, tasks: Sequence[Task], weights: Mapping[str, float]
+) -> float:
+    """The cost of a candidate.
+
+    Args:
+        measured: what it was measured by.
+        begun: the same of the beginning, on the same flocks.
+        held_out: the same of the beginning, on held-out flocks.
+        tasks: of which these are.
+        weights: of the measures.
+    """
     parts, usual = [], []
-    for task, own, first in zip(tasks, measured, begun, strict=True):
+    for task, own, first, typical in zip(tasks, measured, begun, held_out, strict=True):
         for name in weights.keys() & own.keys():
-            if not math.isfinite(first[name]):
+            if not (math.isfinite(first[name]) and math.isfinite(typical[name])):
                 raise InputError(f"in {task.scenario!r} the weights to begin from diverge: train them on it first")
-            factor = task.share * weights[name] / max(first[name], NOTHING[name])
+            factor = task.share * weights[name] / max(first[name], typical[name] / 2.0, NOTHING[name])
             parts.append(factor * own[name])
             usual.append(factor * first[name])
     if not parts:

@@ -97,7 +97,7 @@ class TuningRun:
         few = [replace(job.task, duration=TRIED_STEPS * job.task.time_step) for job in jobs]
         tables = [compute(replace(job, task=task)) for job, task in zip(jobs, few, strict=True)]
         measured = [_numbers(table) for table in tables]
-        self._cost(measured, measured)
+        self._cost(measured, measured, measured)
 
     def tune(
         self,
@@ -135,18 +135,18 @@ class TuningRun:
         strategy = Strategy(genome.size, *settings)
         # The beginning on held-out flocks, which whatever is kept must beat.
         (begun,) = flying.validation(0, genome.zero)
-        kept = Kept(0, self._cost(begun, begun), genome.zero, begun, begun)
+        kept = Kept(0, self._cost(begun, begun, begun), genome.zero, begun, begun)
         journal.judged(0, begun, kept.cost)
         for generation in range(1, recipe.generations + 1):
             # The beginning flies the same flocks, so that its measures are what candidates' are beside.
             candidates = strategy.ask()
             usual, *measured = flying.generation(generation, [genome.zero, *candidates])
-            costs = [self._cost(each, usual) for each in measured]
+            costs = [self._cost(each, usual, begun) for each in measured]
             strategy.tell(costs)
             told: dict[str, Any] = {}
             if recipe.validates(generation):
                 (own,) = flying.validation(generation, strategy.mean)
-                told = {"validation": self._cost(own, begun)}
+                told = {"validation": self._cost(own, begun, begun)}
                 if told["validation"] < kept.cost:
                     kept = Kept(generation, told["validation"], strategy.mean, own, begun)
                     told["kept"] = True
@@ -158,8 +158,8 @@ class TuningRun:
             on_generation(report)
         return kept
 
-    def _cost(self, measured: Measured, usual: Measured) -> float:
-        return cost(measured, usual, self.tasks, self.recipe.weights)
+    def _cost(self, measured: Measured, usual: Measured, held_out: Measured) -> float:
+        return cost(measured, usual, held_out, self.tasks, self.recipe.weights)
 
     def jobs(self, vector: Vector, name: str, split: str, seed: int, flocks: int | None) -> list[CandidateJob]:
         """The jobs of a candidate, one for each task; `flocks` in place of as many as the tasks have themselves."""
