@@ -13,7 +13,6 @@ import pytest
 import equiflock as ef
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from tests.cli.commands import failure, run, start
-from tests.experiments.runner.cluster import cluster
 
 TASKS = "1*flocking:agents=20:duration=0.3+1*obstacles:sides=6:agents=20:duration=1"
 SMALL = (
@@ -109,14 +108,4 @@ def test_ctrl_c_ends_with_the_generation_and_the_same_command_goes_on(tmp_path: 
     for folder in ("run", "undisturbed"):
         run(*words, "--workers", "1", "--generations", str(done + 1), "--out", str(tmp_path / folder))
     weights = [(tmp_path / folder / "weights.safetensors").read_bytes() for folder in ("run", "undisturbed")]
-    assert weights[0] == weights[1]
-
-
-def test_workers_elsewhere_give_the_same_bits(tmp_path: Path) -> None:
-    words = ("tune", "etdagnn", *SMALL, "--generations", "2")
-    run(*words, "--out", str(tmp_path / "here"))
-    with cluster(tmp_path / "cluster") as found:
-        found.add_worker()
-        run(*words, "--out", str(tmp_path / "there"), "--scheduler", found.address)
-    weights = [(tmp_path / side / "weights.safetensors").read_bytes() for side in ("here", "there")]
     assert weights[0] == weights[1]
