@@ -195,3 +195,20 @@ def test_weights_that_do_not_fit_the_channels_are_told_in_one_line(tmp_path: Pat
         with pytest.raises(InputError, match=r"narrow does not take observations .*shapes") as caught:
             use()
         assert "\n" not in str(caught.value)
+
+
+def test_numbers_of_the_technique_travel_with_the_weights(tmp_path: Path) -> None:
+    network: Any = new_network("etdagnn", seed=1)
+    plain = ef.save(network, tmp_path / "plain.safetensors")
+    assert ef.load(plain).orbit is None  # type: ignore[union-attr]
+    network.orbit = ef.Orbit(gravity_break=0.56, near=1.19, slow=0.115)
+    tuned = ef.save(network, tmp_path / "tuned.safetensors")
+    again: Any = ef.load(tuned)
+    assert again.orbit == network.orbit
+    assert ef.save(again, tmp_path / "again.safetensors").read_bytes() == tuned.read_bytes()
+    scaled: Any = ef.load(tuned, comm_radius=5.0)
+    assert scaled.orbit == network.orbit
+    for wrong in ({"gravity_break": 2.0}, {"far": 1.0}, 3):
+        path = write_weights(new_network("etdagnn"), tmp_path / "wrong.safetensors", {"orbit": wrong})
+        with pytest.raises(InputError, match=r"the metadata of .* is damaged"):
+            ef.load(path)

@@ -13,9 +13,9 @@ import equiflock as ef
 from equiflock.flock import Condition, Flock, Role
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
-from equiflock.scenarios.passing import _watch, obstacle_disks
+from equiflock.scenarios.passing import obstacle_disks
 from equiflock.scenarios.shapes import ring, wall, with_obstacle
-from equiflock.senses.graph import over_flocks
+from equiflock.scenarios.watching import watch
 from tests import twins
 from tests.flocks import flocks
 from tests.simple import Push
@@ -171,8 +171,8 @@ def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None
         assert run.outcome == (Outcome.PASSED, Outcome.COLLIDED)
 
 
-def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> tuple[int, float, float, float]:
-    """Pieces, least separation within 1, least gap to an obstacle agent within 1, and distance from the nearest rim."""
+def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> tuple[int, int, float, float, float]:
+    """Pieces, agents of the largest, least separation and gap to an obstacle agent within 1, distance from a rim."""
     positions, roles, numbers = flock.positions[b], flock.roles[b], flock.obstacles[b]
     there = roles != O
     member = there & (flock.conditions[b] == Condition.WORKING)
@@ -189,13 +189,15 @@ def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> 
             joined[np.ix_(rim, rim)] = True
         if heard[:, rim].any():
             nodes |= rim
-    left, pieces = set(np.flatnonzero(nodes).tolist()), 0
+    left, sizes = set(np.flatnonzero(nodes).tolist()), []
     while left:
-        frontier, pieces = [left.pop()], pieces + 1
+        frontier = [left.pop()]
+        sizes.append(int(member[frontier[0]]))
         while frontier:
             reached = left & set(np.flatnonzero(joined[frontier.pop()]).tolist())
             left -= reached
             frontier += list(reached)
+            sizes[-1] += int(member[list(reached)].sum())
     square = np.square(positions[:, None] - positions[None]).sum(axis=-1)
     np.fill_diagonal(square, np.inf)
     square[square > 1.0] = np.inf
@@ -210,7 +212,7 @@ def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> 
         if np.abs(x * offsets[rim, 1] - y * offsets[rim, 0]).max() <= 1e-6 * radius**2:
             continue  # a wall
         depth = min(depth, distance[member].min(initial=np.inf) - distance[rim].max())
-    return pieces, float(np.sqrt(separation)), float(np.sqrt(gap)), depth
+    return len(sizes), max(sizes, default=0), float(np.sqrt(separation)), float(np.sqrt(gap)), depth
 
 
 @given(flocks(failed=True), st.booleans(), st.booleans())
@@ -219,12 +221,10 @@ def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool, lead
     ending = ef.UntilPassed(min_separation=0.1, obstacle_node=node, awareness=awareness)
     ended = ending(0.0, flock, np.ones(len(flock), bool))
     # The ending only asks whether there is more than one piece, which most random flocks have: here they are counted.
-    seen = np.empty((len(flock), 5 + int(flock.obstacles.max())))
-    state = flock.positions, flock.roles, flock.working, flock.obstacles
-    over_flocks(_watch, flock, *state, 1.0, one_node, leaders_aware, seen)
+    seen = watch(flock, 1.0, node, awareness)
     for b in range(len(flock)):
-        pieces, separation, gap, depth = seen_by_loops(flock, b, one_node, leaders_aware)
-        assert seen[b, 0] == pieces
+        pieces, largest, separation, gap, depth = seen_by_loops(flock, b, one_node, leaders_aware)
+        assert (seen.pieces[b], seen.largest[b]) == (pieces, largest)
         if pieces > 1:
             assert ended[b] == Outcome.DISCONNECTED
         elif separation < 0.1:

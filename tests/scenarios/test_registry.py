@@ -10,7 +10,7 @@ import pytest
 import equiflock as ef
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
-from equiflock.scenarios.registry import Scenario, failures, is_bundled, options_of, rules_of
+from equiflock.scenarios.registry import Scenario, failures, is_bundled, options_of, orbit_of, rules_of
 
 
 @pytest.fixture
@@ -115,3 +115,17 @@ def test_a_scenario_that_fails_when_it_is_made_says_so_in_one_line(own_registry:
 
     with pytest.raises(InputError, match="scenario 'broken' cannot be made: ZeroDivisionError"):
         ef.make_scenario("broken")
+
+
+def test_the_controllers_own_technique_takes_the_place_of_the_default_one_only() -> None:
+    tuned = ef.Orbit(near=0.3)
+
+    class Tuned:
+        orbit = tuned
+
+    course = ef.make_scenario("obstacles")
+    assert orbit_of(course, Tuned()) == rules_of(course, Tuned())["orbit"] == tuned
+    assert orbit_of(course, object()) == rules_of(course)["orbit"] == ef.Orbit()
+    for chosen in (None, ef.Orbit(slow=3.0)):
+        assert orbit_of(ef.make_scenario("obstacles", orbit=chosen), Tuned()) == chosen
+    assert orbit_of(ef.make_scenario("flocking"), Tuned()) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -255,3 +256,18 @@ def test_the_technique_is_the_scenarios_with_its_numbers(own_registry: None) -> 
     assert live.flights[0].sensing.orbit is None
     live.orbit(True)
     assert live.flights[0].sensing.orbit == slow
+
+
+def test_each_flight_has_the_technique_of_its_own_controller(tmp_path: Path) -> None:
+    network = ef.load("etdagnn")
+    network.orbit = ef.Orbit(near=0.25)  # type: ignore[union-attr]
+    tuned = str(ef.save(network, tmp_path / "tuned.safetensors"))
+    live = stage(scenario="obstacles", controller=tuned, compare="etdagnn")
+    assert [each.sensing.orbit for each in live.flights] == [ef.Orbit(near=0.25), ef.Orbit()]
+    live.orbit(False)
+    assert [each.sensing.orbit for each in live.flights] == [None, None]
+    live.orbit(True)
+    assert [each.sensing.orbit for each in live.flights] == [ef.Orbit(near=0.25), ef.Orbit()]
+    assert [run.config["orbit"]["near"] for run in live.trajectories()] == [0.25, 1.0]
+    # What is dropped into a scenario without obstacles is avoided in the same way.
+    assert stage(controller=tuned).flights[0].sensing.orbit == ef.Orbit(near=0.25)

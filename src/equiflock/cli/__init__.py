@@ -28,12 +28,14 @@ from equiflock.cli.simulate import Simulate
 from equiflock.cli.sweep import Sweep
 from equiflock.cli.terminal import err
 from equiflock.cli.train import Train
+from equiflock.cli.tune import Tune
 from equiflock.cli.view import View
 from equiflock.runtime.checks import InputError
 from equiflock.version import __version__
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
+    "tune": Tune,
     "simulate": Simulate,
     "view": View,
     "animate": Animate,
@@ -45,7 +47,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "bench": Bench,
 }
 
-GO_ON = ("atlas", "demo", "evaluate", "reproduce", "sweep")
+GO_ON = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
 """The commands that continue an interrupted run when they are called again."""
 
 

@@ -13,13 +13,13 @@ import tyro
 
 from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
 from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
-from equiflock.cli.terminal import fly_a_little, notice, out, print_table, progress
+from equiflock.cli.terminal import fly_a_little, notice, out, print_orbit, print_table, progress
 from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
 from equiflock.experiments.world import World
 from equiflock.flock import Flock, Role
 from equiflock.runtime.checks import check_count, check_positive
-from equiflock.scenarios.registry import Scenario, rules_of
+from equiflock.scenarios.registry import Scenario, orbit_of, rules_of
 
 if TYPE_CHECKING:
     from equiflock.experiments.evaluation import EvaluationJob
@@ -81,7 +81,7 @@ class Evaluate:
         settings = self._settings(scenario, start, world)
         world.check_duration(settings["duration"])
         world.check_start(start)
-        fly_a_little(start, self.controller, **rules_of(scenario), **world.rules)
+        fly_a_little(start, self.controller, **rules_of(scenario, controller), **world.rules)
         jobs = evaluation_jobs(**settings, plugin=plugin_checksum(self.plugin))
         folder = self.out or Path("runs/evaluation") / folder_name(self.controller, scenario.name, world)
         weights = {job.name: job.checksum for job in jobs if job.checksum}
@@ -101,6 +101,8 @@ class Evaluate:
                 draw_measures(table, png, tuple(measures_of(scenario)))
         print_table(title, *(evaluation_rows(table, scenario, quartiles) for quartiles in (True, False)))
         print_world(world)
+        if (orbit := orbit_of(scenario, controller)) is not None and orbit != scenario.orbit:
+            print_orbit(orbit)
         for path in (csv, png):
             out.print(f"  {path}", highlight=False, soft_wrap=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
-from equiflock.cli.terminal import PREPARING, out, print_table, progress
+from equiflock.cli.terminal import PREPARING, out, print_orbit, print_table, progress
 from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
 from equiflock.experiments.flights import fly, measures_of, told
@@ -15,6 +15,7 @@ from equiflock.experiments.summary import RECORDED, summarize, summarize_endings
 from equiflock.flock import Role
 from equiflock.runtime.checks import check_count
 from equiflock.runtime.files import check_new, interruptible
+from equiflock.scenarios.registry import orbit_of
 from equiflock.simulation.simulate import count_steps
 
 
@@ -83,5 +84,7 @@ class Simulate:
         rows = [[row.name, row.text] for row in summarize(run)] + summarize_endings(run, scenario)
         print_table(what, (header, rows))
         print_world(world)
+        if (orbit := orbit_of(scenario, controller)) is not None and orbit != scenario.orbit:
+            print_orbit(orbit)
         if self.save is not None:
             out.print(f"saved: {self.save}", highlight=False)

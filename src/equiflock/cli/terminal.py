@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from equiflock.flock import Flock
 from equiflock.learning.recipe import DAgger
 from equiflock.runtime.checks import InputError
 from equiflock.simulation.assembly import flight
+from equiflock.technique import Orbit
 
 if TYPE_CHECKING:
     from equiflock.learning.dagger import EpochReport
@@ -122,6 +124,12 @@ def print_table(title: str, *forms: tuple[Sequence[str], Sequence[Sequence[str]]
     names = max(len(line) for row in rows for line in row[0].split("\n"))
     left = max(names - (_width(table) - out.width), LEAST_NAME)
     out.print(_table(title, header, [[_broken(row[0], left), *row[1:]] for row in rows], 0))
+
+
+def print_orbit(orbit: Orbit) -> None:
+    """Say with which numbers of their own weights avoid obstacles."""
+    numbers = ", ".join(f"{each.name} {getattr(orbit, each.name):.3g}" for each in fields(orbit))
+    out.print(f"orbit technique of the weights: {numbers}", highlight=False, soft_wrap=True)
 
 
 def print_words(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], lines: bool = False) -> None:

@@ -157,10 +157,14 @@ def fitting_options(name: str, **options: Any) -> dict[str, Any]:
 
 
 def load_network(path: str | os.PathLike[str]) -> nn.Module:
-    """A network from the weights that `save` or a training wrote."""
-    from equiflock.controllers.networks.weights import read_weights
+    """A network from the weights that `save`, a training or a tuning wrote.
+
+    Its attribute `orbit` has the numbers of the orbit technique that it was tuned with, an `Orbit`, or is None.
+    """
+    from equiflock.controllers.networks.weights import orbit_of, read_weights
 
     weights, name, options = read_weights(path)
+    orbit = orbit_of(path)
     # An unknown name is most often a network of the user's own that was not registered in this process.
     try:
         network_factory(name)
@@ -175,6 +179,9 @@ def load_network(path: str | os.PathLike[str]) -> nn.Module:
     except (InputError, RuntimeError, TypeError) as error:
         reason = str(error).splitlines()[-1].strip()
         raise InputError(f"the weights in {path} do not fit {name} with {options}: {reason}") from None
+    # A class of somebody else's may have an attribute of that name for something else.
+    if orbit is not None or not hasattr(network, "orbit"):
+        network.orbit = orbit  # type: ignore[assignment]
     return network.eval()
 
 

@@ -50,6 +50,11 @@ class Scaled:
         """Whether it is an expert, which is given the flock first."""
         return bool(getattr(self.controller, "privileged", False))
 
+    @property
+    def orbit(self) -> Any:
+        """The numbers of the orbit technique that the controller was tuned with, if any."""
+        return getattr(self.controller, "orbit", None)
+
     @cached_property
     def senses(self) -> Senses:
         """The controller's, of a flock that is measured in the controller's units."""

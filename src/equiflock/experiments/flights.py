@@ -36,8 +36,11 @@ def fly(
     world: World = PAPERS_WORLD,
     **kept: Any,
 ) -> Trajectory:
-    """Fly flocks by the rules of a scenario and a world; `kept` are the arguments of `simulate` about what is kept."""
-    rules = rules_of(scenario) | world.rules
+    """Fly flocks by the rules of a scenario and a world; `kept` are the arguments of `simulate` about what is kept.
+
+    A controller with an `orbit` of its own flies by that where the scenario has the default one.
+    """
+    rules = rules_of(scenario, controller) | world.rules
     return simulate(start, controller, time_step=time_step, duration=duration, **rules, **kept)
 
 

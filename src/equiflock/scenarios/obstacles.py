@@ -16,11 +16,12 @@ from equiflock.runtime.checks import InputError
 from equiflock.runtime.jit import Array
 from equiflock.runtime.randomness import stream
 from equiflock.scenarios.courses import REDRAWS, Point, able_to_lead, check_course, cross, drawn_again
-from equiflock.scenarios.passing import Awareness, ObstacleNode, UntilPassed
+from equiflock.scenarios.passing import UntilPassed
 from equiflock.scenarios.random_disk import RandomDisk
 from equiflock.scenarios.registry import Figure, scenario
 from equiflock.scenarios.search import Stop
 from equiflock.scenarios.shapes import polygon_radius, ring, with_obstacle
+from equiflock.scenarios.watching import Awareness, ObstacleNode
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 

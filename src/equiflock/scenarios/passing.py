@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from typing import get_args
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int8, Int64
 
-from equiflock.flock import FOLLOWER, NO_OBSTACLE, OBSTACLE, Flock
+from equiflock.flock import NO_OBSTACLE, Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import check_choice, check_positive
-from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.runtime.renamed import renamed_arguments
-from equiflock.senses.cells import runs_around, select_heard, sort_flock
-from equiflock.senses.graph import join, over_flocks, root_of, survey_memory
+from equiflock.scenarios.watching import STRAIGHT, Awareness, ObstacleNode, watch
 
-ObstacleNode = Literal["one", "each"]
-Awareness = Literal["followers", "flock"]
 DONE = 1e-9
 """Tolerance in seconds, since a multiple of the time step is rounded."""
-STRAIGHT = 1e-6
-"""How far from a straight line the agents of a wall may be, as a share of its half length: room for rounding."""
 NEVER = -math.inf
 """The time at which an obstacle was near, for one that never was."""
 
@@ -65,8 +59,9 @@ class UntilPassed:
         self.comm_radius = None if comm_radius is None else check_positive("comm_radius", comm_radius)
         self.min_separation = check_positive("min_separation", min_separation)
         self.clear_time = check_positive("clear_time", clear_time)
-        self.obstacle_node = check_choice("obstacle_node", obstacle_node, get_args(ObstacleNode))
-        self.awareness = check_choice("awareness", awareness, get_args(Awareness))
+        check_choice("obstacle_node", obstacle_node, get_args(ObstacleNode))
+        check_choice("awareness", awareness, get_args(Awareness))
+        self.obstacle_node, self.awareness = obstacle_node, awareness
         self._last_near: Float64[np.ndarray, "B M"] = np.empty((0, 0))
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
@@ -78,21 +73,16 @@ class UntilPassed:
         comm_radius = flock.comm_radius if self.comm_radius is None else self.comm_radius
         # Only the flocks that still fly are looked at.
         watched = flock if flying.all() else flock[flying]
-        # For each flock: pieces, separation, gap to the nearest obstacle agent, depth; then each obstacle's own gap.
-        seen = np.empty((len(watched), 4 + obstacles))
-        state = watched.positions, watched.roles, watched.working, watched.obstacles
-        readings = self.obstacle_node == "one", self.awareness == "flock"
-        over_flocks(_watch, watched, *state, comm_radius, *readings, seen)
-        pieces, separation, gap, depth = seen[:, :4].T
+        seen = watch(watched, comm_radius, self.obstacle_node, self.awareness, obstacles)
         # An obstacle within R of anybody is near now; for the others the time when they last were stays.
-        last_near = np.where(seen[:, 4:] <= comm_radius, time, self._last_near[flying])
+        last_near = np.where(seen.gaps <= comm_radius, time, self._last_near[flying])
         self._last_near[flying] = last_near
         # The conditions from the last to the first, so that of several that hold the first counts.
         ended = np.full(len(watched), Outcome.FLYING, np.int8)
         ended[self._passed(time, watched, last_near)] = Outcome.PASSED
-        ended[(gap < self.min_separation) | (depth <= 0.0)] = Outcome.HIT_OBSTACLE
-        ended[separation < self.min_separation] = Outcome.COLLIDED
-        ended[pieces > 1] = Outcome.DISCONNECTED
+        ended[(seen.gap < self.min_separation) | (seen.depth <= 0.0)] = Outcome.HIT_OBSTACLE
+        ended[seen.separation < self.min_separation] = Outcome.COLLIDED
+        ended[seen.pieces > 1] = Outcome.DISCONNECTED
         # Back to the whole batch, in which ended flocks are ignored.
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         outcomes[flying] = ended
@@ -138,139 +128,3 @@ def _lies_ahead(flock: Flock, numbers: Int64[np.ndarray, " some"]) -> bool:
     middle, heading = positions[member].mean(axis=0), velocities[member].mean(axis=0)
     rim = np.isin(obstacles, numbers)
     return bool(((positions[rim] - middle) @ heading > 0.0).any())
-
-
-@kernel
-def _watch(
-    positions: Array,
-    roles: Array,
-    working: Array,
-    obstacles: Array,
-    comm_radius: float,
-    one_node: bool,
-    leaders_aware: bool,
-    seen: Array,
-    first: Index,
-    last: Index,
-) -> bool:
-    """Measure what the ending needs of flocks first .. last, into seen (B, 4 + M).
-
-    The number of components; the least distance of a flock agent from another, failed or not, and from an obstacle
-    agent (both infinite beyond R); how far the flock is from the nearest obstacle's rim, negative inside; and for each
-    of M obstacles the least distance between a flock agent and one of its agents. Flock agents are the `working` ones.
-    """
-    N, M = positions.shape[1], seen.shape[1] - 4
-    memory = survey_memory(N), np.empty(N, np.uintp), np.empty(M, np.bool_)
-    readings = one_node, leaders_aware
-    for b in range(first, last):
-        crew = roles[b], working[b], obstacles[b]
-        if not _watch_flock(positions[b], crew, comm_radius, readings, seen[b], memory):
-            return False
-    return True
-
-
-@kernel
-def _watch_flock(positions: Array, crew: Any, comm_radius: float, readings: Any, seen: Array, memory: Any) -> bool:
-    """One flock's row of `_watch`; False if its positions are out of range."""
-    roles, working, obstacles = crew
-    one_node, leaders_aware = readings
-    # Cells, and a union-find forest in which every agent is a set by itself, or all agents of an obstacle are one.
-    (cells, parent), firsts, touched = memory
-    (order, starts, _), place, (runs, hits) = cells
-    shape = sort_flock(positions, comm_radius, cells)
-    if shape[0] == 0:
-        return False
-    _begin_forest(obstacles, one_node, parent, firsts)
-    separation, gaps = math.inf, seen[4:]
-    gaps[:] = math.inf
-    touched[:] = False
-    # All pairs within R of each other: the least squared distances, and the edges of the graph.
-    for c in range(shape[0] * shape[1] * shape[2]):
-        count = runs_around(c, shape, starts, runs)
-        for s in range(starts[c], starts[c + 1]):
-            i = order[s]
-            if not working[i]:
-                continue
-            heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)
-            for h in range(heard):
-                j, square = order[hits[h]], 0.0
-                for d in range(3):
-                    square += (place[hits[h], d] - place[s, d]) ** 2
-                if roles[j] == OBSTACLE:
-                    gaps[obstacles[j]] = min(gaps[obstacles[j]], square)
-                else:
-                    separation = min(separation, square)
-                # A failed agent joins nobody. Leaders hear nobody, but they may count as aware of obstacles.
-                if not working[j] and roles[j] != OBSTACLE:
-                    continue
-                if roles[i] == FOLLOWER or (leaders_aware and roles[j] == OBSTACLE):
-                    join(parent, i, j)
-                    if roles[j] == OBSTACLE:
-                        touched[obstacles[j]] = True
-    # From squares to distances, and the components; obstacles that nobody is aware of are no nodes.
-    for m in range(gaps.size):
-        gaps[m] = math.sqrt(gaps[m])
-    seen[0] = _count_pieces(working, obstacles, touched, parent)
-    seen[1], seen[2] = math.sqrt(separation), gaps.min() if gaps.size > 0 else math.inf
-    seen[3] = _depth(positions, working, obstacles, gaps.size)
-    return True
-
-
-@kernel
-def _begin_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array) -> None:
-    """A forest in which every agent is a set by itself, or joined to the first agent of its obstacle."""
-    # firsts[m] is the least number of an agent of obstacle m.
-    N = np.uintp(obstacles.size)
-    for i in range(N):
-        firsts[i] = N
-    for i in range(N):
-        parent[i] = i
-        number = obstacles[i]
-        if one_node and number != NO_OBSTACLE:
-            firsts[number] = min(firsts[number], i)
-            parent[i] = firsts[number]
-
-
-@kernel
-def _count_pieces(working: Array, obstacles: Array, touched: Array, parent: Array) -> Index:
-    """How many sets there are among flock agents and the agents of obstacles that somebody is aware of."""
-    pieces = 0
-    for i in range(np.uintp(obstacles.size)):
-        counts = working[i] or (obstacles[i] != NO_OBSTACLE and touched[obstacles[i]])
-        if counts and root_of(parent, i) == i:
-            pieces += 1
-    return pieces
-
-
-@kernel
-def _depth(positions: Array, working: Array, obstacles: Array, count: Index) -> float:
-    """The least distance of a flock agent from the circle around the agents of an obstacle, negative inside it.
-
-    Walls, whose agents stand in one straight row, count for nothing here.
-    """
-    least = math.inf
-    for m in range(count):
-        # The obstacle's middle.
-        x, y, rim = 0.0, 0.0, 0
-        for i in range(obstacles.size):
-            rim += obstacles[i] == m
-        for i in range(obstacles.size):
-            if obstacles[i] == m:
-                x, y = x + positions[i, 0] / rim, y + positions[i, 1] / rim
-        # Its radius, in which direction its farthest agent lies, and who of the flock is nearest to the middle.
-        radius, nearest, along, across = 0.0, math.inf, 0.0, 0.0
-        for i in range(obstacles.size):
-            distance = math.sqrt((positions[i, 0] - x) ** 2 + (positions[i, 1] - y) ** 2)
-            if obstacles[i] == m:
-                if distance > radius:
-                    radius, along, across = distance, positions[i, 0] - x, positions[i, 1] - y
-            elif working[i]:
-                nearest = min(nearest, distance)
-        # How far its agents are from the line through the middle in that direction: not at all, for a wall.
-        width = 0.0
-        for i in range(obstacles.size):
-            if obstacles[i] == m:
-                width = max(width, abs(along * (positions[i, 1] - y) - across * (positions[i, 0] - x)))
-        if rim > 0 and width > STRAIGHT * radius * radius:
-            least = min(least, nearest - radius)
-    return least

@@ -155,9 +155,23 @@ def is_bundled(name: str) -> bool:
     return scenario_class(name.partition(":")[0]).__module__.startswith("equiflock.")
 
 
-def rules_of(scenario: Scenario) -> dict[str, Any]:
-    """The arguments of `flight` and `simulate` that a scenario decides: a new ending, and the rules about obstacles."""
-    return {"ending": scenario.ending(), "orbit": scenario.orbit, "obstacles": scenario.obstacles}
+def rules_of(scenario: Scenario, controller: object = None) -> dict[str, Any]:
+    """The arguments of `flight` and `simulate` that a scenario decides: a new ending, and the rules about obstacles.
+
+    The technique may be the controller's: see `orbit_of`.
+    """
+    orbit = orbit_of(scenario, controller)
+    return {"ending": scenario.ending(), "orbit": orbit, "obstacles": scenario.obstacles}
+
+
+def orbit_of(scenario: Scenario, controller: object) -> Orbit | None:
+    """The orbit technique of a scenario under a controller.
+
+    The controller's own numbers, in its attribute `orbit`, take the place of the default ones; any others, and None
+    for no technique at all, were chosen by whoever made the scenario and stay.
+    """
+    own = getattr(controller, "orbit", None)
+    return own if isinstance(own, Orbit) and scenario.orbit == Orbit() else scenario.orbit
 
 
 def failures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Bool[np.ndarray, " B"]:

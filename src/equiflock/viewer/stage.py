@@ -16,9 +16,9 @@ from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.options import write_options
 from equiflock.runtime.randomness import stream
-from equiflock.scenarios import Stop
+from equiflock.scenarios import Scenario, Stop
 from equiflock.scenarios.passing import obstacle_disks
-from equiflock.scenarios.registry import disagreement
+from equiflock.scenarios.registry import disagreement, orbit_of
 from equiflock.scenarios.shapes import with_obstacle
 from equiflock.senses.orbit import Orbit
 from equiflock.simulation.failures import FailureKind
@@ -53,13 +53,15 @@ class Stage:
         scenario, start = setting.make(), setting.draw(stop)
         self.given = len(obstacle_disks(start)) - len(setting.disks)
         """The number of obstacles of the scenario itself; they come before those of the setting."""
-        self._technique = scenario.orbit or Orbit()
+        self._techniques = [_technique(scenario, controller) for controller, _ in controllers]
         # A scenario with obstacles decides on the technique; in one without any, dropped obstacles are avoided.
         self.orbiting = (scenario.orbit is not None or self.given == 0) if setting.orbit is None else setting.orbit
         """Whether followers avoid obstacles by the orbit technique."""
-        orbit = self._technique if self.orbiting else None
-        rules = setting.time_step, scenario, orbit, setting.world.make()
-        self.flights = [LiveFlight(start, controller, options, *rules) for controller, options in controllers]
+        world = setting.world.make()
+        self.flights = [
+            LiveFlight(start, *flown, setting.time_step, scenario, technique if self.orbiting else None, world)
+            for flown, technique in zip(controllers, self._techniques, strict=True)
+        ]
         self._remarks = [disagreement(scenario, controller) for controller, _ in controllers]
         self._draws = 0
         """How often chance has had a say in what was done to the flights."""
@@ -221,8 +223,8 @@ class Stage:
     def orbit(self, on: bool) -> None:
         """Switch the orbit technique on or off."""
         self.orbiting = on
-        for live in self.flights:
-            live.sensing.orbit = self._technique if on else None
+        for live, technique in zip(self.flights, self._techniques, strict=True):
+            live.sensing.orbit = technique if on else None
 
     def trajectories(self) -> list[Trajectory]:
         """What was recorded of each flight since its agents changed for the last time."""
@@ -237,6 +239,7 @@ class Stage:
         found = []
         for live, (name, options) in zip(self.flights, self.setting.flown, strict=True):
             own = {"controller": write_options(name, options), "laws": live.laws, "worlds": live.worlds}
+            own["orbit"] = description(live.sensing.orbit)
             found.append(live.recording.trajectory(self.setting.time_step, {**told, **own}))
         return found
 
@@ -280,6 +283,12 @@ class Stage:
     @staticmethod
     def _distances(live: LiveFlight, at: tuple[float, float]) -> Float64[np.ndarray, " N"]:
         return np.asarray(np.hypot(*(live.flock.positions[0] - at).T))
+
+
+def _technique(scenario: Scenario, controller: Controller) -> Orbit:
+    """The orbit technique when it is on: that of the scenario under this controller, or in one without the usual."""
+    own = getattr(controller, "orbit", None)
+    return orbit_of(scenario, controller) or (own if isinstance(own, Orbit) else Orbit())
 
 
 def _is(live: LiveFlight, role: Role) -> Mask:

@@ -124,6 +124,15 @@ def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path) 
         assert weights[0] == weights[1]
 
 
+def test_a_tuning_by_workers_elsewhere_ends_as_one_here(small: Cluster, tmp_path: Path) -> None:
+    tasks = ["--tasks", "flocking:agents=20:duration=0.2", "--flocks", "2", "--validation-flocks", "2"]
+    words = ["tune", "etdagnn", *tasks, "--population", "4", "--generations", "2"]
+    cli.main([*words, "--scheduler", small.address, "--out", str(tmp_path / "there")])
+    cli.main([*words, "--workers", "1", "--out", str(tmp_path / "here")])
+    for name in ("weights.safetensors", "generations.csv", "scores/generation-000002.csv"):
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes(), name
+
+
 def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

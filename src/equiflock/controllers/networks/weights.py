@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from equiflock.runtime.checks import InputError, check_positive
 from equiflock.runtime.checksums import checksum
 from equiflock.runtime.files import atomic_write
 from equiflock.runtime.options import read_options
+from equiflock.technique import Orbit
 from equiflock.version import __version__
 
 FORMAT = "equiflock weights 1"
 KEY = "equiflock"
 """The only entry of a file's metadata; its value is a JSON object."""
+ORBIT = "orbit"
+"""The entry of that object with the numbers of the orbit technique that belong to the weights, if there are any."""
 
 
 class OtherVersionError(InputError):
@@ -39,6 +43,9 @@ def write_weights(network: nn.Module, path: str | os.PathLike[str], extra: Mappi
         "network": str(getattr(network, "name", type(network).__name__)),
         "options": getattr(network, "options", {}),
     }
+    # Numbers of the orbit technique that belong to these weights travel with them.
+    if isinstance(orbit := getattr(network, "orbit", None), Orbit):
+        metadata[ORBIT] = asdict(orbit)
     return write_tensors(network.state_dict(), path, FORMAT, metadata)
 
 
@@ -63,6 +70,17 @@ def trained_radius(path: str | os.PathLike[str]) -> float:
     _, colon, told = str(recipe.get("scenario", "")).partition(":")
     found = {**recipe, **(read_options(told) if colon else {})}
     return check_positive(f"comm_radius in the recipe of {path}", found.get("comm_radius", 1.0))
+
+
+def orbit_of(path: str | os.PathLike[str]) -> Orbit | None:
+    """The numbers of the orbit technique that the weights in a file were tuned with; None if they have none."""
+    told = read_tensors(path, FORMAT)[1].get(ORBIT)
+    if told is None:
+        return None
+    try:
+        return Orbit(**told)
+    except (TypeError, InputError) as error:
+        raise InputError(f"the metadata of {path} is damaged: {error}") from None
 
 
 def write_tensors(

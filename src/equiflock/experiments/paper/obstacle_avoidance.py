@@ -18,7 +18,7 @@ from equiflock.experiments.paper.pupils import PupilFlight, Pupils
 from equiflock.experiments.paper.reading import Reading
 from equiflock.outcomes import Outcome
 from equiflock.scenarios import ObstacleCourse, Scenario
-from equiflock.scenarios.passing import Awareness, ObstacleNode
+from equiflock.scenarios.watching import Awareness, ObstacleNode
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 

@@ -17,8 +17,8 @@ from equiflock.learning.recipe import EXPERT, USUAL_CLAMP, DAgger
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.runtime.options import read_options
 from equiflock.scenarios.leaders import LeaderVelocity
-from equiflock.scenarios.passing import Awareness, ObstacleNode
 from equiflock.scenarios.random_disk import VelocityRule
+from equiflock.scenarios.watching import Awareness, ObstacleNode
 from equiflock.senses.aggregation import Obstacles
 
 FLOWN = ("training", "connectivity", "flocking", "leaders", "obstacles")

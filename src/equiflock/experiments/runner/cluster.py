@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 
 import pandas as pd
 
@@ -34,49 +35,80 @@ def on_dask(
     The jobs of a worker that dies are run by others. A job that fails does not stop the others; its error is raised at
     the end.
     """
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise InputError("--scheduler needs Dask: pip install 'equiflock[cluster]'") from None
-    try:
-        client = distributed.Client(scheduler, timeout=PATIENCE)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise InputError(f"no Dask scheduler answers at {scheduler}: {error}") from None
-    # Without a worker the jobs would wait for ever, and in silence.
-    failures: list[Exception] = []
-    with client:
+    with Cluster(scheduler, prepare) as cluster:
+        # Results are written here, by the command.
+        for number, table in cluster.tables(jobs):
+            keep(table, jobs[number], folder)
+            yield jobs[number]
+
+
+class Cluster:
+    """The workers of a Dask scheduler, inside `with Cluster(address, prepare) as cluster`.
+
+    Args:
+        scheduler: its address.
+        prepare: called before every job, where it runs.
+    """
+
+    def __init__(self, scheduler: str, prepare: Callable[[], object] | None) -> None:
+        self.scheduler, self.prepare = scheduler, prepare
+
+    def __enter__(self) -> Cluster:
         try:
-            client.wait_for_workers(1, timeout=PATIENCE)
+            self._dask = importlib.import_module("distributed")
+        except ImportError:
+            raise InputError("--scheduler needs Dask: pip install 'equiflock[cluster]'") from None
+        try:
+            self._client = self._dask.Client(self.scheduler, timeout=PATIENCE)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from None
+        # Without a worker the jobs would wait for ever, and in silence.
+        try:
+            self._client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:
-            raise InputError(f"the Dask scheduler at {scheduler} has no workers") from None
+            self._client.close()
+            raise InputError(f"the Dask scheduler at {self.scheduler} has no workers") from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def tables(self, jobs: Sequence[Job]) -> Generator[tuple[int, pd.DataFrame], None, None]:
+        """The number and the result of every job that is done; the error of one that failed is raised at the end."""
         mine = origin()
         # Dask computes a name once: two commands share the result of the same job of the same program.
         # The repr of `prepare` has its address in memory, so jobs with a plugin are not shared.
-        stamp = hashlib.sha256(f"{json.dumps(mine)} {prepare!r}".encode()).hexdigest()[:8]
-        names = {f"{path_of(job, folder).stem}-{stamp}": job for job in jobs}
-        futures = [client.submit(_run, job, prepare, mine, key=name, pure=False) for name, job in names.items()]
+        stamp = hashlib.sha256(f"{json.dumps(mine)} {self.prepare!r}".encode()).hexdigest()[:8]
+        numbers = {f"{path_of(job, Path()).stem}-{stamp}": number for number, job in enumerate(jobs)}
+        futures = [
+            self._client.submit(_run, jobs[number], self.prepare, mine, key=name, pure=False)
+            for name, number in numbers.items()
+        ]
+        failures: list[Exception] = []
         try:
-            for future in distributed.as_completed(futures):
+            for future in self._dask.as_completed(futures):
+                number = numbers[future.key]
                 try:
                     table = future.result()
-                except distributed.KilledWorker:
-                    failures.append(InputError(f"{names[future.key].key}: given up, as worker after worker died of it"))
+                except self._dask.KilledWorker:
+                    failures.append(InputError(f"{jobs[number].key}: given up, as worker after worker died of it"))
                     continue
                 except CancelledError:
-                    raise InputError(f"the Dask scheduler at {scheduler} is gone; what was done is kept") from None
+                    raise InputError(f"the Dask scheduler at {self.scheduler} is gone; what was done is kept") from None
                 except Exception as error:
                     failures.append(error)
                     continue
-                # Results are written here, by the command; the worker's copy is freed.
-                keep(table, names[future.key], folder)
+                # The worker's copy is freed.
                 future.release()
-                yield names[future.key]
+                yield number, table
         finally:
             # After Ctrl-C or an error, jobs that wait are not run.
             with suppress(Exception):  # the scheduler may be gone
-                client.cancel(futures)
-    if failures:
-        raise failures[0]
+                self._client.cancel(futures)
+        if failures:
+            raise failures[0]
 
 
 @cache

@@ -7,17 +7,59 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from types import TracebackType
 from typing import Any
 
 from equiflock.runtime.files import deaf_children, uninterrupted
 
 
+class Pool:
+    """Processes that wait for jobs, inside `with Pool(4) as pool`; they start with the first jobs.
+
+    Whatever ends the block early, such as Ctrl-C, a job that fails or a process that dies, ends all processes at once.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def __enter__(self) -> Pool:
+        # Processes that were there before belong to somebody else.
+        self._others = multiprocessing.active_children()
+        self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _begin)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            for process in multiprocessing.active_children():
+                if process not in self._others:
+                    process.kill()
+        with uninterrupted():
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            # Its semaphores go when the last reference to it does, of which the pool's own parts hold some in cycles.
+            # Where the program ends by os._exit nobody else would remove them.
+            del self._pool
+            gc.collect()
+
+    def results(self, work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """Call `work(*job)` for every job; yields the number of every job that is done, and what it returned.
+
+        Args:
+            work: a function that can be imported; arguments of jobs, and results, must be fit for pickle.
+            jobs: the arguments of each call.
+        """
+        # The library does not clean up after an interrupted start, so Ctrl-C waits until all processes are started.
+        with uninterrupted(), deaf_children():
+            numbers = {self._pool.submit(work, *job): number for number, job in enumerate(jobs)}
+        for future in as_completed(numbers):
+            yield numbers[future], future.result()
+
+
 def in_a_pool(work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
     """Call `work(*job)` for every job in `workers` processes; yields the number of every job that is done.
-
-    Whatever ends it early, such as Ctrl-C, a job that fails or a process that dies, ends all processes at once.
 
     Args:
         work: a function that can be imported; arguments of jobs must be fit for pickle.
@@ -26,28 +68,9 @@ def in_a_pool(work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], work
     """
     if not jobs:
         return
-    # Processes that were there before belong to somebody else.
-    others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), multiprocessing.get_context("spawn"), _begin)
-    try:
-        # The library does not clean up after an interrupted start, so Ctrl-C waits until all processes are started.
-        with uninterrupted(), deaf_children():
-            numbers = {pool.submit(work, *job): number for number, job in enumerate(jobs)}
-        for future in as_completed(numbers):
-            future.result()
-            yield numbers[future]
-    except BaseException:
-        for process in multiprocessing.active_children():
-            if process not in others:
-                process.kill()
-        raise
-    finally:
-        with uninterrupted():
-            pool.shutdown(wait=True, cancel_futures=True)
-            # Its semaphores go when the last reference to it does, of which the pool's own parts hold some in cycles.
-            # Where the program ends by os._exit nobody else would remove them.
-            del pool
-            gc.collect()
+    with Pool(min(workers, len(jobs))) as pool:
+        for number, _ in pool.results(work, jobs):
+            yield number
 
 
 def _begin() -> None:

@@ -1,0 +1,107 @@
+"""The numbers that are searched, as one vector: weights of a network, and numbers of the orbit technique."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from torch import Tensor, nn
+
+from equiflock.runtime.checks import InputError
+from equiflock.technique import Orbit
+
+Vector = Float64[np.ndarray, " n"]
+TECHNIQUE = ("gravity_break", "near", "slow")
+"""The numbers of the technique that are searched; the first is a share, the others are above 0."""
+TECHNIQUE_STEP = 5.0
+"""One unit of the search in the logarithm of a number, or of the odds of a share: these may have to go far."""
+LEAST = 1e-3
+"""What a number of the technique that is 0, or a share that is 0 or 1, is taken to be away from that."""
+
+
+class Candidate(NamedTuple):
+    """What a vector stands for."""
+
+    weights: dict[str, Tensor]
+    """The state of the network, as `load_state_dict` takes it."""
+    orbit: Orbit | None
+    """The numbers of the technique; None for those of the scenario."""
+
+
+class Genome:
+    """The vectors around a network: 0 is the network itself, and 1 the size of each number that is searched.
+
+    A weight's size is the root mean square of its tensor, so that layers of small and of large weights are searched
+    alike. Numbers of the technique move in their logarithm, or that of their odds, so that they stay in their range.
+
+    Args:
+        network: with the weights to begin from; those that do not learn stay as they are.
+        tunes_orbit: whether the numbers of the technique are searched, too.
+    """
+
+    def __init__(self, network: nn.Module, tunes_orbit: bool) -> None:
+        orbit = getattr(network, "orbit", None)
+        self.orbit: Orbit | None = orbit if isinstance(orbit, Orbit) else None
+        self.tunes_orbit = tunes_orbit
+        self.state = {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+        learning = {name for name, weight in network.named_parameters() if weight.requires_grad}
+        self.names = [name for name in self.state if name in learning]
+        if not self.names:
+            raise InputError("the network has no weights that learn, so there is nothing to tune")
+        # A tensor of zeros, such as a bias, is searched in the size of all weights.
+        values = [self.state[name].numpy().astype(np.float64).ravel() for name in self.names]
+        whole = _rms(np.concatenate(values)) or 1.0
+        self._begun = np.concatenate(values)
+        self._sizes = np.concatenate([np.full(each.size, _rms(each) or whole) for each in values])
+
+    @property
+    def size(self) -> int:
+        """How many numbers are searched."""
+        return self._begun.size + (len(TECHNIQUE) if self.tunes_orbit else 0)
+
+    @property
+    def zero(self) -> Vector:
+        """The vector of the network itself."""
+        return np.zeros(self.size)
+
+    def decode(self, vector: Vector) -> Candidate:
+        """The candidate that a vector stands for."""
+        moved = (self._begun + self._sizes * vector[: self._begun.size]).astype(np.float32)
+        weights, first = dict(self.state), 0
+        for name in self.names:
+            last = first + self.state[name].numel()
+            weights[name] = torch.from_numpy(moved[first:last].reshape(tuple(self.state[name].shape)))
+            first = last
+        if not self.tunes_orbit:
+            return Candidate(weights, self.orbit)
+        shifts = dict(zip(TECHNIQUE, (TECHNIQUE_STEP * vector[self._begun.size :]).tolist(), strict=True))
+        return Candidate(weights, _moved(self.orbit or Orbit(), shifts))
+
+
+def _moved(orbit: Orbit, shifts: dict[str, float]) -> Orbit:
+    """The technique with numbers that are moved so far from what they are."""
+    maps: dict[str, Callable[[float, float], float]] = {TECHNIQUE[0]: _moved_share}
+    return replace(
+        orbit,
+        **{name: maps.get(name, _moved_size)(getattr(orbit, name), shift) for name, shift in shifts.items() if shift},
+    )
+
+
+def _moved_share(value: float, shift: float) -> float:
+    """A share whose logarithm of odds is moved."""
+    value = min(max(value, LEAST), 1.0 - LEAST)
+    return 1.0 / (1.0 + math.exp(-min(max(math.log(value / (1.0 - value)) + shift, -50.0), 50.0)))
+
+
+def _moved_size(value: float, shift: float) -> float:
+    """A number above 0 whose logarithm is moved."""
+    return math.exp(min(max(math.log(max(value, LEAST)) + shift, -50.0), 50.0))
+
+
+def _rms(values: Vector) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))

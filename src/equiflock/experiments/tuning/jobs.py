@@ -1,0 +1,91 @@
+"""The flights of one candidate in one task, as a job for any process or machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, cast
+
+import pandas as pd
+from safetensors.torch import load, save
+from torch import nn
+
+from equiflock.controllers.loading import new_network
+from equiflock.experiments.tuning.genome import Candidate
+from equiflock.experiments.tuning.measures import measure
+from equiflock.experiments.tuning.tasks import Task
+from equiflock.flock import Flock
+from equiflock.protocols import Controller
+from equiflock.runtime.checksums import checksum
+from equiflock.scenarios import Scenario
+from equiflock.scenarios.registry import orbit_of
+from equiflock.technique import Orbit
+
+KEPT_STARTS = 32
+"""So many sets of flocks a process remembers: all candidates of a generation fly the same ones."""
+
+
+@dataclass(frozen=True)
+class CandidateJob:
+    """Measures one candidate in one task. It brings all that it needs, so that a worker needs no files."""
+
+    network: str
+    """The network's name, with which it is registered."""
+    options: str
+    """The options that build it, as JSON."""
+    weights: bytes
+    """Its weights, as safetensors."""
+    orbit: Orbit | None
+    """The numbers of the technique that belong to them; None for those of the scenario."""
+    task: Task
+    flocks: int
+    seed: int
+    split: str
+    """Names the set of flocks."""
+    look: float
+    """Seconds from one look at the flocks to the next."""
+    candidate: str = field(default="", compare=False)
+    """What it is called in names of jobs."""
+
+    @property
+    def mark(self) -> str:
+        """The checksum of all that its result depends on."""
+        told = repr((self.network, self.options, self.orbit, self.task, self.flocks, self.seed, self.split, self.look))
+        return checksum(told.encode(), self.weights)
+
+    @property
+    def key(self) -> str:
+        """The job's name."""
+        return f"tuning-{self.candidate}-{self.mark}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The columns that mark its row."""
+        return {"candidate": self.candidate, "task": self.task.scenario}
+
+    def run(self) -> pd.DataFrame:
+        """One row, with a column for each measure that the task has."""
+        scenario, start = _begun(self.task, self.flocks, self.seed, self.split)
+        network = _network(self.network, self.options)
+        network.load_state_dict(load(self.weights))
+        found = measure(scenario, start, cast(Controller, network), orbit_of(scenario, self), self.task, self.look)
+        return pd.DataFrame([found])
+
+
+def packed(candidate: Candidate) -> bytes:
+    """The weights of a candidate as a job takes them."""
+    return save({name: tensor.contiguous() for name, tensor in candidate.weights.items()})
+
+
+@lru_cache(maxsize=KEPT_STARTS)
+def _begun(task: Task, flocks: int, seed: int, split: str) -> tuple[Scenario, Flock]:
+    """The scenario of a task and its flocks at t = 0."""
+    scenario = task.scene(flocks, seed, split)
+    return scenario, scenario.draw()
+
+
+@lru_cache(maxsize=4)
+def _network(name: str, options: str) -> nn.Module:
+    """A network to put weights into; flights compile it with those that it has when they begin."""
+    return new_network(name, **json.loads(options)).eval()

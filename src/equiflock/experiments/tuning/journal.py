@@ -1,0 +1,101 @@
+"""What a tuning tells on its way: two tables, and the same for TensorBoard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from equiflock.experiments.tuning.measures import NOTHING
+from equiflock.experiments.tuning.objective import Measured
+from equiflock.runtime.files import atomic_write
+
+GENERATIONS, VALIDATION = "generations.csv", "validation.csv"
+
+
+@dataclass(frozen=True)
+class GenerationReport:
+    """What came of a generation."""
+
+    generation: int
+    best: float
+    """The least cost of a candidate, beside the weights that the search began with on the same flocks."""
+    median: float
+    sigma: float
+    """The size of the search's steps."""
+    validation: float | None = None
+    """The cost of the mean of the distribution on held-out flocks, if it was validated."""
+    kept: bool = False
+    """Whether that is the least so far."""
+    repeated: bool = False
+    """Whether its scores were there already, from before an interruption."""
+
+
+class Journal:
+    """The tables and events of a tuning, inside `with Journal(folder, tasks) as journal`.
+
+    Tables are written anew after every generation that was flown, and never read. Generations that were flown before
+    an interruption are in the events already.
+    """
+
+    def __init__(self, folder: Path, tasks: Sequence[str]) -> None:
+        self.folder, self.tasks = folder, tasks
+        self._rows: dict[str, list[Sequence[Any]]] = {
+            GENERATIONS: [("generation", "best", "median", "sigma")],
+            VALIDATION: [("generation", "task", *NOTHING, "cost")],
+        }
+        self._events: Any = None
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._events is not None:
+            self._events.close()
+
+    def judged(self, generation: int, measured: Measured, cost: float) -> None:
+        """Note a validation."""
+        for task, values in zip(self.tasks, measured, strict=True):
+            self._rows[VALIDATION].append((generation, task, *(values.get(name, "") for name in NOTHING), cost))
+
+    def add(self, report: GenerationReport, measured: Measured | None) -> None:
+        """Note a generation, and what its validation, if it had one, measured in each task."""
+        self._rows[GENERATIONS].append((report.generation, report.best, report.median, report.sigma))
+        if report.validation is not None and measured is not None:
+            self.judged(report.generation, measured, report.validation)
+        if report.repeated:
+            return
+        self.write()
+        log = self._logger(report.generation)
+        for name in ("best", "median", "sigma"):
+            log(name, getattr(report, name))
+        if report.validation is not None and measured is not None:
+            log("validation/cost", report.validation)
+            for task, values in zip(self.tasks, measured, strict=True):
+                for name, value in values.items():
+                    log(f"{name}/{task}", value)
+
+    def write(self) -> None:
+        """Write both tables."""
+        for name, rows in self._rows.items():
+            with atomic_write(self.folder / name) as scratch:
+                scratch.write_text("".join(",".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+
+    def _logger(self, generation: int) -> Callable[[str, float], None]:
+        """What writes a number of a generation as an event."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        # Opened with the first generation that is flown; what an interrupted process wrote of it is dropped.
+        if self._events is None:
+            self._events = SummaryWriter(str(self.folder), purge_step=generation)
+
+        def log(name: str, value: float) -> None:
+            # TensorBoard takes no colons in names.
+            self._events.add_scalar(re.sub(r"[^-/\w.]", "_", name), value, generation)
+
+        return log

@@ -1,0 +1,107 @@
+"""The settings of a tuning, and the command that repeats it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from equiflock.experiments.tuning.objective import MEASURES, read_measures
+from equiflock.experiments.tuning.tasks import Task, read_tasks
+from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
+from equiflock.technique import Orbit
+
+TASKS = (
+    "1*flocking:agents=100+1*flocking:agents=300:radius_rule=constant-density+1*leaders"
+    "+1*obstacles:sides=48+1*obstacles:sides=96"
+)
+Covariance = Literal["automatic", "full", "diagonal"]
+LARGEST_FULL = 200
+"""Up to so many numbers all covariances are adapted; for more, only variances."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The settings of a tuning by CMA-ES."""
+
+    tasks: str = TASKS
+    """Scenarios to fly, with their shares of the cost, as in 0.5*flocking+1*obstacles:sides=96. Beside the scenario's
+    own, options are duration, time_step (0.01 unless said) and flocks, in place of --flocks."""
+    measures: str = MEASURES
+    """What flights are measured by, with weights: apart (share of agents outside the largest component), variance (of
+    velocities), settled (the same at the end), leaders (distance to their velocity), collisions (share of agents
+    nearer than R_min to another), effort (accelerations), failures (share of flights that fail)."""
+    generations: int = 100
+    """Generations to search; more of them, in the same folder, go on with a search that is done."""
+    population: int | None = None
+    """Candidates per generation; 4 + 3 ln n for n numbers if left out: 22 for 560 weights."""
+    sigma: float = 0.05
+    """The standard deviation of the first candidates, as a share of the root mean square of each tensor of weights."""
+    covariance: Covariance = "automatic"
+    """What the search adapts: all covariances of the numbers, or only their variances; by default all for up to 200
+    numbers."""
+    seed: int = 0
+    """Seeds the candidates and the flocks."""
+    flocks: int = 10
+    """Flocks of each task and generation, the same for all candidates; each generation draws its own."""
+    validation_flocks: int = 40
+    """Held-out flocks of each task that decide what is kept, the same for every seed."""
+    validate_every: int = 10
+    """Generations from one validation of the mean of the candidates' distribution to the next."""
+    look: float = 0.05
+    """Seconds of flight from one measurement to the next."""
+    orbit: bool = True
+    """Search gravity_break, near and slow of the orbit technique, too, if a task has obstacles."""
+
+    def __post_init__(self) -> None:
+        for name in ("generations", "flocks", "validation_flocks", "validate_every"):
+            check_count(name, getattr(self, name))
+        check_count("seed", self.seed, least=0)
+        if self.population is not None:
+            check_count("population", self.population, least=4)
+        for name in ("sigma", "look"):
+            check_positive(name, getattr(self, name))
+        check_choice("covariance", self.covariance, get_args(Covariance))
+        read_measures(self.measures)
+        shortest = min(task.duration for task in self.scenes)
+        if self.look > shortest:
+            raise InputError(f"look must be at most the duration of every task, {shortest:g} s; got {self.look:g}")
+
+    @property
+    def scenes(self) -> tuple[Task, ...]:
+        """The tasks."""
+        return read_tasks(self.tasks)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each measure."""
+        return read_measures(self.measures)
+
+    @property
+    def tunes_orbit(self) -> bool:
+        """Whether numbers of the technique are searched."""
+        return self.orbit and any(task.scene(1, 0, "").orbit == Orbit() for task in self.scenes)
+
+    def is_diagonal(self, size: int) -> bool:
+        """Whether only variances are adapted, for so many numbers."""
+        return size > LARGEST_FULL if self.covariance == "automatic" else self.covariance == "diagonal"
+
+    def validates(self, generation: int) -> bool:
+        """Whether the mean is validated after this generation."""
+        return generation % self.validate_every == 0 or generation == self.generations
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All fields, fit for JSON."""
+        return asdict(self)
+
+    def command(self, controller: str) -> str:
+        """The command that tunes a controller so."""
+        words = ["equiflock", "tune", controller]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, bool):
+                words += [] if value == each.default else [f"--{'' if value else 'no-'}{each.name}"]
+            elif value != each.default or each.name == "seed":
+                words += [f"--{each.name.replace('_', '-')}", str(value)]
+        return shlex.join(words)

@@ -1,0 +1,111 @@
+"""`equiflock tune` improves weights, goes on when it is called again, and says in one line what it cannot tune."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+import equiflock as ef
+from equiflock.controllers.networks.weights import FORMAT, read_tensors
+from tests.cli.commands import failure, run, start
+
+TASKS = "1*flocking:agents=20:duration=0.3+1*obstacles:sides=6:agents=20:duration=1"
+SMALL = (
+    *("--tasks", TASKS, "--population", "4", "--flocks", "2", "--validation-flocks", "2", "--validate-every", "2"),
+    *("--workers", "1"),
+)
+
+
+def test_it_tunes_says_what_became_of_each_measure_and_repeats_its_own_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("tune", "etdagnn:3", *SMALL, "--generations", "3")
+    printed = capsys.readouterr().out
+    assert "generation 2: cost" in printed
+    assert "obstacles:sides=6:agents=20 failures" in printed
+    assert "orbit technique of the weights: gravity_break" in printed
+    folder = Path("runs/tuning/etdagnn-3-0")
+    assert f"weights: {folder}/weights.safetensors" in printed.replace("\n", "")
+    # Called again it is done, and with more generations it goes on.
+    before = (folder / "weights.safetensors").read_bytes()
+    run("tune", "etdagnn:3", *SMALL, "--generations", "3")
+    assert "all 3 generations were done" in capsys.readouterr().out
+    assert (folder / "weights.safetensors").read_bytes() == before
+    command = read_tensors(folder / "weights.safetensors", FORMAT)[1]["command"]
+    run(*shlex.split(command)[1:], "--workers", "1", "--out", "again")
+    assert Path("again/weights.safetensors").read_bytes() == before
+    run("tune", "etdagnn:3", *SMALL, "--generations", "4", "--out", "again")
+    assert Path("again/scores/generation-000004.csv").exists()
+    assert list(folder.glob("events.*"))
+
+
+def test_tuned_weights_fly_with_their_own_technique_and_the_commands_say_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = ef.load("etdagnn")
+    network.orbit = ef.Orbit(near=0.25)  # type: ignore[union-attr]
+    path = ef.save(network, tmp_path / "mine.safetensors")
+    course = "--scenario", "obstacles", "--sides", "6", "--agents", "20", "--flocks", "2", "--duration", "0.1"
+    run("simulate", "--controller", str(path), *course, "--save", str(tmp_path / "run.zarr"))
+    told = "orbit technique of the weights: gravity_break 0.5, dodge_angle 1.57, near 0.25, slow 1"
+    assert told in capsys.readouterr().out
+    assert ef.Trajectory.load(tmp_path / "run.zarr").config["orbit"]["near"] == 0.25
+    run("simulate", "--controller", str(path), *course, "--no-orbit")
+    run("simulate", "--controller", "etdagnn", *course)
+    assert "orbit technique" not in capsys.readouterr().out
+    monkeypatch.setattr("equiflock.experiments.evaluation.rivals_of", lambda *_: ())  # they take their time
+    run("evaluate", str(path), *course, "--workers", "1", "--out", str(tmp_path / "evaluation"))
+    assert told in capsys.readouterr().out
+
+
+def test_what_cannot_be_tuned_gets_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = "--out", str(tmp_path / "run")
+    for words, told in (
+        (("tanner",), "tanner has no weights to tune: choose a trained network or a file of weights"),
+        (("nowhere.safetensors",), "nowhere.safetensors: there is no such file"),
+        (("etdagn",), "did you mean 'etdagnn'"),
+        (("etdagnn:comm_radius=5",), "weights are tuned in their own units: leave out comm_radius"),
+        (("etdagnn", "--tasks", "1*floking"), "did you mean 'flocking'"),
+        (("etdagnn", "--tasks", "flocking+leaders"), "tasks must be a name, or several with their shares"),
+        (("etdagnn", "--measures", "1*speed"), "a measure must be one of"),
+        (("etdagnn", "--tasks", "obstacles:side=3"), "scenario 'obstacles' has no option 'side'"),
+        (("etdagnn", "--generations", "0"), "generations must be a whole number of at least 1"),
+        (("etdagnn", "--workers", "0"), "workers must be a whole number of at least 1"),
+        (("etdagnn", *SMALL, "--measures", "1*leaders", "--tasks", "flocking:agents=20:duration=0.2"), "none of the"),
+    ):
+        text = failure(capsys, "tune", *words, *out)
+        assert told in text.replace("\n", " "), text
+        assert "Traceback" not in text
+    assert not (tmp_path / "run").exists()
+    run("tune", "etdagnn", *SMALL, "--generations", "1", *out)
+    capsys.readouterr()
+    text = failure(capsys, "tune", "etdagnn", *SMALL, "--generations", "1", "--sigma", "0.1", *out)
+    assert "holds results of other settings: settings sigma = 0.05, not 0.1" in text.replace("\n", " ")
+    run("tune", "etdagnn", *SMALL, "--generations", "1", "--sigma", "0.1", *out, "--force")
+
+
+def test_ctrl_c_ends_with_the_generation_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    words = ("tune", "etdagnn", *SMALL[:-2])
+    process = start(*words, "--workers", "2", "--generations", "100000", "--out", "run", folder=tmp_path)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("generation 2:"):
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    printed, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, printed + errors
+    assert re.search(r"finishing generation \d+; Ctrl-C again stops at once", printed)
+    assert "go on with: equiflock tune etdagnn --tasks" in errors
+    assert "Traceback" not in errors
+    done = len(list((tmp_path / "run" / "scores").glob("generation-*.csv")))
+    assert done >= 2
+    for folder in ("run", "undisturbed"):
+        run(*words, "--workers", "1", "--generations", str(done + 1), "--out", str(tmp_path / folder))
+    weights = [(tmp_path / folder / "weights.safetensors").read_bytes() for folder in ("run", "undisturbed")]
+    assert weights[0] == weights[1]

@@ -1,0 +1,72 @@
+"""Workers stay from round to round, and a process that dies costs no more than its own job."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from equiflock.experiments.runner.steady import SteadyWorkers
+from equiflock.runtime.checks import InputError
+from tests.experiments.runner.test_jobs import Square
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """Tells its process; the first of a number may be killed."""
+
+    number: int
+    deaths: Path | None = None
+    deadly: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"whereabouts-{self.number}"
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return {"number": self.number}
+
+    def run(self) -> pd.DataFrame:
+        if self.deaths is not None and (self.deadly or not self.deaths.exists()):
+            self.deaths.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return pd.DataFrame({"process": [os.getpid()], "number": [self.number]})
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_the_order_of_jobs_from_the_same_processes(workers: int) -> None:
+    with SteadyWorkers(workers) as steady:
+        rounds = [steady.tables([Whereabouts(number) for number in range(6)]) for _ in range(3)]
+    for tables in rounds:
+        assert [int(table.number[0]) for table in tables] == list(range(6))
+    processes = {int(table.process[0]) for tables in rounds for table in tables}
+    assert len(processes) <= workers
+    assert (processes == {os.getpid()}) == (workers == 1)
+
+
+def test_a_process_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    with SteadyWorkers(2) as steady:
+        jobs = [Whereabouts(0), Whereabouts(1, tmp_path / "death"), Whereabouts(2)]
+        tables = steady.tables(jobs, lambda: done.append(1))
+        assert [int(table.number[0]) for table in tables] == [0, 1, 2]
+        assert len(done) == 3
+        monkeypatch.setattr("equiflock.experiments.runner.steady.MOST_POOLS", 1)  # each takes seconds to begin
+        with pytest.raises(InputError, match="processes died 1 times"):
+            steady.tables([Whereabouts(0, tmp_path / "death", deadly=True)])
+    assert multiprocessing.active_children() == []
+
+
+def test_the_error_of_a_job_is_raised_and_no_process_is_left(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no square today"), SteadyWorkers(2) as steady:
+        steady.tables([Square(1, tmp_path), Square(2, tmp_path, fails=True)])
+    assert multiprocessing.active_children() == []
+    with pytest.raises(InputError, match="workers must be"):
+        SteadyWorkers(0)

@@ -1,0 +1,41 @@
+"""A tuning that takes a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from equiflock.controllers.loading import new_network, save
+from equiflock.experiments.runner.steady import SteadyWorkers
+from equiflock.experiments.tuning.recipe import Tuning
+from equiflock.experiments.tuning.run import Kept, TuningRun
+
+FLOCKING = "flocking:agents=20:duration=0.3"
+COURSE = "obstacles:sides=6:agents=20:duration=1"
+SMALL: dict[str, Any] = {
+    "tasks": f"1*{FLOCKING}+0.5*{COURSE}",
+    "generations": 5,
+    "population": 4,
+    "flocks": 2,
+    "validation_flocks": 2,
+    "validate_every": 2,
+}
+FILES = "weights.safetensors", "generations.csv", "validation.csv", "config.json"
+
+
+def small(folder: Path, **options: Any) -> TuningRun:
+    """A tuning in a folder, of a network that knows nothing yet."""
+    weights = save(new_network("etdagnn", seed=1), folder.parent / "start.safetensors")
+    return TuningRun(folder, Tuning(**{**SMALL, **options}), weights, "start.safetensors")
+
+
+def tuned(run: TuningRun, workers: int = 1, **more: Any) -> Kept:
+    """Tune to the end, or until told to stop."""
+    with SteadyWorkers(workers) as steady:
+        return run.tune(steady, **more)
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """The content of every file that must be the same to the bit."""
+    paths = [*(folder / name for name in FILES), *sorted((folder / "scores").iterdir())]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

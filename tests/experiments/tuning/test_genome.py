@@ -1,0 +1,70 @@
+"""A vector stands for weights and numbers of the technique, in sizes of their own, and never leaves their range."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import equiflock as ef
+from equiflock.controllers.loading import new_network
+from equiflock.experiments.tuning.genome import Genome
+from equiflock.runtime.checks import InputError
+
+
+def test_zero_is_the_network_itself_to_the_bit() -> None:
+    network = new_network("tdagnn", seed=3)
+    for orbit in (None, ef.Orbit(gravity_break=0.37, near=0.3, slow=0.0)):
+        network.orbit = orbit  # type: ignore[assignment]
+        candidate = Genome(network, tunes_orbit=True).decode(Genome(network, tunes_orbit=True).zero)
+        assert candidate.orbit == (orbit or ef.Orbit())
+        for name, tensor in network.state_dict().items():
+            assert torch.equal(candidate.weights[name], tensor)
+
+
+def test_a_step_is_as_large_as_the_weights_of_its_tensor() -> None:
+    network = new_network("tdagnn", seed=3)  # its biases are zero
+    genome = Genome(network, tunes_orbit=False)
+    moved = genome.decode(np.ones(genome.size)).weights
+    whole = torch.cat([weight.detach().ravel() for weight in network.parameters()])
+    for name, tensor in network.state_dict().items():
+        size = (moved[name] - tensor).abs()
+        own = tensor.square().mean().sqrt() if tensor.any() else whole.square().mean().sqrt()
+        assert torch.allclose(size, own.expand_as(size), rtol=1e-3)
+
+
+def test_numbers_of_the_technique_stay_in_their_range_however_far_they_go() -> None:
+    network = new_network("etdagnn")
+    network.orbit = ef.Orbit(gravity_break=1.0, slow=0.0, dodge_angle=1.0)  # type: ignore[assignment]
+    genome = Genome(network, tunes_orbit=True)
+    assert genome.size == sum(weight.numel() for weight in network.parameters()) + 3
+    for far in (-1e6, -0.1, 0.1, 1e6):
+        orbit = genome.decode(np.full(genome.size, far)).orbit  # Orbit itself refuses what is out of range
+        assert orbit is not None
+        assert orbit.dodge_angle == 1.0
+        assert 0.0 <= orbit.gravity_break <= 1.0
+    up, down = (genome.decode(np.full(genome.size, shift)).orbit for shift in (0.1, -0.1))
+    assert up is not None and down is not None
+    assert (up.near > 1.0 > down.near, up.slow > down.slow, up.gravity_break > down.gravity_break) == (True,) * 3
+
+
+def test_weights_that_do_not_learn_stay_as_they_are() -> None:
+    network = new_network("etdagnn")
+    first, *rest = network.parameters()
+    first.requires_grad_(False)
+    genome = Genome(network, tunes_orbit=False)
+    assert genome.size == sum(weight.numel() for weight in rest)
+    (frozen,) = (name for name, weight in network.named_parameters() if weight is first)
+    assert torch.equal(genome.decode(np.ones(genome.size)).weights[frozen], first)
+    for weight in rest:
+        weight.requires_grad_(False)
+    with pytest.raises(InputError, match="no weights that learn"):
+        Genome(network, tunes_orbit=True)
+
+
+def test_the_technique_that_weights_bring_stays_where_it_is_not_searched() -> None:
+    network = new_network("etdagnn")
+    assert Genome(network, tunes_orbit=False).decode(Genome(network, tunes_orbit=False).zero).orbit is None
+    network.orbit = ef.Orbit(near=0.3)  # type: ignore[assignment]
+    genome = Genome(network, tunes_orbit=False)
+    assert genome.decode(np.ones(genome.size)).orbit == ef.Orbit(near=0.3)

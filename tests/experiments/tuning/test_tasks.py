@@ -1,0 +1,80 @@
+"""Tasks are told in one text: scenarios with options and shares, as mixtures of trainings are."""
+
+from __future__ import annotations
+
+import pytest
+
+from equiflock.experiments.tuning.recipe import Tuning
+from equiflock.experiments.tuning.tasks import Task, read_tasks
+from equiflock.runtime.checks import InputError
+
+
+def test_shares_options_and_times_are_read() -> None:
+    first, second = read_tasks("0.5*flocking:agents=30 + 2*obstacles:sides=96:duration=15:time_step=0.02:flocks=3")
+    assert first == Task(0.5, "flocking:agents=30", 2.0, 0.01, None)
+    assert second == Task(2.0, "obstacles:sides=96", 15.0, 0.02, 3)
+    assert len(second.scene(4, 7, "x").draw()) == 4
+
+
+def test_one_scenario_alone_needs_no_share() -> None:
+    assert read_tasks("leaders:max_speed=1e+0") == (Task(1.0, "leaders:max_speed=1.0", 3.0),)
+
+
+def test_flocks_of_different_tasks_and_splits_differ() -> None:
+    first, second = read_tasks("1*obstacles:sides=12+1*obstacles:sides=24")
+    starts = [task.scene(1, 0, split).draw().positions[0, :100] for task in (first, second) for split in ("a", "b")]
+    for n, one in enumerate(starts):
+        assert all((one != other).any() for other in starts[:n])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("flocking+leaders", "tasks must be a name, or several with their shares such as"),
+        ("1*flocking+leaders", "tasks must be a name"),
+        ("1*flocking+1*", "tasks must be a name"),
+        ("", "tasks must be a name"),
+        ("0*flocking", "the share of 'flocking' must be a finite number above 0"),
+        ("1*floking", "did you mean 'flocking'"),
+        ("obstacles:side=4", "scenario 'obstacles' has no option 'side'"),
+        ("flocking:seed=3", "seed is the tuning's own: leave it out"),
+        ("flocking:split=test", "split is the tuning's own"),
+        ("flocking:duration=-1", "duration must be"),
+        ("flocking:flocks=0", "flocks must be a whole number of at least 1"),
+        ("flocking:duration=long", "duration must be"),
+        ("1*flocking+2*flocking", "tasks must name each scenario with its options once"),
+    ],
+)
+def test_a_text_that_makes_no_sense_gets_one_line(text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told) as caught:
+        read_tasks(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_recipe_says_what_is_wrong_with_it() -> None:
+    for wrong, told in (
+        ({"generations": 0}, "generations must be a whole number of at least 1"),
+        ({"population": 2}, "population must be a whole number of at least 4"),
+        ({"sigma": 0.0}, "sigma must be a finite number above 0"),
+        ({"measures": "1*speed"}, "a measure must be one of"),
+        ({"measures": "1*apart+2*apart"}, "measures must name each measure once"),
+        ({"measures": "0*apart"}, "the weight of apart must be"),
+        ({"tasks": "flocking:duration=0.5", "look": 1.0}, "look must be at most the duration of every task, 0.5 s"),
+        ({"seed": -1}, "seed must be"),
+    ):
+        with pytest.raises(InputError, match=told):
+            Tuning(**wrong)
+
+
+def test_the_technique_is_searched_only_where_there_are_obstacles_that_leave_it_open() -> None:
+    assert Tuning().tunes_orbit
+    assert not Tuning(orbit=False).tunes_orbit
+    assert not Tuning(tasks="1*flocking+1*leaders").tunes_orbit
+    assert not Tuning(tasks="obstacles:orbit=none").tunes_orbit
+
+
+def test_all_covariances_are_adapted_for_few_numbers_unless_told() -> None:
+    assert not Tuning().is_diagonal(200)
+    assert Tuning().is_diagonal(201)
+    assert Tuning(covariance="diagonal").is_diagonal(3)
+    assert not Tuning(covariance="full").is_diagonal(1000)
