@@ -120,6 +120,9 @@ def test_a_prolonged_tuning_is_as_if_that_had_been_asked_for_at_once(undisturbed
     found = results(tmp_path / "run")
     found.pop("scores/validation-000003.csv")  # of its first end
     assert found == results(undisturbed)
+    with pytest.raises(InputError, match=r"5 generations are done already in .*: ask for at least as many"):
+        tuned(small(tmp_path / "run", generations=4))
+    assert (tmp_path / "run" / "weights.safetensors").read_bytes() == found["weights.safetensors"]
 
 
 def test_a_folder_is_one_tunings_own_unless_forced(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from equiflock.experiments.tuning.objective import Measured, cost
 from equiflock.experiments.tuning.recipe import Tuning
 from equiflock.experiments.tuning.scores import read_scores, write_scores
 from equiflock.experiments.tuning.strategy import Strategy, usual_population
+from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import DamagedError, file_checksum
 from equiflock.runtime.provenance import circumstances, claimed
 
@@ -122,12 +123,19 @@ class TuningRun:
             KeyboardInterrupt: if `should_stop` returned True.
         """
         with claimed(self.folder, KIND, self.config, OURS, force):
+            self._check_generations()
             flying = _Flying(self, workers, on_notice, on_flight, should_stop)
             with Journal(self.folder, [task.scenario for task in self.tasks]) as journal:
                 kept = self._search(flying, journal, on_generation)
                 journal.write()
             self._write(kept)
             return kept
+
+    def _check_generations(self) -> None:
+        """A clear error if more generations are done: what they found would be replaced by less."""
+        done = [int(path.stem.rpartition("-")[2]) for path in (self.folder / SCORES).glob("generation-*.csv")]
+        if max(done, default=0) > self.recipe.generations:
+            raise InputError(f"{max(done)} generations are done already in {self.folder}: ask for at least as many")
 
     def _search(self, flying: _Flying, journal: Journal, on_generation: Callable[[GenerationReport], object]) -> Kept:
         recipe, genome = self.recipe, self.genome
