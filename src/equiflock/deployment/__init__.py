@@ -1,1 +1,1 @@
-"""A controller on robots: one agent's controller, swarms of processes, and what an agent uses of what it heard."""
+"""Controllers on robots: the message as bytes, one agent's controller as C, ONNX or NumPy, swarms, and the audit."""

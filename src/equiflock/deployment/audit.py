@@ -90,9 +90,9 @@ def audit(
             "every agent of this flock reaches every other: audit a wider one, such as start=random_disk(..)"
         )
     how = (
-        f"{start.shape[1]} agents flew {steps} steps of {time_step:g} s in the simulator. For each agent that was looked at, "
-        "everything that did not reach it, in a message or passed on by those it heard, was changed, and the flight was "
-        "computed again from what agents received."
+        f"{start.shape[1]} agents flew {steps} steps of {time_step:g} s in the simulator. For each agent looked at, "
+        "everything that did not reach it, in a message or passed on by those it heard, was changed, and the flight "
+        "was computed again from what agents received."
     )
     return Audit(name, how, tuple(record), tuple(changes), steps)
 
