@@ -1,0 +1,68 @@
+"""Parity: a swarm's flight beside the simulator's, from the same states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from equiflock.deployment.world import World
+from equiflock.flock import FOLLOWER
+from equiflock.protocols import Controller, Moment
+from equiflock.simulation.assembly import decision
+from equiflock.simulation.simulate import simulate
+
+TOLERANCE = 1e-5
+"""How far an acceleration may be from the simulator's, times the larger of 1 and its length."""
+
+
+class Parity:
+    """Compares what robots do at every step with what the simulator does in the same state."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._decide, _ = decision(controller)
+        self.compared = self.differ = 0
+        self.largest = self.relative = 0.0
+        self.until: str | None = None
+        """Why nothing is compared any more, if so."""
+
+    def compare(self, moment: Moment, commands: Float64[np.ndarray, "N D"]) -> None:
+        """Take note of a step."""
+        if self.until is not None:
+            return
+        expected = np.asarray(self._decide(moment.flock, moment.observations), np.float64)[0]
+        works = moment.flock.effective_roles[0] == FOLLOWER
+        distances = np.linalg.norm(commands - expected, axis=1)[works]
+        shares = distances / np.maximum(np.linalg.norm(expected, axis=1)[works], 1.0)
+        self.compared += len(distances)
+        self.differ += int((shares > TOLERANCE).sum())
+        if len(distances):
+            self.largest = max(self.largest, float(distances.max()))
+            self.relative = max(self.relative, float(shares.max()))
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that was compared is within the tolerance."""
+        return self.compared > 0 and self.differ == 0
+
+    @property
+    def text(self) -> str:
+        """The line of the table."""
+        share = f"{self.compared - self.differ:,} of {self.compared:,} accelerations within {TOLERANCE:g}"
+        said = f"{'yes' if self.holds else 'no'}: {share} of the simulator's, largest difference {self.largest:.2g}"
+        return f"{said} (relative {self.relative:.2g})" + (f"; not compared after {self.until}" if self.until else "")
+
+
+def drift(world: World, controller: Controller, time_step: float, **rules: Any) -> float:
+    """How far robots are, at most, from where `equiflock.simulate` has them at the end of the flight.
+
+    Args:
+        world: after the flight.
+        controller: what they flew by.
+        time_step: dt.
+        rules: further arguments of `simulate`.
+    """
+    duration = world.moment.step * time_step
+    run = simulate(world.start, controller, time_step=time_step, duration=duration, keep_every=None, **rules)
+    return float(np.linalg.norm(run.flock(-1).positions - world.moment.flock.positions, axis=2).max())
