@@ -71,7 +71,7 @@ class Air:
 
 
 def _speaking(flock: Flock) -> Flock:
-    """The flock, in which only those say nothing whose processes are gone: what others say is for receivers to judge."""
+    """The flock, in which only those say nothing whose processes are gone; receivers judge what the others say."""
     if flock.all_work:
         return flock
     *rest, conditions = flock.arrays

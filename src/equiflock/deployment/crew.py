@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -31,7 +33,7 @@ WHOLE = (
     "from equiflock.deployment.robot import main; main()"
 )
 FIRST_ANSWER = 60.0
-"""Seconds for the first robot to be there, and a second more for each of the others, as they start one after another."""
+"""Seconds for the first robot to be there, and a second more for each of the others, which share the cores."""
 LOOK_EVERY = 0.05
 """Seconds between two looks at whether processes that are waited for still live."""
 LAST_WORDS = 5.0
@@ -146,13 +148,13 @@ class Crew:
         self._processes[number].wait()
         self.lost[number] = signal.Signals.SIGKILL.name
 
-    def stall(self, number: int) -> None:
-        """Stop a robot's process in the midst of whatever it does."""
-        os.kill(self._processes[number].pid, signal.SIGSTOP)
-
-    def resume(self, number: int) -> None:
-        """Let a stopped process go on."""
-        os.kill(self._processes[number].pid, signal.SIGCONT)
+    def stall(self, number: int, seconds: float) -> None:
+        """Stop a robot's process in the midst of whatever it does, for so long."""
+        process = self._processes[number]
+        process.send_signal(signal.SIGSTOP)
+        going_on = threading.Timer(seconds, process.send_signal, [signal.SIGCONT])
+        going_on.daemon = True
+        going_on.start()
 
     def _listen(self) -> None:
         """Open the world's side of the link, on this machine alone, and look for nobody."""
@@ -189,7 +191,7 @@ class Crew:
         code = WHOLE if settings["kind"] == "torch" else LIGHT
         # Numerical libraries start a thread for each core, in every process, unless they are told not to.
         alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-        errors = self._errors[number] = tempfile.TemporaryFile()
+        errors = self._errors[number] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the crew
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", code, str(PACKAGE)],
             stdin=subprocess.PIPE,
@@ -237,10 +239,9 @@ class Crew:
         """End all processes. They end by themselves when their standard input is closed; who does not is killed."""
         for process in self._processes.values():
             if process.stdin is not None and not process.stdin.closed:
-                try:
+                # It may have ended before it read its settings.
+                with suppress(BrokenPipeError):
                     process.stdin.close()
-                except BrokenPipeError:
-                    pass  # it has ended before it read its settings
         until = time.monotonic() + 1.0
         for process in self._processes.values():
             try:
@@ -269,5 +270,7 @@ def _free_port(port: int) -> int:
         try:
             tried.bind(("127.0.0.1", port))
         except OSError:
-            raise InputError(f"port {port} of 127.0.0.1 is in use: choose another, or --port 0 for any that is free") from None
+            raise InputError(
+                f"port {port} of 127.0.0.1 is in use: choose another, or --port 0 for any that is free"
+            ) from None
         return int(tried.getsockname()[1])

@@ -14,7 +14,7 @@ from equiflock.simulation.assembly import decision
 from equiflock.simulation.simulate import simulate
 
 TOLERANCE = 1e-5
-"""How far an acceleration may be from the simulator's, times the larger of 1 and its length."""
+"""How far an acceleration may be from the simulator's, times the longest one of the flock at that step, or 1."""
 
 
 class Parity:
@@ -34,7 +34,7 @@ class Parity:
         expected = np.asarray(self._decide(moment.flock, moment.observations), np.float64)[0]
         works = moment.flock.effective_roles[0] == FOLLOWER
         distances = np.linalg.norm(commands - expected, axis=1)[works]
-        shares = distances / np.maximum(np.linalg.norm(expected, axis=1)[works], 1.0)
+        shares = distances / max(np.linalg.norm(expected, axis=1).max(), 1.0)
         self.compared += len(distances)
         self.differ += int((shares > TOLERANCE).sum())
         if len(distances):

@@ -59,7 +59,6 @@ class Swarm:
     def __init__(self, world: World, crew: Crew, parity: Parity, faults: Faults, keep: bool = False) -> None:
         self.world, self.crew, self.parity, self.faults, self.keep = world, crew, parity, faults, keep
         self.log = Log()
-        self._stalled_until = 0.0
 
     def fly(self, steps: int, rate: float | None, on_step: Callable[[int], object] | None = None) -> Log:
         """Fly so many steps, in lockstep or at so many steps a second."""
@@ -77,7 +76,6 @@ class Swarm:
                 on_step(self.world.moment.step)
             if not self.world.moment.flying.any():
                 break
-        self._resume()
         return self.log
 
     def _lockstep(self, period: float) -> dict[int, bytes]:
@@ -135,10 +133,10 @@ class Swarm:
                 self.parity.until = self.parity.until or f"step {step}, at which agent {number} did not answer in time"
         commands = world.commands(did)
         self.parity.compare(world.moment, commands)
-        marked = {number: Condition.STOPPED for number in working & set(self.log.lost)}
+        marked = dict.fromkeys(working & set(self.log.lost), Condition.STOPPED)
         # Who sends garbage is silent to the simulator, and flies on.
         if step + 1 == self.faults.step:
-            marked |= {number: Condition.SILENT for number in self.faults.garbage}
+            marked |= dict.fromkeys(self.faults.garbage, Condition.SILENT)
         if marked:
             world.mark(marked)
         world.act(commands)
@@ -150,19 +148,9 @@ class Swarm:
             if number not in self.crew.lost:
                 self.crew.kill(number)
                 self.log.lost[number] = step, self.crew.lost[number]
-        if self.faults.stall and step == self.faults.step:
+        if step == self.faults.step:
             for number in self.faults.stall:
-                self.crew.stall(number)
-            self._stalled_until = time.monotonic() + STALL
-        elif self._stalled_until and time.monotonic() > self._stalled_until:
-            self._resume()
-
-    def _resume(self) -> None:
-        """Let stalled processes go on."""
-        if self._stalled_until:
-            for number in set(self.faults.stall) - set(self.crew.lost):
-                self.crew.resume(number)
-            self._stalled_until = 0.0
+                self.crew.stall(number, STALL)
 
 
 def table(world: World, crew: Crew, log: Log, parity: Parity, drifted: float | None) -> list[list[str]]:
@@ -178,7 +166,7 @@ def table(world: World, crew: Crew, log: Log, parity: Parity, drifted: float | N
     seconds = np.array(log.seconds or [0.0])
     memory = max((report["kilobytes"] for report in reports), default=0) / 1024
     mean_age = sum(age * count for age, count in ages.items()) / used
-    rows = [
+    return [
         ["parity", parity.text],
         ["drift at the end", "not compared" if drifted is None else f"{drifted:.2g}"],
         ["steps", f"{len(log.seconds):,}, {1.0 / max(seconds.mean(), 1e-9):.1f} a second"],
@@ -187,12 +175,14 @@ def table(world: World, crew: Crew, log: Log, parity: Parity, drifted: float | N
         ["memory of an agent's process", f"at most {memory:.0f} MiB"],
         ["sent by an agent", _bandwidth(world.sent_bytes, steps * robots, time_step)],
         ["received by an agent", _bandwidth(world.passed_bytes, steps * robots, time_step)],
-        ["age of messages", f"mean {mean_age:.2f} steps, oldest {max(ages, default=0)}, of {sum(ages.values()):,} used"],
+        [
+            "age of messages",
+            f"mean {mean_age:.2f} steps, oldest {max(ages, default=0)}, of {sum(ages.values()):,} used",
+        ],
         ["missed steps", _missed(log)],
         ["lost agents", ", ".join(f"{n} (step {s}, {why})" for n, (s, why) in sorted(log.lost.items())) or "none"],
         ["dropped messages", _dropped(crew.reports)],
     ]
-    return rows
 
 
 def _bandwidth(total: int, agent_steps: int, time_step: float) -> str:
@@ -213,4 +203,6 @@ def _dropped(reports: dict[int, dict[str, Any]]) -> str:
         for reason, count in report["dropped"].items():
             reasons[reason] = reasons.get(reason, 0) + count
     total = sum(reasons.values())
-    return f"{total:,} ({', '.join(f'{why}: {count:,}' for why, count in sorted(reasons.items()))})" if total else "none"
+    return (
+        f"{total:,} ({', '.join(f'{why}: {count:,}' for why, count in sorted(reasons.items()))})" if total else "none"
+    )

@@ -73,7 +73,7 @@ class World:
     ) -> None:
         positions, velocities = (array.astype(np.float32).astype(float) for array in start.arrays[:2])
         start = replace(start, positions=positions, velocities=velocities)
-        self.start, self.senses = start, controller.senses
+        self.start, self.senses, self.radio = start, controller.senses, radio
         self.flight = flight(
             start, None, senses=controller.senses, time_step=time_step, radio=radio, body=Rounded(body), **rules
         )
