@@ -19,6 +19,7 @@ from equiflock.cli.atlas import Atlas
 from equiflock.cli.bench import Bench
 from equiflock.cli.ctrl_c import heard_everywhere
 from equiflock.cli.demo import Demo
+from equiflock.cli.deploy import Deploy
 from equiflock.cli.evaluate import Evaluate
 from equiflock.cli.fitting import fitted
 from equiflock.cli.plugins import in_one_line
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "reproduce": Reproduce,
     "sweep": Sweep,
     "atlas": Atlas,
+    "deploy": Deploy,
     "demo": Demo,
     "bench": Bench,
 }

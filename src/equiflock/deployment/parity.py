@@ -14,7 +14,8 @@ from equiflock.simulation.assembly import decision
 from equiflock.simulation.simulate import simulate
 
 TOLERANCE = 1e-5
-"""How far an acceleration may be from the simulator's, times the longest one of the flock at that step, or 1."""
+"""How far an acceleration may be from the simulator's, times the longest one of the flock at that step, or 1. The
+simulator's networks are float32, and may themselves be a little farther than this from exact arithmetic."""
 
 
 class Parity:
@@ -50,8 +51,8 @@ class Parity:
     def text(self) -> str:
         """The line of the table."""
         share = f"{self.compared - self.differ:,} of {self.compared:,} accelerations within {TOLERANCE:g}"
-        said = f"{'yes' if self.holds else 'no'}: {share} of the simulator's, largest difference {self.largest:.2g}"
-        return f"{said} (relative {self.relative:.2g})" + (f"; not compared after {self.until}" if self.until else "")
+        said = f"{'yes' if self.holds else 'no'}: {share} of the simulator's, the worst off by {self.relative:.2g}"
+        return f"{said} ({self.largest:.2g} absolute)" + (f"; not compared after {self.until}" if self.until else "")
 
 
 def drift(world: World, controller: Controller, time_step: float, **rules: Any) -> float:

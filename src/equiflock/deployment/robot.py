@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,12 @@ class Robot:
             session.declare_subscriber(
                 f"{run}/to/{self.number}", lambda sample: self.arrived.put(sample.payload.to_bytes())
             )
-            while self.arrived.empty():
+            data = None
+            while data is None:
                 self.air.put(frame(HELLO))
-                time.sleep(HELLO_EVERY)
+                with suppress(queue.Empty):
+                    data = self.arrived.get(timeout=HELLO_EVERY)
+            self.handle(data)
             while (data := self.next_frame()) is None or self.handle(data):
                 # In real time a step ends by the robot's own clock.
                 if data is None:
