@@ -20,6 +20,7 @@ from equiflock.cli.bench import Bench
 from equiflock.cli.ctrl_c import heard_everywhere
 from equiflock.cli.demo import Demo
 from equiflock.cli.evaluate import Evaluate
+from equiflock.cli.export import Export
 from equiflock.cli.fitting import fitted
 from equiflock.cli.plugins import in_one_line
 from equiflock.cli.renamed import check_renamed
@@ -40,6 +41,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "view": View,
     "animate": Animate,
     "evaluate": Evaluate,
+    "export": Export,
     "reproduce": Reproduce,
     "sweep": Sweep,
     "atlas": Atlas,
