@@ -41,6 +41,7 @@ from equiflock.version import __version__
 
 if TYPE_CHECKING:
     from equiflock import theory
+    from equiflock.deployment.export import export
     from equiflock.learning.dagger import train
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "components",
     "controller",
     "controller_names",
+    "export",
     "feature",
     "feature_names",
     "flight",
@@ -112,11 +114,15 @@ tell_of_moved_modules()
 
 
 def __getattr__(name: str) -> Any:
-    """`train` and `theory`, on first use: they need torch, which takes seconds to import."""
+    """`train`, `theory` and `export`, on first use: the first two need torch, which takes seconds to import."""
     if name == "train":
         from equiflock.learning.dagger import train
 
         return train
+    if name == "export":
+        from equiflock.deployment.export import export
+
+        return export
     if name == "theory":
         return importlib.import_module("equiflock.theory")
     if name in RENAMED:

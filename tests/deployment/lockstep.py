@@ -10,6 +10,7 @@ import numpy as np
 
 import equiflock as ef
 from equiflock.controllers.bridge import as_numpy_function
+from equiflock.deployment.export.program import read_program
 from equiflock.deployment.wire import OBSTACLE_GROUP, Message, encode, silent_hops
 from equiflock.flock import FOLLOWER, OBSTACLE
 from equiflock.technique import Orbit
@@ -21,11 +22,15 @@ TIME_STEP = 0.01
 class Parity:
     """How far the accelerations of agents were from those of the package, of the same states.
 
-    An error is relative to the largest entry of all accelerations of the flock at that step, or to 1 if that is less.
+    Errors are relative to `Program.magnitude`: for every agent, the sum of the absolute values of what the last matrix
+    adds up to its acceleration, at least 1.
     """
 
     worst: float = 0.0
     largest: float = 0.0
+    """The largest entry of an acceleration."""
+    answers: list[Any] = field(default_factory=list)
+    """Accelerations (N, D) of all agents at every step."""
     heard: list[float] = field(default_factory=list)
     """Mean degree at every step."""
     dropped: list[str] = field(default_factory=list)
@@ -44,22 +49,26 @@ def fly(
     steps: int,
     orbit: Orbit | None = None,
     radio: ef.Radio | None = None,
-    observed: Callable[[Any], Any] | None = None,
+    delivering: ef.Radio | None = None,
     time_step: float = TIME_STEP,
 ) -> Parity:
     """Fly one flock under the package, and ask agents, which `make(number, group)` makes, at every step.
 
-    The order is that of a flight: all send, all hear what the radio lets through, all act.
+    The order is that of a flight: all send, all hear what the radio lets through, all act. If messages are used for
+    longer than the step of their arrival, `delivering` is the radio that says which arrive.
     """
     flock, found = float32_flock(start), Parity()
     roles, groups, D = flock.roles[0], flock.groups[0], flock.shape[2]
     agents = {i: make(i, int(groups[i])) for i in range(len(roles)) if roles[i] == FOLLOWER}
     senses = ef.DelayedAggregation(controller.senses, orbit=orbit, radio=radio)
+    arriving = ef.DelayedAggregation(controller.senses, radio=delivering or radio)
+    program = read_program(controller, D)
     think, silent = as_numpy_function(controller), silent_hops(controller.senses, D)
     for step in range(steps):
         known = senses.hear(flock)
         wanted = np.asarray(think(known))[0]
-        graph = senses.heard(flock)
+        arriving.hear(flock)
+        graph = arriving.heard(flock)
         state = flock.positions[0].astype(np.float32), flock.velocities[0].astype(np.float32)
         said = []
         for j, role in enumerate(roles):
@@ -73,13 +82,11 @@ def fly(
             # In another order than that of numbers: an agent must not mind.
             found.dropped += filter(None, (agent.hear(said[j]) for j in graph.neighbours(0, i)[::-1]))
             answers[i] = agent.end()
-            if observed is not None:
-                scale = max(1.0, np.abs(known[0, i]).max())
-                np.testing.assert_allclose(observed(agent) / scale, known[0, i] / scale, atol=1e-5)
         follows = roles == FOLLOWER
-        scale = max(1.0, float(np.abs(wanted[follows]).max()))
-        found.worst = max(found.worst, float(np.abs(answers - wanted)[follows].max()) / scale)
-        found.largest = max(found.largest, scale)
+        errors = np.abs(answers - wanted) / program.magnitude(known[0])
+        found.worst = max(found.worst, float(errors[follows].max()))
+        found.largest = max(found.largest, float(np.abs(wanted[follows]).max()))
+        found.answers.append(answers)
         found.heard.append(float(graph.degrees.mean()))
         flock = _moved(flock, np.where(follows[:, None], wanted, 0.0), time_step)
     return found

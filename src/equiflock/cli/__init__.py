@@ -21,6 +21,7 @@ from equiflock.cli.ctrl_c import heard_everywhere
 from equiflock.cli.demo import Demo
 from equiflock.cli.deploy import Deploy
 from equiflock.cli.evaluate import Evaluate
+from equiflock.cli.export import Export
 from equiflock.cli.fitting import fitted
 from equiflock.cli.plugins import in_one_line
 from equiflock.cli.renamed import check_renamed
@@ -41,6 +42,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "view": View,
     "animate": Animate,
     "evaluate": Evaluate,
+    "export": Export,
     "reproduce": Reproduce,
     "sweep": Sweep,
     "atlas": Atlas,

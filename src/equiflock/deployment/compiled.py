@@ -33,24 +33,24 @@ REASONS = (
 
 # Functions of a header are static, so that whoever includes it twice gets no clash; a library needs some that are not.
 LIBRARY = """#include "{header}"
-size_t agent_size(void);
-size_t agent_message(void);
-int agent_dimensions(void);
-void agent_init({name}_agent *agent, uint32_t number, uint8_t group);
-void agent_begin({name}_agent *agent, const float *position, const float *velocity, uint8_t *message);
-int agent_hear({name}_agent *agent, const uint8_t *message, size_t length);
-int agent_end({name}_agent *agent, float *acceleration);
-const float *agent_known(const {name}_agent *agent);
-size_t agent_size(void) {{ return sizeof({name}_agent); }}
-size_t agent_message(void) {{ return {NAME}_MESSAGE; }}
-int agent_dimensions(void) {{ return {NAME}_D; }}
-void agent_init({name}_agent *agent, uint32_t number, uint8_t group) {{ {name}_init(agent, number, group); }}
-void agent_begin({name}_agent *agent, const float *position, const float *velocity, uint8_t *message)
+size_t exported_size(void);
+size_t exported_message(void);
+int exported_dimensions(void);
+void exported_init({name}_agent *agent, uint32_t number, uint8_t group);
+void exported_begin({name}_agent *agent, const float *position, const float *velocity, uint8_t *message);
+int exported_hear({name}_agent *agent, const uint8_t *message, size_t length);
+int exported_end({name}_agent *agent, float *acceleration);
+const float *exported_known(const {name}_agent *agent);
+size_t exported_size(void) {{ return sizeof({name}_agent); }}
+size_t exported_message(void) {{ return {NAME}_MESSAGE; }}
+int exported_dimensions(void) {{ return {NAME}_D; }}
+void exported_init({name}_agent *agent, uint32_t number, uint8_t group) {{ {name}_init(agent, number, group); }}
+void exported_begin({name}_agent *agent, const float *position, const float *velocity, uint8_t *message)
 {{ {name}_begin(agent, position, velocity, message); }}
-int agent_hear({name}_agent *agent, const uint8_t *message, size_t length)
+int exported_hear({name}_agent *agent, const uint8_t *message, size_t length)
 {{ return {name}_hear(agent, message, length); }}
-int agent_end({name}_agent *agent, float *acceleration) {{ return {name}_end(agent, acceleration); }}
-const float *agent_known(const {name}_agent *agent) {{ return agent->known; }}
+int exported_end({name}_agent *agent, float *acceleration) {{ return {name}_end(agent, acceleration); }}
+const float *exported_known(const {name}_agent *agent) {{ return agent->known; }}
 """
 
 
@@ -102,16 +102,16 @@ class CompiledAgent:
 
     def __init__(self, library: str | os.PathLike[str], number: int, group: int = 0) -> None:
         self._calls: Any = ctypes.CDLL(str(Path(library).resolve()))
-        self._calls.agent_size.restype = self._calls.agent_message.restype = ctypes.c_size_t
-        self._calls.agent_known.restype = ctypes.POINTER(ctypes.c_float)
-        self._calls.agent_hear.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
-        self.size = self._calls.agent_size()
+        self._calls.exported_size.restype = self._calls.exported_message.restype = ctypes.c_size_t
+        self._calls.exported_known.restype = ctypes.POINTER(ctypes.c_float)
+        self._calls.exported_hear.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        self.size = self._calls.exported_size()
         """Bytes of memory that the agent takes."""
-        self._dimensions = self._calls.agent_dimensions()
+        self._dimensions = self._calls.exported_dimensions()
         self._agent = (ctypes.c_uint32 * (-(-self.size // 4)))()
-        self._message = (ctypes.c_char * self._calls.agent_message())()
+        self._message = (ctypes.c_char * self._calls.exported_message())()
         self._vectors = [(ctypes.c_float * self._dimensions)() for _ in range(3)]
-        self._calls.agent_init(self._agent, ctypes.c_uint32(number), ctypes.c_uint8(group))
+        self._calls.exported_init(self._agent, ctypes.c_uint32(number), ctypes.c_uint8(group))
 
     @property
     def step(self) -> int:
@@ -125,23 +125,28 @@ class CompiledAgent:
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
         """Begin a step with what the robot measures of itself, D numbers each; the message to send now."""
         for vector, given in zip(self._vectors, (position, velocity), strict=False):
-            vector[:] = [float(number) for number in given]
-        self._calls.agent_begin(self._agent, self._vectors[0], self._vectors[1], self._message)
+            numbers = [float(number) for number in given]
+            if len(numbers) != self._dimensions:
+                from equiflock.runtime.checks import InputError, short
+
+                raise InputError(f"position and velocity must be {self._dimensions} numbers; got {short(given)}")
+            vector[:] = numbers
+        self._calls.exported_begin(self._agent, self._vectors[0], self._vectors[1], self._message)
         return bytes(self._message.raw)
 
     def hear(self, message: bytes) -> str | None:
         """Take in a message of this step; None, or why it was dropped."""
-        return REASONS[self._calls.agent_hear(self._agent, message, len(message))]
+        return REASONS[self._calls.exported_hear(self._agent, message, len(message))]
 
     def end(self) -> list[float]:
         """Act on what was heard since `begin`: the acceleration, D numbers, in the robot's units."""
-        self._calls.agent_end(self._agent, self._vectors[2])
+        self._calls.exported_end(self._agent, self._vectors[2])
         return list(self._vectors[2])
 
     def observations(self, hops: int, channels: int) -> NDArray[np.float32]:
         """What the agent knows, (K, C, D)."""
         import numpy as np
 
-        known = self._calls.agent_known(self._agent)
+        known = self._calls.exported_known(self._agent)
         size = hops * channels * self._dimensions
         return np.array(known[:size], np.float32).reshape(hops, channels, self._dimensions)

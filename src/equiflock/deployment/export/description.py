@@ -63,7 +63,8 @@ def _channels(program: Program) -> list[str]:
         lines.append(f"| {c} | {feature.name} | {how} | {vector} | {feature.among} |")
     older = "Hop k > 1 is the mean over all whom the agent hears of their own hop k - 1 a step before."
     topology = "Heard are those who were heard at the first step." if program.senses.topology == "fixed" else ""
-    return [*lines, "", " ".join(filter(None, (older if program.senses.hops > 1 else "", topology)))]
+    told = " ".join(filter(None, (older if program.senses.hops > 1 else "", topology)))
+    return [*lines, *(["", told] if told else [])]
 
 
 def wire_rows(program: Program) -> list[tuple[int, int, str, str]]:
@@ -86,7 +87,8 @@ def wire_rows(program: Program) -> list[tuple[int, int, str, str]]:
 
 
 def _wire(program: Program) -> list[str]:
-    rows = [f"| {a}-{b} | {kind} | {what} |" for a, b, kind, what in wire_rows(program)]
+    spans = ((f"{a}-{b}" if a < b else f"{a}", kind, what) for a, b, kind, what in wire_rows(program))
+    rows = [f"| {' | '.join(row)} |" for row in spans]
     return ["| bytes | type | what |", "|---|---|---|", *rows]
 
 

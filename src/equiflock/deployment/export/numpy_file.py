@@ -9,7 +9,7 @@ from equiflock.deployment.export.template import filled
 from equiflock.version import __version__
 
 SCALES: dict[Activation, tuple[str, str]] = {
-    "scale-log": ("x ln(1 + |x|) / |x|, which shortens long vectors", "np.log1p(norm) / norm"),
+    "scale-log": ("x ln(1 + |x|) / |x|, which shortens long vectors", "(np.log1p(norm) / norm)"),
     "scale-tanh": ("x tanh |x|, which shortens short vectors", "np.tanh(norm)"),
 }
 
@@ -30,8 +30,7 @@ def numpy_file(program: Program, word: str) -> str:
         "features": "\n\n\n".join(text.as_python(name) for name, text in formulas(features_of(program)).values()),
         "channels": "\n".join(_channels(program)),
         "activations": "\n".join(_activations(program)),
-        "network": "\n".join(f"        {line}" for line in _network(program)),
-        "clamp": _clamp(program),
+        "network": "\n".join(f"        {line}" for line in [*_network(program), *_clamp(program)]),
         "scale": "" if scale == 1.0 else f" * {scale!r}",
         "to_length": f" / {length!r}" if senses.scaled else "",
         "to_speed": f" * {time / length!r}" if senses.scaled else "",
@@ -86,10 +85,10 @@ def _bend(activation: Activation) -> list[str]:
     return [] if activation == "none" else [f"x = {function}(x)"]
 
 
-def _clamp(program: Program) -> str:
+def _clamp(program: Program) -> list[str]:
     """The line that clamps the acceleration, if it is."""
     if program.clamp is None:
-        return ""
+        return []
     if program.clamp_by == "entry":
-        return f"        x = np.clip(x, {-program.clamp!r}, {program.clamp!r})"
-    return f"        x = x * ({program.clamp!r} / max(np.linalg.norm(x), {program.clamp!r}))"
+        return [f"x = np.clip(x, {-program.clamp!r}, {program.clamp!r})"]
+    return [f"x = x * ({program.clamp!r} / max(np.linalg.norm(x), {program.clamp!r}))"]

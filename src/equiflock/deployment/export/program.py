@@ -91,12 +91,28 @@ class Program:
 
     def __call__(self, observations: Numbers) -> Numbers:
         """Accelerations (.., D) from observations (.., K, C, D), in float64: what every exported form computes."""
+        x = self._through(observations, self.layers)
+        return _clamped(x.reshape(*x.shape[:-2], -1), self.clamp, self.clamp_by) * self.acceleration_scale
+
+    def magnitude(self, observations: Numbers) -> Numbers:
+        """The sum of the absolute values of what the last matrix adds up to an acceleration, (.., D), at least 1.
+
+        Accelerations are small differences of large numbers where a flock has nearly settled, and float32 has seven
+        digits of the large ones: errors of any two forms of a controller are to be seen relative to this.
+        """
+        *first, last = self.layers
+        x = np.abs(last.weight.astype(np.float64)) @ np.abs(self._through(observations, tuple(first)))
+        x = x if last.bias is None else x + np.abs(last.bias[:, None])
+        return np.maximum(x.reshape(*x.shape[:-2], -1) * self.acceleration_scale, 1.0)
+
+    def _through(self, observations: Numbers, layers: tuple[Layer, ...]) -> Numbers:
+        """Vectors (.., outputs, D), or numbers (.., outputs, 1), that these layers make of observations."""
         x = observations.astype(np.float64).reshape(*observations.shape[:-3], -1, self.components)
         x = _bent(x, self.before)
-        for layer in self.layers:
+        for layer in layers:
             x = layer.weight.astype(np.float64) @ x
             x = _bent(x if layer.bias is None else x + layer.bias[:, None], layer.activation)
-        return _clamped(x.reshape(*x.shape[:-2], -1), self.clamp, self.clamp_by) * self.acceleration_scale
+        return x
 
 
 def _bent(x: Numbers, activation: Activation) -> Numbers:

@@ -30,7 +30,8 @@ def filled(name: str, words: Mapping[str, object], parts: Collection[str], comme
         elif all(part in parts for part in within):
             kept.append(line)
     text = re.sub(r"@(\w+)@", lambda found: str(words[found[1]]), "\n".join(kept))
-    return re.sub(r"\n{3,}", "\n\n", text) + "\n"
+    # Where parts are left out, too many empty lines remain.
+    return re.sub(r"\n{4,}", "\n\n\n", text) + "\n"
 
 
 def identifier(stem: str) -> str:
