@@ -54,6 +54,7 @@ def agent_maker(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> C
         from equiflock.deployment.compiled import CompiledAgent
 
         return lambda: CompiledAgent(program, settings["number"], settings["group"])
-    from equiflock.deployment.package_agent import PackageAgent
+    from equiflock.deployment.package_agent import PackageAgent, rehearse
 
+    rehearse(program, **settings)
     return lambda: PackageAgent(program, **settings)

@@ -42,14 +42,9 @@ class Air:
         none = np.zeros((*flock.shape[:2], 0), np.float32)
         self._reception.begin_step(flock, none, None if flock.all_work else flock.muted)
         # Who is within reach of whom is decided when a message is sent, whoever has failed since.
-        sent = Flock.view(
-            flock.positions.copy(),
-            flock.velocities,
-            flock.effective_roles,
-            *flock.arrays[3:5],
-            np.zeros_like(flock.conditions),
-            comm_radius=flock.comm_radius,
-        )
+        _, velocities, _, obstacles, groups, conditions = flock.arrays
+        crew = flock.effective_roles, obstacles, groups, np.zeros_like(conditions)
+        sent = Flock.view(flock.positions.copy(), velocities, *crew, comm_radius=flock.comm_radius)
         self._flocks.append(sent)
         if self._senses.topology == "fixed" and self._first is None:
             self._first = radius_graph(sent)
@@ -74,7 +69,6 @@ def _speaking(flock: Flock) -> Flock:
     """The flock, in which only those say nothing whose processes are gone; receivers judge what the others say."""
     if flock.all_work:
         return flock
-    *rest, conditions = flock.arrays
-    return Flock.view(
-        *rest, np.where(conditions == STOPPED, conditions, np.int8(WORKING)), comm_radius=flock.comm_radius
-    )
+    positions, velocities, roles, obstacles, groups, conditions = flock.arrays
+    speaking = np.where(conditions == STOPPED, conditions, np.int8(WORKING))
+    return Flock.view(positions, velocities, roles, obstacles, groups, speaking, comm_radius=flock.comm_radius)

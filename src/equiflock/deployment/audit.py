@@ -172,7 +172,7 @@ def _places_out_of_reach(
     # Far: beyond everybody, in any direction.
     far = rng.normal(size=near.shape)
     far *= (np.ptp(kept, axis=0).max() + 10.0 * reach) / np.linalg.norm(far, axis=1, keepdims=True)
-    places = kept.mean(axis=0) + far * rng.uniform(1.0, 3.0, (len(near), 1))
+    places: Float64[np.ndarray, "M D"] = kept.mean(axis=0) + far * rng.uniform(1.0, 3.0, (len(near), 1))
     # As near as they may come, which is more of a trial.
     for _ in range(TRIES):
         tried = near + rng.normal(0.0, reach, near.shape)

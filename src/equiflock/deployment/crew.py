@@ -177,7 +177,7 @@ class Crew:
             reason = str(error).splitlines()[0]
             raise InputError(f"the world cannot listen at port {port} of 127.0.0.1: {reason}") from None
         self._session.declare_subscriber(f"{self._run}/from/*", self._on_sample)
-        options = {"congestion_control": zenoh.CongestionControl.BLOCK, "express": True}
+        options: dict[str, Any] = {"congestion_control": zenoh.CongestionControl.BLOCK, "express": True}
         self._publishers = {
             number: self._session.declare_publisher(f"{self._run}/to/{number}", **options) for number in self._settings
         }
@@ -252,7 +252,7 @@ class Crew:
         for errors in self._errors.values():
             errors.close()
         if hasattr(self, "_session"):
-            self._session.close()
+            self._session.close()  # type: ignore[no-untyped-call]
 
     def _last_line(self, number: int) -> str:
         """What a process that failed said last."""

@@ -15,6 +15,7 @@ from equiflock.deployment.air import Air
 from equiflock.deployment.compiled import compile_header
 from equiflock.deployment.crew import Crew
 from equiflock.deployment.export import export
+from equiflock.deployment.package_agent import rehearse
 from equiflock.deployment.parity import Parity, drift
 from equiflock.deployment.swarm import Faults, Log, Swarm, table
 from equiflock.deployment.world import World
@@ -174,6 +175,8 @@ def robot_settings(
             orbit = None if deployment.orbit is None else asdict(deployment.orbit)
             agent |= {"dimensions": dimensions, "comm_radius": start.comm_radius, "orbit": orbit}
         found[number] = {**common, "agent": agent}
+    if kind == "torch":
+        rehearse(controller, **agent)  # here first, so that not every process compiles the same
     return found
 
 

@@ -87,6 +87,17 @@ class PackageAgent:
         return [float(number) for number in np.asarray(acceleration)[0, 0].astype(np.float32)]
 
 
+def rehearse(controller: str | Controller, **settings: Any) -> None:
+    """Make a step of an agent that hears another, so that whatever is compiled at its first use is there in flight."""
+    D = settings["dimensions"]
+    place, rest = [0.1 * settings["comm_radius"]] * D, [0.0] * D
+    agent = PackageAgent(controller, **settings)
+    other = PackageAgent(controller, **{**settings, "number": settings["number"] + 1})
+    agent.begin(rest, rest)
+    agent.hear(other.begin(place, rest))
+    agent.end()
+
+
 def _flock(told: list[Message], comm_radius: float) -> Flock:
     """The senders of these messages as a flock."""
     rim = np.array([message.group == OBSTACLE_GROUP for message in told])

@@ -215,7 +215,8 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
     def watch() -> None:
-        while sys.stdin.buffer.read(1):
+        # Not by sys.stdin, whose lock Python wants when it ends for another reason.
+        while os.read(0, 1):
             pass
         os._exit(0)
 

@@ -45,9 +45,9 @@ def audit_swarm(name: str, start: Flock, deployment: Deployment, flown: Deployed
         if half:
             changes += _fly_again(name, start, deployment, flown, half)
     how = (
-        f"{len(flown.world.robots)} processes flew {len(flown.log.seconds)} steps. Every byte that reached one is below. "
-        "Then half of them, and after that the other half, were started again and told the same bytes, while the others "
-        "were elsewhere, flew by another controller, and were more."
+        f"{len(flown.world.robots)} processes flew {len(flown.log.seconds)} steps, and every byte that reached one is "
+        "below. Then half of them, and after that the other half, were started again and told the same bytes, while "
+        "the others were elsewhere, flew by another controller, and were more."
     )
     record = tuple(row for number in robots for row in _record(number, flown))
     return Audit(name, how, record, tuple(sorted(changes)), len(flown.log.seconds))

@@ -161,6 +161,7 @@ class World:
         silent = silent_hops(self.senses, flock.shape[2])
         for number in np.flatnonzero(flock.roles[0] != FOLLOWER):
             group = OBSTACLE_GROUP if flock.roles[0, number] == OBSTACLE else int(flock.groups[0, number])
-            state = (array[0, number].astype(np.float32) for array in (flock.positions, flock.velocities))
-            found[int(number)] = encode(Message(int(number), self.moment.step, *state, silent, group))
+            position, velocity = (array[0, number].astype(np.float32) for array in flock.arrays[:2])
+            said = Message(int(number), self.moment.step, position, velocity, silent, group)
+            found[int(number)] = encode(said)
         return found
