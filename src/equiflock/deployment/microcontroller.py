@@ -86,7 +86,7 @@ def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit
         raise InputError(f"{', '.join(missing)} cannot be found: run `make emulator`, which installs it")
     D = recording.positions.shape[1]
     export(controller, folder / f"{NAME}.h", dimensions=D, orbit=orbit)
-    (folder / "recording.h").write_text(_recorded(recording))
+    (folder / "recording.h").write_text(recorded_in_c(recording))
     for name in ("firmware.c", "firmware.ld"):
         words = {"file": NAME, "name": NAME, "NAME": NAME.upper()}
         (folder / name).write_text(filled(name, words, (), ("/*", "*/")))
@@ -153,7 +153,7 @@ def _stack(listed: Path) -> int:
     return max(calls) + max((size for name, size in sizes.items() if re.match(rf"{NAME}_", name)), default=0)
 
 
-def _recorded(recording: Recording) -> str:
+def recorded_in_c(recording: Recording) -> str:
     """The recording as constants of C."""
     steps, D = recording.positions.shape
     counts, said = [len(each) for each in recording.messages], b"".join(b"".join(each) for each in recording.messages)
