@@ -103,8 +103,13 @@ def _moved(flock: ef.Flock, accelerations: Any, time_step: float) -> ef.Flock:
 def start_of(agents: int = 14, dimensions: int = 2, seed: int = 0, groups: int = 1, radius: float = 1.0) -> ef.Flock:
     """A flock that is dense enough that agents hear about half of the others."""
     chance = np.random.default_rng(seed)
-    side = 1.2 * radius * (agents / 14) ** (1 / dimensions)
+    side = {2: 1.1, 3: 0.8}[dimensions] * radius * (agents / 14) ** (1 / dimensions)
     positions = chance.uniform(-side, side, (1, agents, dimensions)) + 3.0 * radius
     velocities = radius * chance.normal(size=positions.shape)
     numbers = chance.integers(0, groups, (1, agents))
     return ef.Flock(positions, velocities, groups=numbers, comm_radius=radius)
+
+
+def busiest(flock: ef.Flock) -> int:
+    """The agent that hears most others."""
+    return int(ef.radius_graph(flock).degrees[0].argmax())

@@ -36,6 +36,7 @@ def test_every_bundled_controller_is_the_same_in_c_and_in_numpy(name: str, D: in
         parity = fly(controller, start, made(controller, tmp_path, D), STEPS)
         assert parity.worst < CLOSE
         assert parity.largest > 1.0
+        assert np.mean(parity.heard) > 3.0
         assert parity.dropped == []
     assert len((tmp_path / "agent.py").read_text().splitlines()) < 150
 

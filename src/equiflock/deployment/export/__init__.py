@@ -44,7 +44,7 @@ def export(
     if path.suffix not in ENDINGS:
         expected = ", ".join(ENDINGS)
         raise InputError(f"the name of an exported file must end in one of {expected}; got {path.name!r}")
-    word = identifier(path.stem)
+    identifier(path.stem)  # a clear error now, if it cannot be one
     made = load(controller) if isinstance(controller, str) else controller
     if path.suffix == ".onnx":
         write_onnx(made, path, dimensions)
@@ -58,15 +58,15 @@ def export(
     text = describe(program, path.stem, ".h" if path.suffix == ".h" else ".py")
     readme = path.with_suffix(".README.md")
     if path.suffix == ".h":
-        return _write_text(path, c_header(program, word)), _write_text(readme, text)
-    return *_write_numpy(program, path, word), _write_text(readme, text)
+        return _write_text(path, c_header(program, path.stem)), _write_text(readme, text)
+    return *_write_numpy(program, path), _write_text(readme, text)
 
 
-def _write_numpy(program: Program, path: Path, word: str) -> tuple[Path, Path]:
+def _write_numpy(program: Program, path: Path) -> tuple[Path, Path]:
     arrays = path.with_suffix(".npz")
     with atomic_write(arrays) as scratch, scratch.open("wb") as file:
         np.savez(file, **weight_arrays(program))  # type: ignore[arg-type]
-    return _write_text(path.with_suffix(".py"), numpy_file(program, word)), arrays
+    return _write_text(path.with_suffix(".py"), numpy_file(program, path.stem)), arrays
 
 
 def _write_text(path: Path, text: str) -> Path:

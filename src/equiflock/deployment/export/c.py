@@ -9,7 +9,7 @@ import numpy as np
 
 from equiflock.deployment.export.formula import float32, formulas
 from equiflock.deployment.export.program import Activation, Program
-from equiflock.deployment.export.template import filled
+from equiflock.deployment.export.template import filled, identifier
 from equiflock.deployment.wire import message_size
 from equiflock.features import Feature
 from equiflock.version import __version__
@@ -27,11 +27,13 @@ HEADER = 16
 """Bytes of a neighbour, and of an agent, that are whole numbers."""
 
 
-def c_header(program: Program, word: str) -> str:
-    """The header, whose names begin with this word."""
+def c_header(program: Program, stem: str) -> str:
+    """The header for a file of this name, with which all names in it begin."""
+    word = identifier(stem)
     senses, D = program.senses, program.dimensions
     heard = features_of(program)
     words: dict[str, Any] = {
+        "file": stem,
         "name": word,
         "NAME": word.upper(),
         "title": title(program),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from equiflock.deployment.export.c import NEIGHBOURS, agent_bytes, features_of, neighbour_bytes, stack_bytes
 from equiflock.deployment.export.program import Program
+from equiflock.deployment.export.template import identifier
 from equiflock.deployment.wire import OBSTACLE_GROUP, VERSION, message_size
 from equiflock.version import __version__
 
@@ -13,14 +14,14 @@ CROWD = 10
 """Neighbours for which operations are told."""
 
 
-def describe(program: Program, word: str, ending: str) -> str:
+def describe(program: Program, stem: str, ending: str) -> str:
     """The text, in Markdown, for what was written as a file of this name and ending."""
     senses, D = program.senses, program.dimensions
     parts = [
-        f"# {word}{ending}",
+        f"# {stem}{ending}",
         f"The controller `{program.name}` of one agent, for D = {D}, K = {senses.hops} hops and C = {senses.width} "
         f"channels, written by equiflock {__version__}.",
-        _usage(word, ending),
+        _usage(stem, ending),
         "## Channels",
         "\n".join(_channels(program)),
         "## The message, byte by byte",
@@ -38,19 +39,20 @@ def describe(program: Program, word: str, ending: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _usage(word: str, ending: str) -> str:
+def _usage(stem: str, ending: str) -> str:
     if ending == ".onnx":
         return (
             "Input `observations` (B, N, K, C, D), output `accelerations` (B, N, D), both float32; B and N are free. "
             "The graph is the controller alone: observations are made of messages by whoever runs it, as below."
         )
     if ending == ".h":
+        word = identifier(stem)
         return (
-            f'`#include "{word}.h"`, then `{word}_init` once and, at every step, `{word}_begin`, `{word}_hear` for '
+            f'`#include "{stem}.h"`, then `{word}_init` once and, at every step, `{word}_begin`, `{word}_hear` for '
             f"each message and `{word}_end`. Compile with `-std=c99 -O2` and link with `-lm`."
         )
     return (
-        f"`{word}.py` needs NumPy and `{word}.npz` beside it: `Agent(number)`, then at every step `begin`, `hear` for "
+        f"`{stem}.py` needs NumPy and `{stem}.npz` beside it: `Agent(number)`, then at every step `begin`, `hear` for "
         "each message and `end`."
     )
 

@@ -14,14 +14,14 @@ SCALES: dict[Activation, tuple[str, str]] = {
 }
 
 
-def numpy_file(program: Program, word: str) -> str:
+def numpy_file(program: Program, stem: str) -> str:
     """The file, which loads its weights from the .npz file of the same name."""
     senses, scale = program.senses, program.acceleration_scale
     length, time = senses.scales
     words = {
         "title": title(program),
         "version": __version__,
-        "name": word,
+        "file": stem,
         "units": units(program),
         "D": program.dimensions,
         "K": senses.hops,

@@ -1,7 +1,7 @@
 /* @title@
  *
  * One agent of a flock: messages of others in, its own acceleration and message out. C99, float, no heap; it needs
- * nothing but libm. Written by equiflock @version@; @name@.README.md says what every byte of a message is.
+ * nothing but libm. Written by equiflock @version@; @file@.README.md says what every byte of a message is.
  *
  *     static @name@_agent agent;
  *     @name@_init(&agent, number, group);               once; group 0 unless agents have groups
