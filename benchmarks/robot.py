@@ -30,6 +30,16 @@ def recorded(controller: Any, neighbours: int = NEIGHBOURS, steps: int = STEPS, 
     return record(controller, start, int(np.abs(degrees - neighbours).argmin()), steps)
 
 
+def near_obstacle(controller: Any, orbit: ef.Orbit) -> Any:
+    """A recording of such an agent, two of whose nearest neighbours are obstacle agents."""
+    start = ef.random_disk(flocks=1, agents=100, seed=0)
+    agent = int(np.abs(ef.radius_graph(start).degrees[0] - NEIGHBOURS).argmin())
+    distances = np.linalg.norm(start.positions[0] - start.positions[0, agent], axis=1)
+    rim = np.isin(np.arange(100), np.argsort(distances)[2:4])[None]
+    velocities = np.where(rim[..., None], 0.0, start.velocities)
+    return record(controller, ef.Flock(start.positions, velocities, np.where(rim, 2, 0)), agent, STEPS, orbit=orbit)
+
+
 def main() -> None:
     if missing := missing_tools():
         err.print(f"{', '.join(missing)} could not be installed: nothing was measured")
@@ -43,6 +53,10 @@ def main() -> None:
     for name, controller in {**networks, **laws}.items():
         with tempfile.TemporaryDirectory() as folder:
             rows.append([name, *row(emulate(controller, recorded(controller), Path(folder)))])
+    etdagnn, orbit = ef.load("etdagnn"), ef.Orbit()
+    with tempfile.TemporaryDirectory() as folder:
+        found = emulate(etdagnn, near_obstacle(etdagnn, orbit), Path(folder), orbit=orbit)
+        rows.insert(1, ["etdagnn, orbit", *row(found)])
     title = "one agent on a Cortex-M4F (STM32F405 in QEMU), gcc -Os; bytes, and instructions per step"
     header = (
         "controller",

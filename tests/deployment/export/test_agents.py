@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import equiflock as ef
+from equiflock.controllers.loading import new_network
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
 from equiflock.deployment.compiled import FLAGS
 from equiflock.deployment.export.c import agent_bytes
@@ -22,7 +23,7 @@ from tests.deployment.exported import compiled, imported
 from tests.deployment.lockstep import fly, start_of
 
 CLOSE = 1e-5
-"""Of the sum of absolute values that an acceleration is made of; what is measured is below 1e-6."""
+"""Of the sum of absolute values that an acceleration is made of; the largest that was measured is 2.2e-6."""
 LOCAL = [name for name in ef.controller_names() if not getattr(ef.load(name), "privileged", False)]
 FITTING = [(name, D) for name in LOCAL for D in (2, 3) if getattr(ef.load(name), "dimensions", D) == D]
 STEPS = 8
@@ -52,8 +53,6 @@ def test_every_bundled_controller_is_the_same_in_c_and_in_numpy(name: str, D: in
     ],
 )
 def test_new_networks_of_any_channels_and_hops(told: str, tmp_path: Path) -> None:
-    from equiflock.controllers.loading import new_network
-
     controller: Any = new_network(told, seed=3)
     D = getattr(controller, "dimensions", 2)
     start = start_of(dimensions=D, groups=3)
@@ -164,7 +163,7 @@ def test_obstacles_are_avoided_by_the_same_technique(orbit: ef.Orbit | None, uni
 
 
 def test_a_controller_brings_its_technique_along(tmp_path: Path) -> None:
-    controller: Any = ef.load("etdagnn")
+    controller: Any = new_network("etdagnn:aggregation=both", seed=1)
     controller.orbit = ef.Orbit(gravity_break=0.9, near=2.0)
     assert read_program(controller).orbit == controller.orbit
     assert read_program(controller, orbit=ef.Orbit()).orbit == ef.Orbit()

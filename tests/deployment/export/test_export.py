@@ -111,9 +111,16 @@ def test_wrong_options_are_told(options: dict[str, Any], reason: str, tmp_path: 
         ef.export("tdagnn", tmp_path / "agent.h", **options)
 
 
-def test_obstacles_are_in_the_plane(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".h", ".onnx"])
+def test_obstacles_are_in_the_plane(ending: str, tmp_path: Path) -> None:
     with pytest.raises(ef.InputError, match="a technique for D = 2"):
-        ef.export("etdagnn", tmp_path / "agent.h", dimensions=3, orbit=ef.Orbit())
+        ef.export("etdagnn", tmp_path / f"agent{ending}", dimensions=3, orbit=ef.Orbit())
+
+
+def test_a_file_of_weights_can_be_named(tmp_path: Path) -> None:
+    weights = ef.save(ef.load("etdagnn"), tmp_path / "mine.safetensors")
+    header, _ = ef.export(weights, tmp_path / "mine.h")
+    assert "mine_begin" in header.read_text()
 
 
 @pytest.mark.parametrize(("name", "reason"), [("agent.cpp", "must end in one of .h, .onnx"), ("7.h", "with a letter")])

@@ -47,6 +47,10 @@ def _looping(square: float) -> float:
     return square
 
 
+def _either(square: float) -> float:
+    return max(square - 1.0, 0.0) or 0.5
+
+
 def as_feature(weight: Any, *options: float) -> Feature:
     return Feature("own", "position", "all", weight, options)
 
@@ -95,6 +99,7 @@ def test_every_feature_of_the_package_has_a_form_in_c(name: str, tmp_path: Path)
     ("weight", "reason"),
     [
         (_helped, "_plain"),
+        (_either, " or "),
         (_looping, "while"),
         (lambda square: square, "def"),
         (eval("lambda square: 1.0"), "source|def"),

@@ -12,7 +12,13 @@ from equiflock.deployment.export.c import c_header
 from equiflock.deployment.export.description import describe
 from equiflock.deployment.export.numpy_file import numpy_file, weight_arrays
 from equiflock.deployment.export.onnx import write_onnx
-from equiflock.deployment.export.program import Program, read_program
+from equiflock.deployment.export.program import (
+    Program,
+    check_local,
+    fitting_dimensions,
+    fitting_orbit,
+    read_program,
+)
 from equiflock.deployment.export.template import identifier
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
@@ -23,7 +29,7 @@ ENDINGS = (".h", ".onnx", ".npz", ".py")
 
 
 def export(
-    controller: Controller | str,
+    controller: Controller | str | os.PathLike[str],
     path: str | os.PathLike[str],
     *,
     dimensions: int | None = None,
@@ -32,8 +38,9 @@ def export(
     """Write one agent's controller for a robot; the files that were written.
 
     Args:
-        controller: a local one, or its name: a network, or a law that is a linear function of observations. Its units
-            are those that it was loaded with, such as `load("etdagnn", comm_radius=5.0, time_scale=15.0)`.
+        controller: a local one, or its name or file of weights: a network, or a law that is a linear function of
+            observations. Its units are those that it was loaded with, such as
+            `load("etdagnn", comm_radius=5.0, time_scale=15.0)`.
         path: ends in .h for a C99 header; in .onnx for a graph of the controller alone; or in .npz or .py, which both
             write a file of plain Python with NumPy and its weights. A text of the same name, .README.md, is written
             beside it. Files of these names are replaced.
@@ -45,10 +52,12 @@ def export(
         expected = ", ".join(ENDINGS)
         raise InputError(f"the name of an exported file must end in one of {expected}; got {path.name!r}")
     identifier(path.stem)  # a clear error now, if it cannot be one
-    made = load(controller) if isinstance(controller, str) else controller
+    made = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
+    check_local(made)
+    fitting_orbit(made, orbit, fitting_dimensions(made, dimensions))
     if path.suffix == ".onnx":
         write_onnx(made, path, dimensions)
-        # A torch module of the user's own has no program to describe.
+        # A torch module of layers of its own has no program to describe.
         try:
             program = read_program(made, dimensions, orbit)
         except InputError:

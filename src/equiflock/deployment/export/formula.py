@@ -115,14 +115,15 @@ class Formula:
             case ast.AugAssign(target=ast.Name(id=name), op=operator, value=value):
                 return [f"{pad}{_named(name)} = {self._text(ast.BinOp(ast.Name(name, ast.Load()), operator, value))};"]
             case ast.If(test=test, body=body, orelse=other):
-                told = [f"{pad}if ({self._text(test)}) {{", *self._block(body, depth + 1)]
+                told = [f"{pad}if ({self._text(test, asked=True)}) {{", *self._block(body, depth + 1)]
                 more = [f"{pad}}} else {{", *self._block(other, depth + 1)] if other else []
                 return [*told, *more, f"{pad}}}"]
             case ast.Pass():
                 return []
         return self._refuse(f"{ast.unparse(line)!r} has no form in C")
 
-    def _text(self, node: ast.expr) -> str:
+    def _text(self, node: ast.expr, asked: bool = False) -> str:
+        """An expression; `asked` where only its truth counts."""
         match node:
             case ast.Constant(value=bool() as value):
                 return "1.0f" if value else "0.0f"
@@ -135,11 +136,12 @@ class Formula:
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in OPERATORS:
                 return f"({self._text(left)} {OPERATORS[type(operator)]} {self._text(right)})"
             case ast.UnaryOp(op=operator, operand=operand) if type(operator) in OPERATORS:
-                return f"({OPERATORS[type(operator)]}{self._text(operand)})"
-            case ast.BoolOp(op=operator, values=values):
-                return f"({f' {OPERATORS[type(operator)]} '.join(map(self._text, values))})"
+                return f"({OPERATORS[type(operator)]}{self._text(operand, isinstance(operator, ast.Not))})"
+            # In Python `a or b` is one of the two; in C it is 1 or 0, which is the same where truth is asked for.
+            case ast.BoolOp(op=operator, values=values) if asked or all(map(_is_truth, values)):
+                return f"({f' {OPERATORS[type(operator)]} '.join(self._text(value, asked=True) for value in values)})"
             case ast.IfExp(test=test, body=body, orelse=other):
-                return f"({self._text(test)} ? {self._text(body)} : {self._text(other)})"
+                return f"({self._text(test, asked=True)} ? {self._text(body)} : {self._text(other)})"
             case ast.Compare(left=left, ops=operators, comparators=others) if all(
                 type(operator) in OPERATORS for operator in operators
             ):
@@ -149,7 +151,7 @@ class Formula:
                     for n, operator in enumerate(operators)
                 )
                 return f"({' && '.join(pairs)})"
-            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=given) if name in IN_C:
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=given, keywords=[]) if name in IN_C:
                 return self._call(name, [self._text(each) for each in given])
         return self._refuse(f"{ast.unparse(node)!r} has no form in C")
 
@@ -230,6 +232,13 @@ class _Resolve(ast.NodeTransformer):
 
 def _is_set(node: ast.Name) -> bool:
     return isinstance(node.ctx, ast.Store)
+
+
+def _is_truth(node: ast.expr) -> bool:
+    """Whether an expression is true or false, and no other number."""
+    if isinstance(node, ast.BoolOp):
+        return all(map(_is_truth, node.values))
+    return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
 
 
 def _is_docstring(line: ast.stmt) -> bool:

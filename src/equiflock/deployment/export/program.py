@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -246,7 +246,8 @@ def _layer(weight: Numbers, bias: Numbers | None, activation: Activation) -> Lay
 
 def _law(law: Any, senses: Senses, D: int) -> _Parts:
     """The matrix of a law, which is its answers to unit vectors, and its clamp."""
-    clamp: float | None = getattr(law, "clamp", None)
+    clamped = is_dataclass(law) and any(each.name == "clamp" for each in fields(law))
+    clamp: float | None = law.clamp if clamped else None
     by: ClampBy = getattr(law, "clamp_by", "norm")
     free = law if clamp is None else replace(law, clamp=None)
     shape = senses.hops, senses.width, D
