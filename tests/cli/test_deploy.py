@@ -29,7 +29,7 @@ def test_the_audit_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--controller", "tanner"), "sees the whole flock"),
+        (("--controller", "tanner"), "tanner is privileged"),
         (("--noise", "0.1"), "noise is for equiflock simulate"),
         (("--rate", "20", "--audit", "audit.html"), "--audit is for lockstep"),
         (("--flocks", "2"), "a swarm is a single flock"),

@@ -61,7 +61,8 @@ class Deploy:
 
     def run(self) -> None:
         """Print a table of parity, bandwidth, ages of messages, times and faults."""
-        from equiflock.deployment.deploying import Deployment, check_local, deploy
+        from equiflock.deployment.deploying import Deployment, deploy
+        from equiflock.deployment.export.program import check_local
         from equiflock.deployment.swarm_audit import audit_swarm
 
         import_plugin(self.plugin)
@@ -73,7 +74,7 @@ class Deploy:
             check_positive("rate", self.rate)
         time_step = self.time_step or (TIME_STEP if self.rate is None else 1.0 / self.rate)
         scenario, world, controller = chosen(self.scenario, self.options), self.world.world, load(self.controller)
-        check_local(self.controller, controller)
+        check_local(controller)
         duration = scenario.duration if self.duration is None else self.duration
         world.check_duration(duration)
         if scenario.obstacles != "nearest":

@@ -15,6 +15,7 @@ from equiflock.deployment.air import Air
 from equiflock.deployment.compiled import compile_header
 from equiflock.deployment.crew import Crew
 from equiflock.deployment.export import export
+from equiflock.deployment.export.program import check_local, read_program
 from equiflock.deployment.package_agent import rehearse
 from equiflock.deployment.parity import Parity, drift
 from equiflock.deployment.swarm import Faults, Log, Swarm, table
@@ -120,13 +121,16 @@ def deploy(
         keep: whether to keep all that robots are told and say.
     """
     controller, faults = load(name), deployment.faults(_followers(start))
-    check_local(name, controller)
+    check_local(controller)
     world = World(start, controller, deployment.time_step, **deployment.rules)
     with tempfile.TemporaryDirectory(prefix="equiflock-") as folder:
         settings = robot_settings(name, controller, start, deployment, Path(folder))
         for number in faults.garbage:
             settings[number]["garbage_from"] = faults.step
-        parity = Parity(controller)
+        # The package itself flies what cannot be exported, too.
+        exported = deployment.agent != "torch"
+        program = read_program(controller, start.shape[2], deployment.orbit) if exported else None
+        parity = Parity(controller, program)
         # Whatever is compiled at its first use is used once before robots wait for it.
         list(Air(world.radio, controller.senses).arrivals(world.moment.flock))
         Parity(controller).compare(world.moment, world.commands({}))
@@ -137,14 +141,6 @@ def deploy(
     told = parity.until is None and not faults.garbage
     drifted = drift(world, controller, deployment.time_step, **deployment.rules) if told else None
     return Deployed(table(world, crew, log, parity, drifted), parity, drifted, log, world, crew.reports)
-
-
-def check_local(name: str, controller: Controller) -> None:
-    """Raise a clear error for a controller that no robot could run."""
-    if getattr(controller, "privileged", False):
-        raise InputError(f"{name} sees the whole flock, which no robot does: deploy a controller that learned from it")
-    if controller.senses.needs_perfection:
-        raise InputError(f'{name} has hop_mean = "sender", and a sender cannot know who hears it: deploy another')
 
 
 def robot_settings(

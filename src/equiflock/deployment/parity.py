@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from equiflock.deployment.export.program import Program
 from equiflock.deployment.world import World
 from equiflock.flock import FOLLOWER
 from equiflock.protocols import Controller, Moment
@@ -19,12 +20,20 @@ simulator's networks are float32, and may themselves be a little farther than th
 
 
 class Parity:
-    """Compares what robots do at every step with what the simulator does in the same state."""
+    """Compares what robots do at every step with what the simulator does in the same state.
 
-    def __init__(self, controller: Controller) -> None:
+    Args:
+        controller: what the simulator flies by.
+        program: what robots fly by, if it is exported, which tells how large the numbers are that they add up.
+    """
+
+    def __init__(self, controller: Controller, program: Program | None = None) -> None:
         self._decide, _ = decision(controller)
+        self._program = program
         self.compared = self.differ = 0
         self.largest = self.relative = 0.0
+        self.of_terms: float | None = None
+        """The largest difference relative to the numbers that an acceleration is the sum of: what rounding explains."""
         self.until: str | None = None
         """Why nothing is compared any more, if so."""
 
@@ -36,6 +45,10 @@ class Parity:
         works = moment.flock.effective_roles[0] == FOLLOWER
         distances = np.linalg.norm(commands - expected, axis=1)[works]
         shares = distances / max(np.linalg.norm(expected, axis=1).max(), 1.0)
+        if self._program is not None:
+            terms = self._program.magnitude(moment.observations[0])
+            share = float((np.abs(commands - expected) / terms)[works].max(initial=0.0))
+            self.of_terms = max(self.of_terms or 0.0, share)
         self.compared += len(distances)
         self.differ += int((shares > TOLERANCE).sum())
         if len(distances):
@@ -52,7 +65,10 @@ class Parity:
         """The line of the table."""
         share = f"{self.compared - self.differ:,} of {self.compared:,} accelerations within {TOLERANCE:g}"
         said = f"{'yes' if self.holds else 'no'}: {share} of the simulator's, the worst off by {self.relative:.2g}"
-        return f"{said} ({self.largest:.2g} absolute)" + (f"; not compared after {self.until}" if self.until else "")
+        terms = "" if self.of_terms is None else f", {self.of_terms:.2g} of the terms that it is the sum of"
+        return f"{said} ({self.largest:.2g} absolute{terms})" + (
+            f"; not compared after {self.until}" if self.until else ""
+        )
 
 
 def drift(world: World, controller: Controller, time_step: float, **rules: Any) -> float:
