@@ -230,29 +230,57 @@ def test_processes_that_use_what_they_received_alone_pass_the_audit(tmp_path: Pa
     assert found.record[0].content.startswith("4546")  # EF
 
 
-CHEAT = """
-FOLDER = Path({folder!r})
+# Two ways of cheating: files that others write, and listening to what the world tells others.
+FILES = """
 Honest = Agent
 
 
 class Agent(Honest):
     def begin(self, position, velocity):
-        (FOLDER / str(self.number)).write_text(str(position[0]))
+        (Path({folder!r}) / str(self.number)).write_text(str(position[0]))
         return super().begin(position, velocity)
 
     def end(self):
-        seen = sum(float(path.read_text()) for path in sorted(FOLDER.iterdir()))
+        seen = sum(float(path.read_text()) for path in sorted(Path({folder!r}).iterdir()))
         return super().end() + np.float32(1e-3 * seen)
+"""
+LISTENING = """
+import json, sys, time, zenoh
+Honest = Agent
+overheard = [0]
+
+
+class Agent(Honest):
+    session = None
+
+    def begin(self, position, velocity):
+        told = sys._getframe(1).f_locals["self"].settings
+        if Agent.session is None:
+            config = dict(mode="peer", connect=dict(endpoints=[told["endpoint"]]))
+            config["scouting"] = dict(multicast=dict(enabled=False))
+            Agent.session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+            own = "/to/" + str(told["number"])
+
+            def listen(sample):
+                if not str(sample.key_expr).endswith(own):
+                    overheard.append(sum(sample.payload.to_bytes()))
+
+            Agent.session.declare_subscriber(told["run"] + "/to/*", listen)
+            time.sleep(0.5)
+        return super().begin(position, velocity)
+
+    def end(self):
+        return super().end() + np.float32(1e-3 * sum(overheard))
 """
 
 
-def test_processes_that_tell_each_other_by_another_way_are_caught(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cheat", [FILES, LISTENING], ids=["files", "listening"])
+def test_processes_that_learn_of_each_other_by_another_way_are_caught(
+    cheat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     def with_a_cheat(controller: Any, path: Path, **rest: Any) -> Any:
         written = export(controller, path, **rest)
-        written[0].write_text(written[0].read_text() + CHEAT.format(folder=str(tmp_path)))
+        written[0].write_text(written[0].read_text() + cheat.replace("{folder!r}", repr(str(tmp_path))))
         return written
 
     monkeypatch.setattr("equiflock.deployment.deploying.export", with_a_cheat)
