@@ -5,7 +5,7 @@ READY := .venv/.ready
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo view browser test check lint types bench peers weights atlas clean
+.PHONY: help demo view browser emulator robot test check lint types bench peers weights atlas clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -27,11 +27,21 @@ browser:  ## install Chromium for the tests of the live view, from Debian's pack
 	@command -v chromium >/dev/null || { $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq chromium; } || \
 		echo "Chromium could not be installed: the tests of the live view need it"
 
+# Exported controllers are tested on the processor of a robot, which an emulator stands for.
+ARM := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm
+emulator:  ## install a compiler for Cortex-M and its emulator, from Debian's packages, unless they are there
+	@command -v arm-none-eabi-gcc >/dev/null && command -v qemu-system-arm >/dev/null || \
+		{ $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq --no-install-recommends $(ARM); } || \
+		echo "$(ARM) could not be installed: the tests of exported controllers on a robot's processor need them"
+
+robot: $(READY) emulator  ## what exported controllers take of a Cortex-M4F: flash, RAM, instructions per step
+	$(BIN)/python benchmarks/robot.py
+
 # Two processes, each with whole files, whose tests share what takes long to make. In the order of their names: the files
 # that end the list are short, so that neither process waits long for the other. Both use torch's threads, which by
 # default keep a core busy while they wait, and take it from the other process.
 test: export OMP_WAIT_POLICY := passive
-test: $(READY) browser  ## run the tests
+test: $(READY) browser emulator  ## run the tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)  ## ruff: style and format
@@ -50,6 +60,7 @@ bench: $(READY)  ## speed: a step in closed loop, observations and training besi
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/dense_training.py
 	$(BIN)/python benchmarks/world.py
+	$(BIN)/python benchmarks/export.py
 
 peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (installs the first two; about five minutes)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'

@@ -34,6 +34,7 @@ def blocks(page: Path, language: str) -> list[str]:
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as for a script, which finds modules that are beside it
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

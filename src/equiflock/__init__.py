@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
 from equiflock.controllers import controller, controller_names, load, save
+from equiflock.deployment.audit import audit
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
 from equiflock.learning.fast_forward import FastForward
@@ -40,6 +41,7 @@ from equiflock.version import __version__
 
 if TYPE_CHECKING:
     from equiflock import theory
+    from equiflock.deployment.export import export
     from equiflock.learning.dagger import train
 
 __all__ = [
@@ -73,11 +75,13 @@ __all__ = [
     "UntilDisconnected",
     "UntilPassed",
     "__version__",
+    "audit",
     "body",
     "body_names",
     "components",
     "controller",
     "controller_names",
+    "export",
     "feature",
     "feature_names",
     "flight",
@@ -110,11 +114,15 @@ tell_of_moved_modules()
 
 
 def __getattr__(name: str) -> Any:
-    """`train` and `theory`, on first use: they need torch, which takes seconds to import."""
+    """`train`, `theory` and `export`, on first use: the first two need torch, which takes seconds to import."""
     if name == "train":
         from equiflock.learning.dagger import train
 
         return train
+    if name == "export":
+        from equiflock.deployment.export import export
+
+        return export
     if name == "theory":
         return importlib.import_module("equiflock.theory")
     if name in RENAMED:

@@ -19,7 +19,9 @@ from equiflock.cli.atlas import Atlas
 from equiflock.cli.bench import Bench
 from equiflock.cli.ctrl_c import heard_everywhere
 from equiflock.cli.demo import Demo
+from equiflock.cli.deploy import Deploy
 from equiflock.cli.evaluate import Evaluate
+from equiflock.cli.export import Export
 from equiflock.cli.fitting import fitted
 from equiflock.cli.plugins import in_one_line
 from equiflock.cli.renamed import check_renamed
@@ -40,9 +42,11 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "view": View,
     "animate": Animate,
     "evaluate": Evaluate,
+    "export": Export,
     "reproduce": Reproduce,
     "sweep": Sweep,
     "atlas": Atlas,
+    "deploy": Deploy,
     "demo": Demo,
     "bench": Bench,
 }

@@ -1,0 +1,158 @@
+"""One agent with ten neighbours: a step of the exported C beside NumPy, onnxruntime and torch, in microseconds.
+
+C and NumPy make the whole step: the message written, those of ten others heard, and the acceleration made. onnxruntime
+and torch are given observations, and make the acceleration alone.
+
+python benchmarks/export.py
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+
+import equiflock as ef
+from equiflock.deployment.compiled import FLAGS
+from equiflock.deployment.export.c import agent_bytes
+from equiflock.deployment.export.program import read_program
+from equiflock.deployment.microcontroller import recorded_in_c
+from equiflock.deployment.recording import Recording
+from equiflock.experiments.bench import best_time
+from equiflock.runtime.threads import one_thread
+from robot import recorded
+
+NAMES = "etdagnn", "tdagnn", "tanner-dynamic"
+ROUNDS = 2_000
+PROGRAM = """#include <stdio.h>
+#include <time.h>
+#include "agent.h"
+#include "recording.h"
+int main(void)
+{
+    static agent_agent agent;
+    static uint8_t message[AGENT_MESSAGE];
+    float acceleration[AGENT_D], kept = 0.0f;
+    double best = 1e9;
+    int tries, round, step, n;
+    for (tries = 0; tries < 9; tries++) {
+        clock_t began = clock();
+        double took;
+        for (round = 0; round < ROUNDS; round++) {
+            const uint8_t *heard = recorded_messages;
+            agent_init(&agent, RECORDED_NUMBER, RECORDED_GROUP);
+            for (step = 0; step < RECORDED_STEPS; step++) {
+                agent_begin(&agent, recorded_positions[step], recorded_velocities[step], message);
+                for (n = 0; n < recorded_counts[step]; n++, heard += AGENT_MESSAGE)
+                    agent_hear(&agent, heard, AGENT_MESSAGE);
+                agent_end(&agent, acceleration);
+                kept += acceleration[0];
+            }
+        }
+        took = (double)(clock() - began) / CLOCKS_PER_SEC / (ROUNDS * RECORDED_STEPS);
+        best = took < best ? took : best;
+    }
+    printf("%.9e %g\\n", best, (double)kept);
+    return 0;
+}
+"""
+SIZES = """#include "agent.h"
+extern agent_agent agent;
+agent_agent agent;
+void init(void) { agent_init(&agent, 1u, 0u); }
+void begin(const float *r, const float *v, uint8_t *message) { agent_begin(&agent, r, v, message); }
+int hear(const uint8_t *message, size_t length) { return agent_hear(&agent, message, length); }
+int end(float *acceleration) { return agent_end(&agent, acceleration); }
+"""
+
+
+def c_time(controller: Any, recording: Recording, folder: Path) -> float:
+    """Seconds per step of the exported C, in a program of its own."""
+    ef.export(controller, folder / "agent.h")
+    (folder / "recording.h").write_text(recorded_in_c(recording))
+    command = ["cc", *FLAGS, f"-DROUNDS={ROUNDS}", "-I", ".", "-x", "c", "-", "-o", "program", "-lm"]
+    subprocess.run(command, cwd=folder, input=PROGRAM, text=True, check=True)
+    done = subprocess.run([folder / "program"], capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[0])
+
+
+def flash(folder: Path) -> int:
+    """Bytes of code and constants of the header on this machine, beyond libm, by the size of an object file."""
+    command = [
+        "cc",
+        "-std=c99",
+        "-Os",
+        "-I",
+        ".",
+        "-c",
+        "-x",
+        "c",
+        "-",
+        "-o",
+        "size.o",
+        "-fno-asynchronous-unwind-tables",
+    ]
+    subprocess.run(
+        command, cwd=folder, input=SIZES.replace("void init", "void init(void);\nvoid init"), text=True, check=True
+    )
+    text = subprocess.run(["size", folder / "size.o"], capture_output=True, text=True, check=True).stdout
+    return int(text.splitlines()[1].split()[0])
+
+
+def numpy_time(controller: Any, recording: Recording, folder: Path) -> float:
+    """Seconds per step of the NumPy file."""
+    ef.export(controller, folder / "agent.npz")
+    spec = importlib.util.spec_from_file_location("agent", folder / "agent.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def fly() -> None:
+        agent = module.Agent(recording.number)
+        for step, messages in enumerate(recording.messages):
+            agent.begin(recording.positions[step], recording.velocities[step])
+            for message in messages:
+                agent.hear(message)
+            agent.end()
+
+    return best_time(fly, repeats=3) / len(recording.messages)
+
+
+def main() -> None:
+    print(
+        f"{'µs per step':16}{'neighbours':>11}{'C':>8}{'NumPy':>8}{'onnxruntime':>13}{'torch':>8}{'flash':>8}{'RAM':>8}"
+    )
+    for name in NAMES:
+        controller: Any = ef.load(name)
+        recording = recorded(controller)
+        observations = np.ascontiguousarray(recording.observations[:1, None])
+        with tempfile.TemporaryDirectory() as made:
+            folder = Path(made)
+            ours = c_time(controller, recording, folder) * 1e6
+            plain = numpy_time(controller, recording, folder) * 1e6
+            ef.export(controller, folder / "agent.onnx")
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = 1
+            session = onnxruntime.InferenceSession(folder / "agent.onnx", options)
+            graph = best_time(lambda: session.run(None, {"observations": observations}), repeats=40) * 1e6  # noqa: B023
+            size = flash(folder)
+        theirs = "-"
+        if isinstance(controller, torch.nn.Module):
+            tensor = torch.from_numpy(observations)
+            with torch.inference_mode():
+                theirs = f"{best_time(lambda: controller(tensor), repeats=40) * 1e6:.1f}"  # noqa: B023
+        heard = np.mean([len(each) for each in recording.messages])
+        memory = agent_bytes(read_program(controller))
+        print(f"{name:16}{heard:11.1f}{ours:8.2f}{plain:8.0f}{graph:13.1f}{theirs:>8}{size:8,}{memory:8,}", flush=True)
+
+
+if __name__ == "__main__":
+    with one_thread():
+        main()

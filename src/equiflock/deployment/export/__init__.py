@@ -1,0 +1,84 @@
+"""One agent's controller as C, NumPy or ONNX: `export` writes it, and a text beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from equiflock.controllers.loading import load
+from equiflock.deployment.export.c import c_header
+from equiflock.deployment.export.description import describe
+from equiflock.deployment.export.numpy_file import numpy_file, weight_arrays
+from equiflock.deployment.export.onnx import write_onnx
+from equiflock.deployment.export.program import (
+    Program,
+    check_local,
+    fitting_dimensions,
+    fitting_orbit,
+    read_program,
+)
+from equiflock.deployment.export.template import identifier
+from equiflock.protocols import Controller
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.files import atomic_write
+from equiflock.technique import Orbit
+
+ENDINGS = (".h", ".onnx", ".npz", ".py")
+
+
+def export(
+    controller: Controller | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    dimensions: int | None = None,
+    orbit: Orbit | None = None,
+) -> tuple[Path, ...]:
+    """Write one agent's controller for a robot; the files that were written.
+
+    Args:
+        controller: a local one, or its name or file of weights: a network, or a law that is a linear function of
+            observations. Its units are those that it was loaded with, such as
+            `load("etdagnn", comm_radius=5.0, time_scale=15.0)`.
+        path: ends in .h for a C99 header; in .onnx for a graph of the controller alone; or in .npz or .py, which both
+            write a file of plain Python with NumPy and its weights. A text of the same name, .README.md, is written
+            beside it. Files of these names are replaced.
+        dimensions: D, 2 or 3, if the controller is not built for one; 2 if left out.
+        orbit: the technique for obstacles, if it shall be another than the one that the controller brings along.
+    """
+    path = Path(path)
+    if path.suffix not in ENDINGS:
+        expected = ", ".join(ENDINGS)
+        raise InputError(f"the name of an exported file must end in one of {expected}; got {path.name!r}")
+    identifier(path.stem)  # a clear error now, if it cannot be one
+    made = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
+    check_local(made)
+    fitting_orbit(made, orbit, fitting_dimensions(made, dimensions))
+    if path.suffix == ".onnx":
+        write_onnx(made, path, dimensions)
+        # A torch module of layers of its own has no program to describe.
+        try:
+            program = read_program(made, dimensions, orbit)
+        except InputError:
+            return (path,)
+        return path, _write_text(path.with_suffix(".README.md"), describe(program, path.stem, ".onnx"))
+    program = read_program(made, dimensions, orbit)
+    text = describe(program, path.stem, ".h" if path.suffix == ".h" else ".py")
+    readme = path.with_suffix(".README.md")
+    if path.suffix == ".h":
+        return _write_text(path, c_header(program, path.stem)), _write_text(readme, text)
+    return *_write_numpy(program, path), _write_text(readme, text)
+
+
+def _write_numpy(program: Program, path: Path) -> tuple[Path, Path]:
+    arrays = path.with_suffix(".npz")
+    with atomic_write(arrays) as scratch, scratch.open("wb") as file:
+        np.savez(file, **weight_arrays(program))  # type: ignore[arg-type]
+    return _write_text(path.with_suffix(".py"), numpy_file(program, path.stem)), arrays
+
+
+def _write_text(path: Path, text: str) -> Path:
+    with atomic_write(path) as scratch:
+        scratch.write_text(text)
+    return path

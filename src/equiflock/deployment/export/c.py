@@ -1,0 +1,244 @@
+"""One agent's controller as a C99 header, from templates/agent.h: the constants, the features and the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from equiflock.deployment.export.formula import float32, formulas
+from equiflock.deployment.export.program import Activation, Program
+from equiflock.deployment.export.template import filled, identifier
+from equiflock.deployment.wire import message_size
+from equiflock.features import Feature
+from equiflock.version import __version__
+
+NEIGHBOURS = 32
+"""So many others an agent has room for, unless whoever compiles the header says otherwise."""
+COUNTED = {"all": "mean", "same": "mean_same", "others": "mean_others"}
+"""By which a channel is divided, if it is a mean."""
+AMONG = {
+    "same": "if (other->group == agent->group)",
+    "others": "if (other->group != agent->group && other->group != 255u)",
+}
+"""Which agents are of the same group, or of others; obstacle agents are of none."""
+HEADER = 16
+"""Bytes of a neighbour, and of an agent, that are whole numbers."""
+
+
+def c_header(program: Program, stem: str) -> str:
+    """The header for a file of this name, with which all names in it begin."""
+    word = identifier(stem)
+    senses, D = program.senses, program.dimensions
+    heard = features_of(program)
+    words: dict[str, Any] = {
+        "file": stem,
+        "name": word,
+        "NAME": word.upper(),
+        "title": title(program),
+        "version": __version__,
+        "units": f" * {units(program)}",
+        "D": D,
+        "K": senses.hops,
+        "C": senses.width,
+        "passed": program.passed_on,
+        "size": message_size(senses, D),
+        "features": len(heard),
+        "neighbours": NEIGHBOURS,
+        "ram": agent_bytes(program),
+        "slot": neighbour_bytes(program),
+        "stack": stack_bytes(program),
+        "weights": 4 * program.weights,
+        "per_length": float32(1.0 / senses.length_scale),
+        "per_speed": float32(_speed(program)),
+        "to_speed": f" * {float32(_speed(program))}" if senses.scaled else "",
+        "constants": _constants(program, heard, word),
+        "sums": _sums(program, heard, word),
+        "channels": _channels(program, heard, word.upper()),
+        "activations": _activations(program, word),
+        "network": _network(program, word, word.upper()),
+    }
+    if program.orbit is not None:
+        gravity_break, cosine, sine, near, slow = program.orbit.numbers
+        words |= {"minus_break": float32(-gravity_break), "cosine": float32(cosine), "sine": float32(sine)}
+        words |= {"near": float32(near), "slow": float32(slow)}
+    return filled("agent.h", words, parts_of(program), ("/*", "*/"))
+
+
+def title(program: Program) -> str:
+    """In one line, what is exported."""
+    senses = program.senses
+    return f"{program.name}: {program.dimensions} dimensions, {senses.hops} hops of {senses.width} channels"
+
+
+def units(program: Program) -> str:
+    """In one line, what the robots' units are to the controller."""
+    if not program.senses.scaled:
+        return "Positions, velocities and accelerations are in the units that the controller was made for."
+    length, time = program.senses.scales
+    return f"One length of the controller is {length:g} of the robots' units, one of its seconds {time:g} of theirs."
+
+
+def parts_of(program: Program) -> set[str]:
+    """Which parts of the templates an agent needs."""
+    senses = program.senses
+    found = {"plane" if program.dimensions == 2 else "space"}
+    found |= {"fixed"} if senses.topology == "fixed" else set()
+    found |= {"orbit"} if program.orbit is not None else set()
+    found |= {"scaled"} if senses.scaled else set()
+    return found | {f"mean_{whom}" for whom in _counted(program)}
+
+
+def _counted(program: Program) -> set[str]:
+    """Groups over which means are made, so that those heard of them are counted."""
+    pairs = zip(program.senses.features, program.senses.channels, strict=True)
+    return {str(feature.among) for feature, (_, how) in pairs if how == "mean" and feature.among != "all"}
+
+
+def features_of(program: Program) -> list[Feature]:
+    """The features of its channels, each once: the mean and the sum of a feature need one sum."""
+    return list(dict.fromkeys(program.senses.features))
+
+
+def _speed(program: Program) -> float:
+    length, time = program.senses.scales
+    return time / length
+
+
+def neighbour_bytes(program: Program) -> int:
+    """How many bytes of memory a neighbour takes."""
+    return HEADER + 4 * (2 * program.dimensions + program.passed_on)
+
+
+def agent_bytes(program: Program) -> int:
+    """How many bytes of memory an agent takes."""
+    known = program.senses.hops * program.senses.width * program.dimensions
+    friends = 4 * (1 + NEIGHBOURS) if program.senses.topology == "fixed" else 0
+    return HEADER + 4 * (2 * program.dimensions + known) + NEIGHBOURS * neighbour_bytes(program) + friends
+
+
+def stack_bytes(program: Program) -> int:
+    """How many bytes of numbers are on the stack at most: those of the features, or of the network."""
+    D, heard = program.dimensions, len(features_of(program))
+    return 4 * max((heard + 2) * D + (2 if program.orbit else 0), 2 * _widest(program))
+
+
+def _widest(program: Program) -> int:
+    first = program.layers[0].weight.shape[1] if program.before != "none" else 0
+    return program.components * max(first, *(len(layer.weight) for layer in program.layers))
+
+
+def numbers(values: Iterable[float]) -> str:
+    """Constants of an array, eight to a line."""
+    texts = [float32(float(value)) for value in values]
+    return ",\n".join("    " + ", ".join(texts[n : n + 8]) for n in range(0, len(texts), 8))
+
+
+def _constants(program: Program, heard: list[Feature], word: str) -> str:
+    """The matrices, and the weights of features as functions."""
+    told = []
+    for k, layer in enumerate(program.layers):
+        for name, values in (("weight", layer.weight), ("bias", layer.bias)):
+            if values is not None:
+                shape = " x ".join(map(str, values.shape))
+                told.append(
+                    f"/* {name} {k}, {shape} */\nstatic const float {word}_{name}_{k}[{values.size}] = {{\n"
+                    f"{numbers(np.ravel(values))}}};"
+                )
+    told += [formula.as_c(f"{word}_{name}") for name, formula in formulas(heard).values()]
+    return "\n\n".join(told)
+
+
+def _sums(program: Program, heard: list[Feature], word: str) -> str:
+    """The lines that add each feature to its sum, and count who is in which group."""
+    lines, names = [], formulas(heard)
+    for whom in sorted(_counted(program)):
+        lines += [AMONG[whom], f"    {whom}++;"]
+    if any(feature.uses_velocity for feature in heard):
+        inner = " + ".join(f"r[{d}] * v[{d}]" for d in range(program.dimensions))
+        lines.append(f"const float inner = {inner};")
+    for n, feature in enumerate(heard):
+        known = ["square", *(["inner"] if feature.uses_velocity else []), *map(float32, feature.options)]
+        weight = f"{word}_{names[feature.weight][0]}({', '.join(known)})"
+        vector = "r" if feature.vector == "position" else "v"
+        line = f"{word}_add(sums + {n} * {word.upper()}_D, {weight}, {vector});"
+        lines += [line] if feature.among == "all" else [AMONG[feature.among], f"    {line}"]
+    return "\n".join(f"        {line}" for line in lines)
+
+
+def _channels(program: Program, heard: list[Feature], NAME: str) -> str:
+    """A line for each channel of the first hop, the sum or the mean of its feature."""
+    lines = []
+    for c, (feature, (_, aggregation)) in enumerate(zip(program.senses.features, program.senses.channels, strict=True)):
+        scale = f" * {COUNTED[feature.among]}" if aggregation == "mean" else ""
+        lines.append(f"known[{c} * {NAME}_D + n] = sums[{heard.index(feature)} * {NAME}_D + n]{scale};")
+    head = f"        for (n = 0; n < {NAME}_D; n++) {{"
+    return "\n".join([head, *(f"            {line}" for line in lines), "        }"])
+
+
+def _activations(program: Program, word: str) -> str:
+    """The functions that bend what matrices make, of those that this network has."""
+    D, told = program.dimensions, []
+    used = {program.before, *(layer.activation for layer in program.layers)}
+    if "tanh" in used:
+        told.append(
+            f"static inline void {word}_tanh(int count, float *x)\n{{\n    int n;\n"
+            "    for (n = 0; n < count; n++)\n        x[n] = tanhf(x[n]);\n}\n"
+        )
+    scales: tuple[tuple[Activation, str, str], ...] = (
+        ("scale-log", "log1pf(norm) / norm", "x ln(1 + |x|) / |x|, which shortens long vectors"),
+        ("scale-tanh", "tanhf(norm)", "x tanh |x|, which shortens short vectors"),
+    )
+    for kind, scale, what in scales:
+        if kind in used:
+            told.append(
+                f"/* {what} */\nstatic inline void {word}_{kind.replace('-', '_')}(int count, float *x)\n{{\n"
+                f"    int n, d;\n    for (n = 0; n < count; n++, x += {D}) {{\n"
+                "        float norm = 1e-30f;\n"
+                f"        for (d = 0; d < {D}; d++)\n            norm += x[d] * x[d];\n"
+                f"        norm = sqrtf(norm);\n        norm = {scale};\n"
+                f"        for (d = 0; d < {D}; d++)\n            x[d] *= norm;\n    }}\n}}\n"
+            )
+    return "\n".join(told)
+
+
+def _network(program: Program, word: str, NAME: str) -> str:
+    """The lines from observations to the acceleration."""
+    lines, at, free, used = [], "agent->known", "x", set()
+    if program.before != "none":
+        first = program.layers[0].weight.shape[1]
+        lines += [f"for (n = 0; n < {first * program.components}; n++)", "    x[n] = agent->known[n];"]
+        lines.append(f"{word}_{program.before.replace('-', '_')}({first}, x);")
+        at, free, used = "x", "y", {"x"}
+    for k, layer in enumerate(program.layers):
+        outputs, inputs = layer.weight.shape
+        bias = "NULL" if layer.bias is None else f"{word}_bias_{k}"
+        told = f"{word}_weight_{k}, {bias}, {outputs}, {inputs}, {program.components}, {at}, {free}"
+        lines.append(f"{word}_layer({told});")
+        used.add(free)
+        if layer.activation != "none":
+            lines.append(f"{word}_{layer.activation.replace('-', '_')}({outputs}, {free});")
+        at, free = free, "y" if free == "x" else "x"
+    lines += _clamp(program, at)
+    scale = "" if program.acceleration_scale == 1.0 else f" * {float32(program.acceleration_scale)}"
+    lines += [f"for (d = 0; d < {NAME}_D; d++)", f"    acceleration[d] = {at}[d]{scale};"]
+    declared = [f"float {', '.join(f'{name}[{_widest(program)}]' for name in sorted(used))};"]
+    return "\n".join(f"    {line}" for line in [*declared, *lines])
+
+
+def _clamp(program: Program, at: str) -> list[str]:
+    """The lines that clamp the acceleration, if it is."""
+    if program.clamp is None:
+        return []
+    D, clamp = program.dimensions, float32(program.clamp)
+    if program.clamp_by == "entry":
+        return [f"for (d = 0; d < {D}; d++)", f"    {at}[d] = fminf(fmaxf({at}[d], -{clamp}), {clamp});"]
+    square = " + ".join(f"{at}[{d}] * {at}[{d}]" for d in range(D))
+    return [
+        "{",
+        f"    const float norm = sqrtf({square});",
+        f"    for (d = 0; d < {D} && norm > {clamp}; d++)",
+        f"        {at}[d] *= {clamp} / norm;",
+        "}",
+    ]

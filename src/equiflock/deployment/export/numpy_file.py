@@ -1,0 +1,94 @@
+"""One agent's controller as a file of plain Python, from templates/numpy_agent.txt, and its weights as .npz."""
+
+from __future__ import annotations
+
+from equiflock.deployment.export.c import features_of, parts_of, title, units
+from equiflock.deployment.export.formula import formulas
+from equiflock.deployment.export.program import Activation, Numbers, Program
+from equiflock.deployment.export.template import filled
+from equiflock.version import __version__
+
+SCALES: dict[Activation, tuple[str, str]] = {
+    "scale-log": ("x ln(1 + |x|) / |x|, which shortens long vectors", "(np.log1p(norm) / norm)"),
+    "scale-tanh": ("x tanh |x|, which shortens short vectors", "np.tanh(norm)"),
+}
+
+
+def numpy_file(program: Program, stem: str) -> str:
+    """The file, which loads its weights from the .npz file of the same name."""
+    senses, scale = program.senses, program.acceleration_scale
+    length, time = senses.scales
+    words = {
+        "title": title(program),
+        "version": __version__,
+        "file": stem,
+        "units": units(program),
+        "D": program.dimensions,
+        "K": senses.hops,
+        "C": senses.width,
+        "components": program.components,
+        "features": "\n\n\n".join(text.as_python(name) for name, text in formulas(features_of(program)).values()),
+        "channels": "\n".join(_channels(program)),
+        "activations": "\n".join(_activations(program)),
+        "network": "\n".join(f"        {line}" for line in [*_network(program), *_clamp(program)]),
+        "scale": "" if scale == 1.0 else f" * {scale!r}",
+        "to_length": f" / {length!r}" if senses.scaled else "",
+        "to_speed": f" * {time / length!r}" if senses.scaled else "",
+    }
+    if program.orbit is not None:
+        gravity_break, cosine, sine, near, slow = program.orbit.numbers
+        words |= {"minus_break": -gravity_break, "cosine": cosine, "sine": sine, "near": near, "slow": slow}
+    return filled("numpy_agent.txt", words, parts_of(program), ("#", ""))
+
+
+def weight_arrays(program: Program) -> dict[str, Numbers]:
+    """The matrices and biases by their names, as they stand in the .npz file."""
+    found = {f"weight_{k}": layer.weight for k, layer in enumerate(program.layers)}
+    return found | {f"bias_{k}": layer.bias for k, layer in enumerate(program.layers) if layer.bias is not None}
+
+
+def _channels(program: Program) -> list[str]:
+    """A line for each channel."""
+    names, lines = formulas(features_of(program)), []
+    for feature, (_, aggregation) in zip(program.senses.features, program.senses.channels, strict=True):
+        known = ["square", *(["inner"] if feature.uses_velocity else []), *map(repr, feature.options)]
+        weight = f"lambda square, inner: {names[feature.weight][0]}({', '.join(known)})"
+        marks = feature.vector == "velocity", feature.among, aggregation == "mean"
+        lines.append(f"    ({', '.join([weight, *map(repr, marks)])}),".replace("'", '"'))
+    return lines
+
+
+def _activations(program: Program) -> list[str]:
+    """The functions that bend vectors, of those that this network has."""
+    used, lines = {program.before, *(layer.activation for layer in program.layers)}, []
+    for kind, (what, scale) in SCALES.items():
+        if kind in used:
+            lines += ["", "", f"def {kind.replace('-', '_')}(x):", f'    """{what}"""']
+            lines += [
+                "    norm = np.sqrt(np.square(x).sum(axis=1, keepdims=True) + 1e-30)",
+                f"    return x * ({scale})",
+            ]
+    return lines
+
+
+def _network(program: Program) -> list[str]:
+    """The lines from observations to the acceleration."""
+    lines = _bend(program.before)
+    for k, layer in enumerate(program.layers):
+        bias = "" if layer.bias is None else f' + self.weights["bias_{k}"][:, None]'
+        lines += [f'x = self.weights["weight_{k}"] @ x{bias}', *_bend(layer.activation)]
+    return lines
+
+
+def _bend(activation: Activation) -> list[str]:
+    function = "np.tanh" if activation == "tanh" else activation.replace("-", "_")
+    return [] if activation == "none" else [f"x = {function}(x)"]
+
+
+def _clamp(program: Program) -> list[str]:
+    """The line that clamps the acceleration, if it is."""
+    if program.clamp is None:
+        return []
+    if program.clamp_by == "entry":
+        return [f"x = np.clip(x, {-program.clamp!r}, {program.clamp!r})"]
+    return [f"x = x * ({program.clamp!r} / max(np.linalg.norm(x), {program.clamp!r}))"]

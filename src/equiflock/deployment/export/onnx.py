@@ -1,0 +1,108 @@
+"""A controller as an ONNX graph: observations (B, N, K, C, D) in, accelerations (B, N, D) out, B and N dynamic.
+
+What agents hear, and what they make of it, is not part of the graph: it is the controller alone, which an agent runs on
+the observations that it made.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import warnings
+from typing import Any, cast
+
+from equiflock.controllers.registry import is_module
+from equiflock.deployment.export.program import (
+    check_local,
+    fitting_dimensions,
+    name_of,
+    own_controller,
+    read_program,
+)
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.files import atomic_write
+
+NEEDED = ("onnx", "onnxscript")
+INPUT, OUTPUT = "observations", "accelerations"
+
+
+def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | None = None) -> None:
+    """Write the graph; a clear error for a torch module that has none."""
+    senses = check_local(controller)
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise InputError(f"ONNX needs {' and '.join(missing)}: pip install 'equiflock[deploy]'")
+    D = fitting_dimensions(controller, dimensions)
+    import torch
+
+    module = _as_module(controller, D)
+    # Two flocks of three agents, as a dimension of size 1 would be taken for fixed.
+    example = torch.zeros(2, 3, senses.hops, senses.width, D)
+    B, N = torch.export.Dim("B"), torch.export.Dim("N")
+    quiet = logging.getLogger("torch.onnx")
+    level = quiet.level
+    try:
+        quiet.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what torch says about itself
+            graph: Any = torch.onnx.export(
+                module,
+                (example,),
+                dynamo=True,
+                verbose=False,
+                input_names=[INPUT],
+                output_names=[OUTPUT],
+                dynamic_shapes=({0: B, 1: N},),
+            )
+    except InputError:
+        raise
+    except Exception as error:  # whatever torch raises about a module of the user's
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(f"{name_of(controller)} is a torch module that ONNX has no form for: {reason}") from None
+    finally:
+        quiet.setLevel(level)
+    with atomic_write(path) as scratch:
+        graph.save(str(scratch), external_data=False)
+
+
+def _as_module(controller: Any, D: int) -> Any:
+    """The controller as a torch module of tensors: a network as it is, a law as its matrix and clamp."""
+    import torch
+    from torch import Tensor, nn
+
+    own, scale = own_controller(controller)
+
+    class Network(nn.Module):
+        """A network, in the units of the robots."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = own
+
+        def forward(self, observations: Tensor) -> Tensor:
+            return cast(Tensor, self.network.forward(observations)) * scale
+
+    class Law(nn.Module):
+        """A law: one matrix, and the clamp of the acceleration."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.law = read_program(controller, D)
+            (layer,) = self.law.layers
+            self.weight = nn.Parameter(torch.from_numpy(layer.weight))
+            self.bias = None if layer.bias is None else nn.Parameter(torch.from_numpy(layer.bias))
+
+        def forward(self, observations: Tensor) -> Tensor:
+            # The K C vectors of an agent, or its K C D numbers, by the matrix.
+            if self.law.of_vectors:
+                x = torch.matmul(self.weight, observations.flatten(2, 3)).squeeze(2)
+            else:
+                x = nn.functional.linear(observations.flatten(2), self.weight, self.bias)
+            if self.law.clamp is not None and self.law.clamp_by == "entry":
+                x = torch.clamp(x, -self.law.clamp, self.law.clamp)
+            elif self.law.clamp is not None:
+                norm = torch.sqrt((x * x).sum(-1, keepdim=True))
+                x = x * (self.law.clamp / torch.clamp(norm, min=self.law.clamp))
+            return x * scale
+
+    return (Network() if is_module(type(own)) else Law()).eval()

@@ -1,0 +1,177 @@
+"""What can be exported, under which names, and what is said of what cannot be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.cli import main
+from equiflock.deployment.compiled import compile_header
+from equiflock.deployment.export.program import read_program
+from equiflock.deployment.wire import message_size
+from tests.deployment.exported import compiled, imported_file
+from tests.deployment.lockstep import fly, start_of
+
+SENSES = ef.Senses((("velocity", "mean"), ("inverse-square", "sum")), 1)
+
+
+@dataclass(frozen=True)
+class Windy:
+    """A law that does not turn with the flock, and pushes agents that hear nobody."""
+
+    name: str = "windy"
+    senses: ef.Senses = SENSES
+
+    def __call__(self, observations: Any) -> Any:
+        known = observations[:, :, 0].astype(np.float64)
+        return known[:, :, 0] * [-2.0, -3.0] + 0.5 * known[:, :, 1, ::-1] + [0.5, 0.0]
+
+
+@dataclass(frozen=True)
+class Bent(Windy):
+    """A law that is not linear."""
+
+    name: str = "bent"
+
+    def __call__(self, observations: Any) -> Any:
+        return -np.tanh(observations[:, :, 0, 0])
+
+
+@dataclass(frozen=True)
+class Misshapen(Windy):
+    name: str = "misshapen"
+
+    def __call__(self, observations: Any) -> Any:
+        return observations[:, :, 0]
+
+
+def test_a_linear_law_of_ones_own(tmp_path: Path) -> None:
+    program = read_program(Windy())
+    assert not program.of_vectors
+    assert fly(Windy(), start_of(), compiled(Windy(), tmp_path), 4).worst < 1e-5
+
+
+def test_a_law_that_turns_with_the_flock_has_one_number_for_each_channel() -> None:
+    program = read_program(ef.load("tanner-dynamic"))
+    np.testing.assert_array_equal(program.layers[0].weight, [[-1.0, 2.0, -2.0]])
+    assert (program.of_vectors, program.clamp, program.clamp_by) == (True, 100.0, "norm")
+
+
+@pytest.mark.parametrize(
+    ("controller", "reason"),
+    [
+        ("tanner", "tanner is privileged: it sees the whole flock, .* export tanner-dynamic, or a network"),
+        ("cucker-smale", "privileged: .* export cucker-smale-local"),
+        ("gu-leader", "privileged: .* export a network"),
+        (Bent(), "bent is not the function that is exported: it is not linear; write it as a torch module"),
+        (Misshapen(), "misshapen must return accelerations"),
+        (lambda observations: observations, "must declare senses"),
+        (ef.DoubleIntegrator(), "a controller to export is such as"),
+        ("etdagn", "did you mean"),
+    ],
+)
+@pytest.mark.parametrize("ending", [".h", ".npz", ".onnx"])
+def test_what_cannot_be_exported_is_told_in_one_line(controller: Any, reason: str, ending: str, tmp_path: Path) -> None:
+    with pytest.raises(ef.InputError, match=reason) as told:
+        ef.export(controller, tmp_path / f"agent{ending}")
+    assert "\n" not in str(told.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_hops_that_need_the_degree_of_the_sender_cannot_be() -> None:
+    from equiflock.controllers.loading import new_network
+
+    with pytest.raises(ef.InputError, match="a sender cannot know who hears it"):
+        read_program(new_network("etdagnn", hop_mean="sender"))
+
+
+def test_a_network_whose_layers_do_something_else_is_found(tmp_path: Path) -> None:
+    network: Any = ef.load("etdagnn")
+    network.layers[1].register_forward_hook(lambda module, inputs, output: 2.0 * output)
+    with pytest.raises(ef.InputError, match="it is not its chain of layers"):
+        ef.export(network, tmp_path / "agent.h")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"dimensions": 4}, "dimensions must be 2 or 3; got 4"),
+        ({"dimensions": 3}, "tdagnn is built for D = 2; got dimensions = 3"),
+        ({"orbit": 0.5}, "orbit must be an Orbit"),
+    ],
+)
+def test_wrong_options_are_told(options: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ef.InputError, match=re.escape(reason)):
+        ef.export("tdagnn", tmp_path / "agent.h", **options)
+
+
+@pytest.mark.parametrize("ending", [".h", ".onnx"])
+def test_obstacles_are_in_the_plane(ending: str, tmp_path: Path) -> None:
+    with pytest.raises(ef.InputError, match="a technique for D = 2"):
+        ef.export("etdagnn", tmp_path / f"agent{ending}", dimensions=3, orbit=ef.Orbit())
+
+
+def test_a_file_of_weights_can_be_named(tmp_path: Path) -> None:
+    weights = ef.save(ef.load("etdagnn"), tmp_path / "mine.safetensors")
+    header, _ = ef.export(weights, tmp_path / "mine.h")
+    assert "mine_begin" in header.read_text()
+
+
+@pytest.mark.parametrize(("name", "reason"), [("agent.cpp", "must end in one of .h, .onnx"), ("7.h", "with a letter")])
+def test_wrong_names_are_told(name: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ef.InputError, match=reason):
+        ef.export("etdagnn", tmp_path / name)
+
+
+def test_the_text_beside_it_says_what_a_message_is(tmp_path: Path) -> None:
+    header, readme = ef.export("etdagnn", tmp_path / "my-robot.h")
+    text = readme.read_text()
+    assert readme.name == "my-robot.README.md"
+    assert message_size(ef.load("etdagnn").senses, 2) == 76
+    for told in ("| 28-75 | 12 x float32 |", "A message has 76 bytes", "| 50 | 3,800 | 30.4 |", "`my_robot_begin`"):
+        assert told in text
+    assert "my_robot_hear" in header.read_text()
+
+
+def test_files_of_a_name_with_other_letters_can_be_used(tmp_path: Path) -> None:
+    ef.export("etdagnn", tmp_path / "my-robot.py")
+    assert fly(ef.load("etdagnn"), start_of(), imported_file(tmp_path / "my-robot.py"), 2).worst < 1e-5
+
+
+def test_the_command_writes_the_files_and_names_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["export", "etdagnn:comm_radius=5:time_scale=15", "--out", str(tmp_path / "a.h"), "--orbit"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.README.md", "a.h"]
+    assert "a.h" in capsys.readouterr().out
+    assert "orbit technique" in (tmp_path / "a.README.md").read_text()
+    assert "One length of the controller is 5 of the robots' units" in (tmp_path / "a.h").read_text()
+
+
+@pytest.mark.parametrize("arguments", [["tanner", "--out", "a.h"], ["etdagnn", "--out", "a.txt"]])
+def test_the_command_fails_in_one_line(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as code:
+        main(["export", *arguments])
+    assert code.value.code == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_a_missing_compiler_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ef.export("etdagnn", tmp_path / "a.h")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(ef.InputError, match="no C compiler: install gcc"):
+        compile_header(tmp_path / "a.h", tmp_path / "a.so")
+
+
+def test_a_header_that_does_not_compile_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.h").write_text("int x = ;\n")
+    with pytest.raises(ef.InputError, match=r"a\.h cannot be compiled by") as told:
+        compile_header(tmp_path / "a.h", tmp_path / "a.so")
+    assert "\n" not in str(told.value)

@@ -1,0 +1,139 @@
+"""What exported agents make of bytes that they were sent, whatever they are."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import equiflock as ef
+from equiflock.deployment.wire import OBSTACLE_GROUP, Message, encode, silent_hops
+from tests.deployment.exported import compiled, imported
+
+SENSES = ef.load("etdagnn").senses
+MAKERS = {"c": compiled, "numpy": imported}
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return MAKERS[request.param](ef.load("etdagnn"), tmp_path_factory.mktemp(request.param))
+
+
+def said(sender: int = 1, step: int = 0, x: float = 0.5, group: int = 0, D: int = 2) -> bytes:
+    position, velocity = np.zeros(D, np.float32), np.ones(D, np.float32)
+    position[0] = x
+    return encode(Message(sender, step, position, velocity, silent_hops(SENSES, D), group))
+
+
+def acted(agent: Any, *messages: bytes) -> list[str | None]:
+    agent.begin((0.0, 0.0), (0.0, 0.0))
+    return [agent.hear(message) for message in messages]
+
+
+GARBAGE = [
+    (b"", "length|bytes"),
+    (said()[:-1], "length|bytes"),
+    (said() + b"\0", "length|bytes"),
+    (b"FE" + said()[2:], "begin with EF"),
+    (said()[:2] + b"\x09" + said()[3:], "version"),
+    (said()[:12] + struct.pack("<f", np.nan) + said()[16:], "finite"),
+    (said()[:12] + struct.pack("<f", 1e9) + said()[16:], "too large"),
+    (said()[:-4] + struct.pack("<f", -np.inf), "finite"),
+    (said(sender=0), "own number"),
+]
+
+
+@pytest.mark.parametrize(("garbage", "reason"), GARBAGE)
+def test_garbage_is_dropped_with_a_reason_and_changes_nothing(make: Any, garbage: bytes, reason: str) -> None:
+    agent, other = make(0, 0), make(0, 0)
+    told = acted(agent, said(), garbage, said(sender=2, x=-0.2))
+    assert told[0] is None
+    assert told[2] is None
+    assert any(word in str(told[1]) for word in reason.split("|"))
+    acted(other, said(), said(sender=2, x=-0.2))
+    np.testing.assert_array_equal(agent.end(), other.end())
+
+
+@given(st.lists(st.binary(max_size=100) | st.binary(min_size=73, max_size=73).map(lambda b: b"EF\x01" + b), max_size=5))
+def test_no_bytes_make_an_agent_answer_what_is_no_number(make: Any, messages: list[bytes]) -> None:
+    agent = make(0, 0)
+    for _ in range(2):
+        acted(agent, *messages)
+        assert np.isfinite(agent.end()).all()
+
+
+def test_only_the_newest_message_of_a_sender_counts(make: Any) -> None:
+    agent, other = make(0, 0), make(0, 0)
+    told = acted(agent, said(step=3, x=0.9), said(step=3), said(step=2), said(step=4, x=0.5))
+    assert told[0] is None
+    assert "newer" in str(told[1])
+    assert "newer" in str(told[2])
+    assert told[3] is None
+    acted(other, said(step=0, x=0.5))
+    np.testing.assert_array_equal(agent.end(), other.end())
+
+
+def test_steps_are_counted_beyond_the_largest_number(make: Any) -> None:
+    agent = make(0, 0)
+    assert acted(agent, said(step=2**32 - 1), said(step=0), said(step=2**32 - 1))[:2] == [None, None]
+
+
+def test_the_order_in_which_messages_come_changes_no_bit(make: Any) -> None:
+    messages = [said(sender=n, x=0.1 + 0.07 * n) for n in (9, 4, 7, 1, 30)]
+    answers = []
+    for order in (messages, messages[::-1], sorted(messages)):
+        agent = make(0, 0)
+        acted(agent, *order)
+        answers.append(agent.end())
+    np.testing.assert_array_equal(answers[0], answers[1])
+    np.testing.assert_array_equal(answers[0], answers[2])
+
+
+def test_a_message_is_what_the_wire_format_says(make: Any) -> None:
+    agent = make(77, 3)
+    sent = agent.begin((0.25, -1.5), (2.0, 0.125))
+    position, velocity = np.array([0.25, -1.5], np.float32), np.array([2.0, 0.125], np.float32)
+    assert sent == encode(Message(77, 0, position, velocity, silent_hops(SENSES, 2), 3))
+    agent.end()
+    assert struct.unpack_from("<I", agent.begin((0, 0), (0, 0)), 8) == (1,)
+
+
+def test_agents_in_one_place_do_no_harm(make: Any) -> None:
+    agent = make(0, 0)
+    acted(agent, said(x=0.0), said(sender=2, x=1e-9), said(sender=3, x=1e-7))
+    assert np.isfinite(agent.end()).all()
+    assert np.isfinite(struct.unpack("<16f", agent.begin((0, 0), (0, 0))[12:])).all()
+
+
+def test_more_neighbours_than_there_is_room_for_are_dropped(tmp_path: Path) -> None:
+    agent = compiled(ef.load("etdagnn"), tmp_path, neighbours=2)(0, 0)
+    told = acted(agent, said(sender=1), said(sender=2), said(sender=3), said(sender=2, step=1))
+    assert [reason is None for reason in told] == [True, True, False, True]
+    assert "room" in str(told[2])
+
+
+def test_there_are_no_obstacle_agents_in_space(tmp_path: Path) -> None:
+    for made in (compiled, imported):
+        agent = made(ef.load("etdagnn"), tmp_path, 3)(0, 0)
+        agent.begin((0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
+        assert agent.hear(said(group=OBSTACLE_GROUP, D=3)) is not None
+
+
+def test_a_fixed_topology_is_that_of_the_first_step(tmp_path: Path) -> None:
+    controller: Any = ef.load("tanner-fixed")
+    first, second = (said(sender)[:28] for sender in (1, 2))
+    for made in (compiled, imported):
+        agent = made(controller, tmp_path)(0, 0)
+        assert acted(agent, first) == [None]
+        agent.end()
+        assert [reason is None for reason in acted(agent, first, second)] == [True, False]
+
+
+def test_a_position_of_another_dimension_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ef.InputError, match="2 numbers"):
+        compiled(ef.load("etdagnn"), tmp_path)(0, 0).begin((0.0, 0.0, 0.0), (0.0, 0.0))

@@ -1,0 +1,97 @@
+"""Exported graphs, run by onnxruntime, do what the package does."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+import equiflock as ef
+from equiflock.controllers.bridge import as_numpy_function
+from equiflock.deployment.export.program import read_program
+
+NAMES = ["etdagnn", "etdagnn-segregation", "tdagnn", "tdagnn-tf", "tanner-dynamic:clamp_by=entry", "reynolds"]
+
+
+def answer(path: Path, observations: Any) -> Any:
+    (found,) = onnxruntime.InferenceSession(path).run(["accelerations"], {"observations": observations})
+    return found
+
+
+def observations_of(controller: Any, B: int, N: int, D: int = 2) -> Any:
+    shape = B, N, controller.senses.hops, controller.senses.width, D
+    chance = np.random.default_rng(1)
+    return (chance.normal(size=shape) * 10.0 ** chance.uniform(-1.0, 2.0, (B, N, 1, 1, 1))).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_graph_takes_any_number_of_flocks_and_agents(name: str, tmp_path: Path) -> None:
+    controller: Any = ef.load(name)
+    path, readme = ef.export(controller, tmp_path / "graph.onnx")
+    assert "onnx" in readme.read_text()
+    program = read_program(controller)
+    for B, N in ((1, 1), (1, 10), (3, 7)):
+        observations = observations_of(controller, B, N)
+        wanted = as_numpy_function(controller)(observations)
+        found = answer(path, observations)
+        assert found.shape == (B, N, 2)
+        assert (np.abs(found - wanted) / program.magnitude(observations)).max() < 1e-5
+
+
+def test_a_graph_for_space_and_in_units_of_robots(tmp_path: Path) -> None:
+    controller: Any = ef.load("etdagnn", comm_radius=5.0, time_scale=4.0)
+    path, _ = ef.export(controller, tmp_path / "graph.onnx", dimensions=3)
+    observations = observations_of(controller, 2, 4, 3)
+    np.testing.assert_allclose(answer(path, observations), as_numpy_function(controller)(observations), atol=1e-4)
+
+
+class Own(nn.Module):
+    """A network of layers that are not ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.senses = ef.paper_senses(hops=2)
+        self.layers = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 2))
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.layers(observations.flatten(2))
+        return made
+
+
+class Looping(Own):
+    """What it does depends on numbers, for which a graph has no form."""
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        steps = int(observations.sum().item())
+        return observations[:, :, 0, 0] * len(range(steps))
+
+
+def test_a_torch_module_of_layers_of_its_own_is_a_graph_and_nothing_else(tmp_path: Path) -> None:
+    controller: Any = Own()
+    (path,) = ef.export(controller, tmp_path / "graph.onnx")
+    observations = observations_of(controller, 2, 5)
+    np.testing.assert_allclose(
+        answer(path, observations), as_numpy_function(controller)(observations), rtol=1e-4, atol=1e-3
+    )
+    for ending in (".h", ".npz"):
+        with pytest.raises(ef.InputError, match=r"Own is a torch module .* export it as \.onnx"):
+            ef.export(controller, tmp_path / f"own{ending}")
+
+
+def test_a_torch_module_that_has_no_graph_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ef.InputError, match="Looping is a torch module that ONNX has no form for: ") as told:
+        ef.export(Looping(), tmp_path / "graph.onnx")
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "graph.onnx").exists()
+
+
+def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ef.InputError, match=r"equiflock\[deploy\]"):
+        ef.export("etdagnn", tmp_path / "graph.onnx")

@@ -1,0 +1,115 @@
+"""A flock of exported agents beside the package: every agent by itself, told nothing but the messages it hears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import equiflock as ef
+from equiflock.controllers.bridge import as_numpy_function
+from equiflock.deployment.export.program import read_program
+from equiflock.deployment.wire import OBSTACLE_GROUP, Message, encode, silent_hops
+from equiflock.flock import FOLLOWER, OBSTACLE
+from equiflock.technique import Orbit
+
+TIME_STEP = 0.01
+
+
+@dataclass
+class Parity:
+    """How far the accelerations of agents were from those of the package, of the same states.
+
+    Errors are relative to `Program.magnitude`: for every agent, the sum of the absolute values of what the last matrix
+    adds up to its acceleration, at least 1.
+    """
+
+    worst: float = 0.0
+    largest: float = 0.0
+    """The largest entry of an acceleration."""
+    answers: list[Any] = field(default_factory=list)
+    """Accelerations (N, D) of all agents at every step."""
+    heard: list[float] = field(default_factory=list)
+    """Mean degree at every step."""
+    dropped: list[str] = field(default_factory=list)
+
+
+def float32_flock(flock: ef.Flock) -> ef.Flock:
+    """The flock with a state that float32 holds exactly, so that agent and package see the same numbers."""
+    positions, velocities = (array.astype(np.float32).astype(np.float64) for array in flock.arrays[:2])
+    return ef.Flock(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius)
+
+
+def fly(
+    controller: Any,
+    start: ef.Flock,
+    make: Callable[[int, int], Any],
+    steps: int,
+    orbit: Orbit | None = None,
+    radio: ef.Radio | None = None,
+    delivering: ef.Radio | None = None,
+    time_step: float = TIME_STEP,
+) -> Parity:
+    """Fly one flock under the package, and ask agents, which `make(number, group)` makes, at every step.
+
+    The order is that of a flight: all send, all hear what the radio lets through, all act. If messages are used for
+    longer than the step of their arrival, `delivering` is the radio that says which arrive.
+    """
+    flock, found = float32_flock(start), Parity()
+    roles, groups, D = flock.roles[0], flock.groups[0], flock.shape[2]
+    agents = {i: make(i, int(groups[i])) for i in range(len(roles)) if roles[i] == FOLLOWER}
+    senses = ef.DelayedAggregation(controller.senses, orbit=orbit, radio=radio)
+    arriving = ef.DelayedAggregation(controller.senses, radio=delivering or radio)
+    program = read_program(controller, D)
+    think, silent = as_numpy_function(controller), silent_hops(controller.senses, D)
+    for step in range(steps):
+        known = senses.hear(flock)
+        wanted = np.asarray(think(known))[0]
+        arriving.hear(flock)
+        graph = arriving.heard(flock)
+        state = flock.positions[0].astype(np.float32), flock.velocities[0].astype(np.float32)
+        said = []
+        for j, role in enumerate(roles):
+            if role == FOLLOWER:
+                said.append(agents[j].begin(state[0][j], state[1][j]))
+            else:
+                group = OBSTACLE_GROUP if role == OBSTACLE else int(groups[j])
+                said.append(encode(Message(j, step, state[0][j], state[1][j], silent, group)))
+        answers = np.zeros_like(wanted)
+        for i, agent in agents.items():
+            # In another order than that of numbers: an agent must not mind.
+            found.dropped += filter(None, (agent.hear(said[j]) for j in graph.neighbours(0, i)[::-1]))
+            answers[i] = agent.end()
+        follows = roles == FOLLOWER
+        errors = np.abs(answers - wanted) / program.magnitude(known[0])
+        found.worst = max(found.worst, float(errors[follows].max()))
+        found.largest = max(found.largest, float(np.abs(wanted[follows]).max()))
+        found.answers.append(answers)
+        found.heard.append(float(graph.degrees.mean()))
+        flock = _moved(flock, np.where(follows[:, None], wanted, 0.0), time_step)
+    return found
+
+
+def _moved(flock: ef.Flock, accelerations: Any, time_step: float) -> ef.Flock:
+    # As far as a test needs: a body with limits, so that no flock flies apart within a few steps.
+    velocities = flock.velocities + time_step * np.clip(accelerations, -20.0, 20.0)
+    positions = flock.positions + time_step * flock.velocities
+    arrays: Sequence[Any] = (positions, velocities, *flock.arrays[2:])
+    return float32_flock(ef.Flock(*arrays, comm_radius=flock.comm_radius))
+
+
+def start_of(agents: int = 14, dimensions: int = 2, seed: int = 0, groups: int = 1, radius: float = 1.0) -> ef.Flock:
+    """A flock that is dense enough that agents hear about half of the others."""
+    chance = np.random.default_rng(seed)
+    side = {2: 1.1, 3: 0.8}[dimensions] * radius * (agents / 14) ** (1 / dimensions)
+    positions = chance.uniform(-side, side, (1, agents, dimensions)) + 3.0 * radius
+    velocities = radius * chance.normal(size=positions.shape)
+    numbers = chance.integers(0, groups, (1, agents))
+    return ef.Flock(positions, velocities, groups=numbers, comm_radius=radius)
+
+
+def busiest(flock: ef.Flock) -> int:
+    """The agent that hears most others."""
+    return int(ef.radius_graph(flock).degrees[0].argmax())

@@ -1,0 +1,61 @@
+"""Exported controllers on the processor of a robot, in an emulator that `make emulator` installs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import equiflock as ef
+from equiflock.deployment import microcontroller
+from equiflock.deployment.export.c import agent_bytes
+from equiflock.deployment.export.program import read_program
+from equiflock.deployment.microcontroller import emulate, missing_tools
+from equiflock.deployment.recording import record
+from tests.deployment.export.test_agents import course
+from tests.deployment.lockstep import busiest, start_of
+
+
+@pytest.fixture(scope="session")
+def emulator() -> None:
+    if missing := missing_tools():
+        told = f"{', '.join(missing)} cannot be found, so nothing was tested on a Cortex-M4F: run `make emulator`"
+        if os.environ.get("CI"):
+            pytest.fail(told)
+        pytest.skip(told)
+
+
+@pytest.mark.parametrize(
+    ("name", "D"), [("etdagnn", 2), ("etdagnn", 3), ("tdagnn", 2), ("tanner-dynamic", 2), ("bonding-local", 3)]
+)
+def test_a_cortex_m4_does_what_the_package_does(name: str, D: int, emulator: None, tmp_path: Path) -> None:
+    controller: Any = ef.load(name)
+    start = start_of(dimensions=D)
+    found = emulate(controller, record(controller, start, busiest(start), steps=6), tmp_path)
+    assert found.worst < 1e-5
+    assert found.memory == agent_bytes(read_program(controller, D))
+    assert found.neighbours > 3.0
+    assert 500 < found.instructions < 100_000
+
+
+def test_etdagnn_has_less_than_four_kilobytes(emulator: None, tmp_path: Path) -> None:
+    controller: Any = ef.load("etdagnn")
+    found = emulate(controller, record(controller, start_of(), 4, steps=2), tmp_path)
+    assert found.weights == 640
+    assert found.weights < found.flash < 4096
+
+
+def test_obstacles_are_avoided_there_too(emulator: None, tmp_path: Path) -> None:
+    controller: Any = ef.load("etdagnn")
+    orbit = ef.Orbit(gravity_break=0.3)
+    recording = record(controller, course(), 4, steps=6, orbit=orbit)
+    assert emulate(controller, recording, tmp_path, orbit=orbit).worst < 1e-5
+
+
+def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(microcontroller, "TOOLS", ("no-such-gcc", "sh"))
+    recording = record(ef.load("reynolds"), start_of(), 0, steps=1)
+    with pytest.raises(ef.InputError, match="no-such-gcc cannot be found: run `make emulator`"):
+        emulate(ef.load("reynolds"), recording, tmp_path)

@@ -1,0 +1,61 @@
+"""What is recorded is what the package did, and compiled agents do it again from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equiflock as ef
+from equiflock.deployment.recording import record
+from equiflock.deployment.wire import Message, decode
+from tests.deployment.exported import compiled
+from tests.deployment.lockstep import busiest, start_of
+
+
+def sender_of(message: bytes) -> int:
+    return int.from_bytes(message[4:8], "little")
+
+
+@pytest.mark.parametrize("D", [2, 3])
+def test_a_compiled_agent_makes_the_recorded_observations_and_accelerations(D: int, tmp_path: Path) -> None:
+    controller: Any = ef.load("etdagnn")
+    start = start_of(dimensions=D)
+    recording = record(controller, start, busiest(start), steps=6)
+    agent = compiled(controller, tmp_path, D)(recording.number, recording.group)
+    answers = []
+    for position, velocity, messages, known in zip(
+        recording.positions, recording.velocities, recording.messages, recording.observations, strict=True
+    ):
+        agent.begin(position, velocity)
+        assert [agent.hear(message) for message in messages] == [None] * len(messages)
+        answers.append(agent.end())
+        np.testing.assert_allclose(agent.observations(3, 3), known, atol=1e-5 * max(1.0, np.abs(known).max()))
+    assert min(map(len, recording.messages)) > 3
+    assert recording.worst(answers) < 1e-5
+    assert recording.worst(np.zeros_like(answers)) > 1e-2
+
+
+def test_messages_have_what_their_senders_knew_a_step_before() -> None:
+    controller: Any = ef.load("etdagnn")
+    start = start_of()
+    one = record(controller, start, busiest(start), steps=4)
+    sender = sender_of(one.messages[0][0])
+    other = record(controller, start, sender, steps=4)
+    assert sender in [sender_of(message) for message in one.messages[3]]
+    for step in range(1, 4):
+        heard = (decode(message, controller.senses, 2) for message in one.messages[step])
+        for message in heard:
+            assert isinstance(message, Message)
+            assert message.step == step
+            if message.sender == sender:
+                np.testing.assert_array_equal(message.hops, other.observations[step - 1, :2])
+
+
+def test_who_is_no_follower_cannot_be_recorded() -> None:
+    flock = start_of(agents=3)
+    led = ef.Flock(flock.positions, flock.velocities, [[1, 0, 0]])
+    with pytest.raises(ef.InputError, match="agent 0 is no follower"):
+        record(ef.load("reynolds"), led, 0, steps=1)
