@@ -162,6 +162,15 @@ def test_obstacles_are_avoided_by_the_same_technique(orbit: ef.Orbit | None, uni
         assert parity.dropped == []
 
 
+def test_of_two_obstacle_agents_as_near_the_first_by_number_is_heard(tmp_path: Path) -> None:
+    positions = [[[0.0, 0.0], [0.5, 0.5], [-0.25, 0.25], [0.25, 0.25]]]
+    velocities = [[[0.25, 1.0], [0.5, 0.0], [0.0, 0.0], [0.0, 0.0]]]
+    flock, orbit = ef.Flock(positions, velocities, [[0, 0, 2, 2]]), ef.Orbit()
+    controller: Any = ef.load("etdagnn")
+    for made in (compiled, imported):
+        assert fly(controller, flock, made(controller, tmp_path, 2, orbit), 1, orbit=orbit).worst < CLOSE
+
+
 def test_a_controller_brings_its_technique_along(tmp_path: Path) -> None:
     controller: Any = new_network("etdagnn:aggregation=both", seed=1)
     controller.orbit = ef.Orbit(gravity_break=0.9, near=2.0)

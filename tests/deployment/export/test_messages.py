@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
+from equiflock.deployment.compiled import FLAGS
 from equiflock.deployment.wire import OBSTACLE_GROUP, Message, encode, silent_hops
 from tests.deployment.exported import compiled, imported
 
@@ -115,6 +116,18 @@ def test_more_neighbours_than_there_is_room_for_are_dropped(tmp_path: Path) -> N
     told = acted(agent, said(sender=1), said(sender=2), said(sender=3), said(sender=2, step=1))
     assert [reason is None for reason in told] == [True, True, False, True]
     assert "room" in str(told[2])
+
+
+def test_messages_from_beyond_the_range_are_not_used(tmp_path: Path) -> None:
+    controller = ef.load("etdagnn")
+    makers = [compiled(controller, tmp_path, flags=(*FLAGS, "-DAGENT_RANGE=0.6f"))]
+    module: Any = imported(controller, tmp_path)
+    makers.append(lambda number, group: module(number, group, reach=0.6))
+    for maker in makers:
+        near, both = maker(0, 0), maker(0, 0)
+        acted(near, said())
+        assert acted(both, said(), said(sender=2, x=0.7)) == [None, None]
+        np.testing.assert_array_equal(near.end(), both.end())
 
 
 def test_there_are_no_obstacle_agents_in_space(tmp_path: Path) -> None:
