@@ -25,7 +25,7 @@ jaxtyping.install_import_hook(
         "equiflock.theory.mlp",
         "equiflock.experiments",
         "equiflock.report",
-        *(f"equiflock.viewer.{name}" for name in ("frames", "recording", "playback", "setting", "stage")),
+        *(f"equiflock.viewer.{name}" for name in ("choosing", "frames", "recording", "playback", "setting", "stage")),
     ],
     f"{tests.annotations.__name__}.checked",
 )
