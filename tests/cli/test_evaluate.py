@@ -33,7 +33,7 @@ def law(observations):
 
 
 @pytest.fixture(autouse=True)
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> None:
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None, jobs_here: None) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
@@ -181,15 +181,15 @@ def test_weights_of_the_package_that_changed_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("name", "fails"),
-    [("at_once", "True"), ("in_a_while", "abs(observations[:, :, 0, 0]).max() < 3")],
+    ("name", "fails", "workers"),
+    [("at_once", "True", "2"), ("in_a_while", "abs(observations[:, :, 0, 0]).max() < 3", "1")],
 )
 def test_a_controller_that_raises_is_one_line_and_blocks_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, fails: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, fails: str, workers: str
 ) -> None:
     Path(f"{name}.py").write_text(LAW.format(name=name, fails=fails))
-    options = (name, "--plugin", f"{name}.py", *SMALL, "--flocks", "4", "--workers", "2")
-    assert "failed: ValueError: no idea" in failure(capsys, *options)
+    options = (name, "--plugin", f"{name}.py", *SMALL, "--flocks", "4")
+    assert "failed: ValueError: no idea" in failure(capsys, *options, "--workers", workers)
     assert not list(tmp_path.glob(f"runs/evaluation/*/jobs/{name}-*.csv"))  # those of others may be done, and stay
     Path(f"{name}.py").write_text(LAW.format(name=name, fails="False"))
     evaluate_anew(*options)
