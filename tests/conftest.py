@@ -66,12 +66,11 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single worker is this process: one of its own takes seconds to begin. Several are processes, as ever."""
     from equiflock.experiments.runner import running
-
-    pool = running.in_a_pool
+    from equiflock.experiments.runner.pool import in_a_pool
 
     def work(do: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
         if workers > 1:
-            yield from pool(do, jobs, workers)
+            yield from in_a_pool(do, jobs, workers)
             return
         for number, job in enumerate(jobs):
             do(*job)
