@@ -98,3 +98,17 @@ def page(server: Running) -> Iterator[servers.Page]:
     """A page that is a program."""
     with server.page() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def run(chromium: Browser) -> Iterator[Callable[..., Any]]:
+    """Runs JavaScript with a module of the page, `m`, on a page without scripts of its own."""
+    with running() as server:
+        bare = chromium.new_page()
+        bare.goto(server.address + "icon.svg")
+
+        def evaluate(module: str, body: str, argument: Any = None) -> Any:
+            return bare.evaluate(f"async (given) => {{ const m = await import('/{module}.js'); {body} }}", argument)
+
+        yield evaluate
+        bare.close()
