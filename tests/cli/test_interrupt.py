@@ -38,22 +38,16 @@ def interrupt(*arguments: str, folder: Path, jobs: int) -> str:
     return errors
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    command(*SWEEP, "--workers", "1", "--out", "sweep", folder=folder)
-    return folder / "sweep"
-
-
-def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(tmp_path: Path, undisturbed: Path) -> None:
+def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(tmp_path: Path, jobs_here: None) -> None:
     errors = interrupt(*SETTINGS, "--force", folder=tmp_path, jobs=2)
     assert errors == f"equiflock: interrupted\ngo on with: equiflock {' '.join(SETTINGS)}\n"
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("sweep/jobs/[!.]*.csv")}
     assert 2 <= len(kept) < 6
     command(*SETTINGS, folder=tmp_path)
     assert kept.items() <= {path: path.stat().st_mtime_ns for path in tmp_path.glob("sweep/jobs/*")}.items()
+    run(*SWEEP, "--workers", "1", "--out", str(tmp_path / "undisturbed"))
     for name in ("sweep.csv", "summary.csv", "ivv.png"):
-        assert (tmp_path / "sweep" / name).read_bytes() == (undisturbed / name).read_bytes()
+        assert (tmp_path / "sweep" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
 @pytest.mark.parametrize(
