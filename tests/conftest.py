@@ -1,6 +1,8 @@
 """Types and shapes in annotations are enforced while tests run: this must come before equiflock is imported."""
 
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jaxtyping
 import pytest
@@ -25,7 +27,7 @@ jaxtyping.install_import_hook(
         "equiflock.theory.mlp",
         "equiflock.experiments",
         "equiflock.report",
-        *(f"equiflock.viewer.{name}" for name in ("frames", "recording", "playback", "setting", "stage")),
+        *(f"equiflock.viewer.{name}" for name in ("choosing", "frames", "recording", "playback", "setting", "stage")),
     ],
     f"{tests.annotations.__name__}.checked",
 )
@@ -58,6 +60,23 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     from equiflock.runtime import provenance
 
     monkeypatch.setattr(provenance, "_plugins", {})
+
+
+@pytest.fixture
+def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single worker is this process: one of its own takes seconds to begin. Several are processes, as ever."""
+    from equiflock.experiments.runner import running
+    from equiflock.experiments.runner.pool import in_a_pool
+
+    def work(do: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
+        if workers > 1:
+            yield from in_a_pool(do, jobs, workers)
+            return
+        for number, job in enumerate(jobs):
+            do(*job)
+            yield number
+
+    monkeypatch.setattr(running, "in_a_pool", work)
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_train_does_several_controllers_and_seeds_and_resumes_them_all(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "several"
-    run("train", "--controller", "all", "--seeds", "3", "--workers", "2", "--out", str(folder), *SMALL_TRAINING)
+    run("train", "--controller", "all", "--seeds", "3", "--workers", "1", "--out", str(folder), *SMALL_TRAINING)
     names = sorted(path.name for path in folder.iterdir())
     assert names == [f"{name}-3" for name in sorted(TRAINED)]
     before = (folder / "tdagnn-3" / "weights.safetensors").read_bytes()
@@ -138,7 +138,7 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
     monkeypatch.setattr(sys, "path", list(sys.path))
     plugin = "--plugin", str(tmp_path / "my_network.py")
     run("train", *plugin, "--controller", "mixer", *SMALL_TRAINING, "--out", str(tmp_path / "one"))
-    several = "--seeds", "0-1", "--workers", "2", "--out", str(tmp_path / "two")
+    several = "--seeds", "0-1", "--workers", "1", "--out", str(tmp_path / "two")
     run("train", *plugin, "--controller", "mixer", *SMALL_TRAINING, *several)
     weights = tmp_path / "two" / "mixer-0" / "weights.safetensors"
     assert weights.read_bytes() == (tmp_path / "one" / "weights.safetensors").read_bytes()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
 from equiflock.controllers import controller, controller_names, load, save
+from equiflock.deployment.audit import audit
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
 from equiflock.learning.fast_forward import FastForward
@@ -74,6 +75,7 @@ __all__ = [
     "UntilDisconnected",
     "UntilPassed",
     "__version__",
+    "audit",
     "body",
     "body_names",
     "components",

@@ -6,7 +6,7 @@ A feature is a number times a vector, which agent i makes of what it hears from 
     weight(|r_ij|^2) r_ij    or    weight(|r_ij|^2, <r_ij, v_ij>) v_ij,    and the other two combinations.
 
 Whatever is declared so commutes with every rotation and reflection. A weight may have options, numbers with defaults,
-and any feature may be made of agents of the same group, or of others, alone: these follow the name, as in
+and any feature may be made of agents of the same group, of others, or of obstacles alone: these follow the name, as in
 "separation:distance=0.2" or "inverse-square:among=same". A channel is a feature with an aggregation, the sum or the
 mean over those heard; a controller declares its channels, hops and topology as `Senses`.
 """
@@ -26,7 +26,7 @@ from equiflock.runtime.options import read_options
 Aggregation: TypeAlias = Literal["sum", "mean"]
 Topology: TypeAlias = Literal["dynamic", "fixed"]
 Vector: TypeAlias = Literal["position", "velocity"]
-Among: TypeAlias = Literal["all", "same", "others"]
+Among: TypeAlias = Literal["all", "same", "others", "obstacles"]
 HopMean: TypeAlias = Literal["receiver", "sender"]
 Channel: TypeAlias = tuple[str, Aggregation]
 Weight = TypeVar("Weight", bound=Callable[..., float])
@@ -39,8 +39,8 @@ class Feature:
     Attributes:
         name: by which channels refer to it.
         vector: whether the weight multiplies r_ij, "position", or v_ij, "velocity".
-        among: whom it is made of: "all" that are heard, those of the "same" group, or of "others". Obstacle agents are
-            in no group, so only "all" has them.
+        among: whom it is made of: "all" that are heard, flock agents of the "same" group, or of "others", or
+            "obstacles", the obstacle agents, which are in no group.
         weight: the number, a function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>, and of its options.
         options: the values of the weight's options, in the order of its arguments.
     """
@@ -91,7 +91,7 @@ def feature(name: str, *, vector: Vector, among: Among = "all") -> Callable[[Wei
     Args:
         name: a word.
         vector: what the weight multiplies: "position" for r_ij, "velocity" for v_ij.
-        among: "all" that are heard, those of the "same" group, or of "others".
+        among: "all" that are heard, those of the "same" group, or of "others", or the agents of "obstacles".
 
     The function takes one number, |r_ij|^2, or two, |r_ij|^2 and <r_ij, v_ij>, and returns one. Further arguments with
     numbers as defaults are its options, which a channel may set: ("attraction:strength=2", "mean"). It is compiled into

@@ -31,7 +31,7 @@ SMALL = tuple(
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs_here: None) -> None:
     monkeypatch.setattr(entries, "ENTRIES", SMALL)
     monkeypatch.chdir(tmp_path)
 

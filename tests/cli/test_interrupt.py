@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import command, start
+from equiflock.experiments.runner import running
+from tests.cli.commands import command, run, start
 
 SWEEP = ("sweep", "--controller", "etdagnn,tanner", "--agents", "20,40,60", "--flocks", "10", "--duration", "5")
 SETTINGS = (*SWEEP, "--workers", "2", "--out", "sweep")
 
 
-def interrupt(*arguments: str, folder: Path, jobs: int, whole_group: bool = True) -> str:
+def interrupt(*arguments: str, folder: Path, jobs: int) -> str:
     """Press Ctrl-C when so many jobs are done and others are running; returns standard error."""
     process = start(*arguments, folder=folder)
     try:
@@ -25,10 +29,7 @@ def interrupt(*arguments: str, folder: Path, jobs: int, whole_group: bool = True
         while process.poll() is None and len(list(folder.glob("*/jobs/[!.]*.csv"))) < jobs:
             time.sleep(0.02)
         assert process.poll() is None
-        if whole_group:
-            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        else:
-            process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
@@ -37,31 +38,46 @@ def interrupt(*arguments: str, folder: Path, jobs: int, whole_group: bool = True
     return errors
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    command(*SWEEP, "--workers", "1", "--out", "sweep", folder=folder)
-    return folder / "sweep"
-
-
-def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(tmp_path: Path, undisturbed: Path) -> None:
-    errors = interrupt(*SETTINGS, "--force", folder=tmp_path, jobs=2, whole_group=True)
+def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(tmp_path: Path, jobs_here: None) -> None:
+    errors = interrupt(*SETTINGS, "--force", folder=tmp_path, jobs=2)
     assert errors == f"equiflock: interrupted\ngo on with: equiflock {' '.join(SETTINGS)}\n"
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("sweep/jobs/[!.]*.csv")}
     assert 2 <= len(kept) < 6
     command(*SETTINGS, folder=tmp_path)
     assert kept.items() <= {path: path.stat().st_mtime_ns for path in tmp_path.glob("sweep/jobs/*")}.items()
+    run(*SWEEP, "--workers", "1", "--out", str(tmp_path / "undisturbed"))
     for name in ("sweep.csv", "summary.csv", "ivv.png"):
-        assert (tmp_path / "sweep" / name).read_bytes() == (undisturbed / name).read_bytes()
+        assert (tmp_path / "sweep" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
-def test_evaluate_and_reproduce_say_how_to_go_on(tmp_path: Path) -> None:
-    evaluate = ("evaluate", "tanner", "--workers", "2", "--out", "an evaluation")
-    errors = interrupt(*evaluate, folder=tmp_path, jobs=1)
-    again = "equiflock evaluate tanner --workers 2 --out 'an evaluation'"
-    assert errors == f"equiflock: interrupted\ngo on with: {again}\n"
-    reproduce = ("reproduce", "--only", "leaders", "--workers", "2", "--no-films")
-    (tmp_path / "other").mkdir()
-    errors = interrupt(*reproduce, "--out", "paper", folder=tmp_path / "other", jobs=1)
-    again = f"equiflock {' '.join(reproduce)} --out paper"
-    assert errors == f"equiflock: interrupted\ngo on with: {again}\n"
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("evaluate", "tanner", "--workers", "2", "--out", "an evaluation"),
+        ("reproduce", "--only", "leaders", "--workers", "2", "--no-films", "--out", "paper"),
+        ("atlas", "--no-films", "--workers", "2"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_other_commands_with_jobs_say_how_to_go_on(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process: their processes are those of a sweep."""
+    asked: list[int] = []
+
+    def pressed(do: object, jobs: list[object], workers: int) -> Iterator[int]:
+        asked.append(workers)
+        signal.raise_signal(signal.SIGINT)
+        yield 0
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(running, "in_a_pool", pressed)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    monkeypatch.chdir(tmp_path)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            run(*words)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (caught.value.code, asked) == (130, [2])
+    assert capsys.readouterr().err == f"equiflock: interrupted\ngo on with: {shlex.join(['equiflock', *words])}\n"

@@ -62,7 +62,7 @@ def test_a_scenario_flies_as_long_as_its_test_unless_told_otherwise(
 
 
 def test_a_line_tells_if_the_law_flies_another_pattern_than_the_scenario_wants(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, jobs_here: None
 ) -> None:
     small = "--scenario", "formation", "--pattern", "EQ", "--agents", "9", "--duration", "0.02"
     for command in (

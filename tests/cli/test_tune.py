@@ -46,7 +46,7 @@ def test_it_tunes_says_what_became_of_each_measure_and_repeats_its_own_command(
 
 
 def test_tuned_weights_fly_with_their_own_technique_and_the_commands_say_so(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     network = ef.load("etdagnn")
     network.orbit = ef.Orbit(near=0.25)  # type: ignore[union-attr]

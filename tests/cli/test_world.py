@@ -119,7 +119,7 @@ def test_a_scenario_s_own_options_of_the_same_names_follow_its_name(tmp_path: Pa
 
 
 def test_all_controllers_of_an_evaluation_fly_in_one_world_and_its_folder_tells_which(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small = *SMALL, "--time-step", "0.02", "--duration", "0.1", "--workers", "1"
@@ -136,7 +136,7 @@ def test_all_controllers_of_an_evaluation_fly_in_one_world_and_its_folder_tells_
     assert "settings world loss = 0.2, not 0.3, settings world body" in told
 
 
-def test_a_job_of_an_evaluation_is_flown_again_in_its_world(tmp_path: Path) -> None:
+def test_a_job_of_an_evaluation_is_flown_again_in_its_world(tmp_path: Path, jobs_here: None) -> None:
     from equiflock.experiments.again import fly_again
 
     small = *SMALL, "--time-step", "0.02", "--duration", "0.1", "--workers", "1"
@@ -146,7 +146,9 @@ def test_a_job_of_an_evaluation_is_flown_again_in_its_world(tmp_path: Path) -> N
     assert again.config["failures"] == description(ef.Failures(agents=3))
 
 
-def test_a_sweep_has_a_column_for_each_axis_that_was_given_and_keeps_results_by_their_world(tmp_path: Path) -> None:
+def test_a_sweep_has_a_column_for_each_axis_that_was_given_and_keeps_results_by_their_world(
+    tmp_path: Path, jobs_here: None
+) -> None:
     def sweep(*words: str) -> pd.DataFrame:
         small = "--controller", "tanner", "--agents", "12", "--flocks", "2", "--duration", "0.1", "--workers", "1"
         run("sweep", *small, *words, "--out", str(tmp_path))
@@ -171,7 +173,9 @@ def test_points_of_a_sweep_in_the_world_of_the_paper_have_the_names_that_they_ha
     assert path_of(job, tmp_path).name == "sweep-tanner-0-10-1-None-0fb093247331.csv"
 
 
-def test_bodies_and_kinds_of_failures_are_axes_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bodies_and_kinds_of_failures_are_axes_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs_here: None
+) -> None:
     small = "--controller", "tanner", "--agents", "12", "--flocks", "2", "--duration", "0.1", "--workers", "1"
     bodies = "--body", "double-integrator,unicycle:max_turn_rate=2", "--max-acceleration", "5"
     run("sweep", *small, *bodies, "--fail", "0,2", "--fail-kind", "stopped,silent", "--out", str(tmp_path))

@@ -159,9 +159,12 @@ def test_bad_grids_are_refused_before_anything_is_flown(
     assert not (tmp_path / "sweep").exists()
 
 
-def test_a_sweep_grows_in_its_folder(tmp_path: Path) -> None:
+SMALL = "sweep", "--controller", "tanner", "--flocks", "2", "--workers", "1"
+
+
+def test_a_sweep_grows_in_its_folder(tmp_path: Path, jobs_here: None) -> None:
     def sweep(agents: str) -> None:
-        cli.main(["sweep", "--controller", "tanner", "--agents", agents, "--flocks", "2", "--out", str(tmp_path)])
+        cli.main([*SMALL, "--agents", agents, "--out", str(tmp_path)])
 
     sweep("10,20")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").iterdir()}
@@ -195,8 +198,10 @@ def test_weights_in_the_units_of_a_robot_are_known_by_their_content_and_have_the
         np.testing.assert_array_equal(job.run().ivv, metrics.ivv(run))
 
 
-def test_a_sweep_without_any_flocks_fails_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    alone = ["sweep", "--controller", "tanner", "--agents", "1", "--flocks", "1"]
+def test_a_sweep_without_any_flocks_fails_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs_here: None
+) -> None:
+    alone = [*SMALL, "--agents", "1"]
     with pytest.raises(SystemExit):
         cli.main([*alone, "--out", str(tmp_path / "sweep")])
     assert (
@@ -206,9 +211,9 @@ def test_a_sweep_without_any_flocks_fails_and_says_why(tmp_path: Path, capsys: p
 
 
 def test_a_damaged_job_of_a_sweep_is_told_and_computed_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs_here: None
 ) -> None:
-    small = ["sweep", "--controller", "tanner", "--agents", "10,20", "--flocks", "2", "--out", str(tmp_path)]
+    small = [*SMALL, "--agents", "10,20", "--out", str(tmp_path)]
     cli.main(small)
     before = (tmp_path / "sweep.csv").read_bytes()
     jobs = sorted((tmp_path / "jobs").iterdir())
@@ -246,10 +251,9 @@ def test_a_controller_that_fails_in_its_first_flight_leaves_no_folder(
     assert not (tmp_path / "sweep").exists()
 
 
-def test_force_begins_anew(tmp_path: Path) -> None:
+def test_force_begins_anew(tmp_path: Path, jobs_here: None) -> None:
     for agents, force in (("10", []), ("20", ["--force"])):
-        small = ["sweep", "--controller", "tanner", "--agents", agents, "--flocks", "2", *force]
-        cli.main([*small, "--out", str(tmp_path / "sweep")])
+        cli.main([*SMALL, "--agents", agents, *force, "--out", str(tmp_path / "sweep")])
     assert len(list((tmp_path / "sweep" / "jobs").iterdir())) == 1
 
 

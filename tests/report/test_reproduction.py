@@ -132,7 +132,7 @@ def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
 
 
 def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     copy = tmp_path / "paper"
@@ -158,7 +158,7 @@ def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_another_reading_is_flown_told_and_kept_apart(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     monkeypatch.chdir(tmp_path)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, sync_playwright
 
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
 from tests.viewer import servers
+from tests.viewer.pages import leave
 from tests.viewer.servers import Running, running
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -33,26 +34,55 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def blank_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """Gives pages with nothing on them, which tests of a file use one after the other: a new one costs a second."""
+    pages: list[tuple[dict[str, Any], Page]] = []
+
+    def blank(**options: Any) -> Page:
+        asked = {"viewport": {"width": 1000, "height": 640}, **options}
+        for made_with, page in pages:
+            if made_with == asked and not page.is_closed() and page.url == "about:blank":
+                page.set_viewport_size(asked["viewport"])
+                return page
+        # Each in a context of its own: of two in one, only that in front is drawn.
+        pages.append((asked, chromium.new_context(**asked).new_page()))
+        return pages[-1][1]
+
+    yield blank
+    for _, page in pages:
+        page.context.close()
+
+
 @pytest.fixture
-def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
+def open_page(blank_page: Callable[..., Page]) -> Iterator[Callable[..., Page]]:
     """Opens pages of a server, waits until a flock is on the screen, and fails if the console told of any error."""
     complaints: list[str] = []
-    contexts = []
+    pages = []
+
+    def hear(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            complaints.append(message.text)
+
+    def hear_error(error: Error) -> None:
+        complaints.append(str(error))
 
     def open_one(server: Running, setting: str = "", wait: bool = True, **options: Any) -> Page:
-        context = chromium.new_context(**{"viewport": {"width": 1000, "height": 640}, **options})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page = blank_page(**options)
+        pages.append(page)
+        page.on("console", hear)
+        page.on("pageerror", hear_error)
         page.goto(server.address + setting)
         if wait:
             page.wait_for_function("() => globalThis.flockView?.frame && flockView.screen.drawn > 2")
         return page
 
     yield open_one
-    for context in contexts:
-        context.close()
+    for page in pages:
+        if not page.is_closed():
+            page.remove_listener("console", hear)
+            page.remove_listener("pageerror", hear_error)
+            leave(page)
     assert complaints == []
 
 
@@ -68,3 +98,17 @@ def page(server: Running) -> Iterator[servers.Page]:
     """A page that is a program."""
     with server.page() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def run(chromium: Browser) -> Iterator[Callable[..., Any]]:
+    """Runs JavaScript with a module of the page, `m`, on a page without scripts of its own."""
+    with running() as server:
+        bare = chromium.new_page()
+        bare.goto(server.address + "icon.svg")
+
+        def evaluate(module: str, body: str, argument: Any = None) -> Any:
+            return bare.evaluate(f"async (given) => {{ const m = await import('/{module}.js'); {body} }}", argument)
+
+        yield evaluate
+        bare.close()

@@ -56,3 +56,12 @@ def the_session(server: Running) -> Any:
 def pause(page: Page) -> None:
     page.get_by_role("button", name="Pause").click()
     wait_for(page, "!view.playing && view.link.idle")
+
+
+def leave(page: Page) -> None:
+    """Go away from the server and forget it, so that the page is as good as new."""
+    if page.url != "about:blank":
+        page.evaluate("() => localStorage.clear()")
+        page.mouse.up()
+        page.mouse.move(0, 0)
+        page.goto("about:blank")

@@ -12,7 +12,7 @@ from equiflock.controllers.options import controller_options
 from equiflock.runtime.checks import is_finite
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
-from tests.viewer.pages import Open, look, pause, the_session, wait_for
+from tests.viewer.pages import Open, leave, look, pause, the_session, wait_for
 from tests.viewer.servers import Running, running, wait_until
 
 
@@ -121,7 +121,7 @@ def test_a_law_of_the_command_line_is_shown_as_that_law_with_its_numbers(open_pa
         page = open_page(server)
         assert page.locator("#controller").input_value() == "cucker-smale"
         expect(page.locator("#controller-option-beta")).to_have_value("1")
-        page.close()
+        leave(page)
 
 
 def test_a_point_of_the_command_line_stays_while_numbers_beside_it_change(open_page: Open) -> None:
@@ -132,7 +132,7 @@ def test_a_point_of_the_command_line_stays_while_numbers_beside_it_change(open_p
         wait_until(lambda: options_of(server) == {"goal": "8,0", "cohesion": 30})
         wait_for(page, "view.link.idle")
         assert "gu-leader:goal=8,0:cohesion=30&" in page.url
-        page.close()
+        leave(page)
 
 
 def test_a_word_in_place_of_a_number_is_named_in_its_box_until_a_number_is_chosen(
@@ -153,7 +153,7 @@ def test_a_word_in_place_of_a_number_is_named_in_its_box_until_a_number_is_chose
         slider.fill("3")
         wait_until(lambda: options_of(server) == {"gain": 3, "damping": 2})
         expect(box).to_have_value("3")
-        page.close()
+        leave(page)
 
 
 def test_a_pattern_is_chosen_for_scenario_and_law_and_a_notice_tells_if_they_differ(

@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 import equiflock as ef
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
-from tests.viewer.pages import Open
+from tests.viewer.pages import Open, leave
 from tests.viewer.servers import Running, running
 
 SIZES = [(320, 568), (390, 844), (568, 320), (844, 390)]
@@ -104,7 +104,7 @@ def test_nothing_covers_anything_else(server: Running, open_page: Open, kind: st
         page.wait_for_function("() => document.querySelector('#unseen p').checkVisibility()")
         page.evaluate("() => flockView.notices.tell('Looking for a start …', { action: { text: 'Cancel' } })")
         check(page, width, height)
-        page.close()
+        leave(page)
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)

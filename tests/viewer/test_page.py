@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 import equiflock as ef
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
-from tests.viewer.pages import Open, look, on_screen, pause, pixels, the_session, wait_for
+from tests.viewer.pages import Open, leave, look, on_screen, pause, pixels, the_session, wait_for
 from tests.viewer.servers import Running, running, wait_until
 
 PHONE = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
@@ -229,7 +229,7 @@ def test_a_flight_that_breaks_down_is_told_and_reset_starts_it_again(own_registr
         page.locator("#notices").get_by_role("button", name="Reset").click()
         wait_for(page, "view.frame.step > 40")
         expect(page.locator("#notices")).to_be_empty()
-        page.close()
+        leave(page)
 
 
 def test_a_lost_connection_is_told_and_comes_back(open_page: Open, chromium: Any) -> None:
@@ -272,7 +272,7 @@ def test_a_saved_flight_is_played_with_a_slider(open_page: Open) -> None:
         expect(other.locator("#notices")).to_contain_text("flock must be below 2")
         assert look(other, "view.state.flock") == 0
         for each in (page, other):
-            each.close()
+            leave(each)
 
 
 def test_help_tells_the_keys(server: Running, open_page: Open) -> None:

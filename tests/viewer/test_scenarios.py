@@ -75,8 +75,6 @@ def test_scenarios_of_a_plugin_stand_in_the_menu_with_boxes_for_their_options(
     wait_for(page, "view.state.setting.scenario === 'flocking' && view.frame.step >= 0")
     assert look(page, "view.state.setting.options") == {}
     expect(page.locator("#options")).to_be_empty()
-    for each in (page, other):
-        each.close()
 
 
 def test_an_option_that_is_refused_is_told_and_changes_nothing(server: Running, open_page: Open) -> None:
@@ -104,7 +102,6 @@ def test_groups_have_colours_that_the_legend_explains(meeting: Running, open_pag
     wait_for(page, "view.state.setting.options.groups === 1 && view.link.idle")
     expect(page.locator("#groups")).to_be_hidden()
     expect(page.locator("#compass")).to_be_visible()
-    page.close()
 
 
 def test_obstacles_of_the_scenario_and_ones_own_are_cleared_and_come_back(meeting: Running, open_page: Open) -> None:
@@ -120,7 +117,6 @@ def test_obstacles_of_the_scenario_and_ones_own_are_cleared_and_come_back(meetin
     wait_for(page, "panel.disks.length === 0 && view.state.setting.disks.length === 0")
     page.get_by_role("button", name="Reset").click()
     wait_for(page, "panel.disks.length === 6 && view.actions.given === 2")
-    page.close()
 
 
 def test_the_switch_of_the_orbit_technique_shows_what_the_scenario_decided(meeting: Running, open_page: Open) -> None:
@@ -129,7 +125,6 @@ def test_the_switch_of_the_orbit_technique_shows_what_the_scenario_decided(meeti
     page.get_by_label("Orbit technique").check()
     wait_for(page, "view.state.setting.orbit === true")
     assert the_session(meeting).shown.flights[0].sensing.orbit == ef.Orbit()
-    page.close()
 
 
 def test_a_radius_of_an_older_address_is_the_communication_radius(server: Running, open_page: Open) -> None:

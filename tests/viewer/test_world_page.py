@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 import equiflock as ef
 from equiflock.viewer.exhibit import Exhibit
-from tests.viewer.pages import Open, look, on_screen, pause, pixels, the_session, wait_for
+from tests.viewer.pages import Open, leave, look, on_screen, pause, pixels, the_session, wait_for
 from tests.viewer.servers import Running, running, wait_until
 
 FAILED = {"dark": np.array([0x7D, 0x86, 0x96]) / 255, "light": np.array([0x8F, 0x93, 0x9B]) / 255}
@@ -192,4 +192,4 @@ def test_failed_agents_of_a_saved_flight_are_grey_from_when_they_failed(open_pag
             wait_for(page, f"view.frame.step === {frame}")
             assert look(page, "[...panel.conditions].filter(Boolean).length") == failed
         expect(page.locator("#failed")).to_have_text("4 stopped")
-        page.close()
+        leave(page)

@@ -19,6 +19,7 @@ from equiflock.cli.atlas import Atlas
 from equiflock.cli.bench import Bench
 from equiflock.cli.ctrl_c import heard_everywhere
 from equiflock.cli.demo import Demo
+from equiflock.cli.deploy import Deploy
 from equiflock.cli.evaluate import Evaluate
 from equiflock.cli.export import Export
 from equiflock.cli.fitting import fitted
@@ -45,6 +46,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "reproduce": Reproduce,
     "sweep": Sweep,
     "atlas": Atlas,
+    "deploy": Deploy,
     "demo": Demo,
     "bench": Bench,
 }

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 from numpy.typing import NDArray
 
 from equiflock.controllers.bridge import takes_numpy
-from equiflock.controllers.trained import TRAINED, bundled_names
+from equiflock.controllers.trained import bundled_names
 from equiflock.features import Senses, paper_senses
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.options import read_options
@@ -25,6 +25,8 @@ UNITS = ("comm_radius", "time_scale")
 """Options that every controller takes: the units of the robots that it flies (see `equiflock.controllers.scaled`)."""
 
 _factories: dict[str, Callable[..., Any]] = {}
+_networks: set[str] = set()
+"""The names of the networks of the package."""
 Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 
@@ -126,6 +128,7 @@ def _law(name: str, function: Callable[..., Any], senses: Senses, privileged: bo
 def add_network(name: str, make: Callable[..., Any]) -> None:
     """Add a network of the package, whose weights are bundled under the same name."""
     _factories[name] = make
+    _networks.add(name)
 
 
 def controller_names() -> tuple[str, ...]:
@@ -148,7 +151,7 @@ def definition(name: str) -> Callable[..., Any] | None:
 def network_names() -> tuple[str, ...]:
     """The names of the controllers that have weights: torch modules."""
     return tuple(
-        name for name, make in _factories.items() if name in TRAINED or (isinstance(make, type) and is_module(make))
+        name for name, make in _factories.items() if name in _networks or (isinstance(make, type) and is_module(make))
     )
 
 

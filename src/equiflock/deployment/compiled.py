@@ -1,4 +1,7 @@
-"""The exported header as agents of this process: compiled by the system's C compiler, called through ctypes."""
+"""The exported header as agents of this process: compiled by the system's C compiler, called through ctypes.
+
+Processes of a swarm import this file, so it imports no NumPy and nothing of the package that does, unless it is needed.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,13 @@ import ctypes
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from equiflock.deployment.export.template import identifier
-from equiflock.runtime.checks import InputError, short
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic")
 REASONS = (
@@ -69,6 +71,9 @@ def compile_header(
         last_known: for how many steps more the last message of a silent neighbour is used.
         flags: of the compiler.
     """
+    from equiflock.deployment.export.template import identifier
+    from equiflock.runtime.checks import InputError
+
     header, library = Path(header).resolve(), Path(library)
     if (compiler := shutil.which(os.environ.get("CC", "cc"))) is None:
         raise InputError("there is no C compiler: install gcc, or choose the NumPy agent, which needs none")
@@ -108,13 +113,24 @@ class CompiledAgent:
         self._vectors = [(ctypes.c_float * self._dimensions)() for _ in range(3)]
         self._calls.exported_init(self._agent, ctypes.c_uint32(number), ctypes.c_uint8(group))
 
-    def begin(self, position: ArrayLike, velocity: ArrayLike) -> bytes:
+    @property
+    def step(self) -> int:
+        """The number of the step, which stands in its messages; the second number of the agent's memory."""
+        return int(self._agent[1])
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._agent[1] = step
+
+    def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
         """Begin a step with what the robot measures of itself, D numbers each; the message to send now."""
         for vector, given in zip(self._vectors, (position, velocity), strict=False):
-            numbers = np.asarray(given, np.float32)
-            if numbers.shape != (self._dimensions,):
+            numbers = [float(number) for number in given]
+            if len(numbers) != self._dimensions:
+                from equiflock.runtime.checks import InputError, short
+
                 raise InputError(f"position and velocity must be {self._dimensions} numbers; got {short(given)}")
-            vector[:] = numbers.tolist()
+            vector[:] = numbers
         self._calls.exported_begin(self._agent, self._vectors[0], self._vectors[1], self._message)
         return bytes(self._message.raw)
 
@@ -122,13 +138,15 @@ class CompiledAgent:
         """Take in a message of this step; None, or why it was dropped."""
         return REASONS[self._calls.exported_hear(self._agent, message, len(message))]
 
-    def end(self) -> NDArray[np.float32]:
-        """Act on what was heard since `begin`: the acceleration (D,), in the robot's units."""
+    def end(self) -> list[float]:
+        """Act on what was heard since `begin`: the acceleration, D numbers, in the robot's units."""
         self._calls.exported_end(self._agent, self._vectors[2])
-        return np.array(self._vectors[2], np.float32)
+        return list(self._vectors[2])
 
     def observations(self, hops: int, channels: int) -> NDArray[np.float32]:
         """What the agent knows, (K, C, D)."""
+        import numpy as np
+
         known = self._calls.exported_known(self._agent)
         size = hops * channels * self._dimensions
         return np.array(known[:size], np.float32).reshape(hops, channels, self._dimensions)

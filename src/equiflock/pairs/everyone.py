@@ -15,6 +15,7 @@ from equiflock.pairs.weights import (
     ADDRESS,
     ALL,
     IS_MEAN,
+    OBSTACLES,
     OF_VELOCITY,
     OPTIONS,
     SAME,
@@ -122,6 +123,9 @@ def add_everyone(
                 call_loop(row[ADDRESS], row[OPTIONS], known[0], known[1], known[2], entries)  # type: ignore[call-arg]
                 k, whom = (D if row[OF_VELOCITY] else 0), row[WHOM]
                 for e in range(entries):
+                    # Obstacle agents are not counted, so a channel among them is zero.
+                    if whom == OBSTACLES:
+                        continue
                     if whom != ALL and (groups[b, senders[e]] == groups[b, i]) != (whom == SAME):
                         continue
                     numbers[c] += 1.0

@@ -28,8 +28,8 @@ SHORTEST = 1e-8
 """In features, |r_ij| counts as at least this: coincident agents push each other nowhere, and nothing overflows."""
 
 # What a feature is made of, as numbers for kernels.
-AMONG: dict[Among, int] = {"all": 0, "same": 1, "others": 2}
-ALL, SAME = AMONG["all"], AMONG["same"]
+AMONG: dict[Among, int] = {"all": 0, "same": 1, "others": 2, "obstacles": 3}
+ALL, SAME, OBSTACLES = AMONG["all"], AMONG["same"], AMONG["obstacles"]
 
 # The C signature of a loop: the options, |r|^2, <r, v> and weights, one of each per neighbour, and how many there are.
 _NUMBERS = types.CPointer(types.float64)

@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 
 from equiflock.flock import NO_GROUP, OBSTACLE
-from equiflock.pairs.weights import ADDRESS, ALL, IS_MEAN, OF_VELOCITY, OPTIONS, SAME, SHORTEST, WHOM, call_loop
+from equiflock.pairs.weights import (
+    ADDRESS,
+    ALL,
+    IS_MEAN,
+    OBSTACLES,
+    OF_VELOCITY,
+    OPTIONS,
+    SAME,
+    SHORTEST,
+    WHOM,
+    call_loop,
+)
 from equiflock.runtime.jit import Array, Index, inlined, kernel
 
 LARGEST_SUM = 1e30
@@ -90,10 +101,12 @@ def _add_channel_of(
         i, end = order[first + a], ends[a]
         x, y, z, counted = 0.0, 0.0, 0.0, np.uintp(0)
         for e in range(begin, end):
-            # A channel among the same group, or among others, leaves the rest out, and obstacle agents in any case.
+            # A channel among obstacles, who are in no group, among the same group or others leaves the rest out.
             if whom != ALL:
                 its = groups[order[senders[e]]]
-                if its == NO_GROUP or (its == groups[i]) != (whom == SAME):
+                if (its == NO_GROUP) != (whom == OBSTACLES):
+                    continue
+                if whom != OBSTACLES and (its == groups[i]) != (whom == SAME):
                     continue
             x, y = x + weights[e] * vectors[k, e], y + weights[e] * vectors[k + 1, e]
             if D == 3:

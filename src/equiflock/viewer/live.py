@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
-from jaxtyping import Bool
 
 from equiflock.experiments.world import World
 from equiflock.flock import Flock, Role
@@ -16,12 +15,12 @@ from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.senses.orbit import Orbit
 from equiflock.simulation.assembly import change_controller, flight
 from equiflock.simulation.trajectory import CREW
+from equiflock.viewer.choosing import Mask
 from equiflock.viewer.frames import Links, links_of
 from equiflock.viewer.recording import Recording
 
 MOST_TRIED = 100
 """Agents on which a controller is tried out before it takes over."""
-Mask = Bool[np.ndarray, " N"]
 
 
 class LiveFlight:

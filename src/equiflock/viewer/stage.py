@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
-from equiflock.flock import NO_OBSTACLE, Condition, Conditions, Flock, Role
+from equiflock.flock import Condition, Conditions, Flock, Role
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.options import write_options
@@ -24,8 +24,9 @@ from equiflock.senses.orbit import Orbit
 from equiflock.simulation.failures import FailureKind
 from equiflock.simulation.simulate import description
 from equiflock.simulation.trajectory import Trajectory
+from equiflock.viewer.choosing import distances_from, have_role, obeying, of_obstacle, only
 from equiflock.viewer.frames import NO_LINKS, FlockPicture
-from equiflock.viewer.live import LiveFlight, Mask
+from equiflock.viewer.live import LiveFlight
 from equiflock.viewer.setting import MOST_DISKS, DiskObstacle, Setting
 from equiflock.viewer.world import WorldSetting
 
@@ -119,18 +120,18 @@ class Stage:
 
     def steer(self, velocity: tuple[float, float]) -> None:
         """Give all leaders a velocity."""
-        self._velocities(lambda live: np.where(_is(live, Role.LEADER)[:, None], velocity, live.flock.velocities[0]))
+        self._velocities(lambda flock: np.where(have_role(flock, Role.LEADER)[:, None], velocity, flock.velocities[0]))
 
     def scatter(self) -> None:
         """Give every follower a velocity of its own, drawn anew as at the start, the same in both flights."""
         fresh = self.setting.disk.draw_velocities(self._stream("scatter"), self.flights[0].flock.shape[1])
-        self._velocities(lambda live: np.where(_obeys(live)[:, None], fresh, live.flock.velocities[0]))
+        self._velocities(lambda flock: np.where(obeying(flock)[:, None], fresh, flock.velocities[0]))
 
     def lead(self, at: tuple[float, float], reach: float, panel: int) -> None:
         """Make the agent nearest to a place a leader or, if it is one, a follower; it must be within reach."""
         live = self._flight(panel)
         # Obstacle agents cannot lead, however near they are.
-        distances = np.where(_is(live, Role.OBSTACLE), np.inf, self._distances(live, at))
+        distances = np.where(have_role(live.flock, Role.OBSTACLE), np.inf, distances_from(live.flock, at))
         chosen = int(np.argmin(distances))
         if distances[chosen] > reach:
             raise InputError("no agent is there: click on one")
@@ -187,14 +188,14 @@ class Stage:
         # All places of a request at once; agents are chosen by where they are in the panel that was clicked.
         near = np.zeros(live.flock.shape[1], bool)
         for place in places:
-            near |= self._distances(live, place) <= reach
-        gone = near & ~_is(live, Role.OBSTACLE)
+            near |= distances_from(live.flock, place) <= reach
+        gone = near & ~have_role(live.flock, Role.OBSTACLE)
         if not gone.any():
             return
-        if gone.sum() >= np.count_nonzero(~_is(live, Role.OBSTACLE)):
+        if gone.sum() >= np.count_nonzero(~have_role(live.flock, Role.OBSTACLE)):
             raise InputError("the last agent stays: somebody must fly")
         for other in self.flights:
-            other.change(_only(other.flock, ~gone), ~gone)
+            other.change(only(other.flock, ~gone), ~gone)
 
     def drop(self, disk: DiskObstacle) -> None:
         """Put an obstacle into the way."""
@@ -207,7 +208,7 @@ class Stage:
 
     def move(self, number: int, at: tuple[float, float]) -> None:
         """Put an obstacle somewhere else."""
-        moved = self._agents_of_obstacle(number)
+        moved = of_obstacle(self.flights[0].flock, number)
         shift = np.subtract(at, self.disks[number, :2])
         for live in self.flights:
             positions = live.flock.positions.copy()
@@ -216,9 +217,9 @@ class Stage:
 
     def lift(self, number: int) -> None:
         """Take an obstacle away."""
-        keep = ~self._agents_of_obstacle(number)
+        keep = ~of_obstacle(self.flights[0].flock, number)
         for live in self.flights:
-            live.change(_only(live.flock, keep), keep)
+            live.change(only(live.flock, keep), keep)
 
     def orbit(self, on: bool) -> None:
         """Switch the orbit technique on or off."""
@@ -243,9 +244,9 @@ class Stage:
             found.append(live.recording.trajectory(self.setting.time_step, {**told, **own}))
         return found
 
-    def _velocities(self, of: Callable[[LiveFlight], NDArray[Any]]) -> None:
+    def _velocities(self, of: Callable[[Flock], NDArray[Any]]) -> None:
         for live in self.flights:
-            live.change(replace(live.flock, velocities=of(live)[None]))
+            live.change(replace(live.flock, velocities=of(live.flock)[None]))
 
     def _set_conditions(self, conditions: Conditions) -> None:
         """Let agents fail or work: all flights have the same agents, and the same ones of them fail."""
@@ -269,36 +270,8 @@ class Stage:
             raise InputError(f"panel must be below {len(self.flights)}; got {panel}")
         return self.flights[panel]
 
-    def _agents_of_obstacle(self, number: int) -> Mask:
-        """Which agents belong to the obstacle of a disk, the same in all flights; walls are not counted."""
-        flock = self.flights[0].flock
-        obstacles = flock.obstacles[0]
-        # Numbers are counted over disks, so an obstacle counts if it makes a disk together with the flock.
-        members = [obstacles == each for each in np.unique(obstacles[obstacles != NO_OBSTACLE])]
-        around = [mask for mask in members if len(obstacle_disks(_only(flock, mask | (obstacles == NO_OBSTACLE))))]
-        if number >= len(around):
-            raise InputError(f"there is no obstacle number {number}")
-        return np.asarray(around[number])
-
-    @staticmethod
-    def _distances(live: LiveFlight, at: tuple[float, float]) -> Float64[np.ndarray, " N"]:
-        return np.asarray(np.hypot(*(live.flock.positions[0] - at).T))
-
 
 def _technique(scenario: Scenario, controller: Controller) -> Orbit:
     """The orbit technique when it is on: that of the scenario under this controller, or in one without the usual."""
     own = getattr(controller, "orbit", None)
     return orbit_of(scenario, controller) or (own if isinstance(own, Orbit) else Orbit())
-
-
-def _is(live: LiveFlight, role: Role) -> Mask:
-    return np.asarray(live.flock.roles[0] == role)
-
-
-def _obeys(live: LiveFlight) -> Mask:
-    """Which agents fly as their controller says: followers, but those that stopped or drift."""
-    return np.asarray(live.flock.effective_roles[0] == Role.FOLLOWER)
-
-
-def _only(flock: Flock, keep: Mask) -> Flock:
-    return Flock(*(array[:, keep] for array in flock.arrays), comm_radius=flock.comm_radius)

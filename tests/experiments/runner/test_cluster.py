@@ -22,8 +22,10 @@ from tests.experiments.runner.test_jobs import Square
 GRID = ["sweep", "--controller", "etdagnn,tanner", "--agents", "20,40", "--comm-radius", "1,1.5", "--flocks", "3"]
 
 
-def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(tmp_path: Path) -> None:
-    cli.main([*GRID, "--workers", "2", "--out", str(tmp_path / "here")])
+def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(
+    tmp_path: Path, jobs_here: None
+) -> None:
+    cli.main([*GRID, "--workers", "1", "--out", str(tmp_path / "here")])
     with cluster(tmp_path / "cluster") as found:
         found.add_worker("--name", "steady")
         doomed = found.add_worker("--name", "doomed")
@@ -117,7 +119,7 @@ def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path) 
     recipe = ["--agents", "20", "--flocks", "3", "--duration", "0.1", "--updates", "5", "--validation-flocks", "2"]
     many = ["train", "--controller", "etdagnn", "--seeds", "0-1", "--epochs", "2", *recipe]
     cli.main([*many, "--scheduler", small.address, "--out", str(tmp_path / "there")])
-    cli.main([*many, "--workers", "2", "--out", str(tmp_path / "here")])
+    cli.main([*many, "--workers", "1", "--out", str(tmp_path / "here")])
     assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["etdagnn-0", "etdagnn-1"]
     for seed in (0, 1):
         weights = [(tmp_path / side / f"etdagnn-{seed}/weights.safetensors").read_bytes() for side in ("here", "there")]

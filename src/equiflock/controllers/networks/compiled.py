@@ -53,7 +53,8 @@ class CompiledNetwork:
     dimensions: int | None
     """D that the network is built for; None if it takes any."""
     program: tuple[Any, ...]
-    """What the kernel `decide` needs to know: the table and folded weights of the chain, and how the chain begins."""
+    """What the kernel `decide` needs to know: the program of the chain; the folded weights of those who know of an
+    obstacle, or none; and how many channels there are, and which of them tells of obstacles."""
 
     def __call__(self, observations: Observations) -> Vectors:
         """Accelerations, the same for any number of threads."""
@@ -73,17 +74,38 @@ class CompiledNetwork:
 
 
 def compile_chain(
-    name: str, senses: Senses, dimensions: int | None, modules: tuple[nn.Module, ...]
+    name: str,
+    senses: Senses,
+    dimensions: int | None,
+    modules: tuple[nn.Module, ...],
+    near: tuple[nn.Module, ...] | None = None,
 ) -> CompiledNetwork | None:
-    """A network that is a chain of our layers as a compiled function, with a copy of the weights that it has now."""
-    chain = chain_of(modules, senses.hops)
-    return None if chain is None else CompiledNetwork(name, senses, dimensions, program_of(chain, chain.folded()))
+    """A network that is a chain of our layers as a compiled function, with a copy of the weights that it has now.
+
+    Args:
+        name: of the network.
+        senses: its observations.
+        dimensions: D that it is built for, if it is.
+        modules: the chain.
+        near: a chain of the same shape for agents that know of an obstacle, by the first of the channels of obstacles.
+    """
+    chain, other = chain_of(modules, senses.hops), chain_of(near, senses.hops) if near else None
+    if chain is None or (near and (other is None or not np.array_equal(chain.table, other.table))):
+        return None
+    folded, channel = (other.folded(), _channel_of_obstacles(senses)) if other else (np.empty(0, np.float32), 0)
+    program = program_of(chain, chain.folded()), folded, (senses.width, channel)
+    return CompiledNetwork(name, senses, dimensions, program)
+
+
+def _channel_of_obstacles(senses: Senses) -> int:
+    return [feature.among for feature in senses.features].index("obstacles")
 
 
 def trainable_chain(network: nn.Module) -> Chain | None:
     """The chain that a network is, if it has a compiled form and all of its weights may change; None if not."""
     compiled = getattr(network, "compiled_form", None)
-    if compiled is None or not isinstance(compiled(), CompiledNetwork):
+    # Weights that only some agents use are another chain, beside the first.
+    if compiled is None or not isinstance(compiled(), CompiledNetwork) or getattr(network, "near", None) is not None:
         return None
     if not all(parameter.requires_grad for parameter in network.parameters()):
         return None
@@ -91,7 +113,7 @@ def trainable_chain(network: nn.Module) -> Chain | None:
 
 
 def program_of(chain: Chain, folded: NDArray[np.float32]) -> tuple[Any, ...]:
-    """A chain with these folded weights as `decide` takes it."""
+    """A chain with these folded weights as kernels take it."""
     return chain.table, folded, chain.before, chain.of_vectors
 
 
@@ -108,30 +130,67 @@ def is_as_built(network: nn.Module, kinds: tuple[type, ...]) -> bool:
 @kernel
 def decide(observations: Array, program: Any, accelerations: Array, first: Index, last: Index) -> None:
     """Agents first .. last of observations (n, K * C * D) through a network, into accelerations (n, D)."""
-    table, folded, before, of_vectors = program
+    (table, folded, before, of_vectors), near, channels = program
     D = accelerations.shape[1]
     components = D if of_vectors else 1
     # Rows for observations, whose padding stays zero, for what layers make of them, and for norms of vectors.
     inputs, widest = table[0, FOLDED_INPUTS], table[:, OUTPUTS].max()
     raw, known = np.zeros(components * inputs * LANES, np.float32), np.zeros(components * inputs * LANES, np.float32)
     made, bent = np.empty(components * widest * LANES, np.float32), np.empty(components * widest * LANES, np.float32)
-    memory = scale_memory(max(inputs, widest))
+    memory = made, bent, scale_memory(max(inputs, widest))
+    wary = np.ones(LANES, np.bool_)
     for base in range(first, last, LANES):
         count = min(LANES, last - base)
         load(observations, base, count, components, raw)
-        x = bend(raw, before, components, observations.shape[1] // components, memory, known)
-        for k in range(len(table)):
-            # Layers with nothing between them are multiplied out: only the last of them is computed.
-            if k + 1 < len(table) and table[k, ACTIVATION] == NOTHING:
-                continue
-            apply_layer(table[k], folded, components, x, made)
-            outputs = table[k, OUTPUTS]
-            size = components * outputs * LANES
-            x = bend(made[:size], table[k, ACTIVATION], components, outputs, memory, bent[:size])
-        # The acceleration is the one vector, or the D numbers, that are left.
-        for lane in range(count):
-            for d in range(D):
+        x = bend(raw, before, components, observations.shape[1] // components, memory[2], known)
+        _keep(_through(table, folded, components, x, memory), base, count, wary, accelerations)
+        # Those who know of an obstacle, if there are any, decide by weights of their own.
+        if near.size > 0 and _find_wary(observations, base, count, channels, D, wary):
+            _keep(_through(table, near, components, x, memory), base, count, wary, accelerations)
+            wary[:] = True
+
+
+@kernel
+def _through(table: Array, folded: Array, components: Index, x: Array, memory: Any) -> Array:
+    """What a chain with these weights makes of rows x."""
+    made, bent, scales = memory
+    for k in range(len(table)):
+        # Layers with nothing between them are multiplied out: only the last of them is computed.
+        if k + 1 < len(table) and table[k, ACTIVATION] == NOTHING:
+            continue
+        apply_layer(table[k], folded, components, x, made)
+        outputs = table[k, OUTPUTS]
+        size = components * outputs * LANES
+        x = bend(made[:size], table[k, ACTIVATION], components, outputs, scales, bent[:size])
+    return x
+
+
+@kernel
+def _keep(x: Array, base: Index, count: Index, whose: Array, accelerations: Array) -> None:
+    """Write the one vector, or the D numbers, that are left, as accelerations of these lanes."""
+    for lane in range(count):
+        if whose[lane]:
+            for d in range(accelerations.shape[1]):
                 accelerations[base + lane, d] = x[d * LANES + lane]
+
+
+@kernel
+def _find_wary(observations: Array, base: Index, count: Index, channels: Any, D: Index, wary: Array) -> bool:
+    """Mark the lanes whose agents know of an obstacle, by themselves or from others: whether there are any.
+
+    That is those in whose observations the channel of obstacles is other than zero in any hop.
+    """
+    width, channel = channels
+    some = False
+    for lane in range(count):
+        wary[lane] = False
+        for at in range(channel * D, observations.shape[1], width * D):
+            for d in range(D):
+                wary[lane] |= observations[base + lane, at + d] != 0.0
+        some |= wary[lane]
+    if not some:
+        wary[:] = True
+    return some
 
 
 @kernel

@@ -120,6 +120,8 @@ class ETDAGNN(nn.Module):
         channels: in place of the paper's three; as for `Senses`.
         groups: whether its channels tell the own group from others (see `group_channels`).
         hop_mean: as for `Senses`.
+        near: whether agents that know of an obstacle, by themselves or from others within K hops, decide by weights
+            of their own, `near`, in place of `layers`; a channel among obstacles, which tells them, must be there.
     """
 
     def __init__(
@@ -131,22 +133,54 @@ class ETDAGNN(nn.Module):
         channels: Sequence[Sequence[str]] | None = None,
         groups: bool = False,
         hop_mean: HopMean = "receiver",
+        near: bool = False,
     ) -> None:
         super().__init__()
         self.name = name
         self.senses = _senses(aggregation, hops, channels, groups, hop_mean)
-        first = EqConv(self.senses.width, 16, hops)
-        self.layers = nn.Sequential(ScaleLog(), first, ScaleTanh(), EqConv(16, 16, 1), EqConv(16, 1, 1))
+        self.layers = self._chain()
+        self.near: nn.Sequential | None = None
+        if near:
+            self.begin_near()
+
+    def _chain(self) -> nn.Sequential:
+        """Layers with weights of their own. Those of channels of obstacles begin at zero, beside the others' draw."""
+        heard = [feature.among != "obstacles" for feature in self.senses.features]
+        first = EqConv(sum(heard), 16, self.senses.hops)
+        if not all(heard):
+            wide = torch.zeros(16, len(heard), self.senses.hops)
+            wide[:, heard] = first.weight.data
+            first.weight = nn.Parameter(wide)
+        return nn.Sequential(ScaleLog(), first, ScaleTanh(), EqConv(16, 16, 1), EqConv(16, 1, 1))
+
+    def begin_near(self) -> None:
+        """Give agents that know of an obstacle weights of their own, which begin as those of the others."""
+        if "obstacles" not in [feature.among for feature in self.senses.features]:
+            raise InputError(
+                f"{self.name} hears nothing of obstacles by themselves, so nobody can have weights of their own near "
+                "them: it needs a channel such as inverse-square:among=obstacles"
+            )
+        if self.near is None:
+            self.near = self._chain()
+            self.near.load_state_dict(self.layers.state_dict())
 
     def forward(self, observations: Tensor) -> Tensor:
         """Accelerations (B, N, D) from observations (B, N, K, C, D)."""
-        shorten, first, bend, second, third = self.layers
         # One axis for all agents, and components first, as the layers take vectors.
         x = observations.flatten(0, 1).movedim(-1, 0).contiguous()
-        # Scale-log, EqConv over all hops, scale-tanh; the last two layers, with nothing between them, are one.
+        made = self._through(self.layers, x)
+        if self.near is not None:
+            told = [feature.among for feature in self.senses.features].index("obstacles")
+            wary = (x[..., told] != 0.0).any(0).any(-1)
+            made = torch.where(wary[:, None], self._through(self.near, x), made)
+        return made.view(-1, *observations.shape[:2]).movedim(0, -1)
+
+    @staticmethod
+    def _through(layers: nn.Sequential, x: Tensor) -> Tensor:
+        """Scale-log, EqConv over all hops, scale-tanh; the last two layers, with nothing between them, are one."""
+        shorten, first, bend, second, third = layers
         x = bend(first(shorten(x)).squeeze(-2))
-        x = functional.linear(x, *composed(cast(EqConv, second), cast(EqConv, third)))
-        return x.view(-1, *observations.shape[:2]).movedim(0, -1)
+        return functional.linear(x, *composed(cast(EqConv, second), cast(EqConv, third)))
 
     @property
     def chain(self) -> tuple[nn.Module, ...]:
@@ -157,12 +191,12 @@ class ETDAGNN(nn.Module):
         """This network with the weights that it has now, for flights; None if it is not just this class."""
         if type(self) is not ETDAGNN or not is_as_built(self, (ScaleLog, EqConv, ScaleTanh, EqConv, EqConv)):
             return None
-        return compile_chain(self.name, self.senses, None, self.chain)
+        return compile_chain(self.name, self.senses, None, self.chain, None if self.near is None else tuple(self.near))
 
     @property
     def options(self) -> dict[str, Any]:
         """The arguments that build such a network again; they are written into files of weights."""
-        return _told(self.senses, "mean")
+        return {**_told(self.senses, "mean"), **({} if self.near is None else {"near": True})}
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
         """Write the weights as safetensors, with what is needed to load them; `extra` goes into their metadata."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
 from equiflock.runtime.checks import InputError
 from equiflock.technique import Orbit
 
 Vector = Float64[np.ndarray, " n"]
+Searched: TypeAlias = Literal["weights", "gains"]
+"""Whether each weight is searched by itself, or a gain for every input of every layer."""
 TECHNIQUE = ("gravity_break", "near", "slow")
 """The numbers of the technique that are searched; the first is a share, the others are above 0."""
-TECHNIQUE_STEP = 5.0
+TECHNIQUE_STEP = 1.0
 """One unit of the search in the logarithm of a number, or of the odds of a share: these may have to go far."""
 LEAST = 1e-3
 """What a number of the technique that is 0, or a share that is 0 or 1, is taken to be away from that."""
@@ -39,12 +41,16 @@ class Genome:
     A weight's size is the root mean square of its tensor, so that layers of small and of large weights are searched
     alike. Numbers of the technique move in their logarithm, or that of their odds, so that they stay in their range.
 
+    With gains in place of weights, the weights W[o, i] of a layer become W[o, i] (1 + g_i): how loud each channel of
+    each hop is, and each unit behind it. These are so few numbers that a search knows their covariances soon.
+
     Args:
         network: with the weights to begin from; those that do not learn stay as they are.
         tunes_orbit: whether the numbers of the technique are searched, too.
+        searched: each of the weights, or a gain for every input of a layer; a bias is an input of its own.
     """
 
-    def __init__(self, network: nn.Module, tunes_orbit: bool) -> None:
+    def __init__(self, network: nn.Module, tunes_orbit: bool, searched: Searched = "weights") -> None:
         orbit = getattr(network, "orbit", None)
         self.orbit: Orbit | None = orbit if isinstance(orbit, Orbit) else None
         self.tunes_orbit = tunes_orbit
@@ -57,12 +63,18 @@ class Genome:
         values = [self.state[name].numpy().astype(np.float64).ravel() for name in self.names]
         whole = _rms(np.concatenate(values)) or 1.0
         self._begun = np.concatenate(values)
-        self._sizes = np.concatenate([np.full(each.size, _rms(each) or whole) for each in values])
+        if searched == "gains":
+            # Weight w is moved by its own size times the gain of its input.
+            self._sizes, self._number = self._begun, _inputs([tuple(self.state[name].shape) for name in self.names])
+        else:
+            self._sizes = np.concatenate([np.full(each.size, _rms(each) or whole) for each in values])
+            self._number = np.arange(self._begun.size)
+        self._numbers = int(self._number.max()) + 1
 
     @property
     def size(self) -> int:
         """How many numbers are searched."""
-        return self._begun.size + (len(TECHNIQUE) if self.tunes_orbit else 0)
+        return self._numbers + (len(TECHNIQUE) if self.tunes_orbit else 0)
 
     @property
     def zero(self) -> Vector:
@@ -71,7 +83,7 @@ class Genome:
 
     def decode(self, vector: Vector) -> Candidate:
         """The candidate that a vector stands for."""
-        moved = (self._begun + self._sizes * vector[: self._begun.size]).astype(np.float32)
+        moved = (self._begun + self._sizes * vector[self._number]).astype(np.float32)
         weights, first = dict(self.state), 0
         for name in self.names:
             last = first + self.state[name].numel()
@@ -79,7 +91,7 @@ class Genome:
             first = last
         if not self.tunes_orbit:
             return Candidate(weights, self.orbit)
-        shifts = dict(zip(TECHNIQUE, (TECHNIQUE_STEP * vector[self._begun.size :]).tolist(), strict=True))
+        shifts = dict(zip(TECHNIQUE, (TECHNIQUE_STEP * vector[self._numbers :]).tolist(), strict=True))
         return Candidate(weights, _moved(self.orbit or Orbit(), shifts))
 
 
@@ -101,6 +113,16 @@ def _moved_share(value: float, shift: float) -> float:
 def _moved_size(value: float, shift: float) -> float:
     """A number above 0 whose logarithm is moved."""
     return math.exp(min(max(math.log(max(value, LEAST)) + shift, -50.0), 50.0))
+
+
+def _inputs(shapes: list[tuple[int, ...]]) -> Int64[np.ndarray, " weights"]:
+    """For every weight of tensors (outputs, inputs ..), or of biases, the number of its input, over all tensors."""
+    numbers, first = [], 0
+    for shape in shapes:
+        inputs = np.arange(first, first + math.prod(shape[1:] or shape))
+        numbers.append(np.tile(inputs, shape[0]) if len(shape) > 1 else inputs)
+        first += inputs.size
+    return np.concatenate(numbers)
 
 
 def _rms(values: Vector) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from equiflock.experiments.tuning.genome import Searched
 from equiflock.experiments.tuning.objective import MEASURES, read_measures
 from equiflock.experiments.tuning.tasks import Task, read_tasks
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
+from equiflock.runtime.options import read_options
 from equiflock.technique import Orbit
 
 TASKS = (
@@ -31,12 +33,22 @@ class Tuning:
     """What flights are measured by, with weights: apart (share of agents outside the largest component), variance (of
     velocities), settled (the same at the end), leaders (distance to their velocity), collisions (share of agents
     nearer than R_min to another), effort (accelerations), failures (share of flights that fail)."""
+    search: Searched = "weights"
+    """What is searched: every weight by itself, or one gain for each input of each layer, far fewer numbers, which
+    takes far fewer generations."""
+    near: bool = False
+    """Search only the weights of agents that know of an obstacle, which begin as those of all others; what the network
+    does elsewhere stays as it is. For networks that hear of obstacles by themselves, such as starling."""
+    technique: str = ""
+    """Numbers of the orbit technique to begin with, such as gravity_break=0.56:near=1.2; the others, or all if left
+    out, are those of the weights, or the paper's."""
     generations: int = 100
     """Generations to search; more of them, in the same folder, go on with a search that is done."""
     population: int | None = None
     """Candidates per generation; 4 + 3 ln n for n numbers if left out: 22 for 560 weights."""
     sigma: float = 0.05
-    """The standard deviation of the first candidates, as a share of the root mean square of each tensor of weights."""
+    """The standard deviation of the first candidates, as a share of the root mean square of each tensor of weights, or
+    of gains."""
     covariance: Covariance = "automatic"
     """What the search adapts: all covariances of the numbers, or only their variances; by default all for up to 200
     numbers."""
@@ -61,8 +73,10 @@ class Tuning:
             check_count("population", self.population, least=4)
         for name in ("sigma", "look"):
             check_positive(name, getattr(self, name))
+        check_choice("search", self.search, get_args(Searched))
         check_choice("covariance", self.covariance, get_args(Covariance))
         read_measures(self.measures)
+        self.begun_orbit(None)  # a clear error about the technique
         shortest = min(task.duration for task in self.scenes)
         if self.look > shortest:
             raise InputError(f"look must be at most the duration of every task, {shortest:g} s; got {self.look:g}")
@@ -81,6 +95,16 @@ class Tuning:
     def tunes_orbit(self) -> bool:
         """Whether numbers of the technique are searched."""
         return self.orbit and any(task.scene(1, 0, "").orbit == Orbit() for task in self.scenes)
+
+    def begun_orbit(self, own: Orbit | None) -> Orbit | None:
+        """The technique to begin with, where `own` is that of the weights."""
+        if not self.technique:
+            return own
+        try:
+            return replace(own or Orbit(), **read_options(self.technique))
+        except TypeError:
+            names = ", ".join(each.name for each in fields(Orbit))
+            raise InputError(f"technique must name numbers among {names}; got {self.technique!r:.80}") from None
 
     def is_diagonal(self, size: int) -> bool:
         """Whether only variances are adapted, for so many numbers."""

@@ -77,9 +77,12 @@ class TuningRun:
         self.weights = folder / WEIGHTS
         self.tasks = recipe.scenes
         network: Any = load_network(weights)
+        network.orbit = recipe.begun_orbit(getattr(network, "orbit", None))
+        if recipe.near:
+            _search_near(network)
         self._network = str(getattr(network, "name", type(network).__name__))
         self._options = json.dumps(getattr(network, "options", {}))
-        self.genome = Genome(network, recipe.tunes_orbit)
+        self.genome = Genome(network, recipe.tunes_orbit, recipe.search)
         self.population = recipe.population or usual_population(self.genome.size)
         # What the weights were trained with stays with them: their own unit of length is in it.
         self._trained = {key: value for key, value in read_tensors(weights, FORMAT)[1].items() if key == "recipe"}
@@ -248,6 +251,17 @@ class _Flying:
         measured: list[Measured] = [values[first : first + tasks] for first in range(0, len(values), tasks)]
         write_scores(path, marks, [task.scenario for task in self.run.tasks], measured)
         return measured
+
+
+def _search_near(network: Any) -> None:
+    """Let only the weights of those who know of an obstacle change."""
+    if not hasattr(network, "begin_near"):
+        raise InputError(
+            f"{type(network).__name__} has no weights of their own for agents near obstacles: leave out near"
+        )
+    network.begin_near()
+    network.requires_grad_(False)
+    network.near.requires_grad_(True)
 
 
 def _numbers(table: pd.DataFrame) -> dict[str, float]:

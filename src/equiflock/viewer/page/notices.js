@@ -48,3 +48,9 @@ export function tellOfSaving(message, notices) {
     notices.tell(`Saved${since > 0 ? part : ""}: ${folder}`, { ...stays, link, action });
   }
 }
+
+/** Tell that a flight broke down, with a button that begins anew. */
+export function tellOfFailure(text, reset, notices) {
+  const action = { text: "Reset", press: reset };
+  notices.tell(`The flight broke down: ${text}`, { id: "failure", bad: true, stays: true, action });
+}

@@ -5,16 +5,14 @@ import { LOOK, readAddress, writeAddress } from "./address.js";
 import { Controls, showLook } from "./controls.js";
 import { byId } from "./dom.js";
 import { leaderVelocity } from "./frames.js";
+import { Lines } from "./lines.js";
 import { Link } from "./link.js";
-import { Notices, tellOfSaving } from "./notices.js";
+import { Notices, tellOfFailure, tellOfSaving } from "./notices.js";
 import { offerFlocks, showPlayback } from "./playback.js";
 import { LiveSteps, Player, SavedFrames } from "./player.js";
 import { Screen } from "./screen.js";
 import { STARTS, Starts } from "./starts.js";
 import { Tools } from "./tools.js";
-
-/** Below so many agents no line at all means that nobody hears anybody. */
-const FEW = 1000;
 
 export class View {
   /** The setting that flies, the way it looks, and which flock of saved flights. */
@@ -30,12 +28,13 @@ export class View {
   #flown = false;
   #lostOnce = false;
   #written = "";
-  #toldOfEdges = false;
   #last = 0;
+  #lines;
   #starts;
 
   constructor() {
     this.notices = new Notices(byId("notices"));
+    this.#lines = new Lines(this.notices);
     this.screen = new Screen(byId("scene"));
     this.player = new Player();
     this.tools = new Tools(byId("scene"), this);
@@ -124,8 +123,8 @@ export class View {
     Object.assign(this.state.look, changes);
     this.player.speed = this.state.look.speed;
     showLook(this.state.look);
-    this.#explainLines();
-    this.#toldOfEdges = false;
+    this.#lines.explain(this.state.look.edges && !this.playback, this.state.setting.world);
+    this.#lines.begin();
     if (this.frame) this.#show();
     this.#writeAddress();
     this.screen.wake();
@@ -149,13 +148,7 @@ export class View {
   /** Show in the form what flies, with changes that were asked for. */
   showSetting(changes = {}) {
     this.controls.show({ ...this.state.setting, ...changes }, this.chosen);
-    this.#explainLines();
-  }
-
-  /** Explain red lines where there may be some. */
-  #explainLines() {
-    const { loss, delay } = this.state.setting.world ?? {};
-    byId("lost").hidden = this.playback || !this.state.look.edges || !(loss || delay);
+    this.#lines.explain(this.state.look.edges && !this.playback, this.state.setting.world);
   }
 
   // The address.
@@ -215,7 +208,7 @@ export class View {
   #started(request, { setting, playback, ...chosen }) {
     this.notices.dismiss("failure");
     this.#flown = true;
-    this.#toldOfEdges = false;
+    this.#lines.begin();
     this.tools.letGo();
     if (playback) {
       this.state.flock = request.flock;
@@ -254,8 +247,7 @@ export class View {
 
   #failed(text) {
     this.player.forget();
-    const action = { text: "Reset", press: () => this.reset() };
-    this.notices.tell(`The flight broke down: ${text}`, { id: "failure", bad: true, stays: true, action });
+    tellOfFailure(text, () => this.reset(), this.notices);
   }
 
   #lost(reason) {
@@ -283,16 +275,9 @@ export class View {
   /** Keep what must be remembered of frames that are shown, though some of them for no time at all. */
   #note(frames) {
     for (const { time, panels } of frames) {
-      if (!this.playback)
-        this.screen.note(
-          time,
-          panels.map(({ numbers }) => numbers),
-        );
-      const hidden = panels.some(({ agents, edges, lost }) => agents > FEW && !edges.length && !lost.length);
-      if (hidden && this.state.look.edges && !this.#toldOfEdges) {
-        this.#toldOfEdges = true;
-        this.notices.tell("So many hear each other that lines would only hide them.");
-      }
+      const numbers = panels.map((panel) => panel.numbers);
+      if (!this.playback) this.screen.note(time, numbers);
+      if (this.state.look.edges) this.#lines.note(panels);
     }
   }
 

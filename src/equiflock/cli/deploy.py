@@ -1,0 +1,121 @@
+"""`equiflock deploy`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from equiflock.cli.plugins import import_plugin
+from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
+from equiflock.cli.terminal import PREPARING, out, progress
+from equiflock.cli.world import OneWorld, WorldOptions, print_world
+from equiflock.controllers import load
+from equiflock.deployment.agent import AgentKind
+from equiflock.runtime.checks import InputError, check_positive
+from equiflock.runtime.files import check_writable, interruptible
+from equiflock.scenarios.registry import orbit_of
+from equiflock.simulation.simulate import count_steps
+
+USUAL = {"flocks": 1, "agents": 12}
+"""Options of scenarios that are others here: a process for each agent."""
+TIME_STEP = 0.01
+
+
+@dataclass(frozen=True)
+class Deploy:
+    """Fly a swarm of processes, one for each agent, which know only what they measure and what reaches them."""
+
+    controller: str = "etdagnn"
+    """A controller that each agent can run by itself, as for `equiflock simulate`."""
+    scenario: ScenarioName = "flocking"
+    options: Options = field(default_factory=ScenarioOptions)
+    world: OneWorld = field(default_factory=WorldOptions)
+    agent: AgentKind = "numpy"
+    """Who computes in an agent's process: the exported file of NumPy, the exported header of C, or torch."""
+    time_step: float | None = None
+    """Seconds of flight per step; 0.01 in lockstep, and 1 / rate in real time, if left out."""
+    duration: float | None = None
+    """Seconds to fly; as long as the scenario's test if left out: 2 s for flocking."""
+    rate: float | None = None
+    """Steps per second of real time; in lockstep, where everybody waits for everybody, if left out."""
+    audit: Path | None = None
+    """Fly again with everything changed that agents did not receive, and write the record and the verdict here, as a
+    page (.html)."""
+    stall: int = 0
+    """So many processes stall for half a second in the middle of the flight."""
+    garbage: int = 0
+    """So many agents send garbage from the middle of the flight on. With --fail, processes are killed."""
+    patience: float = 10.0
+    """Seconds for which the others wait for an agent in lockstep, before they fly on without it."""
+    port: int = 0
+    """The port of 127.0.0.1 at which the world listens; 0 for any that is free."""
+    plugin: str | None = None
+    """A Python module or file to import first, such as one that registers your own controller or scenario."""
+
+    @staticmethod
+    def usual_options(kind: type[Any]) -> Mapping[str, Any]:
+        """One flock, of few agents."""
+        return {name: value for name, value in USUAL.items() if name in getattr(kind, "__dataclass_fields__", {})}
+
+    def run(self) -> None:
+        """Print a table of parity, bandwidth, ages of messages, times and faults."""
+        from equiflock.deployment.deploying import Deployment, deploy
+        from equiflock.deployment.export.program import check_local
+        from equiflock.deployment.swarm_audit import audit_swarm
+
+        import_plugin(self.plugin)
+        if self.audit is not None:
+            check_writable(self.audit)
+            if self.rate is not None:
+                raise InputError("--audit is for lockstep, in which a flight can be flown again: leave --rate out")
+        if self.rate is not None:
+            check_positive("rate", self.rate)
+        time_step = self.time_step or (TIME_STEP if self.rate is None else 1.0 / self.rate)
+        scenario, world, controller = chosen(self.scenario, self.options), self.world.world, load(self.controller)
+        check_local(controller)
+        duration = scenario.duration if self.duration is None else self.duration
+        world.check_duration(duration)
+        if scenario.obstacles != "nearest":
+            raise InputError(f'an agent hears the nearest obstacle agent alone; got obstacles = "{scenario.obstacles}"')
+        tell_disagreement(scenario, controller)
+        deployment = Deployment(
+            agent=self.agent,
+            time_step=time_step,
+            steps=count_steps(duration, time_step),
+            orbit=orbit_of(scenario, controller),
+            rate=self.rate,
+            port=self.port,
+            patience=self.patience,
+            stall=self.stall,
+            garbage=self.garbage,
+            plugin=self.plugin,
+            **world.rules,
+        )
+        with progress() as bar:
+            task = bar.add_task(PREPARING, total=deployment.steps)
+            start = interruptible(scenario.draw)
+            world.check_start(start)
+            flown = deploy(
+                self.controller,
+                start,
+                deployment,
+                lambda step: bar.update(task, completed=step, description=f"flying under {self.controller}"),
+                keep=self.audit is not None,
+            )
+            found = None
+            if self.audit is not None:
+                bar.update(task, description="flying again, with everything changed that was not received", total=None)
+                found = audit_swarm(self.controller, start, deployment, flown)
+        how = "in lockstep" if self.rate is None else f"at {self.rate:g} steps a second"
+        count = f"{len(flown.world.robots)} processes ({self.agent})"
+        title = f"{count} under {self.controller} for {duration:g} s {how}"
+        # Values are sentences, which a table would cut short in a narrow terminal.
+        out.print(title, highlight=False, markup=False, soft_wrap=True)
+        for name, value in flown.table:
+            out.print(f"  {name:<30}{value}", highlight=False, markup=False, soft_wrap=True)
+        print_world(world)
+        if found is not None and self.audit is not None:
+            out.print(f"audit: {found.verdict}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"page: {found.save(self.audit)}", highlight=False, markup=False, soft_wrap=True)

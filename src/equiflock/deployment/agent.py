@@ -1,0 +1,60 @@
+"""One robot's controller, whoever computes it: messages in, an acceleration and the next message out.
+
+A process of a swarm imports this file and little else: what needs torch or kernels is imported where it is chosen.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+AgentKind: TypeAlias = Literal["numpy", "c", "torch"]
+"""Who computes: the exported file of NumPy, the exported header of C as a shared library, or the package itself."""
+
+
+class Agent(Protocol):
+    """The controller of one robot. A step is `begin`, `hear` for each message that comes, and `end`.
+
+    The order is that of `equiflock.simulate`: everybody sends its state and what it knew a step before, then hears what
+    others sent, and then acts on it. What an agent is not told by one of these calls it does not know.
+    """
+
+    step: int
+    """The number of the step, which stands in its messages; `end` counts it."""
+
+    def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
+        """Begin a step with what the robot measures of itself, D numbers each; the message to send now."""
+        ...
+
+    def hear(self, message: bytes) -> str | None:
+        """Take in a message of this step; None, or why it was dropped."""
+        ...
+
+    def end(self) -> Iterable[float]:
+        """Act on what was heard since `begin`: the acceleration, D numbers of float32, in the robot's units."""
+        ...
+
+
+def agent_maker(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
+    """A function that makes the controller of a robot, which knows nothing yet.
+
+    Args:
+        kind: who computes.
+        program: the exported file (.py), the shared library (.so), or the name of a controller.
+        settings: `number` and `group` of the robot; for torch all that `PackageAgent` takes.
+    """
+    if kind == "numpy":
+        found = importlib.util.spec_from_file_location("exported_agent", program)
+        assert found is not None and found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        found.loader.exec_module(module)
+        return lambda: module.Agent(settings["number"], settings["group"])
+    if kind == "c":
+        from equiflock.deployment.compiled import CompiledAgent
+
+        return lambda: CompiledAgent(program, settings["number"], settings["group"])
+    from equiflock.deployment.package_agent import PackageAgent, rehearse
+
+    rehearse(program, **settings)
+    return lambda: PackageAgent(program, **settings)

@@ -1,0 +1,276 @@
+"""The processes of a swarm's robots, and the world's link to them: to start, to tell, to hear, to stop and to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from equiflock.deployment.frames import END, HELLO, REPORT, frame, opened
+from equiflock.runtime.checks import InputError
+
+PACKAGE = Path(__file__).parent.parent
+# A robot imports files of the package without the package's own imports, of torch and kernels, if it can do without.
+LIGHT = (
+    "import sys, types; package = types.ModuleType('equiflock'); package.__path__ = [sys.argv[1]]; "
+    "sys.modules['equiflock'] = package; from equiflock.deployment.robot import main; main()"
+)
+WHOLE = (
+    "import os, sys; sys.path.insert(0, os.path.dirname(sys.argv[1])); "
+    "from equiflock.deployment.robot import main; main()"
+)
+FIRST_ANSWER = 60.0
+"""Seconds for the first robot to be there, and a second more for each of the others, which share the cores."""
+LOOK_EVERY = 0.05
+"""Seconds between two looks at whether processes that are waited for still live."""
+LAST_WORDS = 5.0
+"""Seconds for the reports at the end."""
+
+
+class Heard(NamedTuple):
+    """What a robot told the world."""
+
+    number: int
+    kind: int
+    step: int
+    content: bytes
+
+
+class Crew:
+    """The robots of a swarm, each a process of its own; `with` it, so that none is left whatever happens.
+
+    Args:
+        settings: of each robot by its number, as `robot` reads them, but for what concerns the link.
+        port: at which the world listens, on this machine alone; 0 for any that is free.
+        patience: seconds that a robot may take to answer.
+        first_answer: seconds for robots to start, in place of the usual time.
+    """
+
+    def __init__(
+        self, settings: Mapping[int, dict[str, Any]], port: int, patience: float, first_answer: float | None = None
+    ) -> None:
+        self.patience = patience
+        self.lost: dict[int, str] = {}
+        """Robots that no longer answer, and why."""
+        self.late: set[int] = set()
+        """Robots that did not answer in time, and that nobody waits for until they do."""
+        self.reports: dict[int, dict[str, Any]] = {}
+        self._inbox: queue.SimpleQueue[Heard] = queue.SimpleQueue()
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._errors: dict[int, Any] = {}
+        self._run = f"equiflock/{secrets.token_hex(4)}"
+        self._settings = settings
+        self._port = port
+        limit = FIRST_ANSWER + len(settings) if first_answer is None else first_answer
+        self._first_answer = limit
+
+    def __enter__(self) -> Crew:
+        try:
+            self._listen()
+            for number, settings in self._settings.items():
+                self._start(number, settings)
+            self._wait_for_all()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._collect_reports()
+        finally:
+            self._close()
+
+    @property
+    def numbers(self) -> set[int]:
+        """The robots that still answer, or may."""
+        return set(self._processes) - set(self.lost)
+
+    def tell(self, frames: Mapping[int, bytes]) -> None:
+        """Send each of these robots a frame."""
+        for number, data in frames.items():
+            if number not in self.lost:
+                self._publishers[number].put(data)
+
+    def gather(self, kind: int, step: int, wanted: Iterable[int]) -> dict[int, bytes]:
+        """What these robots say of a kind at a step, from all that live and answer in time."""
+        found: dict[int, bytes] = {}
+        waiting = set(wanted) - set(self.lost) - self.late
+        until = time.monotonic() + self.patience
+        while waiting - set(found):
+            heard = self.next(LOOK_EVERY)
+            if heard is not None:
+                # A late robot is waited for again as soon as it answers.
+                self.late.discard(heard.number)
+                if (heard.kind, heard.step) == (kind, step):
+                    found[heard.number] = heard.content
+                continue
+            self.look()
+            waiting -= set(self.lost)
+            if time.monotonic() > until:
+                self.late |= waiting - set(found)
+                break
+        return found
+
+    def next(self, seconds: float) -> Heard | None:
+        """The next that a robot says; None if nobody says anything so long."""
+        try:
+            return self._inbox.get(timeout=seconds) if seconds > 0 else self._inbox.get_nowait()
+        except queue.Empty:
+            return None
+
+    def look(self) -> None:
+        """Take note of processes that have ended."""
+        for number in self.numbers:
+            code = self._processes[number].poll()
+            if code is not None:
+                self.lost[number] = signal.Signals(-code).name if code < 0 else f"code {code}{self._last_line(number)}"
+
+    def kill(self, number: int) -> None:
+        """Kill -9 of a robot's process."""
+        self._processes[number].kill()
+        self._processes[number].wait()
+        self.lost[number] = signal.Signals.SIGKILL.name
+
+    def stall(self, number: int, seconds: float) -> None:
+        """Stop a robot's process in the midst of whatever it does, for so long."""
+        process = self._processes[number]
+        process.send_signal(signal.SIGSTOP)
+        going_on = threading.Timer(seconds, process.send_signal, [signal.SIGCONT])
+        going_on.daemon = True
+        going_on.start()
+
+    def _listen(self) -> None:
+        """Open the world's side of the link, on this machine alone, and look for nobody."""
+        try:
+            import zenoh
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"a swarm needs {error.name}: install equiflock with its extra, pip install 'equiflock[deploy]'"
+            ) from None
+        port = _free_port(self._port)
+        self._endpoint = f"tcp/127.0.0.1:{port}"
+        config = {
+            "mode": "peer",
+            "listen": {"endpoints": [self._endpoint]},
+            "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        }
+        try:
+            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+        except zenoh.ZError as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"the world cannot listen at port {port} of 127.0.0.1: {reason}") from None
+        self._session.declare_subscriber(f"{self._run}/from/*", self._on_sample)
+        options: dict[str, Any] = {"congestion_control": zenoh.CongestionControl.BLOCK, "express": True}
+        self._publishers = {
+            number: self._session.declare_publisher(f"{self._run}/to/{number}", **options) for number in self._settings
+        }
+
+    def _on_sample(self, sample: Any) -> None:
+        # The number of a link is that of the key, whatever a message says of its sender.
+        number = int(str(sample.key_expr).rpartition("/")[2])
+        self._inbox.put(Heard(number, *opened(sample.payload.to_bytes())))
+
+    def _start(self, number: int, settings: dict[str, Any]) -> None:
+        code = WHOLE if settings["kind"] == "torch" else LIGHT
+        # Numerical libraries start a thread for each core, in every process, unless they are told not to.
+        alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        errors = self._errors[number] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the crew
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-c", code, str(PACKAGE)],
+            stdin=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, **alone},
+        )
+        self._processes[number] = process
+        told = {**settings, "number": number, "run": self._run, "endpoint": self._endpoint}
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(told).encode() + b"\n")
+        process.stdin.flush()
+
+    def _wait_for_all(self) -> None:
+        """Wait until all robots are there; an error that names those that are not."""
+        missing, until = set(self._processes), time.monotonic() + self._first_answer
+        while missing:
+            heard = self.next(LOOK_EVERY)
+            if heard is not None and heard.kind == HELLO:
+                missing.discard(heard.number)
+                continue
+            self.look()
+            if self.lost:
+                number, reason = next(iter(self.lost.items()))
+                raise InputError(f"agent {number} ended before the flight began: {reason}")
+            if time.monotonic() > until:
+                names = ", ".join(map(str, sorted(missing)))
+                raise InputError(
+                    f"{len(missing)} of {len(self._processes)} agents did not answer within {self._first_answer:g} s: "
+                    f"{names}"
+                )
+
+    def _collect_reports(self) -> None:
+        """Ask all for what they counted."""
+        self.look()
+        self.tell({number: frame(END) for number in self.numbers})
+        until = time.monotonic() + LAST_WORDS
+        while self.numbers - set(self.reports) and time.monotonic() < until:
+            heard = self.next(LOOK_EVERY)
+            if heard is not None and heard.kind == REPORT:
+                self.reports[heard.number] = json.loads(heard.content)
+            elif heard is None:
+                self.look()
+
+    def _close(self) -> None:
+        """End all processes. They end by themselves when their standard input is closed; who does not is killed."""
+        for process in self._processes.values():
+            if process.stdin is not None and not process.stdin.closed:
+                # It may have ended before it read its settings.
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
+        until = time.monotonic() + 1.0
+        for process in self._processes.values():
+            try:
+                process.wait(max(until - time.monotonic(), 0.0))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for errors in self._errors.values():
+            errors.close()
+        if hasattr(self, "_session"):
+            self._session.close()  # type: ignore[no-untyped-call]
+
+    def _last_line(self, number: int) -> str:
+        """What a process that failed said last."""
+        self._errors[number].seek(0)
+        lines = self._errors[number].read().decode(errors="replace").strip().splitlines()
+        return f", {lines[-1]}" if lines else ""
+
+
+def _free_port(port: int) -> int:
+    """The port, if it is free, or any free one for 0; a clear error if it is in use."""
+    if not 0 <= port <= 65535:
+        raise InputError(f"port must be from 1 to 65535, or 0 for any that is free; got {port}")
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            raise InputError(
+                f"port {port} of 127.0.0.1 is in use: choose another, or --port 0 for any that is free"
+            ) from None
+        return int(tried.getsockname()[1])

@@ -1,0 +1,186 @@
+"""Deploy a controller to a swarm of processes, one for each robot, and say how it flew."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from equiflock.bodies import DoubleIntegrator
+from equiflock.controllers import load
+from equiflock.deployment.agent import AgentKind
+from equiflock.deployment.air import Air
+from equiflock.deployment.compiled import compile_header
+from equiflock.deployment.crew import Crew
+from equiflock.deployment.export import export
+from equiflock.deployment.export.program import check_local, read_program
+from equiflock.deployment.package_agent import rehearse
+from equiflock.deployment.parity import Parity, drift
+from equiflock.deployment.swarm import Faults, Log, Swarm, table
+from equiflock.deployment.world import World
+from equiflock.flock import FOLLOWER, Flock
+from equiflock.protocols import AnyBody, Controller
+from equiflock.runtime.checks import InputError, check_count, check_positive, short
+from equiflock.senses.orbit import Orbit
+from equiflock.senses.radio import Radio, check_radio
+from equiflock.simulation.failures import Failures
+
+SLOT = 0.5
+"""In real time, the share of a step in which a robot listens before it acts."""
+MOST_AGENTS = 500
+"""More processes than this are refused: each takes tens of megabytes and a share of the cores."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is flown: everything but the flock and the controller.
+
+    Attributes:
+        agent: who computes: "numpy" and "c", the exported controller, or "torch", the package itself.
+        time_step: dt, in seconds of flight.
+        steps: how many are flown.
+        radio: how messages travel.
+        body: what a commanded acceleration does.
+        failures: whose processes are killed, and when.
+        orbit: the technique for obstacles, if there is one.
+        rate: steps per second of real time; None for lockstep.
+        port: at which the world listens, 0 for any that is free.
+        patience: seconds that a robot may take to answer in lockstep.
+        stall: how many processes stall for half a second in the middle of the flight.
+        garbage: how many robots send garbage from the middle of the flight on.
+        plugin: the user's module that registers the controller, if it is one of the user's own.
+    """
+
+    agent: AgentKind = "numpy"
+    time_step: float = 0.01
+    steps: int = 200
+    radio: Radio | None = None
+    body: AnyBody | None = None
+    failures: Failures | None = None
+    orbit: Orbit | None = None
+    rate: float | None = None
+    port: int = 0
+    patience: float = 10.0
+    stall: int = 0
+    garbage: int = 0
+    plugin: str | None = None
+
+    def __post_init__(self) -> None:
+        check_count("steps", self.steps)
+        for name in ("time_step", "patience"):
+            check_positive(name, getattr(self, name))
+        if self.rate is not None:
+            check_positive("rate", self.rate)
+        for name in ("stall", "garbage"):
+            check_count(name, getattr(self, name), least=0)
+        if self.failures is not None and self.failures.kind != "stopped" and not self.failures.are_none:
+            raise InputError(f"in a swarm failed agents are killed, so they are stopped; got {self.failures.kind!r}")
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The arguments of `simulate` for the same flight."""
+        return {
+            "radio": check_radio(self.radio),
+            "body": DoubleIntegrator() if self.body is None else self.body,
+            "failures": self.failures,
+            "orbit": self.orbit,
+        }
+
+    def faults(self, robots: list[int]) -> Faults:
+        """Who stalls, and who sends garbage: the first ones, and the last."""
+        if self.stall + self.garbage > len(robots):
+            raise InputError(f"stall + garbage must be at most the number of followers, {len(robots)}")
+        last = robots[len(robots) - self.garbage :]
+        return Faults(tuple(robots[: self.stall]), tuple(last), max(self.steps // 2, 1))
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What came of it: `table`, and what it was made of."""
+
+    table: list[list[str]]
+    parity: Parity
+    drift: float | None
+    log: Log
+    world: World
+    reports: dict[int, dict[str, Any]]
+
+
+def deploy(
+    name: str, start: Flock, deployment: Deployment, on_step: Callable[[int], object] | None = None, keep: bool = False
+) -> Deployed:
+    """Fly a swarm of processes.
+
+    Args:
+        name: of a local controller, as for `equiflock.load`.
+        start: a single flock.
+        deployment: how it is flown.
+        on_step: called with the number of every step, for progress.
+        keep: whether to keep all that robots are told and say.
+    """
+    controller, faults = load(name), deployment.faults(_followers(start))
+    check_local(controller)
+    world = World(start, controller, deployment.time_step, **deployment.rules)
+    with tempfile.TemporaryDirectory(prefix="equiflock-") as folder:
+        settings = robot_settings(name, controller, start, deployment, Path(folder))
+        for number in faults.garbage:
+            settings[number]["garbage_from"] = faults.step
+        # The package itself flies what cannot be exported, too.
+        exported = deployment.agent != "torch"
+        program = read_program(controller, start.shape[2], deployment.orbit) if exported else None
+        parity = Parity(controller, program)
+        # Whatever is compiled at its first use is used once before robots wait for it.
+        list(Air(world.radio, controller.senses).arrivals(world.moment.flock))
+        Parity(controller).compare(world.moment, world.commands({}))
+        with Crew(settings, deployment.port, deployment.patience) as crew:
+            swarm = Swarm(world, crew, parity, faults, keep)
+            log = swarm.fly(deployment.steps, deployment.rate, on_step)
+    # Faults that the simulator was not told of beforehand lead elsewhere.
+    told = parity.until is None and not faults.garbage
+    drifted = drift(world, controller, deployment.time_step, **deployment.rules) if told else None
+    return Deployed(table(world, crew, log, parity, drifted), parity, drifted, log, world, crew.reports)
+
+
+def robot_settings(
+    name: str, controller: Controller, start: Flock, deployment: Deployment, folder: Path
+) -> dict[int, dict[str, Any]]:
+    """The settings of every robot's process; what it runs is written to the folder."""
+    kind, dimensions = deployment.agent, start.shape[2]
+    program = name
+    if kind != "torch":
+        written = export(
+            controller, folder / f"robot.{'h' if kind == 'c' else 'py'}", dimensions=dimensions, orbit=deployment.orbit
+        )
+        program = str(written[0])
+    if kind == "c":
+        program = str(compile_header(program, folder / "robot.so", neighbours=start.shape[1]))
+    common = {
+        "kind": kind,
+        "program": program,
+        "plugin": deployment.plugin if kind == "torch" else None,
+        "last_known": check_radio(deployment.radio).last_known,
+        "slot": 0.0 if deployment.rate is None else SLOT / deployment.rate,
+        "garbage_from": -1,
+    }
+    found = {}
+    for number in _followers(start):
+        agent: dict[str, Any] = {"number": number, "group": int(start.groups[0, number])}
+        if kind == "torch":
+            orbit = None if deployment.orbit is None else asdict(deployment.orbit)
+            agent |= {"dimensions": dimensions, "comm_radius": start.comm_radius, "orbit": orbit}
+        found[number] = {**common, "agent": agent}
+    if kind == "torch":
+        rehearse(controller, **agent)  # here first, so that not every process compiles the same
+    return found
+
+
+def _followers(start: Flock) -> list[int]:
+    """The agents that are robots with a controller."""
+    if not isinstance(start, Flock) or len(start) != 1:
+        raise InputError(f"a swarm is a single flock; got {short(start)}")
+    found = [number for number, role in enumerate(start.roles[0]) if role == FOLLOWER]
+    if not 1 <= len(found) <= MOST_AGENTS:
+        raise InputError(f"a swarm must have from 1 to {MOST_AGENTS} followers, a process each; got {len(found):,}")
+    return found

@@ -1,0 +1,85 @@
+"""Parity: a swarm's flight beside the simulator's, from the same states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from equiflock.deployment.export.program import Program
+from equiflock.deployment.world import World
+from equiflock.flock import FOLLOWER
+from equiflock.protocols import Controller, Moment
+from equiflock.simulation.assembly import decision
+from equiflock.simulation.simulate import simulate
+
+TOLERANCE = 1e-5
+"""How far an acceleration may be from the simulator's, times the longest one of the flock at that step, or 1. The
+simulator's networks are float32, and may themselves be a little farther than this from exact arithmetic."""
+
+
+class Parity:
+    """Compares what robots do at every step with what the simulator does in the same state.
+
+    Args:
+        controller: what the simulator flies by.
+        program: what robots fly by, if it is exported, which tells how large the numbers are that they add up.
+    """
+
+    def __init__(self, controller: Controller, program: Program | None = None) -> None:
+        self._decide, _ = decision(controller)
+        self._program = program
+        self.compared = self.differ = 0
+        self.largest = self.relative = 0.0
+        self.of_terms: float | None = None
+        """The largest difference relative to the numbers that an acceleration is the sum of: what rounding explains."""
+        self.until: str | None = None
+        """Why nothing is compared any more, if so."""
+
+    def compare(self, moment: Moment, commands: Float64[np.ndarray, "N D"]) -> None:
+        """Take note of a step."""
+        if self.until is not None:
+            return
+        expected = np.asarray(self._decide(moment.flock, moment.observations), np.float64)[0]
+        works = moment.flock.effective_roles[0] == FOLLOWER
+        distances = np.linalg.norm(commands - expected, axis=1)[works]
+        shares = distances / max(np.linalg.norm(expected, axis=1).max(), 1.0)
+        if self._program is not None:
+            terms = self._program.magnitude(moment.observations[0])
+            share = float((np.abs(commands - expected) / terms)[works].max(initial=0.0))
+            self.of_terms = max(self.of_terms or 0.0, share)
+        self.compared += len(distances)
+        self.differ += int((shares > TOLERANCE).sum())
+        if len(distances):
+            self.largest = max(self.largest, float(distances.max()))
+            self.relative = max(self.relative, float(shares.max()))
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that was compared is within the tolerance."""
+        return self.compared > 0 and self.differ == 0
+
+    @property
+    def text(self) -> str:
+        """The line of the table."""
+        share = f"{self.compared - self.differ:,} of {self.compared:,} accelerations within {TOLERANCE:g}"
+        said = f"{'yes' if self.holds else 'no'}: {share} of the simulator's, the worst off by {self.relative:.2g}"
+        terms = "" if self.of_terms is None else f", {self.of_terms:.2g} of the terms that it is the sum of"
+        return f"{said} ({self.largest:.2g} absolute{terms})" + (
+            f"; not compared after {self.until}" if self.until else ""
+        )
+
+
+def drift(world: World, controller: Controller, time_step: float, **rules: Any) -> float:
+    """How far robots are, at most, from where `equiflock.simulate` has them at the end of the flight.
+
+    Args:
+        world: after the flight.
+        controller: what they flew by.
+        time_step: dt.
+        rules: further arguments of `simulate`.
+    """
+    duration = world.moment.step * time_step
+    run = simulate(world.start, controller, time_step=time_step, duration=duration, keep_every=None, **rules)
+    return float(np.linalg.norm(run.flock(-1).positions - world.moment.flock.positions, axis=2).max())

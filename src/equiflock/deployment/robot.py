@@ -1,0 +1,241 @@
+"""The process of one robot: it knows what it measures itself and what reaches it, and nothing else.
+
+It reads its settings, a line of JSON, from its standard input, and ends when that is closed: a robot does not outlive
+the world that started it. It imports no torch and no kernels unless it is told to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import json
+import os
+import queue
+import signal
+import struct
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from equiflock.deployment.agent import Agent, agent_maker
+from equiflock.deployment.frames import (
+    AIR,
+    END,
+    HELLO,
+    LAST,
+    MOTOR,
+    RADIO,
+    REPORT,
+    SENSOR,
+    frame,
+    numbers,
+    opened,
+    read_links,
+    read_numbers,
+)
+
+HELLO_EVERY = 0.1
+"""Seconds between two hellos, until the world answers."""
+HEADER = struct.Struct("<2sBBII")
+"""Of a message: EF, version, group, sender, step (see `equiflock.deployment.wire`)."""
+DIE_WITH_PARENT = 1
+"""The number of PR_SET_PDEATHSIG."""
+
+
+class Inbox:
+    """The messages that reached a robot and that it has not forgotten.
+
+    Args:
+        last_known: for how many steps after its arrival a message is used, or until one comes that was sent later.
+    """
+
+    def __init__(self, last_known: int) -> None:
+        self.last_known = last_known
+        self.dropped: Counter[str] = Counter()
+        self.ages: Counter[int] = Counter()
+        self._held: dict[int, list[tuple[int, int, bytes]]] = {}
+
+    def take(self, link: int, message: bytes, step: int) -> None:
+        """Keep a message that came by a link; one with another's number in it is dropped."""
+        sent = step
+        if len(message) >= HEADER.size:
+            _, _, _, sender, sent = HEADER.unpack_from(message)
+            if sender != link:
+                self.dropped["another's number in it"] += 1
+                return
+        self._held.setdefault(link, []).append((sent, step, message))
+
+    def tell(self, agent: Agent, step: int) -> None:
+        """Let the agent hear, of each sender, the message sent last among those that it takes."""
+        for link, held in list(self._held.items()):
+            fresh = sorted((each for each in held if step - each[1] <= self.last_known), reverse=True)
+            # What is no message is dropped for good, so that it is counted once.
+            while fresh and (reason := agent.hear(fresh[0][2])) is not None:
+                self.dropped[reason] += 1
+                fresh.pop(0)
+            if fresh:
+                self.ages[step - fresh[0][0]] += 1
+            self._held[link] = fresh
+
+
+class Robot:
+    """A controller, what it hears, and its link to the world."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings, self.number = settings, settings["number"]
+        self.make = agent_maker(settings["kind"], settings["program"], settings["agent"])
+        self.agent, self.inbox = self.make(), Inbox(settings["last_known"])
+        self.step = -1
+        self.open = False
+        """Whether a step has begun and not ended."""
+        self.seconds: list[float] = []
+        """Of each step, how long the controller computed."""
+        self.received = hashlib.sha256()
+        """Of all frames that came."""
+        self.arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Fly until the world says that it is over."""
+        import zenoh
+
+        config = {
+            "mode": "peer",
+            "connect": {"endpoints": [self.settings["endpoint"]]},
+            "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        }
+        with zenoh.open(zenoh.Config.from_json5(json.dumps(config))) as session:
+            run = self.settings["run"]
+            block = zenoh.CongestionControl.BLOCK
+            self.air = session.declare_publisher(f"{run}/from/{self.number}", congestion_control=block, express=True)
+            session.declare_subscriber(
+                f"{run}/to/{self.number}", lambda sample: self.arrived.put(sample.payload.to_bytes())
+            )
+            data = None
+            while data is None:
+                self.air.put(frame(HELLO))
+                with suppress(queue.Empty):
+                    data = self.arrived.get(timeout=HELLO_EVERY)
+            self.handle(data)
+            while (data := self.next_frame()) is None or self.handle(data):
+                # In real time a step ends by the robot's own clock.
+                if data is None:
+                    self.end()
+            # The world closes our standard input when it has the report.
+            threading.Event().wait()
+
+    def handle(self, data: bytes) -> bool:
+        """Do what a frame says; False if it was the last one."""
+        kind, step, content = opened(data)
+        self.received.update(data)
+        if kind == SENSOR:
+            if self.open:
+                self.end()
+            self.begin(step, read_numbers(content))
+        elif kind in (RADIO, LAST):
+            for link, message in read_links(content):
+                self.inbox.take(link, message, self.step if self.open else self.step + 1)
+            if kind == LAST and self.open:
+                self.end()
+        elif kind == END:
+            self.air.put(frame(REPORT, self.step, json.dumps(self.report()).encode()))
+            return False
+        return True
+
+    def begin(self, step: int, measured: Any) -> None:
+        """Begin a step: say what is to be said."""
+        began = time.perf_counter()
+        # What it remembers is too old after a gap, so it begins anew, as if it had just been switched on.
+        if step != self.step + 1:
+            self.agent = self.make()
+        self.step = self.agent.step = step
+        half = len(measured) // 2
+        message = self.agent.begin(measured[:half], measured[half:])
+        self.deadline, self.open = began + self.settings["slot"], True
+        self.seconds.append(time.perf_counter() - began)
+        if 0 <= self.settings["garbage_from"] <= step:
+            message = garbage(message, step)
+        self.air.put(frame(AIR, step, message))
+
+    def end(self) -> None:
+        """End the step: act on what was heard."""
+        began = time.perf_counter()
+        self.inbox.tell(self.agent, self.step)
+        acceleration = self.agent.end()
+        self.open = False
+        self.seconds[-1] += time.perf_counter() - began
+        self.air.put(frame(MOTOR, self.step, numbers(acceleration)))
+
+    def report(self) -> dict[str, Any]:
+        """What it counted."""
+        return {
+            "dropped": dict(self.inbox.dropped),
+            "ages": {str(age): count for age, count in self.inbox.ages.items()},
+            "seconds": sorted(self.seconds),
+            "kilobytes": _most_memory(),
+            "received": self.received.hexdigest(),
+        }
+
+    def next_frame(self) -> bytes | None:
+        """What comes next; None if the step must end before it comes."""
+        wait = None
+        if self.open and self.settings["slot"]:
+            wait = max(self.deadline - time.perf_counter(), 0.0)
+        try:
+            return self.arrived.get(timeout=wait)
+        except queue.Empty:
+            return None
+
+
+def _most_memory() -> int:
+    """The most memory that this process took, in KiB; 0 where the system does not tell."""
+    # What getrusage tells is that of the process it was forked from, if that was larger.
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+
+
+def garbage(message: bytes, step: int) -> bytes:
+    """What a broken robot sends in place of a message: too few bytes, no numbers, or another's number."""
+    if step % 3 == 0:
+        return message[: len(message) // 2]
+    if step % 3 == 1:
+        return message[: HEADER.size] + b"\xff" * (len(message) - HEADER.size)
+    magic, version, group, sender, at = HEADER.unpack_from(message)
+    return HEADER.pack(magic, version, group, sender + 1, at) + message[HEADER.size :]
+
+
+def _end_with_parent() -> None:
+    """End this process when the world is gone, whatever happened to it, even while this one is stopped."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+
+    def watch() -> None:
+        # Not by sys.stdin, whose lock Python wants when it ends for another reason.
+        while os.read(0, 1):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main() -> None:
+    """The process of a robot."""
+    # Ctrl-C in a terminal reaches all processes; the world decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = json.loads(sys.stdin.buffer.readline())
+    _end_with_parent()
+    if settings.get("plugin"):
+        _import_plugin(settings["plugin"])
+    Robot(settings).run()
+
+
+def _import_plugin(plugin: str) -> None:
+    """Import the user's module or file that registers a controller."""
+    path = Path(plugin)
+    sys.path.insert(0, str((path.parent if path.suffix == ".py" else Path()).resolve()))
+    importlib.import_module(path.stem if path.suffix == ".py" else plugin)

@@ -1,0 +1,49 @@
+"""`equiflock deploy` prints its table, writes the page of its audit, and refuses in one line what it cannot do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import failure, run
+
+pytest.importorskip("zenoh")
+SHORT = ("deploy", "--agents", "4", "--agent", "c")
+
+
+def test_the_table_has_parity_bandwidth_ages_and_times(capsys: pytest.CaptureFixture[str]) -> None:
+    run(*SHORT, "--duration", "0.1", "--loss", "0.2")
+    printed = capsys.readouterr().out
+    for line in ("parity", "drift", "time per step", "sent by an agent", "age of messages", "dropped messages"):
+        assert line in printed
+    assert "40 of 40 accelerations" in printed
+
+
+def test_the_audit_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(*SHORT, "--duration", "0.03", "--audit", str(tmp_path / "audit.html"))
+    assert "audit: etdagnn used nothing that it did not receive" in capsys.readouterr().out
+    assert "Locality audit of etdagnn: passed" in (tmp_path / "audit.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--controller", "tanner"), "tanner is privileged"),
+        (("--noise", "0.1"), "noise is for equiflock simulate"),
+        (("--rate", "20", "--audit", "audit.html"), "--audit is for lockstep"),
+        (("--flocks", "2"), "a swarm is a single flock"),
+        (("--fail", "1", "--fail-kind", "silent"), "killed, so they are stopped"),
+    ],
+)
+def test_what_it_cannot_do_is_one_line(
+    arguments: tuple[str, ...],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = failure(capsys, *SHORT, *arguments)
+    assert expected in said
+    assert len(said.strip().splitlines()) == 1

@@ -1,0 +1,92 @@
+"""`equiflock evaluate` with scenarios of one's own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from equiflock.cli import terminal
+from equiflock.runtime.checksums import read_json
+from tests.cli.test_evaluate import SMALL, evaluate, failure
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None, jobs_here: None) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+OWN_SCENARIO = """
+from dataclasses import dataclass, field
+import numpy as np
+import equiflock as ef
+
+AWAY = ef.Outcome.add("AWAY", "the flock has left its place")
+
+
+def spread(moment):
+    return moment.flock.positions.std(axis=1).max(axis=1)
+
+
+@ef.scenario("{name}")
+@dataclass(frozen=True)
+class Leaving:
+    disk: ef.RandomDisk = field(default_factory=lambda: ef.RandomDisk(agents=20, max_speed=1.0))
+    distance: float = 0.5
+    \"\"\"How far the flock must come.\"\"\"
+    duration = 1.0
+    measures = ("velocity_variance", spread)
+    {more}
+
+    def draw(self, stop=None):
+        return self.disk.draw(stop)
+
+    def {ending}(self):
+        def away(time, flock, flying):
+            far = np.linalg.norm(flock.positions.mean(axis=1), axis=-1) > self.distance
+            return np.where(far, AWAY, ef.Outcome.FLYING)
+
+        return away
+"""
+FAILS = "figure, succeeded = 'endings', (AWAY,)"
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_scenario_of_ones_own_is_evaluated_by_its_endings_and_measures(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, workers: str
+) -> None:
+    monkeypatch.setattr(terminal.out, "width", 200)
+    module = f"leaving_{workers}"
+    Path(f"{module}.py").write_text(OWN_SCENARIO.format(name=module, more=FAILS, ending="ending"))
+    own = ("--scenario", module, "--plugin", f"{module}.py", "--distance", "0.2", "--flocks", "4", "--workers", workers)
+    evaluate("etdagnn", *own, "--out", "mine")
+    table = pd.read_csv(f"mine/{module}.csv")
+    assert set(table.columns) == {"flock", "outcome", "seconds", "spread", "controller", "seed"}
+    assert set(table.outcome) <= {"AWAY", "TIME_UP"}
+    assert "AWAY" in set(table.outcome)
+    assert set(table.controller) >= {"tanner", "etdagnn"}  # all are followers, so the expert can fly
+    printed = capsys.readouterr().out
+    assert all(word in printed.split() for word in ("failed", "away", "spread"))
+    assert read_json(Path("mine/config.json"))["settings"]["options"]["distance"] == 0.2
+
+
+def test_measures_of_a_scenario_of_ones_own_get_a_column_and_a_panel(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal.out, "width", 200)
+    Path("staying.py").write_text(OWN_SCENARIO.format(name="staying", more="", ending="unused"))
+    evaluate("etdagnn", "--scenario", "staying:agents=15", "--plugin", "staying.py", "--flocks", "2", "--workers", "1")
+    table = pd.read_csv("runs/evaluation/etdagnn-staying/staying.csv")
+    assert {"spread", "velocity_variance", "ivv"} <= set(table.metric)
+    assert len(table[(table.metric == "spread") & (table.controller == "etdagnn")]) == 101
+    assert "spread" in capsys.readouterr().out.split()
+
+
+def test_a_scenario_without_an_ending_cannot_be_asked_for_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("endless.py").write_text(OWN_SCENARIO.format(name="endless", more="figure = 'endings'", ending="unused"))
+    told = failure(capsys, "etdagnn", "--scenario", "endless", "--plugin", "endless.py", *SMALL)
+    assert "scenario 'endless' cannot tell failures: it needs an ending()" in told
+    assert not Path("runs").exists()

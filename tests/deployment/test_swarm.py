@@ -1,0 +1,289 @@
+"""A swarm of processes flies as the simulator does, and goes on when some of them fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import equiflock as ef
+from equiflock.deployment import deploying
+from equiflock.deployment.crew import Crew
+from equiflock.deployment.deploying import Deployed, Deployment, deploy
+from equiflock.deployment.export import export
+from equiflock.deployment.swarm_audit import audit_swarm
+
+pytest.importorskip("zenoh")
+
+ROUNDING = 2e-5
+"""Of an acceleration, relative to the longest of the flock: the simulator's float32 network is itself up to 1.3e-5 from
+exact arithmetic, more than the 1e-5 that the parity line counts by."""
+
+
+def flown(agents: int = 8, steps: int = 20, seed: int = 0, **options: Any) -> Deployed:
+    start = ef.random_disk(flocks=1, agents=agents, seed=seed)
+    on_step = options.pop("on_step", None)
+    deployment = Deployment(**({"agent": "c"} | options), steps=steps)
+    return deploy("etdagnn", start, deployment, on_step)
+
+
+def value(found: Deployed, name: str) -> str:
+    return dict(found.table)[name]
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children()
+
+
+@pytest.mark.parametrize("radio", [None, ef.Radio(loss=0.2)], ids=["perfect", "lossy"])
+def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does(radio: ef.Radio | None) -> None:
+    found = flown(agents=30, steps=200, radio=radio)
+    assert found.parity.compared == 30 * 200
+    assert found.parity.relative < ROUNDING
+    # Relative to the numbers that it is the sum of, which is what rounding grows with, no acceleration is off by 1e-5.
+    assert found.parity.of_terms is not None and found.parity.of_terms < 1e-5
+    assert found.drift is not None and found.drift < 1e-3
+    assert "6,000" in value(found, "parity")
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_any_kind_of_agent_does(kind: Any) -> None:
+    found = flown(agents=4, steps=10, agent=kind)
+    assert found.parity.compared == 40
+    assert found.parity.relative < ROUNDING
+
+
+@pytest.mark.parametrize("radio", [ef.Radio(loss=0.3, delay=1), ef.Radio(loss=0.3, jitter=2, last_known=2, every=2)])
+def test_it_does_by_any_radio_that_passes_messages_on_as_they_are(radio: ef.Radio) -> None:
+    found = flown(steps=30, radio=radio)
+    assert found.parity.compared == 8 * 30
+    assert found.parity.relative < ROUNDING
+
+
+def test_a_swarm_that_flies_by_another_controller_has_no_parity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "equiflock.deployment.deploying.export", lambda _, path, **rest: export(ef.load("tdagnn"), path, **rest)
+    )
+    found = flown(agents=6, steps=5)
+    assert not found.parity.holds
+    assert value(found, "parity").startswith("no")
+
+
+def test_killed_processes_are_those_that_fail_in_the_simulator() -> None:
+    found = flown(agents=10, steps=30, failures=ef.Failures(agents=2, time=0.1))
+    assert len(found.log.lost) == 2
+    assert all(lost == (10, "SIGKILL") for lost in found.log.lost.values())
+    assert found.parity.compared == 10 * 10 + 8 * 20
+    assert found.parity.relative < ROUNDING
+    assert len(found.log.seconds) == 30
+
+
+def test_the_others_fly_on_when_somebody_kills_one() -> None:
+    def kill(step: int) -> None:
+        if step == 5:
+            children()[0].kill()
+
+    found = flown(steps=20, on_step=kill)
+    assert len(found.log.lost) == 1
+    assert len(found.log.seconds) == 20
+    assert len(found.reports) == 7
+    assert "was lost" in value(found, "parity")
+
+
+def test_the_others_fly_on_while_one_stalls() -> None:
+    found = flown(steps=20, stall=1, patience=0.1)
+    assert found.log.missed.keys() == {0}
+    assert len(found.log.seconds) == 20
+    assert "agent 0" in value(found, "missed steps")
+
+
+def test_garbage_is_dropped_and_counted_and_its_sender_is_silent_to_all() -> None:
+    found = flown(steps=30, garbage=1)
+    said = value(found, "dropped messages")
+    assert all(reason in said for reason in ("wrong length", "not finite", "another's number"))
+    assert found.parity.relative < ROUNDING
+
+
+def test_in_real_time_steps_take_as_long_as_they_should() -> None:
+    found = flown(agents=3, steps=10, rate=10.0, time_step=0.1)
+    assert sum(found.log.seconds) > 0.9
+    assert len(found.log.seconds) == 10
+    assert len(found.reports) == 3
+
+
+def test_a_robot_of_the_exported_controller_imports_neither_torch_nor_kernels() -> None:
+    light = "from equiflock.deployment.crew import LIGHT; print(LIGHT)"
+    code = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True).stdout
+    asked = code.replace("main()", "print(sorted({'torch', 'numba', 'numpy', 'jaxtyping'} & set(sys.modules)))")
+    package = str(Path(deploying.__file__).parent.parent)
+    done = subprocess.run([sys.executable, "-I", "-c", asked, package], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_process_is_left_after_a_flight() -> None:
+    flown(agents=3, steps=3)
+    assert not children()
+
+
+CALL = """
+import equiflock as ef
+from equiflock.deployment.deploying import Deployment, deploy
+print("begun", flush=True)
+deploy("etdagnn", ef.random_disk(flocks=1, agents=3), Deployment(agent="c", steps=10**6, stall=1),
+       lambda step: print("step", flush=True))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_is_left_when_the_world_is_interrupted_or_killed(how: signal.Signals) -> None:
+    world = subprocess.Popen([sys.executable, "-c", CALL], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert world.stdout is not None
+    while "step" not in world.stdout.readline():
+        assert world.poll() is None
+    robots = psutil.Process(world.pid).children()
+    assert len(robots) == 3
+    # One of them is stopped, and cannot see that anything happened.
+    robots[0].suspend()
+    os.kill(world.pid, how)
+    world.wait()
+    world.stdout.close()
+    _, alive = psutil.wait_procs(robots, timeout=30)
+    assert not alive
+
+
+def settings(program: Path, kind: str = "numpy") -> dict[int, dict[str, Any]]:
+    agent = {"number": 0, "group": 0}
+    return {
+        0: {"kind": kind, "program": str(program), "last_known": 0, "slot": 0.0, "garbage_from": -1, "agent": agent}
+    }
+
+
+def test_an_agent_that_never_answers_is_named(tmp_path: Path) -> None:
+    (tmp_path / "asleep.py").write_text("import time\ntime.sleep(1000)\n")
+    crew = Crew(settings(tmp_path / "asleep.py"), port=0, patience=1.0, first_answer=0.5)
+    with pytest.raises(ef.InputError, match=r"1 of 1 agents did not answer within 0.5 s: 0"), crew:
+        pass
+    assert not children()
+
+
+def test_an_agent_that_fails_at_once_says_why(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no motors')\n")
+    with pytest.raises(ef.InputError, match=r"agent 0 ended before the flight began.*no motors"):
+        Crew(settings(tmp_path / "broken.py"), port=0, patience=1.0).__enter__()
+    assert not children()
+
+
+def test_a_port_in_use_is_one_clear_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ef.InputError, match=f"port {port} of 127.0.0.1 is in use"):
+            flown(agents=3, steps=1, port=port)
+
+
+def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zenoh", None)
+    with pytest.raises(ef.InputError, match=r"equiflock\[deploy\]"):
+        flown(agents=3, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"radio": ef.Radio(noise=0.1)}, "noise is for equiflock simulate"),
+        ({"failures": ef.Failures(agents=1, kind="drifting")}, "killed, so they are stopped"),
+        ({"stall": 3, "garbage": 3}, "at most the number of followers"),
+        ({"rate": 0.0}, "rate must be"),
+        ({"port": 70000}, "port must be"),
+    ],
+)
+def test_what_a_swarm_cannot_do_is_one_clear_line(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ef.InputError, match=expected):
+        flown(agents=4, steps=2, **options)
+
+
+def test_an_expert_cannot_be_deployed() -> None:
+    with pytest.raises(ef.InputError, match="tanner is privileged"):
+        deploy("tanner", ef.random_disk(flocks=1, agents=3), Deployment(steps=1))
+
+
+def audited(steps: int = 8) -> Any:
+    start = ef.random_disk(flocks=1, agents=6, seed=0)
+    deployment = Deployment(agent="numpy", steps=steps)
+    return audit_swarm("etdagnn", start, deployment, deploy("etdagnn", start, deployment, keep=True))
+
+
+def test_processes_that_use_what_they_received_alone_pass_the_audit(tmp_path: Path) -> None:
+    found = audited()
+    assert found.passed, str(found)
+    assert found.agents == tuple(range(6))
+    text = found.save(tmp_path / "audit.html").read_text()
+    assert found.record[0].content in text
+    assert found.record[0].content.startswith("4546")  # EF
+
+
+# Two ways of cheating: files that others write, and listening to what the world tells others.
+FILES = """
+Honest = Agent
+
+
+class Agent(Honest):
+    def begin(self, position, velocity):
+        (Path({folder!r}) / str(self.number)).write_text(str(position[0]))
+        return super().begin(position, velocity)
+
+    def end(self):
+        seen = sum(float(path.read_text()) for path in sorted(Path({folder!r}).iterdir()))
+        return super().end() + np.float32(1e-3 * seen)
+"""
+LISTENING = """
+import json, sys, time, zenoh
+Honest = Agent
+overheard = [0]
+
+
+class Agent(Honest):
+    session = None
+
+    def begin(self, position, velocity):
+        told = sys._getframe(1).f_locals["self"].settings
+        if Agent.session is None:
+            config = dict(mode="peer", connect=dict(endpoints=[told["endpoint"]]))
+            config["scouting"] = dict(multicast=dict(enabled=False))
+            Agent.session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+            own = "/to/" + str(told["number"])
+
+            def listen(sample):
+                if not str(sample.key_expr).endswith(own):
+                    overheard.append(sum(sample.payload.to_bytes()))
+
+            Agent.session.declare_subscriber(told["run"] + "/to/*", listen)
+            time.sleep(0.5)
+        return super().begin(position, velocity)
+
+    def end(self):
+        return super().end() + np.float32(1e-3 * sum(overheard))
+"""
+
+
+@pytest.mark.parametrize("cheat", [FILES, LISTENING], ids=["files", "listening"])
+def test_processes_that_learn_of_each_other_by_another_way_are_caught(
+    cheat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_a_cheat(controller: Any, path: Path, **rest: Any) -> Any:
+        written = export(controller, path, **rest)
+        written[0].write_text(written[0].read_text() + cheat.replace("{folder!r}", repr(str(tmp_path))))
+        return written
+
+    monkeypatch.setattr("equiflock.deployment.deploying.export", with_a_cheat)
+    found = audited(steps=4)
+    assert not found.passed
+    assert "used what it did not receive" in found.verdict
