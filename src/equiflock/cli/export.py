@@ -40,6 +40,8 @@ class Export:
 
         import_plugin(self.plugin)
         check_writable(self.out)
-        orbit = Orbit() if self.orbit else None
-        for path in export(load(self.controller), self.out, dimensions=self.dimensions, orbit=orbit):
+        controller = load(self.controller)
+        own = getattr(controller, "orbit", None)
+        orbit = (own if isinstance(own, Orbit) else Orbit()) if self.orbit else None
+        for path in export(controller, self.out, dimensions=self.dimensions, orbit=orbit):
             out.print(f"written: {path} ({path.stat().st_size:,} bytes)", highlight=False, soft_wrap=True)

@@ -100,7 +100,14 @@ class Stack(nn.Module):
 
 CHANNELS = st.tuples(
     st.sampled_from(
-        ("velocity", "inverse-square", "position:among=same", "brake", "separation:distance=0.4:among=others")
+        (
+            "velocity",
+            "inverse-square",
+            "position:among=same",
+            "brake",
+            "separation:distance=0.4:among=others",
+            "velocity:among=obstacles",
+        )
     ),
     st.sampled_from(("mean", "sum")),
 )

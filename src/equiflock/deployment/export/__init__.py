@@ -8,17 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from equiflock.controllers.loading import load
-from equiflock.deployment.export.c import c_header
+from equiflock.deployment.export.c import c_header, weight_arrays
 from equiflock.deployment.export.description import describe
-from equiflock.deployment.export.numpy_file import numpy_file, weight_arrays
+from equiflock.deployment.export.fitting import check_local, fitting_dimensions, fitting_orbit
+from equiflock.deployment.export.numpy_file import numpy_file
 from equiflock.deployment.export.onnx import write_onnx
-from equiflock.deployment.export.program import (
-    Program,
-    check_local,
-    fitting_dimensions,
-    fitting_orbit,
-    read_program,
-)
+from equiflock.deployment.export.program import Program, read_program
 from equiflock.deployment.export.template import identifier
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError

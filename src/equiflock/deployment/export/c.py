@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from equiflock.deployment.export.formula import float32, formulas
-from equiflock.deployment.export.program import Activation, Program
+from equiflock.deployment.export.program import Activation, Numbers, Program
 from equiflock.deployment.export.template import filled, identifier
 from equiflock.deployment.wire import message_size
 from equiflock.features import Feature
@@ -17,12 +17,13 @@ from equiflock.version import __version__
 NEIGHBOURS = 32
 """So many others an agent has room for, unless whoever compiles the header says otherwise."""
 COUNTED = {"all": "mean", "same": "mean_same", "others": "mean_others"}
-"""By which a channel is divided, if it is a mean."""
+"""By which a channel is multiplied, if it is a mean; one obstacle agent is heard at most, whose mean is its sum."""
 AMONG = {
     "same": "if (other->group == agent->group)",
     "others": "if (other->group != agent->group && other->group != 255u)",
+    "obstacles": "if (other->group == 255u)",
 }
-"""Which agents are of the same group, or of others; obstacle agents are of none."""
+"""Which agents are of the same group, of others, or obstacle agents, which are of none."""
 HEADER = 16
 """Bytes of a neighbour, and of an agent, that are whole numbers."""
 
@@ -93,7 +94,7 @@ def parts_of(program: Program) -> set[str]:
 def _counted(program: Program) -> set[str]:
     """Groups over which means are made, so that those heard of them are counted."""
     pairs = zip(program.senses.features, program.senses.channels, strict=True)
-    return {str(feature.among) for feature, (_, how) in pairs if how == "mean" and feature.among != "all"}
+    return {str(feature.among) for feature, (_, how) in pairs if how == "mean" and feature.among in ("same", "others")}
 
 
 def features_of(program: Program) -> list[Feature]:
@@ -129,6 +130,17 @@ def _widest(program: Program) -> int:
     return program.components * max(first, *(len(layer.weight) for layer in program.layers))
 
 
+def weight_arrays(program: Program) -> dict[str, Numbers]:
+    """The matrices and biases by their names; those of who knows of an obstacle begin with near."""
+    found: dict[str, Numbers] = {}
+    for begin, layers in (("", program.layers), ("near_", program.near)):
+        for k, layer in enumerate(layers):
+            found[f"{begin}weight_{k}"] = layer.weight
+            if layer.bias is not None:
+                found[f"{begin}bias_{k}"] = layer.bias
+    return found
+
+
 def numbers(values: Iterable[float]) -> str:
     """Constants of an array, eight to a line."""
     texts = [float32(float(value)) for value in values]
@@ -138,14 +150,12 @@ def numbers(values: Iterable[float]) -> str:
 def _constants(program: Program, heard: list[Feature], word: str) -> str:
     """The matrices, and the weights of features as functions."""
     told = []
-    for k, layer in enumerate(program.layers):
-        for name, values in (("weight", layer.weight), ("bias", layer.bias)):
-            if values is not None:
-                shape = " x ".join(map(str, values.shape))
-                told.append(
-                    f"/* {name} {k}, {shape} */\nstatic const float {word}_{name}_{k}[{values.size}] = {{\n"
-                    f"{numbers(np.ravel(values))}}};"
-                )
+    for name, values in weight_arrays(program).items():
+        shape = " x ".join(map(str, values.shape))
+        told.append(
+            f"/* {name.replace('_', ' ')}, {shape} */\nstatic const float {word}_{name}[{values.size}] = {{\n"
+            f"{numbers(np.ravel(values))}}};"
+        )
     told += [formula.as_c(f"{word}_{name}") for name, formula in formulas(heard).values()]
     return "\n\n".join(told)
 
@@ -171,7 +181,7 @@ def _channels(program: Program, heard: list[Feature], NAME: str) -> str:
     """A line for each channel of the first hop, the sum or the mean of its feature."""
     lines = []
     for c, (feature, (_, aggregation)) in enumerate(zip(program.senses.features, program.senses.channels, strict=True)):
-        scale = f" * {COUNTED[feature.among]}" if aggregation == "mean" else ""
+        scale = f" * {COUNTED[feature.among]}" if aggregation == "mean" and feature.among in COUNTED else ""
         lines.append(f"known[{c} * {NAME}_D + n] = sums[{heard.index(feature)} * {NAME}_D + n]{scale};")
     head = f"        for (n = 0; n < {NAME}_D; n++) {{"
     return "\n".join([head, *(f"            {line}" for line in lines), "        }"])
@@ -213,8 +223,9 @@ def _network(program: Program, word: str, NAME: str) -> str:
         at, free, used = "x", "y", {"x"}
     for k, layer in enumerate(program.layers):
         outputs, inputs = layer.weight.shape
-        bias = "NULL" if layer.bias is None else f"{word}_bias_{k}"
-        told = f"{word}_weight_{k}, {bias}, {outputs}, {inputs}, {program.components}, {at}, {free}"
+        weight = _chosen(program, word, f"weight_{k}")
+        bias = "NULL" if layer.bias is None else _chosen(program, word, f"bias_{k}")
+        told = f"{weight}, {bias}, {outputs}, {inputs}, {program.components}, {at}, {free}"
         lines.append(f"{word}_layer({told});")
         used.add(free)
         if layer.activation != "none":
@@ -224,7 +235,24 @@ def _network(program: Program, word: str, NAME: str) -> str:
     scale = "" if program.acceleration_scale == 1.0 else f" * {float32(program.acceleration_scale)}"
     lines += [f"for (d = 0; d < {NAME}_D; d++)", f"    acceleration[d] = {at}[d]{scale};"]
     declared = [f"float {', '.join(f'{name}[{_widest(program)}]' for name in sorted(used))};"]
-    return "\n".join(f"    {line}" for line in [*declared, *lines])
+    return "\n".join(f"    {line}" for line in [*declared, *_wary(program, NAME), *lines])
+
+
+def _chosen(program: Program, word: str, name: str) -> str:
+    """A matrix or bias of this name, or, for who knows of an obstacle, the other one."""
+    return f"wary ? {word}_near_{name} : {word}_{name}" if program.near else f"{word}_{name}"
+
+
+def _wary(program: Program, NAME: str) -> list[str]:
+    """The lines that find whether the agent knows of an obstacle, if that makes a difference."""
+    if not program.near:
+        return []
+    return [
+        f"int wary = 0; /* is channel {program.telling}, which tells of obstacles, other than zero in any hop */",
+        f"for (n = 0; n < {NAME}_K; n++)",
+        f"    for (d = 0; d < {NAME}_D; d++)",
+        f"        wary |= agent->known[(n * {NAME}_C + {program.telling}) * {NAME}_D + d] != 0.0f;",
+    ]
 
 
 def _clamp(program: Program, at: str) -> list[str]:

@@ -119,13 +119,18 @@ def operations(program: Program, neighbours: int) -> int:
         len(layer.weight) * (3 * program.components + 2) for layer in program.layers if layer.activation != "none"
     )
     before = K * C * (3 * D + 2) if program.before != "none" else 0
-    return int(heard + K * C * D + matrices + bends + before)
+    wary = K * D if program.near else 0
+    return int(heard + K * C * D + matrices + bends + before + wary)
+
+
+_NEAR = " Half of them are those of agents that know of an obstacle: a step takes one half or the other."
 
 
 def _costs(program: Program) -> list[str]:
     size, weights = agent_bytes(program), program.weights
     return [
-        f"- Weights: {weights} numbers, {4 * weights:,} bytes of float32; layers with nothing between them are one.",
+        f"- Weights: {weights} numbers, {4 * weights:,} bytes of float32; layers with nothing between them are one."
+        f"{_NEAR if program.near else ''}",
         f"- Memory of the C agent: {size:,} bytes with room for {NEIGHBOURS} neighbours, {neighbour_bytes(program)} "
         f"bytes each, and {stack_bytes(program)} bytes of numbers on the stack. There is no heap.",
         f"- A step with {CROWD} neighbours: about {operations(program, CROWD):,} additions and multiplications.",
@@ -147,6 +152,10 @@ def _units(program: Program) -> str:
 
 
 def _obstacles(program: Program) -> str:
+    return " ".join(filter(None, (_technique(program), _knowing(program))))
+
+
+def _technique(program: Program) -> str:
     if program.dimensions != 2:
         return "Obstacle agents exist in the plane only; their messages are dropped."
     rule = f"Of obstacle agents (group {OBSTACLE_GROUP}) only the nearest is heard"
@@ -156,4 +165,15 @@ def _obstacles(program: Program) -> str:
     return (
         f"{rule}, and the orbit technique says which velocity it is taken to have: gravity_break {o.gravity_break:g}, "
         f"dodge_angle {o.dodge_angle:g}, near {o.near:g}, slow {o.slow:g}."
+    )
+
+
+def _knowing(program: Program) -> str:
+    """Who knows of an obstacle, and what difference that makes."""
+    if not program.near:
+        return ""
+    farther = ", by itself or from others, as hops pass it on," if program.senses.hops > 1 else ""
+    return (
+        f"Channel {program.telling} tells of obstacles: an agent in which it is other than zero in any hop knows of "
+        f"one{farther} and decides by weights of its own."
     )

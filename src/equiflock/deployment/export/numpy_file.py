@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from equiflock.deployment.export.c import features_of, parts_of, title, units
 from equiflock.deployment.export.formula import formulas
-from equiflock.deployment.export.program import Activation, Numbers, Program
+from equiflock.deployment.export.program import Activation, Program
 from equiflock.deployment.export.template import filled
 from equiflock.version import __version__
 
@@ -41,12 +41,6 @@ def numpy_file(program: Program, stem: str) -> str:
     return filled("numpy_agent.txt", words, parts_of(program), ("#", ""))
 
 
-def weight_arrays(program: Program) -> dict[str, Numbers]:
-    """The matrices and biases by their names, as they stand in the .npz file."""
-    found = {f"weight_{k}": layer.weight for k, layer in enumerate(program.layers)}
-    return found | {f"bias_{k}": layer.bias for k, layer in enumerate(program.layers) if layer.bias is not None}
-
-
 def _channels(program: Program) -> list[str]:
     """A line for each channel."""
     names, lines = formulas(features_of(program)), []
@@ -73,10 +67,14 @@ def _activations(program: Program) -> list[str]:
 
 def _network(program: Program) -> list[str]:
     """The lines from observations to the acceleration."""
-    lines = _bend(program.before)
+    lines, which = _bend(program.before), '"'
+    if program.near:
+        # The names of weights begin by what the agent knows.
+        lines.append(f'near = "near_" if self.known[:, {program.telling}].any() else ""  # does it know of an obstacle')
+        which = 'f"{near}'
     for k, layer in enumerate(program.layers):
-        bias = "" if layer.bias is None else f' + self.weights["bias_{k}"][:, None]'
-        lines += [f'x = self.weights["weight_{k}"] @ x{bias}', *_bend(layer.activation)]
+        bias = "" if layer.bias is None else f' + self.weights[{which}bias_{k}"][:, None]'
+        lines += [f'x = self.weights[{which}weight_{k}"] @ x{bias}', *_bend(layer.activation)]
     return lines
 
 

@@ -13,13 +13,8 @@ import warnings
 from typing import Any, cast
 
 from equiflock.controllers.registry import is_module
-from equiflock.deployment.export.program import (
-    check_local,
-    fitting_dimensions,
-    name_of,
-    own_controller,
-    read_program,
-)
+from equiflock.deployment.export.fitting import check_local, fitting_dimensions, name_of, own_controller
+from equiflock.deployment.export.program import read_program
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import atomic_write
 

@@ -6,7 +6,6 @@ is read is compared with the controller itself on random observations before any
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -15,16 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equiflock.controllers.bridge import as_numpy_function
-from equiflock.controllers.registry import controller_names, is_module
-from equiflock.controllers.scaled import Scaled
+from equiflock.controllers.registry import is_module
+from equiflock.deployment.export.fitting import (
+    check_local,
+    fitting_dimensions,
+    fitting_orbit,
+    name_of,
+    own_controller,
+)
 from equiflock.features import Senses
-from equiflock.runtime.checks import InputError, check_count, short
+from equiflock.runtime.checks import InputError
 from equiflock.technique import Orbit
 
 Activation: TypeAlias = Literal["none", "tanh", "scale-tanh", "scale-log"]
 ClampBy: TypeAlias = Literal["norm", "entry"]
 Numbers: TypeAlias = NDArray[Any]
 
+KINDS: tuple[Activation, ...] = ("none", "tanh", "scale-tanh", "scale-log")
+"""Activations as the table of a chain numbers them."""
 AGREEMENT = 1e-4
 """How far what was read may be from the controller, relative to the largest acceleration: float32, but the same."""
 PROBES = 96
@@ -61,6 +68,8 @@ class Program:
         clamp_by: whether the norm is clamped, or every entry.
         acceleration_scale: the factor to the units of the robots.
         orbit: the technique by which it avoids obstacles, or None: then the nearest just stands still.
+        near: matrices of the same shapes, by which agents that know of an obstacle decide in place of `layers`; none if
+            all decide alike.
     """
 
     name: str
@@ -73,6 +82,7 @@ class Program:
     clamp_by: ClampBy = "norm"
     acceleration_scale: float = 1.0
     orbit: Orbit | None = None
+    near: tuple[Layer, ...] = ()
 
     @property
     def components(self) -> int:
@@ -87,11 +97,17 @@ class Program:
     @property
     def weights(self) -> int:
         """How many numbers the matrices and biases are."""
-        return sum(layer.weight.size + (0 if layer.bias is None else layer.bias.size) for layer in self.layers)
+        layers = *self.layers, *self.near
+        return sum(layer.weight.size + (0 if layer.bias is None else layer.bias.size) for layer in layers)
+
+    @property
+    def telling(self) -> int:
+        """The channel that tells of obstacles: agents in which it is other than zero in any hop decide by `near`."""
+        return _of_obstacles(self.senses).index(True)
 
     def __call__(self, observations: Numbers) -> Numbers:
         """Accelerations (.., D) from observations (.., K, C, D), in float64: what every exported form computes."""
-        x = self._through(observations, self.layers)
+        x = self._decided(observations, lambda layers: self._through(observations, layers))
         return _clamped(x.reshape(*x.shape[:-2], -1), self.clamp, self.clamp_by) * self.acceleration_scale
 
     def magnitude(self, observations: Numbers) -> Numbers:
@@ -100,10 +116,21 @@ class Program:
         Accelerations are small differences of large numbers where a flock has nearly settled, and float32 has seven
         digits of the large ones: errors of any two forms of a controller are to be seen relative to this.
         """
-        *first, last = self.layers
-        x = np.abs(last.weight.astype(np.float64)) @ np.abs(self._through(observations, tuple(first)))
-        x = x if last.bias is None else x + np.abs(last.bias[:, None])
+
+        def added(layers: tuple[Layer, ...]) -> Numbers:
+            *first, last = layers
+            x = np.abs(last.weight.astype(np.float64)) @ np.abs(self._through(observations, tuple(first)))
+            return x if last.bias is None else np.asarray(x + np.abs(last.bias[:, None]))
+
+        x = self._decided(observations, added)
         return np.maximum(x.reshape(*x.shape[:-2], -1) * self.acceleration_scale, 1.0)
+
+    def _decided(self, observations: Numbers, make: Callable[[tuple[Layer, ...]], Numbers]) -> Numbers:
+        """What is made of layers: of `near`, where it is there, for agents that know of an obstacle."""
+        if not self.near:
+            return make(self.layers)
+        wary = (observations[..., self.telling, :] != 0.0).any(axis=(-2, -1))
+        return np.where(wary[..., None, None], make(self.near), make(self.layers))
 
     def _through(self, observations: Numbers, layers: tuple[Layer, ...]) -> Numbers:
         """Vectors (.., outputs, D), or numbers (.., outputs, 1), that these layers make of observations."""
@@ -113,6 +140,11 @@ class Program:
             x = layer.weight.astype(np.float64) @ x
             x = _bent(x if layer.bias is None else x + layer.bias[:, None], layer.activation)
         return x
+
+
+def _of_obstacles(senses: Senses) -> list[bool]:
+    """For each channel, whether it is made of obstacle agents alone."""
+    return [feature.among == "obstacles" for feature in senses.features]
 
 
 def _bent(x: Numbers, activation: Activation) -> Numbers:
@@ -134,60 +166,6 @@ def _clamped(x: Numbers, clamp: float | None, by: ClampBy) -> Numbers:
     return np.asarray(x * (clamp / np.maximum(norm, clamp)))
 
 
-def own_controller(controller: Any) -> tuple[Any, float]:
-    """The controller in its own units, and the factor from its accelerations to those of the robots."""
-    scale = 1.0
-    while isinstance(controller, Scaled):
-        scale, controller = scale * controller.acceleration_scale, controller.controller
-    return controller, scale
-
-
-def name_of(controller: Any) -> str:
-    """The name that a controller is registered under, or that of its class."""
-    return str(getattr(controller, "name", type(controller).__name__))
-
-
-def check_local(controller: Any) -> Senses:
-    """The senses of a controller that an agent can run by itself; a clear error for any other."""
-    if inspect.isclass(controller) or not callable(controller):
-        raise InputError(f"a controller to export is such as equiflock.load('etdagnn'); got {short(controller)}")
-    name = name_of(controller)
-    if getattr(controller, "privileged", False):
-        # Some laws have a form that each agent can fly by itself.
-        local = next((each for each in (f"{name}-local", f"{name}-dynamic") if each in controller_names()), "")
-        raise InputError(
-            f"{name} is privileged: it sees the whole flock, which no robot can; export "
-            f"{local and f'{local}, or '}a network that learned from it, such as etdagnn"
-        )
-    senses = getattr(controller, "senses", None)
-    if not isinstance(senses, Senses):
-        raise InputError(f"{name} must declare senses, such as equiflock.paper_senses(), to be exported")
-    if senses.needs_perfection:
-        raise InputError(f'{name} has hop_mean = "sender": a sender cannot know who hears it; use "receiver"')
-    return senses
-
-
-def fitting_dimensions(controller: Any, dimensions: int | None) -> int:
-    """D of what is exported: as asked, or as the controller is built for, or 2."""
-    built = getattr(own_controller(controller)[0], "dimensions", None)
-    if dimensions is not None and check_count("dimensions", dimensions) not in (2, 3):
-        raise InputError(f"dimensions must be 2 or 3; got {dimensions}")
-    if built is not None and dimensions not in (None, built):
-        raise InputError(f"{name_of(controller)} is built for D = {built}; got dimensions = {dimensions}")
-    return int(built or dimensions or 2)
-
-
-def fitting_orbit(controller: Any, orbit: Orbit | None, dimensions: int) -> Orbit | None:
-    """The technique for obstacles: the one given, or that which the controller was tuned with; none in space."""
-    if orbit is not None and not isinstance(orbit, Orbit):
-        raise InputError(f"orbit must be an Orbit, such as equiflock.Orbit(), or None; got {short(orbit)}")
-    if orbit is not None and dimensions != 2:
-        raise InputError(f"orbit is a technique for D = 2; got dimensions = {dimensions}")
-    own = getattr(controller, "orbit", None)
-    found = orbit or (own if isinstance(own, Orbit) else None)
-    return found if dimensions == 2 else None
-
-
 def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | None = None) -> Program:
     """A controller as a program, which does the same; a clear error if it cannot be one.
 
@@ -200,27 +178,46 @@ def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | 
     senses = check_local(controller)
     D = fitting_dimensions(controller, dimensions)
     own, scale = own_controller(controller)
-    of_vectors, before, layers, clamp, by = _chain(own, senses) if is_module(type(own)) else _law(own, senses, D)
+    parts = _network(own, senses) if is_module(type(own)) else _law(own, senses, D)
     found = fitting_orbit(controller, orbit, D)
-    program = Program(name_of(controller), D, senses, of_vectors, before, layers, clamp, by, scale, found)
+    program = Program(name_of(controller), D, senses, **parts, acceleration_scale=scale, orbit=found)
     _check_same(program, own, senses)
     return program
 
 
-_Parts: TypeAlias = tuple[bool, Activation, tuple[Layer, ...], float | None, ClampBy]
+def _network(network: Any, senses: Senses) -> dict[str, Any]:
+    """The matrices of a network, and those for agents that know of an obstacle, if it has any."""
+    from torch import nn
 
+    from equiflock.controllers.networks.chain import chain_of
 
-def _chain(network: Any, senses: Senses) -> _Parts:
-    """The matrices of a network; those with nothing between them are multiplied out."""
-    from equiflock.controllers.networks.chain import ACTIVATION, chain_of
-
-    chain = chain_of(network.chain, senses.hops) if hasattr(network, "chain") else None
-    if chain is None:
+    chain = chain_of(getattr(network, "chain", ()), senses.hops)
+    # A module of somebody else's may have an attribute of that name for something else.
+    other = getattr(network, "near", None)
+    switches = isinstance(other, nn.Sequential) and any(_of_obstacles(senses))
+    near = chain_of(tuple(other), senses.hops) if switches else chain
+    if chain is None or near is None or _shape(near) != _shape(chain):
         raise InputError(
             f"{name_of(network)} is a torch module of layers that have no form in C or NumPy: export it as .onnx, or "
             "give it an attribute chain of Conv, EqConv, Tanh, ScaleTanh and ScaleLog of equiflock.controllers.networks"
         )
-    kinds: tuple[Activation, ...] = ("none", "tanh", "scale-tanh", "scale-log")  # as the table numbers them
+    return {
+        "of_vectors": chain.of_vectors,
+        "before": KINDS[chain.before],
+        "layers": _layers(chain),
+        "near": _layers(near) if switches else (),
+    }
+
+
+def _shape(chain: Any) -> tuple[Any, ...]:
+    """What two chains have in common that differ by nothing but the values of their weights."""
+    return chain.before, chain.of_vectors, chain.table.tolist(), [layer.weight.shape for layer in chain.layers]
+
+
+def _layers(chain: Any) -> tuple[Layer, ...]:
+    """The matrices of a chain; those with nothing between them are multiplied out."""
+    from equiflock.controllers.networks.chain import ACTIVATION
+
     made: list[Layer] = []
     weight: Numbers | None = None
     bias: Numbers | None = None
@@ -233,18 +230,18 @@ def _chain(network: Any, senses: Senses) -> _Parts:
         # All layers of a chain have a bias, or none has.
         bias = shift if bias is None else matrix @ bias + shift
         weight = matrix if weight is None else matrix @ weight
-        activation = kinds[row[ACTIVATION]]
+        activation = KINDS[row[ACTIVATION]]
         if activation != "none" or layer is chain.layers[-1]:
             made.append(_layer(weight, bias, activation))
             weight = bias = None
-    return chain.of_vectors, kinds[chain.before], tuple(made), None, "norm"
+    return tuple(made)
 
 
 def _layer(weight: Numbers, bias: Numbers | None, activation: Activation) -> Layer:
     return Layer(weight.astype(np.float32), None if bias is None else bias.astype(np.float32), activation)
 
 
-def _law(law: Any, senses: Senses, D: int) -> _Parts:
+def _law(law: Any, senses: Senses, D: int) -> dict[str, Any]:
     """The matrix of a law, which is its answers to unit vectors, and its clamp."""
     clamped = is_dataclass(law) and any(each.name == "clamp" for each in fields(law))
     clamp: float | None = law.clamp if clamped else None
@@ -259,9 +256,9 @@ def _law(law: Any, senses: Senses, D: int) -> _Parts:
     matrix = (answers[1:] - bias).T
     # A law that turns with the flock has one number for each vector.
     one = matrix[:1, ::D]
-    if not bias.any() and np.array_equal(matrix, np.kron(one, np.eye(D))):
-        return True, "none", (_layer(one, None, "none"),), clamp, by
-    return False, "none", (_layer(matrix, bias, "none"),), clamp, by
+    turns = not bias.any() and np.array_equal(matrix, np.kron(one, np.eye(D)))
+    layer = _layer(one, None, "none") if turns else _layer(matrix, bias, "none")
+    return {"of_vectors": turns, "before": "none", "layers": (layer,), "clamp": clamp, "clamp_by": by}
 
 
 def _asked(controller: Any, observations: Numbers) -> Numbers:
@@ -286,6 +283,10 @@ def _check_same(program: Program, controller: Any, senses: Senses) -> None:
     # Observations of all sizes, as some functions are linear for small ones only.
     sizes = 10.0 ** chance.uniform(-2.0, 3.0, (1, PROBES, 1, 1, 1))
     observations = (chance.normal(size=shape) * sizes).astype(np.float32)
+    # Every other agent knows nothing of obstacles, and the rest does by some hops only.
+    silent = chance.random((*shape[:4], 1)) < 0.5
+    silent[:, ::2] = True
+    observations[np.broadcast_to(silent, shape) & np.array(_of_obstacles(senses))[:, None]] = 0.0
     wanted, found = _asked(controller, observations), program(observations) / program.acceleration_scale
     scale = np.maximum(np.abs(wanted).max(axis=-1, keepdims=True), np.abs(observations).max(axis=(2, 3, 4))[..., None])
     if not (np.abs(found - wanted) <= AGREEMENT * np.maximum(scale, 1.0)).all():

@@ -1,0 +1,182 @@
+"""Exported agents that hear of obstacles by themselves, and decide by other weights where they know of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+import equiflock as ef
+from equiflock.cli import main
+from equiflock.controllers.bridge import as_numpy_function
+from equiflock.controllers.loading import new_network
+from equiflock.controllers.scaled import in_units
+from equiflock.deployment.export.program import Program, read_program
+from equiflock.deployment.wire import message_size
+from tests.deployment.exported import compiled, imported
+from tests.deployment.lockstep import fly, start_of
+
+CLOSE = 1e-5
+"""As for all exported agents: of the sum of absolute values that an acceleration is made of."""
+STEPS = 8
+ORBIT = ef.Orbit(gravity_break=0.4, near=1.7, slow=0.6)
+
+
+def starling(near: bool = True, seed: int = 0, **options: Any) -> Any:
+    """A starling whose weights, and those near obstacles, are all random: each has a say in what is done."""
+    network: Any = new_network("starling", near=near, **options)
+    chance = torch.Generator().manual_seed(seed)
+    for parameter in network.parameters():
+        parameter.data = 0.4 * torch.randn(parameter.shape, generator=chance)
+    return network.eval()
+
+
+def scattered(seed: int, agents: int = 24, rim: int = 3, radius: float = 1.0) -> ef.Flock:
+    """A flock so wide that some agents hear an obstacle, some only hear of one, and some know of none."""
+    chance = np.random.default_rng(seed)
+    positions = radius * chance.uniform((-2.5, -0.6), (2.5, 0.6), (agents + rim, 2))
+    positions[agents:, 0] = radius * chance.uniform(-2.5, -2.0, rim)
+    velocities = radius * chance.normal((0.3, 0.0), size=positions.shape)
+    velocities[agents:] = 0.0
+    roles = np.array([[1] + [0] * (agents - 1) + [2] * rim])
+    return ef.Flock(positions[None], velocities[None], roles, comm_radius=radius)
+
+
+def test_such_flocks_have_agents_of_all_three_kinds() -> None:
+    senses = ef.DelayedAggregation(starling().senses)
+    flock = scattered(0)
+    for _ in range(3):
+        known = senses.hear(flock)[0]
+    told = (known[1:24, :, 6] != 0.0).any(axis=-1)
+    assert told[:, 0].any()
+    assert (told[:, 1:].any(axis=1) & ~told[:, 0]).any()
+    assert (~told.any(axis=1)).any()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("near", [True, False])
+@pytest.mark.parametrize("orbit", [None, ORBIT])
+def test_a_starling_among_obstacles(orbit: ef.Orbit | None, near: bool, seed: int, tmp_path: Path) -> None:
+    controller = starling(near, seed)
+    for made in (compiled, imported):
+        parity = fly(controller, scattered(seed), made(controller, tmp_path, 2, orbit), STEPS, orbit=orbit)
+        assert parity.worst < CLOSE
+        assert parity.dropped == []
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_a_starling_in_space(near: bool, tmp_path: Path) -> None:
+    controller = starling(near)
+    for made in (compiled, imported):
+        assert fly(controller, start_of(dimensions=3), made(controller, tmp_path, 3), STEPS).worst < CLOSE
+
+
+def test_a_starling_in_units_of_robots(tmp_path: Path) -> None:
+    controller: Any = in_units(starling(), 1.0, comm_radius=3.0, time_scale=2.0)
+    for made in (compiled, imported):
+        assert fly(controller, scattered(2, radius=3.0), made(controller, tmp_path), STEPS).worst < CLOSE
+
+
+def test_the_first_channel_among_obstacles_decides_and_means_of_them_are_known(tmp_path: Path) -> None:
+    channels = (
+        ("velocity", "mean"),
+        ("position:among=obstacles", "mean"),
+        ("inverse-square:among=same", "mean"),
+        ("velocity:among=obstacles", "sum"),
+    )
+    controller = starling(channels=channels, hops=2)
+    assert read_program(controller).telling == 1
+    for made in (compiled, imported):
+        flown = fly(controller, scattered(3), made(controller, tmp_path, 2, ORBIT), STEPS, orbit=ORBIT)
+        assert flown.worst < CLOSE
+
+
+def observations_of(controller: Any, D: int) -> Any:
+    """Observations of agents who know nothing of obstacles, who know by the last hop alone, and by all."""
+    shape = 2, 9, controller.senses.hops, controller.senses.width, D
+    known = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    known[:, :6, :, 6] = 0.0
+    known[:, 3:6, -1, 6, D - 1] = 1e-3
+    return known
+
+
+@pytest.mark.parametrize("D", [2, 3])
+@pytest.mark.parametrize("near", [True, False])
+def test_the_graph_of_a_starling(near: bool, D: int, tmp_path: Path) -> None:
+    controller = starling(near)
+    path, readme = ef.export(controller, tmp_path / "graph.onnx", dimensions=D)
+    known = observations_of(controller, D)
+    (found,) = onnxruntime.InferenceSession(path).run(None, {"observations": known})
+    program = read_program(controller, D)
+    for wanted in (as_numpy_function(controller)(known), program(known)):
+        assert (np.abs(found - wanted) / program.magnitude(known)).max() < CLOSE
+    assert ("decides by weights of its own" in readme.read_text()) == near
+
+
+def plain(program: Program, known: Any) -> Any:
+    """What the program would do if nobody were wary."""
+    return Program(*(getattr(program, name) for name in program.__dataclass_fields__ if name != "near"))(known)
+
+
+def test_who_knows_of_an_obstacle_by_any_hop_decides_by_other_weights() -> None:
+    controller = starling()
+    program, known = read_program(controller), observations_of(controller, 2)
+    other = (program(known) != plain(program, known)).any(axis=-1)
+    np.testing.assert_array_equal(other, [[False] * 3 + [True] * 6] * 2)
+
+
+def test_weights_near_obstacles_that_do_something_else_are_found(tmp_path: Path) -> None:
+    network = starling()
+    network.near[1].register_forward_hook(lambda module, inputs, output: 2.0 * output)
+    with pytest.raises(ef.InputError, match="it is not its chain of layers"):
+        ef.export(network, tmp_path / "agent.h")
+
+
+def test_weights_near_obstacles_of_another_shape_cannot_be_exported(tmp_path: Path) -> None:
+    network = starling()
+    network.near = new_network("etdagnn").layers
+    with pytest.raises(ef.InputError, match="layers that have no form in C or NumPy"):
+        ef.export(network, tmp_path / "agent.h")
+
+
+def test_the_text_counts_both_sets_of_weights_and_all_channels(tmp_path: Path) -> None:
+    controller = starling()
+    header, readme = ef.export(controller, tmp_path / "starling.h")
+    text = readme.read_text()
+    # Of 16 x 21 and 1 x 16 numbers, as the last two layers are one.
+    assert read_program(controller).weights == 2 * (16 * 21 + 16)
+    assert message_size(controller.senses, 2) == 12 + 4 * (4 + 2 * 7 * 2)
+    for told in (
+        "Weights: 704 numbers, 2,816 bytes",
+        "Half of them",
+        "A message has 140 bytes",
+        "| 28-139 | 28 x float32 |",
+        "| 6 | inverse-square:among=obstacles | sum | r_ij = r_i - r_j | obstacles |",
+        "Channel 6 tells of obstacles",
+    ):
+        assert told in text
+    assert "weights are 2816 bytes" in header.read_text()
+
+
+@pytest.mark.parametrize("asked", [[], ["--orbit"]])
+def test_weights_bring_their_technique_along(asked: list[str], tmp_path: Path) -> None:
+    controller = starling()
+    controller.orbit = ORBIT
+    weights = ef.save(controller, tmp_path / "mine.safetensors")
+    for name in (f"{weights}", f"{weights}:comm_radius=2"):
+        main(["export", name, "--out", str(tmp_path / "agent.h"), *asked])
+        assert "gravity_break 0.4, dodge_angle" in (tmp_path / "agent.README.md").read_text()
+    loaded: Any = ef.load(weights)
+    assert fly(loaded, scattered(4), compiled(loaded, tmp_path), STEPS, orbit=ORBIT).worst < CLOSE
+
+
+@pytest.mark.parametrize("name", [name for name in ef.controller_names() if getattr(ef.load(name), "orbit", None)])
+def test_bundled_weights_bring_their_technique_along(name: str, tmp_path: Path) -> None:
+    controller: Any = ef.load(name)
+    assert read_program(controller).orbit == controller.orbit
+    flown = fly(controller, scattered(5), compiled(name, tmp_path), STEPS, orbit=controller.orbit)
+    assert flown.worst < CLOSE
