@@ -71,12 +71,12 @@ def own_features() -> Iterator[None]:
 
 @st.composite
 def names(draw: st.DrawFn) -> str:
-    """The name of a feature, with some of its options or none, of all, its own group or others."""
+    """The name of a feature, with some of its options or none, of all, its own group, others or obstacles."""
     name = draw(st.sampled_from([*OWN, *TUNED, *features.PAPER_FEATURES]))
     chosen = draw(st.sets(st.sampled_from(TUNED[name]))) if name in TUNED else set()
     options: dict[str, Any] = {key: draw(st.sampled_from([0.0, 0.3, -2.5])) for key in sorted(chosen - {"reach"})}
     options |= {"reach": draw(st.sampled_from([0.1, 1.0, 7]))} if "reach" in chosen else {}
-    among = draw(st.sampled_from([None, "all", "same", "others"]))
+    among = draw(st.sampled_from([None, "all", "same", "others", "obstacles"]))
     return features.feature_with(name, **options, **({} if among is None else {"among": among}))
 
 
