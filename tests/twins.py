@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equiflock.features import Channel, Feature, Senses, find_feature
+from equiflock.features import Among, Channel, Feature, Senses, find_feature
 from equiflock.flock import Condition, Flock, Role
 from equiflock.senses.orbit import Orbit
 
@@ -109,10 +109,7 @@ def aggregate(
                 relative[nearest] = orbit_velocity(positions[nearest] - positions[i], mean_velocity, orbit)
         for c, (feature, (_, aggregation)) in enumerate(zip(senses.features, senses.channels, strict=True)):
             counted = [
-                j
-                for j in senders
-                if feature.among == "all"
-                or (roles[j] != Role.OBSTACLE and (groups[j] == groups[i]) == (feature.among == "same"))
+                j for j in senders if _is_meant(feature.among, roles[j] == Role.OBSTACLE, groups[j] == groups[i])
             ]
             vectors = [feature_vector(feature, positions[i] - positions[j], relative[j]) for j in counted]
             if vectors:
@@ -123,6 +120,13 @@ def aggregate(
             else:
                 now[i, k] = sum(before[j, k - 1] / degrees[j] for j in senders if degrees[j] > 0)
     return now
+
+
+def _is_meant(among: Among, obstacle: bool, same: bool) -> bool:
+    """Whether a feature among these is made of an agent."""
+    if among in ("all", "obstacles"):
+        return among == "all" or obstacle
+    return not obstacle and same == (among == "same")
 
 
 def over_everyone(flock: Flock, b: int, channels: tuple[Channel, ...], beyond: float = -1.0) -> Array:
@@ -137,7 +141,7 @@ def over_everyone(flock: Flock, b: int, channels: tuple[Channel, ...], beyond: f
         for c, (name, aggregation) in enumerate(channels):
             feature, counted = find_feature(name), 0
             for j in np.flatnonzero(member):
-                kin = feature.among == "all" or (groups[j] == groups[i]) == (feature.among == "same")
+                kin = _is_meant(feature.among, False, groups[j] == groups[i])
                 offset = positions[i] - positions[j]
                 far = beyond < 0 or sum(x * x for x in offset.tolist()) > beyond * beyond
                 if kin and i == j:

@@ -251,6 +251,11 @@ class Senses:
         first = self.channels[0][1]
         return first if self.channels == paper_channels(first) else None
 
+    @property
+    def begins_as_paper(self) -> bool:
+        """Whether the paper's three channels come first, all with the same aggregation."""
+        return self.channels[: len(PAPER_FEATURES)] == paper_channels(self.channels[0][1])
+
 
 def check_scale(name: str, value: float) -> float:
     """`value` if units may differ by this factor, else a clear error."""

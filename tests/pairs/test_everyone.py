@@ -55,7 +55,7 @@ NAMES = (
     "closing:gain=-2",
 )
 """With any of these, and among any, every sum is a number."""
-AMONG = ("", ":among=all", ":among=same", ":among=others")
+AMONG = ("", ":among=all", ":among=same", ":among=others", ":among=obstacles")
 WITH_AMONG = st.builds("{}{}".format, st.sampled_from(NAMES), st.sampled_from(AMONG))
 CHANNELS = st.lists(st.tuples(WITH_AMONG, st.sampled_from(["sum", "mean"])), min_size=1, max_size=4).map(tuple)
 

@@ -16,6 +16,7 @@ from scipy.stats import ortho_group
 
 import equiflock as ef
 from equiflock import features
+from equiflock.controllers.networks.starling import CHANNELS as STARLING
 from equiflock.features import Channel, Topology
 from equiflock.flock import Flock, Role
 from equiflock.pairs.weights import compiled_loop
@@ -71,16 +72,21 @@ def own_features() -> Iterator[None]:
 
 @st.composite
 def names(draw: st.DrawFn) -> str:
-    """The name of a feature, with some of its options or none, of all, its own group or others."""
+    """The name of a feature, with some of its options or none, of all, its own group, others or obstacles."""
     name = draw(st.sampled_from([*OWN, *TUNED, *features.PAPER_FEATURES]))
     chosen = draw(st.sets(st.sampled_from(TUNED[name]))) if name in TUNED else set()
     options: dict[str, Any] = {key: draw(st.sampled_from([0.0, 0.3, -2.5])) for key in sorted(chosen - {"reach"})}
     options |= {"reach": draw(st.sampled_from([0.1, 1.0, 7]))} if "reach" in chosen else {}
-    among = draw(st.sampled_from([None, "all", "same", "others"]))
+    among = draw(st.sampled_from([None, "all", "same", "others", "obstacles"]))
     return features.feature_with(name, **options, **({} if among is None else {"among": among}))
 
 
-CHANNELS = st.lists(st.tuples(names(), st.sampled_from(["sum", "mean"])), min_size=1, max_size=5).map(tuple)
+AGGREGATIONS = st.sampled_from(["sum", "mean"])
+FREE = st.lists(st.tuples(names(), AGGREGATIONS), min_size=1, max_size=5).map(tuple)
+# The paper's channels first, which have a kernel of their own; and both aggregations of a feature, which are one sum.
+BEGUN = st.builds(lambda how, rest: features.paper_channels(how) + rest, AGGREGATIONS, FREE)
+TWICE = st.builds(lambda name, rest: ((name, "mean"), *rest, (name, "sum")), names(), FREE)
+CHANNELS = st.one_of(FREE, BEGUN, TWICE, st.just(STARLING))
 ORBIT = st.sampled_from([None, Orbit(), Orbit(gravity_break=0.2, dodge_angle=0.7, near=0.5, slow=2.0)])
 
 

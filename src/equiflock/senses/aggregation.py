@@ -34,6 +34,7 @@ from equiflock.runtime.threads import SMALL_FLOCK
 from equiflock.senses.degrees import degrees_heard
 from equiflock.senses.graph import Graph, radius_graph
 from equiflock.senses.orbit import STAND_STILL, Orbit
+from equiflock.senses.paper_sums import PAPER_CHANNELS
 from equiflock.senses.radio import Radio
 from equiflock.senses.receiver import Receiver
 from equiflock.senses.reception import Reception
@@ -88,7 +89,7 @@ class DelayedAggregation:
         self.orbit = orbit
         self.receiver = Receiver(senses.needs_perfection)
         # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
-        self._said: tuple[bool, ChannelTable] | None = None
+        self._said: tuple[bool, ChannelTable, int] | None = None
         self._now: Observations | None = None
         self._before: Observations | None = None
         self._heard = (0, 0, 0)
@@ -224,7 +225,8 @@ class DelayedAggregation:
         # At the first step there is no past: zeros. After it, the flock's size changes through `replace` only.
         B, N, _ = shape = check_flock(flock).shape
         if self._said is None:
-            self._said = self.senses.paper_aggregation == "mean", channel_table(self.senses, self._radius_of(flock))
+            table, begun = channel_table(self.senses, self._radius_of(flock)), self.senses.begins_as_paper
+            self._said = self.senses.channels[0][1] == "mean", table, PAPER_CHANNELS if begun else 0
         if self._now is None or self._before is None:
             self._now, self._before = (np.zeros(self._shape(flock), np.float32) for _ in range(2))
             self._heard = shape

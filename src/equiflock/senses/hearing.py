@@ -26,11 +26,11 @@ from equiflock.senses.sums import add_up_declared, feature_memory
 
 
 @kernel
-def batch_memory(N: Index, D: Index, width: Index, declared: bool) -> tuple[Any, Any, Any]:
-    """Memory of one thread for batches of agents that know `width` numbers each: lists, obstacle rule and features."""
+def batch_memory(N: Index, D: Index, declared: bool) -> tuple[Any, Any, Any]:
+    """Memory of one thread for batches of agents: lists, obstacle rule and features."""
     lists = list_memory(N, D)
     # Declared channels alone need memory for features.
-    return lists, _rule_memory(), feature_memory(lists[4][0].size if declared else 0, D, width)
+    return lists, _rule_memory(), feature_memory(lists[4][0].size if declared else 0, D)
 
 
 @kernel
@@ -80,11 +80,14 @@ def _add_up(
     features: Any,
 ) -> bool:
     """Write into `now` what a batch of agents, whose records begin with `first`, makes of those in its lists."""
-    mean, table = said
-    if len(table) > 0:
-        return add_up_declared(first, agents, order, records, crew, lists, rule, table, now, features, False)
-    add_up_paper(first, agents, order, records, lists, rule, mean, now)
-    return True
+    mean, table, begun = said
+    # The paper's channels have a kernel of their own, and so have the older hops with them; others may follow.
+    if begun > 0 or len(table) == 0:
+        C = max(np.intp(len(table)), np.intp(PAPER_CHANNELS))
+        add_up_paper(first, agents, order, records, lists, rule, mean, C, now)
+    if len(table) == 0:
+        return True
+    return add_up_declared(first, agents, order, records, crew, lists, rule, table, begun, now, features, False)
 
 
 @kernel
@@ -110,9 +113,9 @@ def take_from_air(
     # Numbers as they are measured, and sums over them.
     shift = np.uintp(order.size if delayed else 0)
     measure(b, first, shift, agents, lists, records, crew[0], rule, air, numbering, features[0])
-    mean, table = said
+    mean, table, _ = said
     if len(table) > 0:
-        return add_up_declared(first, agents, order, records, crew, lists, rule, table, now, features, True)
+        return add_up_declared(first, agents, order, records, crew, lists, rule, table, 0, now, features, True)
     add_up_measured(first, agents, order, records, lists, rule, mean, now, features[0])
     return True
 
@@ -135,7 +138,7 @@ def hear_cells(
     `air` is None, or that of the flock: (number of the flock, air, and what `put_on_air` says of senders).
     """
     declared = len(said[1]) > 0 or air is not None
-    memory = batch_memory(cells[0].size, records[0].shape[0], now.shape[1], declared)
+    memory = batch_memory(cells[0].size, records[0].shape[0], declared)
     return _hear_cells(records, crew, cells, rules, comm_radius, said, now, air, first, last, memory)
 
 
@@ -204,7 +207,7 @@ def hear_flocks(
     older = before.shape[2] - first_hop(said, D)
     delayed = False if air is None else air[2][1]
     records = make_records(N, D, older, delayed)
-    memory = batch_memory(N, D, before.shape[2], len(said[1]) > 0 or air is not None)
+    memory = batch_memory(N, D, len(said[1]) > 0 or air is not None)
     for b in active:
         # Sort the flock into cells and its records into cell order, then aggregate in all cells.
         shape = sort_into_cells(positions[b], comm_radius, order, starts, bucket)
@@ -254,7 +257,7 @@ def hear_listed(
     delayed = False if air is None else air[2][1]
     shift = np.uintp(N if delayed else 0)
     records = make_records(N, D, older, delayed)
-    listing, rule, features = batch_memory(N, D, before.shape[2], len(said[1]) > 0 or air is not None)
+    listing, rule, features = batch_memory(N, D, len(said[1]) > 0 or air is not None)
     lists = listing[4]
     fine = True
     for b in active:

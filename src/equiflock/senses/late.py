@@ -184,7 +184,7 @@ def hear_late(
     positions, velocities, past = frames
     S, B, N, D = positions.shape
     records = positions.reshape(-1, D).T, velocities.reshape(-1, D), past.reshape(S * B * N, past.shape[3])
-    listing, rule, features = batch_memory(N, D, now.shape[1], True)
+    listing, rule, features = batch_memory(N, D, True)
     # For each sender, the receiver that was the last to use a message of it.
     lists, stamps = listing[4], np.empty(N, np.int64)
     fine = True

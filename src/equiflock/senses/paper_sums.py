@@ -63,13 +63,14 @@ def _add_up_of(
     lists: Any,
     rule: Any,
     mean: bool,
+    C: Index,
     now: Array,
     vectors: Array,
 ) -> None:
     _, motion, past = records
     senders, offsets, ends = lists
     taken, _, rims = rule
-    older, line = now.shape[1] - PAPER_CHANNELS * D, np.empty(GROUP, np.float32)
+    older, line = now.shape[1] - C * D, np.empty(GROUP, np.float32)
     begin = np.uintp(0)
     for a in range(agents):
         s, end = first + a, ends[a]
@@ -107,12 +108,12 @@ def _add_up_of(
             now[i, 2], now[i, 5], now[i, 8] = v2 * scale, a2 * single, b2 * single
         if older > 0:
             sums = p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11
-            _keep_means(sums, np.float32(per_degree), line, now, i, PAPER_CHANNELS * D)
+            _keep_means(sums, np.float32(per_degree), line, now, i, C * D)
         begin = end
 
 
 @wide_kernel
-def _add_older(
+def add_older(
     at: Index, column: Index, first: Index, agents: Index, order: Array, past: Array, lists: Any, now: Array
 ) -> None:
     """Write into now[:, at : ] the means of twelve more numbers of the past, from `column` on."""
@@ -136,9 +137,11 @@ def _add_older(
 
 @wide_kernel
 def add_up_paper(
-    first: Index, agents: Index, order: Array, records: Any, lists: Any, rule: Any, mean: bool, now: Array
+    first: Index, agents: Index, order: Array, records: Any, lists: Any, rule: Any, mean: bool, C: Index, now: Array
 ) -> None:
     """Write into `now` what a batch of agents, whose records begin with `first`, learns by the paper's three channels.
+
+    And by the older hops of all C channels; of hop 1, channels after the first three are left as they are.
 
     Args:
         first: the record of the first.
@@ -148,17 +151,18 @@ def add_up_paper(
         lists: whom each of the batch hears, with r_ij; the offsets are overwritten.
         rule: what the obstacle rule says of each of the batch.
         mean: whether hop 1 is the mean rather than the sum.
+        C: how many channels there are, of which the paper's come first.
         now: (N, K * C * D).
     """
     # The constants let the compiler leave the third coordinate out in the plane, and what is measured nowhere.
     D, entries = records[1].shape[1], lists[2][agents - np.uintp(1)]
     if D == 2:
         weigh_offsets(2, lists[1], entries)
-        _add_up_of(2, False, first, agents, order, records, lists, rule, mean, now, records[1])
+        _add_up_of(2, False, first, agents, order, records, lists, rule, mean, C, now, records[1])
     else:
         weigh_offsets(3, lists[1], entries)
-        _add_up_of(3, False, first, agents, order, records, lists, rule, mean, now, records[1])
-    _add_further(first, agents, order, records, lists, now)
+        _add_up_of(3, False, first, agents, order, records, lists, rule, mean, C, now, records[1])
+    _add_further(first, agents, order, records, lists, C, now)
 
 
 @wide_kernel
@@ -177,16 +181,16 @@ def add_up_measured(
     D, entries = records[1].shape[1], lists[2][agents - np.uintp(1)]
     if D == 2:
         weigh_offsets(2, lists[1], entries)
-        _add_up_of(2, True, first, agents, order, records, lists, rule, mean, now, vectors)
+        _add_up_of(2, True, first, agents, order, records, lists, rule, mean, PAPER_CHANNELS, now, vectors)
     else:
         weigh_offsets(3, lists[1], entries)
-        _add_up_of(3, True, first, agents, order, records, lists, rule, mean, now, vectors)
-    _add_further(first, agents, order, records, lists, now)
+        _add_up_of(3, True, first, agents, order, records, lists, rule, mean, PAPER_CHANNELS, now, vectors)
+    _add_further(first, agents, order, records, lists, PAPER_CHANNELS, now)
 
 
 @inlined
-def _add_further(first: Index, agents: Index, order: Array, records: Any, lists: Any, now: Array) -> None:
-    """Add up further numbers of the past, if there are more hops than three, or more than two in space."""
-    one_hop = PAPER_CHANNELS * records[1].shape[1]
+def _add_further(first: Index, agents: Index, order: Array, records: Any, lists: Any, C: Index, now: Array) -> None:
+    """Add up further numbers of the past: there may be more hops than three, more channels, or three dimensions."""
+    one_hop = C * records[1].shape[1]
     for column in range(GROUP, now.shape[1] - one_hop, GROUP):
-        _add_older(one_hop + column, column, first, agents, order, records[2], lists, now)
+        add_older(one_hop + column, column, first, agents, order, records[2], lists, now)

@@ -25,19 +25,16 @@ from equiflock.pairs.weights import (
     call_loop,
 )
 from equiflock.runtime.jit import Array, Index, inlined, kernel
+from equiflock.senses.paper_sums import GROUP, add_older
 
 LARGEST_SUM = 1e30
 """Sums of features beyond this could overflow a sum of sums in float32."""
 
 
 @kernel
-def feature_memory(entries: Index, D: Index, width: Index) -> Any:
-    """Memory for the features of a batch: r_ij and v_ij in rows (2 D, entries), |r_ij|^2, <r_ij, v_ij> and weights.
-
-    The last array is a row of `width` numbers, for the sums of one agent.
-    """
-    numbers = np.empty(entries), np.empty(entries), np.empty(entries)
-    return np.empty((2 * D, entries)), numbers, np.empty(width, np.float32)
+def feature_memory(entries: Index, D: Index) -> Any:
+    """Memory for the features of a batch: r_ij and v_ij in rows (2 D, entries), |r_ij|^2, <r_ij, v_ij> and weights."""
+    return np.empty((2 * D, entries)), (np.empty(entries), np.empty(entries), np.empty(entries))
 
 
 @inlined
@@ -47,7 +44,7 @@ def _compare_of(
     place, motion, _ = records
     senders, _, ends = lists
     taken, nearest, rims = rule
-    vectors, _, _ = memory
+    vectors, _ = memory
     begin = np.uintp(0)
     for a in range(agents):
         s = first + a
@@ -67,7 +64,7 @@ def _compare_of(
 @inlined
 def _multiply_of(D: Index, entries: Index, memory: Any) -> None:
     """|r_ij|^2 and <r_ij, v_ij> of all entries, of which weights are functions."""
-    vectors, (squares, inners, _), _ = memory
+    vectors, (squares, inners, _) = memory
     for e in range(entries):
         square, inner = 0.0, 0.0
         for d in range(D):
@@ -90,7 +87,7 @@ def _add_channel_of(
     now: Array,
 ) -> bool:
     senders, _, ends = lists
-    vectors, (squares, inners, weights), _ = memory
+    vectors, (squares, inners, weights) = memory
     # The weights of all entries, and the first row of the vectors that they multiply.
     entries = np.intp(ends[agents - np.uintp(1)])
     known = squares.ctypes.data, inners.ctypes.data, weights.ctypes.data
@@ -122,24 +119,81 @@ def _add_channel_of(
     return fine
 
 
+@inlined
+def _aggregated_before(table: Array, c: Index) -> Index:
+    """The channel before c that is the other aggregation of the same feature among all who are heard; c if none is."""
+    row = table[c]
+    for b in range(c):
+        other = table[b]
+        same = other[ADDRESS] == row[ADDRESS] and other[OPTIONS] == row[OPTIONS]
+        same = same and other[OF_VELOCITY] == row[OF_VELOCITY] and other[WHOM] == row[WHOM] == ALL
+        if same and other[IS_MEAN] != row[IS_MEAN]:
+            return b
+    return c
+
+
 @kernel
-def _add_older(
-    first: Index, agents: Index, order: Array, past: Array, lists: Any, later: Array, at: Index, now: Array
-) -> None:
-    """Write into now[:, at : ] hops 2 .. K: means over all those heard of what they knew a step before."""
-    senders, _, ends = lists
-    older, begin = now.shape[1] - at, np.uintp(0)
+def _aggregate_otherwise(
+    D: Index, b: Index, c: Index, to_mean: bool, first: Index, agents: Index, order: Array, ends: Array, now: Array
+) -> bool:
+    """Make channel c, the mean if `to_mean`, of channel b, of the same feature: a sum is a mean times the degree."""
+    begin, fine = np.uintp(0), True
     for a in range(agents):
-        i, end = order[first + a], ends[a]
-        for n in range(older):
-            later[n] = 0.0
-        for e in range(begin, end):
-            for n in range(older):
-                later[n] += past[senders[e], n]
-        per_degree = np.float32(1.0 / float(max(end - begin, np.uintp(1))))
-        for n in range(older):
-            now[i, at + n] = later[n] * per_degree
-        begin = end
+        i, degree = order[first + a], float(max(ends[a] - begin, np.uintp(1)))
+        scale = 1.0 / degree if to_mean else degree
+        for d in range(D):
+            value = now[i, b * D + d] * scale
+            now[i, c * D + d] = value
+            fine &= abs(value) <= LARGEST_SUM
+        begin = ends[a]
+    return fine
+
+
+@inlined
+def _add_channels_of(
+    D: Index,
+    first: Index,
+    agents: Index,
+    order: Array,
+    records: Any,
+    crew: Any,
+    lists: Any,
+    rule: Any,
+    table: Array,
+    begun: Index,
+    now: Array,
+    memory: Any,
+    measured: bool,
+) -> bool:
+    roles, groups = crew
+    fine, compared = True, False
+    for c in range(begun, len(table)):
+        # A mean and a sum of the same feature are one sum.
+        b = _aggregated_before(table, c)
+        if b < c:
+            fine &= _aggregate_otherwise(D, b, c, table[c, IS_MEAN] > 0, first, agents, order, lists[2], now)
+        elif table[c, WHOM] == OBSTACLES and not _hear_obstacles(groups, order, lists, agents):
+            for a in range(agents):
+                now[order[first + a], c * D : (c + 1) * D] = 0.0
+        else:
+            # r_ij and v_ij of all entries, unless they are measured, and what weights are functions of, once.
+            if not (measured or compared):
+                _compare_of(D, first, agents, order, records, roles, lists, rule, memory)
+            if not compared:
+                _multiply_of(D, lists[2][agents - np.uintp(1)], memory)
+                compared = True
+            fine &= _add_channel_of(D, c, first, agents, order, groups, lists, table[c], memory, now)
+    return fine
+
+
+@inlined
+def _hear_obstacles(groups: Array, order: Array, lists: Any, agents: Index) -> bool:
+    """Whether anybody of a batch hears an obstacle agent."""
+    senders, _, ends = lists
+    for e in range(ends[agents - np.uintp(1)]):
+        if groups[order[senders[e]]] == NO_GROUP:
+            return True
+    return False
 
 
 @kernel
@@ -152,6 +206,7 @@ def add_up_declared(
     lists: Any,
     rule: Any,
     table: Array,
+    begun: Index,
     now: Array,
     memory: Any,
     measured: bool,
@@ -159,22 +214,21 @@ def add_up_declared(
     """Write into `now` what a batch of agents, whose records begin with `first`, learns by the channels of a table.
 
     Its arguments are those of `add_up_paper`, with the channels and memory, whose vectors are r_ij and v_ij already if
-    `measured`. False if a sum is not finite or too large.
+    `measured`. The first `begun` channels are there already, and with them the older hops. False if a sum is not finite
+    or too large.
     """
-    roles, groups = crew
-    fine, C, D, entries = True, table.shape[0], records[1].shape[1], lists[2][agents - np.uintp(1)]
+    C, D = len(table), records[1].shape[1]
     # The constant lets the compiler leave the third coordinate out in the plane.
     if D == 2:
-        if not measured:
-            _compare_of(2, first, agents, order, records, roles, lists, rule, memory)
-        _multiply_of(2, entries, memory)
-        for c in range(C):
-            fine &= _add_channel_of(2, c, first, agents, order, groups, lists, table[c], memory, now)
+        fine = _add_channels_of(
+            2, first, agents, order, records, crew, lists, rule, table, begun, now, memory, measured
+        )
     else:
-        if not measured:
-            _compare_of(3, first, agents, order, records, roles, lists, rule, memory)
-        _multiply_of(3, entries, memory)
-        for c in range(C):
-            fine &= _add_channel_of(3, c, first, agents, order, groups, lists, table[c], memory, now)
-    _add_older(first, agents, order, records[2], lists, memory[2], C * D, now)
+        fine = _add_channels_of(
+            3, first, agents, order, records, crew, lists, rule, table, begun, now, memory, measured
+        )
+    # Hops 2 .. K: means over all those heard of what they knew a step before.
+    if begun == 0:
+        for column in range(0, now.shape[1] - C * D, GROUP):
+            add_older(C * D + column, column, first, agents, order, records[2], lists, now)
     return fine

@@ -23,9 +23,9 @@ SMALL: dict[str, Any] = {
 FILES = "weights.safetensors", "generations.csv", "validation.csv", "config.json"
 
 
-def small(folder: Path, **options: Any) -> TuningRun:
+def small(folder: Path, network: str = "etdagnn", **options: Any) -> TuningRun:
     """A tuning in a folder, of a network that knows nothing yet."""
-    weights = save(new_network("etdagnn", seed=1), folder.parent / "start.safetensors")
+    weights = save(new_network(network, seed=1), folder.parent / "start.safetensors")
     return TuningRun(folder, Tuning(**{**SMALL, **options}), weights, "start.safetensors")
 
 

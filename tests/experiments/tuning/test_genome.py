@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -68,3 +70,27 @@ def test_the_technique_that_weights_bring_stays_where_it_is_not_searched() -> No
     network.orbit = ef.Orbit(near=0.3)  # type: ignore[assignment]
     genome = Genome(network, tunes_orbit=False)
     assert genome.decode(np.ones(genome.size)).orbit == ef.Orbit(near=0.3)
+
+
+def test_a_gain_makes_all_weights_of_an_input_larger_by_the_same_share() -> None:
+    network: Any = new_network("etdagnn", seed=2)
+    genome = Genome(network, tunes_orbit=True, searched="gains")
+    # Channels of hops, units of the first layer, and units of the second; and three numbers of the technique.
+    assert genome.size == 9 + 16 + 16 + 3
+    vector = np.zeros(genome.size)
+    vector[4] = 0.25
+    moved = genome.decode(vector)
+    first, *others = network.state_dict()
+    expected = network.state_dict()[first].clone()
+    expected.flatten(1)[:, 4] *= 1.25
+    assert torch.allclose(moved.weights[first], expected)
+    assert all(torch.equal(moved.weights[name], network.state_dict()[name]) for name in others)
+    assert moved.orbit == ef.Orbit()
+
+
+def test_a_bias_has_a_gain_of_its_own() -> None:
+    network = new_network("tdagnn", biases="uniform")
+    genome = Genome(network, tunes_orbit=False, searched="gains")
+    assert genome.size == (18 + 32) + (32 + 32) + (32 + 2)
+    moved = genome.decode(np.full(genome.size, -0.5)).weights
+    assert all(torch.allclose(moved[name], 0.5 * tensor) for name, tensor in network.state_dict().items())

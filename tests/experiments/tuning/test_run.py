@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import equiflock as ef
-from equiflock.controllers.loading import weights_file
+from equiflock.controllers.loading import load_network, weights_file
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.experiments.tuning.measures import measure
 from equiflock.experiments.tuning.run import HELD_OUT, TuningRun
@@ -151,3 +153,33 @@ def test_tuned_weights_can_be_tuned_again_and_keep_their_unit_of_length(tmp_path
     assert again.genome.orbit == ef.load(run.weights).orbit  # type: ignore[union-attr]
     trained = [read_tensors(path, FORMAT)[1]["recipe"] for path in (start, run.weights)]
     assert trained[0] == trained[1]
+
+
+def test_weights_near_obstacles_are_tuned_while_all_others_stay(tmp_path: Path) -> None:
+    run = small(tmp_path / "run", "starling", near=True, search="gains", tasks=COURSE, technique="near=0.4:slow=0.1")
+    assert run.genome.size == 21 + 16 + 16 + 3
+    tuned(run)
+    begun, tuned_weights = (load_network(path) for path in (tmp_path / "start.safetensors", run.weights))
+    state: Any = tuned_weights.state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in begun.state_dict().items())
+    kept: Any = tuned_weights
+    assert any(not torch.equal(state[f"layers{name}"], state[f"near{name}"]) for name in (".1.weight", ".4.weight"))
+    assert kept.orbit.near != 1.0
+
+
+def test_the_technique_begins_with_the_numbers_that_are_told(tmp_path: Path) -> None:
+    run = small(tmp_path / "run", technique="gravity_break=0.6:slow=0.2")
+    assert run.genome.decode(run.genome.zero).orbit == ef.Orbit(gravity_break=0.6, slow=0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"near": True}, "etdagnn hears nothing of obstacles by themselves"),
+        ({"technique": "nearness=2"}, "technique must name numbers among gravity_break, dodge_angle, near, slow"),
+        ({"technique": "gravity_break=2"}, "gravity_break must be from 0 to 1"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_in_one_line(options: dict[str, Any], text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=text):
+        small(tmp_path / "run", **options)

@@ -1,0 +1,117 @@
+"""Starling hears means, sums and obstacles, and near these it may fly by weights of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ortho_group
+
+import equiflock as ef
+from equiflock.controllers.loading import load_network, new_network
+from equiflock.controllers.networks.compiled import trainable_chain
+from equiflock.controllers.networks.lanes import LANES
+from equiflock.controllers.networks.starling import CHANNELS
+from equiflock.runtime.checks import InputError
+
+OBSTACLE = len(CHANNELS) - 1
+"""The channel that tells of obstacles."""
+
+
+def starling(near: bool = True, hops: int = 3, seed: int = 0) -> Any:
+    """A network whose weights near obstacles are other than those elsewhere."""
+    network: Any = new_network("starling", seed, hops=hops)
+    if near:
+        network.begin_near()
+        generator = torch.Generator().manual_seed(seed)
+        for weight in network.near.parameters():
+            weight.data += torch.randn(weight.shape, generator=generator)
+    return network
+
+
+def observations(agents: int, hops: int = 3, D: int = 2, seed: int = 0) -> Any:
+    """What agents know, of whom some know of an obstacle in some hop and the others in none."""
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((1, agents, hops, len(CHANNELS), D)).astype(np.float32)
+    z[..., OBSTACLE, :] *= rng.random((1, agents, hops, 1)) < 0.2
+    return z
+
+
+def test_means_sums_and_the_way_to_the_nearest_obstacle_agent_are_its_channels() -> None:
+    network = starling(near=False)
+    assert [how for _, how in CHANNELS] == ["mean"] * 3 + ["sum"] * 4
+    assert network.senses.channels == CHANNELS
+    assert sum(weight.numel() for weight in network.parameters()) == 560 + 3 * 16
+    assert sum(weight.numel() for weight in starling().parameters()) == 2 * (560 + 3 * 16)
+
+
+def test_where_there_are_no_obstacles_it_begins_as_etdagnn_with_both_aggregations() -> None:
+    z, both = observations(50), new_network("etdagnn", 3, aggregation="both")
+    z[..., OBSTACLE, :] = 0.0
+    six = torch.from_numpy(z[:, :, :, :OBSTACLE])
+    assert torch.allclose(starling(False, seed=3)(torch.from_numpy(z)), both(six), atol=1e-6)
+
+
+@given(st.integers(1, 2 * LANES + 3), st.integers(1, 4), st.sampled_from([2, 3]), st.integers(0, 99))
+def test_who_knows_of_an_obstacle_decides_by_other_weights(agents: int, hops: int, D: int, seed: int) -> None:
+    network, z = starling(hops=hops, seed=seed), observations(agents, hops, D, seed)
+    # One agent after the other, through the layers as they are written.
+    expected = np.empty((agents, D), np.float32)
+    for i in range(agents):
+        wary = bool(np.any(z[0, i, :, OBSTACLE] != 0.0))
+        x = torch.from_numpy(z[0, i]).movedim(-1, 0)
+        expected[i] = (network.near if wary else network.layers)(x).detach().numpy().reshape(D)
+    scale = max(float(np.abs(expected).max()), 1.0)
+    assert np.abs(network(torch.from_numpy(z)).detach().numpy()[0] - expected).max() < 1e-5 * scale
+    assert np.abs(network.compiled_form()(z)[0] - expected).max() < 1e-5 * scale
+
+
+@given(st.sampled_from([2, 3]), st.integers(0, 2**31))
+def test_it_commutes_with_rotations_and_reflections(D: int, seed: int) -> None:
+    network, z = starling(), observations(20, D=D, seed=seed)
+    turn = ortho_group.rvs(D, random_state=seed)
+    turned = network.compiled_form()((z @ turn.T).astype(np.float32))
+    assert np.allclose(turned, network.compiled_form()(z) @ turn.T, atol=1e-4)
+
+
+def test_weights_near_obstacles_change_nothing_elsewhere_to_the_bit() -> None:
+    start = ef.random_disk(2, 30, seed=0)
+    plain, wary = (ef.simulate(start, starling(near), duration=0.2) for near in (False, True))
+    assert np.array_equal(plain.positions, wary.positions)
+    course = ef.ObstacleCourse(ef.RandomDisk(1, 30, seed=0), sides=12)
+    rules: dict[str, Any] = {"duration": 1.5, "orbit": ef.Orbit(), "ending": None}
+    plain, wary = (ef.simulate(course.draw(), starling(near), **rules) for near in (False, True))
+    assert not np.array_equal(plain.positions, wary.positions)
+
+
+def test_the_fused_flight_near_an_obstacle_is_that_of_parts() -> None:
+    start, network = ef.ObstacleCourse(ef.RandomDisk(2, 30, seed=1), sides=12).draw(), starling()
+    rules: dict[str, Any] = {"duration": 1.5, "orbit": ef.Orbit(), "keep_every": None}
+    fused = ef.simulate(start, network, **rules).flock()
+    # A hook on every step keeps the parts apart.
+    parts = ef.simulate(start, network, **rules, on_step=lambda moment: None).flock()
+    assert np.allclose(fused.positions, parts.positions, atol=1e-5)
+
+
+def test_weights_near_obstacles_are_saved_and_loaded(tmp_path: Path) -> None:
+    network, z = starling(), observations(40)
+    network.orbit = replace(ef.Orbit(), near=0.4)
+    loaded: Any = load_network(ef.save(network, tmp_path / "mine.safetensors"))
+    assert loaded.name == "starling" and loaded.orbit == network.orbit
+    assert np.array_equal(loaded.compiled_form()(z), network.compiled_form()(z))
+
+
+def test_only_a_network_that_hears_of_obstacles_may_have_such_weights() -> None:
+    with pytest.raises(InputError, match="etdagnn hears nothing of obstacles by themselves"):
+        new_network("etdagnn", near=True)
+
+
+def test_without_weights_near_obstacles_it_learns_by_the_compiled_gradient() -> None:
+    assert trainable_chain(starling(near=False)) is not None
+    assert trainable_chain(starling()) is None
