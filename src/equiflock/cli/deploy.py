@@ -62,7 +62,7 @@ class Deploy:
     def run(self) -> None:
         """Print a table of parity, bandwidth, ages of messages, times and faults."""
         from equiflock.deployment.deploying import Deployment, deploy
-        from equiflock.deployment.export.program import check_local
+        from equiflock.deployment.export.fitting import check_local
         from equiflock.deployment.swarm_audit import audit_swarm
 
         import_plugin(self.plugin)

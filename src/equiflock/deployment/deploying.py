@@ -15,7 +15,8 @@ from equiflock.deployment.air import Air
 from equiflock.deployment.compiled import compile_header
 from equiflock.deployment.crew import Crew
 from equiflock.deployment.export import export
-from equiflock.deployment.export.program import check_local, read_program
+from equiflock.deployment.export.fitting import check_local
+from equiflock.deployment.export.program import read_program
 from equiflock.deployment.package_agent import rehearse
 from equiflock.deployment.parity import Parity, drift
 from equiflock.deployment.swarm import Faults, Log, Swarm, table

@@ -67,20 +67,23 @@ def _activations(program: Program) -> list[str]:
 
 def _network(program: Program) -> list[str]:
     """The lines from observations to the acceleration."""
-    lines, which = _bend(program.before), '"'
+    lines, which = [], '"'
+    if program.before != "none":
+        lines.append(f"x = {_bent(program.before, 'x')}")
     if program.near:
         # The names of weights begin by what the agent knows.
         lines.append(f'near = "near_" if self.known[:, {program.telling}].any() else ""  # does it know of an obstacle')
         which = 'f"{near}'
     for k, layer in enumerate(program.layers):
         bias = "" if layer.bias is None else f' + self.weights[{which}bias_{k}"][:, None]'
-        lines += [f'x = self.weights[{which}weight_{k}"] @ x{bias}', *_bend(layer.activation)]
+        made = f'self.weights[{which}weight_{k}"] @ x{bias}'
+        lines.append(f"x = {_bent(layer.activation, made)}")
     return lines
 
 
-def _bend(activation: Activation) -> list[str]:
+def _bent(activation: Activation, x: str) -> str:
     function = "np.tanh" if activation == "tanh" else activation.replace("-", "_")
-    return [] if activation == "none" else [f"x = {function}(x)"]
+    return x if activation == "none" else f"{function}({x})"
 
 
 def _clamp(program: Program) -> list[str]:

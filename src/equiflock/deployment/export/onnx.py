@@ -29,6 +29,7 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
         raise InputError(f"ONNX needs {' and '.join(missing)}: pip install 'equiflock[deploy]'")
     D = fitting_dimensions(controller, dimensions)
     import torch
+    from onnxscript import optimizer
 
     module = _as_module(controller, D)
     # Two flocks of three agents, as a dimension of size 1 would be taken for fixed.
@@ -44,11 +45,16 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
                 module,
                 (example,),
                 dynamo=True,
+                optimize=False,
                 verbose=False,
                 input_names=[INPUT],
                 output_names=[OUTPUT],
                 dynamic_shapes=({0: B, 1: N},),
             )
+            # Not all that torch would do: it takes x + 1e-30 for x, and a norm of zero has nothing else to divide by.
+            optimizer.inline(graph.model)
+            optimizer.fold_constants(graph.model)
+            optimizer.remove_unused_nodes(graph.model)
     except InputError:
         raise
     except Exception as error:  # whatever torch raises about a module of the user's

@@ -194,8 +194,8 @@ def _network(network: Any, senses: Senses) -> dict[str, Any]:
     chain = chain_of(getattr(network, "chain", ()), senses.hops)
     # A module of somebody else's may have an attribute of that name for something else.
     other = getattr(network, "near", None)
-    switches = isinstance(other, nn.Sequential) and any(_of_obstacles(senses))
-    near = chain_of(tuple(other), senses.hops) if switches else chain
+    modules = tuple(other) if isinstance(other, nn.Sequential) and any(_of_obstacles(senses)) else ()
+    near = chain_of(modules, senses.hops) if modules else chain
     if chain is None or near is None or _shape(near) != _shape(chain):
         raise InputError(
             f"{name_of(network)} is a torch module of layers that have no form in C or NumPy: export it as .onnx, or "
@@ -205,7 +205,7 @@ def _network(network: Any, senses: Senses) -> dict[str, Any]:
         "of_vectors": chain.of_vectors,
         "before": KINDS[chain.before],
         "layers": _layers(chain),
-        "near": _layers(near) if switches else (),
+        "near": _layers(near) if modules else (),
     }
 
 
