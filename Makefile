@@ -57,6 +57,7 @@ bench: $(READY)  ## speed: a step in closed loop, observations and training besi
 	$(BIN)/equiflock bench
 	$(BIN)/python benchmarks/observations.py
 	$(BIN)/python benchmarks/policy.py
+	$(BIN)/python benchmarks/channels.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/dense_training.py
 	$(BIN)/python benchmarks/world.py

@@ -76,10 +76,14 @@ def _add_up(
     lists: Any,
     rule: Any,
     said: Any,
+    obstacles: bool,
     now: Array,
     features: Any,
 ) -> bool:
-    """Write into `now` what a batch of agents, whose records begin with `first`, makes of those in its lists."""
+    """Write into `now` what a batch of agents, whose records begin with `first`, makes of those in its lists.
+
+    `obstacles` tells whether the flock has any.
+    """
     mean, table, begun = said
     # The paper's channels have a kernel of their own, and so have the older hops with them; others may follow.
     if begun > 0 or len(table) == 0:
@@ -87,7 +91,9 @@ def _add_up(
         add_up_paper(first, agents, order, records, lists, rule, mean, C, now)
     if len(table) == 0:
         return True
-    return add_up_declared(first, agents, order, records, crew, lists, rule, table, begun, now, features, False)
+    return add_up_declared(
+        first, agents, order, records, crew, lists, rule, table, begun, obstacles, now, features, False
+    )
 
 
 @kernel
@@ -109,13 +115,13 @@ def take_from_air(
     order, _ = numbering
     _, _, (measured, delayed, _, _, _), _, _ = air
     if not measured:
-        return _add_up(first, agents, order, records, crew, lists, rule, said, now, features)
+        return _add_up(first, agents, order, records, crew, lists, rule, said, True, now, features)
     # Numbers as they are measured, and sums over them.
     shift = np.uintp(order.size if delayed else 0)
     measure(b, first, shift, agents, lists, records, crew[0], rule, air, numbering, features[0])
     mean, table, _ = said
     if len(table) > 0:
-        return add_up_declared(first, agents, order, records, crew, lists, rule, table, 0, now, features, True)
+        return add_up_declared(first, agents, order, records, crew, lists, rule, table, 0, True, now, features, True)
     add_up_measured(first, agents, order, records, lists, rule, mean, now, features[0])
     return True
 
@@ -179,7 +185,7 @@ def _hear_cells(
         else:
             if obstacles:
                 apply_rule(s, agents, lists, records, roles, (order, ranks), rules, rule)
-            fine &= _add_up(s, agents, order, records, crew, lists, rule, said, now, features)
+            fine &= _add_up(s, agents, order, records, crew, lists, rule, said, obstacles, now, features)
     return fine
 
 
@@ -296,6 +302,6 @@ def hear_listed(
                     b, first, agents, (order, unranked), records, crew, lists, rule, said, now[b], features, air
                 )
             else:
-                fine &= _add_up(first, agents, order, records, crew, lists, rule, said, now[b], features)
+                fine &= _add_up(first, agents, order, records, crew, lists, rule, said, D == 2, now[b], features)
             first += agents
     return fine

@@ -161,6 +161,7 @@ def _add_channels_of(
     rule: Any,
     table: Array,
     begun: Index,
+    obstacles: bool,
     now: Array,
     memory: Any,
     measured: bool,
@@ -172,7 +173,7 @@ def _add_channels_of(
         b = _aggregated_before(table, c)
         if b < c:
             fine &= _aggregate_otherwise(D, b, c, table[c, IS_MEAN] > 0, first, agents, order, lists[2], now)
-        elif table[c, WHOM] == OBSTACLES and not _hear_obstacles(groups, order, lists, agents):
+        elif table[c, WHOM] == OBSTACLES and not obstacles:
             for a in range(agents):
                 now[order[first + a], c * D : (c + 1) * D] = 0.0
         else:
@@ -186,16 +187,6 @@ def _add_channels_of(
     return fine
 
 
-@inlined
-def _hear_obstacles(groups: Array, order: Array, lists: Any, agents: Index) -> bool:
-    """Whether anybody of a batch hears an obstacle agent."""
-    senders, _, ends = lists
-    for e in range(ends[agents - np.uintp(1)]):
-        if groups[order[senders[e]]] == NO_GROUP:
-            return True
-    return False
-
-
 @kernel
 def add_up_declared(
     first: Index,
@@ -207,6 +198,7 @@ def add_up_declared(
     rule: Any,
     table: Array,
     begun: Index,
+    obstacles: bool,
     now: Array,
     memory: Any,
     measured: bool,
@@ -214,18 +206,18 @@ def add_up_declared(
     """Write into `now` what a batch of agents, whose records begin with `first`, learns by the channels of a table.
 
     Its arguments are those of `add_up_paper`, with the channels and memory, whose vectors are r_ij and v_ij already if
-    `measured`. The first `begun` channels are there already, and with them the older hops. False if a sum is not finite
-    or too large.
+    `measured`. The first `begun` channels are there already, and with them the older hops. `obstacles` tells whether
+    there are any. False if a sum is not finite or too large.
     """
     C, D = len(table), records[1].shape[1]
     # The constant lets the compiler leave the third coordinate out in the plane.
     if D == 2:
         fine = _add_channels_of(
-            2, first, agents, order, records, crew, lists, rule, table, begun, now, memory, measured
+            2, first, agents, order, records, crew, lists, rule, table, begun, obstacles, now, memory, measured
         )
     else:
         fine = _add_channels_of(
-            3, first, agents, order, records, crew, lists, rule, table, begun, now, memory, measured
+            3, first, agents, order, records, crew, lists, rule, table, begun, obstacles, now, memory, measured
         )
     # Hops 2 .. K: means over all those heard of what they knew a step before.
     if begun == 0:

@@ -1,0 +1,63 @@
+"""What more channels cost: a step in closed loop by networks of the package that hear more than the paper's three.
+
+python benchmarks/channels.py    # 20 x 100, 2 x 800 and a course of 4 flocks: ns per agent and step, beside ETDAGNN
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import equiflock as ef
+from equiflock.controllers.loading import new_network
+from equiflock.flock import Flock
+
+NETWORKS = {
+    "etdagnn, three means": ("etdagnn", {}),
+    "etdagnn, means and sums": ("etdagnn", {"aggregation": "both"}),
+    "starling": ("starling", {}),
+    "starling, with weights near obstacles": ("starling", {"near": True}),
+}
+REPEATS, STEPS = 7, 200
+
+
+def flocks() -> dict[str, tuple[Flock, dict[str, Any]]]:
+    """What is flown, with the rules of the flight."""
+    course = ef.ObstacleCourse(ef.RandomDisk(4, 100, seed=0), sides=96)
+    return {
+        "20 flocks of 100": (ef.random_disk(20, 100, seed=0), {}),
+        "2 flocks of 800": (ef.random_disk(2, 800, seed=0), {}),
+        "4 courses of 100, 96 sides": (course.draw(), {"orbit": ef.Orbit()}),
+    }
+
+
+def measure(start: Flock, rules: dict[str, Any]) -> dict[str, float]:
+    """Nanoseconds per agent and step, the best of several turns; networks take turns, to have the same noise."""
+    controllers: dict[str, Any] = {name: new_network(kind, **rest) for name, (kind, rest) in NETWORKS.items()}
+    best = dict.fromkeys(controllers, float("inf"))
+    for _ in range(REPEATS):
+        for name, controller in controllers.items():
+            begin = time.perf_counter()
+            # Agents hardly move, so that fresh weights do no harm.
+            ef.simulate(start, controller, time_step=1e-4, duration=STEPS * 1e-4, keep_every=None, **rules)
+            best[name] = min(best[name], time.perf_counter() - begin)
+    return {name: seconds * 1e9 / (STEPS * start.positions[..., 0].size) for name, seconds in best.items()}
+
+
+def main() -> None:
+    """Print a table."""
+    table = Table(title="a step in closed loop: ns per agent, and times that of ETDAGNN")
+    found = {name: measure(*flown) for name, flown in flocks().items()}
+    for title in ("network", *found):
+        table.add_column(title, justify="left" if title == "network" else "right")
+    for network in NETWORKS:
+        cells = [(times[network], times[network] / next(iter(times.values()))) for times in found.values()]
+        table.add_row(network, *(f"{own:.0f} ({ratio:.2f} x)" for own, ratio in cells))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
