@@ -15,6 +15,7 @@ from equiflock.deployment.export.program import read_program
 from equiflock.deployment.microcontroller import emulate, missing_tools
 from equiflock.deployment.recording import record
 from tests.deployment.export.test_agents import course
+from tests.deployment.export.test_starling import ORBIT, starling, strung
 from tests.deployment.lockstep import busiest, start_of
 
 
@@ -52,6 +53,20 @@ def test_obstacles_are_avoided_there_too(emulator: None, tmp_path: Path) -> None
     orbit = ef.Orbit(gravity_break=0.3)
     recording = record(controller, course(), 4, steps=6, orbit=orbit)
     assert emulate(controller, recording, tmp_path, orbit=orbit).worst < 1e-5
+
+
+@pytest.mark.parametrize("agent", [5, 8, 26])
+def test_who_knows_of_an_obstacle_decides_by_other_weights_there_too(
+    agent: int, emulator: None, tmp_path: Path
+) -> None:
+    controller = starling()
+    recording = record(controller, strung(0), agent, steps=6, orbit=ORBIT)
+    # The first hears an obstacle, the second hears of it from others, the third knows of none.
+    told = (recording.observations[-1, :, 6] != 0.0).any(axis=-1)
+    assert (bool(told[0]), bool(told.any())) == {5: (True, True), 8: (False, True), 26: (False, False)}[agent]
+    found = emulate(controller, recording, tmp_path, orbit=ORBIT)
+    assert found.worst < 1e-5
+    assert found.weights == 2816
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
