@@ -15,7 +15,7 @@ import equiflock as ef
 from equiflock.controllers.loading import new_network
 from equiflock.flock import Flock
 
-NETWORKS = {
+NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "etdagnn, three means": ("etdagnn", {}),
     "etdagnn, means and sums": ("etdagnn", {"aggregation": "both"}),
     "starling": ("starling", {}),
