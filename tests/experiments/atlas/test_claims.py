@@ -44,7 +44,7 @@ def test_a_job_is_a_row_of_the_table() -> None:
 
 
 def test_laws_differ_in_what_is_measured() -> None:
-    drift = [MeanVelocityDrift(law, "").measure() for law in ("cucker-smale", "cucker-smale-local")]
+    drift = [MeanVelocityDrift(law, "", seconds=0.5).measure() for law in ("cucker-smale", "cucker-smale-local")]
     assert drift[0] < 1e-12 < 1e-3 < drift[1]
     nearest = [SmallestDistance(law, "", disk=FEW, seconds=0.3).measure() for law in ("cucker-dong", "cucker-smale")]
     assert nearest[0] > nearest[1]
