@@ -40,7 +40,7 @@ def test_a_class_becomes_a_controller_with_options() -> None:
 
     moment = next(ef.flight(ef.random_disk(1, 30), ef.load("still", push=2.0)))
     assert (moment.accelerations == 2.0).all()
-    with pytest.raises(InputError, match=r"controller 'still' cannot be made with the options \{'pull': 1.0\}"):
+    with pytest.raises(InputError, match="controller 'still' has no option 'pull'; its options are push, comm_radius"):
         ef.load("still", pull=1.0)
 
 
@@ -84,7 +84,7 @@ def test_options_of_a_function_are_its_arguments() -> None:
     start = ef.random_disk(1, 30)
     for controller in (ef.load("push", gain=4.0, away=True), ef.load("push:gain=4:away=true")):
         assert (next(ef.flight(start, controller)).accelerations == -4.0).all()
-    with pytest.raises(InputError, match=r"controller 'push' cannot be made with the options .*'gian'"):
+    with pytest.raises(InputError, match="controller 'push' has no option 'gian'; its options are gain, away, "):
         ef.load("push:gian=4")
 
 

@@ -129,7 +129,9 @@ def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() 
         ef.load("etdagnn", seed=5)
     with pytest.raises(InputError, match="seed must be a whole number"):
         ef.load("etdagnn", seed=True)
-    with pytest.raises(InputError, match="cannot be made with the options"):
+    with pytest.raises(
+        InputError, match="'etdagnn' has no option 'clamp'; its options are seed, comm_radius, time_scale"
+    ):
         ef.load("etdagnn", clamp=3)
 
 

@@ -14,6 +14,7 @@ from equiflock.controllers.bridge import check_float32, takes_numpy
 from equiflock.controllers.networks import register_networks
 from equiflock.controllers.options import controller_options
 from equiflock.controllers.registry import (
+    UNITS,
     WEIGHTS,
     controller_names,
     factory,
@@ -85,9 +86,11 @@ def _own_radius(weights: Path | None) -> float:
 
 def _wrong_options(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
     # Most often a name is misspelled: say which there are.
-    names = [option.name for option in controller_options(name)]
-    takes = f"; its options are {', '.join(names)}" if names else ""
-    return InputError(f"controller {name!r} cannot be made with the options {dict(options)}: {error}{takes}")
+    own = ["seed"] if name in bundled_names() else [option.name for option in controller_options(name)]
+    takes = f"its options are {', '.join((*own, *UNITS))}"
+    if own and (unknown := [key for key in options if key not in own]):
+        return InputError(f"controller {name!r} has no option {unknown[0]!r}; {takes}")
+    return InputError(f"controller {name!r} cannot be made with the options {dict(options)}: {error}; {takes}")
 
 
 def weights_file(name: str, **options: Any) -> Path | None:
