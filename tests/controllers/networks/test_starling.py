@@ -115,3 +115,11 @@ def test_only_a_network_that_hears_of_obstacles_may_have_such_weights() -> None:
 def test_without_weights_near_obstacles_it_learns_by_the_compiled_gradient() -> None:
     assert trainable_chain(starling(near=False)) is not None
     assert trainable_chain(starling()) is None
+
+
+def test_no_weights_of_it_come_with_the_package_yet() -> None:
+    assert "starling" not in ef.controller_names()
+    with pytest.raises(InputError, match="no weights of starling come with the package: train it"):
+        ef.load("starling")
+    options: Any = new_network("starling:hops=2:near=true").options
+    assert options["hops"] == 2 and options["near"]
