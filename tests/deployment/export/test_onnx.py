@@ -17,7 +17,8 @@ from equiflock.controllers.bridge import as_numpy_function
 from equiflock.deployment.export.program import read_program
 from tests.deployment.export.test_agents import FITTING
 
-CASES = [*FITTING, ("tanner-dynamic:clamp_by=entry", 2)]
+CASES = [*dict(FITTING).items(), ("tanner-dynamic:clamp_by=entry", 2)]
+"""Every bundled controller, in space if it is not built for the plane."""
 
 
 def answer(path: Path, observations: Any) -> Any:

@@ -199,7 +199,8 @@ def _network(network: Any, senses: Senses) -> dict[str, Any]:
     if chain is None or near is None or _shape(near) != _shape(chain):
         raise InputError(
             f"{name_of(network)} is a torch module of layers that have no form in C or NumPy, but in ONNX (.onnx); "
-            "these take an attribute chain of Conv, EqConv, Tanh, ScaleTanh and ScaleLog of equiflock.controllers.networks"
+            "they take an attribute chain of Conv, EqConv, Tanh, ScaleTanh and ScaleLog "
+            "of equiflock.controllers.networks"
         )
     return {
         "of_vectors": chain.of_vectors,
