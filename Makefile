@@ -27,10 +27,11 @@ browser:  ## install Chromium for the tests of the live view, from Debian's pack
 	@command -v chromium >/dev/null || { $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq chromium; } || \
 		echo "Chromium could not be installed: the tests of the live view need it"
 
-# Exported controllers are tested on the processor of a robot, which an emulator stands for.
+# Exported controllers are tested on the processor of a robot, which an emulator stands for. The compiler prints the path of
+# nano.specs, or its name alone where newlib is missing.
 ARM := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm
 emulator:  ## install a compiler for Cortex-M and its emulator, from Debian's packages, unless they are there
-	@command -v arm-none-eabi-gcc >/dev/null && command -v qemu-system-arm >/dev/null || \
+	@command -v qemu-system-arm >/dev/null && test -f "$$(arm-none-eabi-gcc -print-file-name=nano.specs 2>&1)" || \
 		{ $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq --no-install-recommends $(ARM); } || \
 		echo "$(ARM) could not be installed: the tests of exported controllers on a robot's processor need them"
 

@@ -8,7 +8,6 @@ python benchmarks/export.py
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import tempfile
 from pathlib import Path
@@ -19,6 +18,7 @@ import onnxruntime
 import torch
 
 import equiflock as ef
+from equiflock.deployment.agent import imported_agent
 from equiflock.deployment.compiled import FLAGS
 from equiflock.deployment.export.c import agent_bytes
 from equiflock.deployment.export.program import read_program
@@ -84,23 +84,8 @@ def c_time(controller: Any, recording: Recording, folder: Path) -> float:
 
 def flash(folder: Path) -> int:
     """Bytes of code and constants of the header on this machine, beyond libm, by the size of an object file."""
-    command = [
-        "cc",
-        "-std=c99",
-        "-Os",
-        "-I",
-        ".",
-        "-c",
-        "-x",
-        "c",
-        "-",
-        "-o",
-        "size.o",
-        "-fno-asynchronous-unwind-tables",
-    ]
-    subprocess.run(
-        command, cwd=folder, input=SIZES.replace("void init", "void init(void);\nvoid init"), text=True, check=True
-    )
+    command = ["cc", "-std=c99", "-Os", "-fno-asynchronous-unwind-tables", "-I", ".", "-c", "-x", "c", "-"]
+    subprocess.run([*command, "-o", "size.o"], cwd=folder, input=SIZES, text=True, check=True)
     text = subprocess.run(["size", folder / "size.o"], capture_output=True, text=True, check=True).stdout
     return int(text.splitlines()[1].split()[0])
 
@@ -108,14 +93,10 @@ def flash(folder: Path) -> int:
 def numpy_time(controller: Any, recording: Recording, folder: Path) -> float:
     """Seconds per step of the NumPy file."""
     ef.export(controller, folder / "agent.npz")
-    spec = importlib.util.spec_from_file_location("agent", folder / "agent.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    make = imported_agent(folder / "agent.py")
 
     def fly() -> None:
-        agent = module.Agent(recording.number)
+        agent = make(recording.number)
         for step, messages in enumerate(recording.messages):
             agent.begin(recording.positions[step], recording.velocities[step])
             for message in messages:

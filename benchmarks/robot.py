@@ -42,7 +42,9 @@ def near_obstacle(controller: Any, orbit: ef.Orbit) -> Any:
 
 def main() -> None:
     if missing := missing_tools():
-        err.print(f"{', '.join(missing)} could not be installed: nothing was measured")
+        err.print(
+            f"{', '.join(missing)} cannot be found, so nothing was measured: run make emulator, which installs it"
+        )
         raise SystemExit(2)
     networks: dict[str, Any] = {
         name: ef.load(name) for name in ("etdagnn", "tdagnn", "tdagnn-tf", "etdagnn-segregation")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import equiflock as ef
+from equiflock.deployment.agent import imported_agent
 from equiflock.deployment.compiled import FLAGS, CompiledAgent, compile_header
 from equiflock.technique import Orbit
 
@@ -34,12 +34,4 @@ def compiled(
 def imported(controller: Any, folder: Path, dimensions: int | None = None, orbit: Orbit | None = None) -> Maker:
     """The controller exported as NumPy, and the file imported."""
     ef.export(controller, folder / "agent.npz", dimensions=dimensions, orbit=orbit)
-    return imported_file(folder / "agent.py")
-
-
-def imported_file(path: Path) -> Maker:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Agent
+    return imported_agent(folder / "agent.py")

@@ -11,6 +11,7 @@ import numpy as np
 import equiflock as ef
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.deployment.export.program import read_program
+from equiflock.deployment.recording import in_float32
 from equiflock.deployment.wire import OBSTACLE_GROUP, Message, encode, silent_hops
 from equiflock.flock import FOLLOWER, OBSTACLE
 from equiflock.technique import Orbit
@@ -36,12 +37,6 @@ class Parity:
     dropped: list[str] = field(default_factory=list)
 
 
-def float32_flock(flock: ef.Flock) -> ef.Flock:
-    """The flock with a state that float32 holds exactly, so that agent and package see the same numbers."""
-    positions, velocities = (array.astype(np.float32).astype(np.float64) for array in flock.arrays[:2])
-    return ef.Flock(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius)
-
-
 def fly(
     controller: Any,
     start: ef.Flock,
@@ -57,7 +52,7 @@ def fly(
     The order is that of a flight: all send, all hear what the radio lets through, all act. If messages are used for
     longer than the step of their arrival, `delivering` is the radio that says which arrive.
     """
-    flock, found = float32_flock(start), Parity()
+    flock, found = in_float32(start), Parity()
     roles, groups, D = flock.roles[0], flock.groups[0], flock.shape[2]
     agents = {i: make(i, int(groups[i])) for i in range(len(roles)) if roles[i] == FOLLOWER}
     senses = ef.DelayedAggregation(controller.senses, orbit=orbit, radio=radio)
@@ -97,7 +92,7 @@ def _moved(flock: ef.Flock, accelerations: Any, time_step: float) -> ef.Flock:
     velocities = flock.velocities + time_step * np.clip(accelerations, -20.0, 20.0)
     positions = flock.positions + time_step * flock.velocities
     arrays: Sequence[Any] = (positions, velocities, *flock.arrays[2:])
-    return float32_flock(ef.Flock(*arrays, comm_radius=flock.comm_radius))
+    return in_float32(ef.Flock(*arrays, comm_radius=flock.comm_radius))
 
 
 def start_of(agents: int = 14, dimensions: int = 2, seed: int = 0, groups: int = 1, radius: float = 1.0) -> ef.Flock:

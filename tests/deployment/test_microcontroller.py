@@ -74,3 +74,15 @@ def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     recording = record(ef.load("reynolds"), start_of(), 0, steps=1)
     with pytest.raises(ef.InputError, match="no-such-gcc cannot be found: run `make emulator`"):
         emulate(ef.load("reynolds"), recording, tmp_path)
+
+
+@pytest.mark.parametrize(("found", "missing"), [("nano.specs", ["nano.specs of newlib"]), (__file__, [])])
+def test_a_compiler_without_its_library_is_not_enough(
+    found: str, missing: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = tmp_path / "gcc"
+    compiler.write_text(f"#!/bin/sh\necho {found}\n")
+    compiler.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(microcontroller, "TOOLS", (str(compiler), "sh"))
+    assert missing_tools() == missing

@@ -6,6 +6,7 @@ A process of a swarm imports this file and little else: what needs torch or kern
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -36,6 +37,16 @@ class Agent(Protocol):
         ...
 
 
+def imported_agent(path: str | os.PathLike[str]) -> Callable[..., Agent]:
+    """The class `Agent` of an exported file of NumPy, which has its weights beside it."""
+    found = importlib.util.spec_from_file_location("exported_agent", path)
+    assert found is not None and found.loader is not None
+    module: Any = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    made: Callable[..., Agent] = module.Agent
+    return made
+
+
 def agent_maker(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
     """A function that makes the controller of a robot, which knows nothing yet.
 
@@ -45,11 +56,8 @@ def agent_maker(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> C
         settings: `number` and `group` of the robot; for torch all that `PackageAgent` takes.
     """
     if kind == "numpy":
-        found = importlib.util.spec_from_file_location("exported_agent", program)
-        assert found is not None and found.loader is not None
-        module = importlib.util.module_from_spec(found)
-        found.loader.exec_module(module)
-        return lambda: module.Agent(settings["number"], settings["group"])
+        make = imported_agent(program)
+        return lambda: make(settings["number"], settings["group"])
     if kind == "c":
         from equiflock.deployment.compiled import CompiledAgent
 

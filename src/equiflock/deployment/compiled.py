@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -75,15 +76,21 @@ def compile_header(
     from equiflock.runtime.checks import InputError
 
     header, library = Path(header).resolve(), Path(library)
-    if (compiler := shutil.which(os.environ.get("CC", "cc"))) is None:
-        raise InputError("there is no C compiler: install gcc, or choose the NumPy agent, which needs none")
+    # CC may be several words, such as ccache gcc.
+    named = shlex.split(os.environ.get("CC", ""))
+    compiler, *more = named or ["cc"]
+    if shutil.which(compiler) is None:
+        reason = f"{compiler}, which CC names, cannot be found" if named else "there is no C compiler"
+        raise InputError(
+            f"{reason}: install {compiler if named else 'gcc'}, or choose the NumPy agent, which needs none"
+        )
     if not header.is_file():
         raise InputError(f"no exported header at {header}: there is no such file")
     name = identifier(header.stem)
     NAME = name.upper()
     room = [] if neighbours is None else [f"-D{NAME}_NEIGHBOURS={neighbours}"]
     source = LIBRARY.format(header=header, name=name, NAME=NAME)
-    command = [compiler, *flags, *room, f"-D{NAME}_LAST_KNOWN={last_known}", "-shared", "-fPIC", "-x", "c", "-"]
+    command = [compiler, *more, *flags, *room, f"-D{NAME}_LAST_KNOWN={last_known}", "-shared", "-fPIC", "-x", "c", "-"]
     done = subprocess.run([*command, "-o", str(library), "-lm"], input=source, text=True, capture_output=True)
     if done.returncode != 0:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())

@@ -26,6 +26,8 @@ from equiflock.runtime.checks import InputError
 from equiflock.technique import Orbit
 
 TOOLS = ("arm-none-eabi-gcc", "arm-none-eabi-nm", "qemu-system-arm")
+SPECS = "nano.specs"
+"""By which the linker finds newlib, the C library."""
 PROCESSOR = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 FLAGS = ("-std=c99", "-Os", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wdouble-promotion")
 SECTIONS = ("-ffunction-sections", "-fdata-sections", "-fstack-usage")
@@ -70,7 +72,12 @@ class Figures:
 
 def missing_tools() -> list[str]:
     """The tools that are not installed; `make emulator` installs them from Debian's packages."""
-    return [tool for tool in TOOLS if shutil.which(tool) is None]
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if TOOLS[0] in missing:
+        return missing
+    # The C library is a package of its own. The compiler prints the path of its file, or the name if there is none.
+    told = subprocess.run([TOOLS[0], f"-print-file-name={SPECS}"], capture_output=True, text=True).stdout.strip()
+    return missing if Path(told).is_file() else [*missing, f"{SPECS} of newlib"]
 
 
 def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit | None = None) -> Figures:
@@ -92,7 +99,7 @@ def emulate(controller: Any, recording: Recording, folder: Path, *, orbit: Orbit
         (folder / name).write_text(filled(name, words, (), ("/*", "*/")))
     gcc, nm, qemu = TOOLS
     _run([gcc, *PROCESSOR, *FLAGS, *SECTIONS, "-c", "firmware.c", "-o", "firmware.o"], folder)
-    linked = ["-nostartfiles", "--specs=nano.specs", "-Wl,--gc-sections", "-T", "firmware.ld", "firmware.o", "-lm"]
+    linked = ["-nostartfiles", f"--specs={SPECS}", "-Wl,--gc-sections", "-T", "firmware.ld", "firmware.o", "-lm"]
     _run([gcc, *PROCESSOR, *linked, "-o", "firmware.elf"], folder)
     answers, ticks, calibration = _said(_run([qemu, *MACHINE, *COUNTING, *TALKING, "-kernel", "firmware.elf"], folder))
     own, whole = (_sizes(_run([nm, "-S", file], folder)) for file in ("firmware.o", "firmware.elf"))

@@ -23,7 +23,7 @@ from tests.deployment.exported import compiled, imported
 from tests.deployment.lockstep import fly, start_of
 
 CLOSE = 1e-5
-"""Of the sum of absolute values that an acceleration is made of; the largest that was measured is 2.2e-6."""
+"""Of the sum of absolute values that an acceleration is made of; docs/deploy.md says what was measured."""
 LOCAL = [name for name in ef.controller_names() if not getattr(ef.load(name), "privileged", False)]
 FITTING = [(name, D) for name in LOCAL for D in (2, 3) if getattr(ef.load(name), "dimensions", D) == D]
 STEPS = 8

@@ -12,10 +12,11 @@ import pytest
 
 import equiflock as ef
 from equiflock.cli import main
+from equiflock.deployment.agent import imported_agent
 from equiflock.deployment.compiled import compile_header
 from equiflock.deployment.export.program import read_program
 from equiflock.deployment.wire import message_size
-from tests.deployment.exported import compiled, imported_file
+from tests.deployment.exported import compiled
 from tests.deployment.lockstep import fly, start_of
 
 SENSES = ef.Senses((("velocity", "mean"), ("inverse-square", "sum")), 1)
@@ -66,13 +67,13 @@ def test_a_law_that_turns_with_the_flock_has_one_number_for_each_channel() -> No
 @pytest.mark.parametrize(
     ("controller", "reason"),
     [
-        ("tanner", "tanner is privileged: it sees the whole flock, .* export tanner-dynamic, or a network"),
-        ("cucker-smale", "privileged: .* export cucker-smale-local"),
-        ("gu-leader", "privileged: .* export a network"),
-        (Bent(), "bent is not the function that is exported: it is not linear; write it as a torch module"),
+        ("tanner", "tanner is privileged: it sees the whole flock, .* use tanner-dynamic, or a network"),
+        ("cucker-smale", "privileged: .* use cucker-smale-local"),
+        ("gu-leader", "privileged: .* use a network"),
+        (Bent(), r"bent is not a linear function .* as a torch module in ONNX \(\.onnx\)"),
         (Misshapen(), "misshapen must return accelerations"),
         (lambda observations: observations, "must declare senses"),
-        (ef.DoubleIntegrator(), "a controller to export is such as"),
+        (ef.DoubleIntegrator(), "a controller for robots is such as"),
         ("etdagn", "did you mean"),
     ],
 )
@@ -94,7 +95,7 @@ def test_hops_that_need_the_degree_of_the_sender_cannot_be() -> None:
 def test_a_network_whose_layers_do_something_else_is_found(tmp_path: Path) -> None:
     network: Any = ef.load("etdagnn")
     network.layers[1].register_forward_hook(lambda module, inputs, output: 2.0 * output)
-    with pytest.raises(ef.InputError, match="it is not its chain of layers"):
+    with pytest.raises(ef.InputError, match="etdagnn does not do what its chain of layers does"):
         ef.export(network, tmp_path / "agent.h")
 
 
@@ -141,7 +142,7 @@ def test_the_text_beside_it_says_what_a_message_is(tmp_path: Path) -> None:
 
 def test_files_of_a_name_with_other_letters_can_be_used(tmp_path: Path) -> None:
     ef.export("etdagnn", tmp_path / "my-robot.py")
-    assert fly(ef.load("etdagnn"), start_of(), imported_file(tmp_path / "my-robot.py"), 2).worst < 1e-5
+    assert fly(ef.load("etdagnn"), start_of(), imported_agent(tmp_path / "my-robot.py"), 2).worst < 1e-5
 
 
 def test_the_command_writes_the_files_and_names_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,9 +166,19 @@ def test_the_command_fails_in_one_line(
 
 def test_a_missing_compiler_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ef.export("etdagnn", tmp_path / "a.h")
-    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setenv("CC", "no-such-compiler -m32")
+    with pytest.raises(ef.InputError, match="no-such-compiler, which CC names, cannot be found"):
+        compile_header(tmp_path / "a.h", tmp_path / "a.so")
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ef.InputError, match="no C compiler: install gcc"):
         compile_header(tmp_path / "a.h", tmp_path / "a.so")
+
+
+def test_a_compiler_may_be_several_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ef.export("reynolds", tmp_path / "a.h")
+    monkeypatch.setenv("CC", "env LANG=C cc")
+    assert compile_header(tmp_path / "a.h", tmp_path / "a.so").stat().st_size > 0
 
 
 def test_a_header_that_does_not_compile_is_told_in_one_line(tmp_path: Path) -> None:

@@ -120,3 +120,10 @@ def test_two_features_whose_names_are_one_word_are_two_functions() -> None:
 def test_numbers_are_exact_in_float32(number: float) -> None:
     assert np.float32(float32(number).removesuffix("f")) == np.float32(number)
     assert set(float32(number)) & set(".e")
+
+
+@pytest.mark.parametrize("number", [1e300, -3.5e38, 10**400])
+def test_numbers_beyond_float32_are_refused(number: float) -> None:
+    with pytest.raises(ef.InputError, match=r"has no form in C: float holds numbers up to 3.4e\+38"):
+        float32(number)
+    assert float32(-math.inf) == "(-INFINITY)"

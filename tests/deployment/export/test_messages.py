@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import equiflock as ef
 from equiflock.deployment.compiled import FLAGS
-from equiflock.deployment.wire import OBSTACLE_GROUP, Message, encode, silent_hops
+from equiflock.deployment.wire import OBSTACLE_GROUP, Message, encode, message_size, silent_hops
 from tests.deployment.exported import compiled, imported
 
 SENSES = ef.load("etdagnn").senses
@@ -118,9 +118,9 @@ def test_more_neighbours_than_there_is_room_for_are_dropped(tmp_path: Path) -> N
     assert "room" in str(told[2])
 
 
-def test_messages_from_beyond_the_range_are_not_used(tmp_path: Path) -> None:
+def test_messages_from_beyond_the_reach_are_not_used(tmp_path: Path) -> None:
     controller = ef.load("etdagnn")
-    makers = [compiled(controller, tmp_path, flags=(*FLAGS, "-DAGENT_RANGE=0.6f"))]
+    makers = [compiled(controller, tmp_path, flags=(*FLAGS, "-DAGENT_REACH=0.6f"))]
     module: Any = imported(controller, tmp_path)
     makers.append(lambda number, group: module(number, group, reach=0.6))
     for maker in makers:
@@ -145,6 +145,35 @@ def test_a_fixed_topology_is_that_of_the_first_step(tmp_path: Path) -> None:
         assert acted(agent, first) == [None]
         agent.end()
         assert [reason is None for reason in acted(agent, first, second)] == [True, False]
+
+
+@pytest.mark.parametrize("step", [5, 2**32 - 2])
+def test_a_fixed_topology_is_that_of_an_agents_own_first_step_whatever_its_number(step: int, tmp_path: Path) -> None:
+    first, second = (said(sender)[:28] for sender in (1, 2))
+    for made in (compiled, imported):
+        agent = made(ef.load("tanner-fixed"), tmp_path)(0, 0)
+        agent.step = step
+        assert acted(agent, first) == [None]
+        assert np.any(agent.end())
+        # Beyond the largest number of a step, too.
+        for _ in range(3):
+            assert [reason is None for reason in acted(agent, first, second)] == [True, False]
+            assert np.any(agent.end())
+
+
+@pytest.mark.parametrize("name", ["tanner-dynamic:clamp_by=entry", "tanner-dynamic", "cucker-smale-local", "etdagnn"])
+@pytest.mark.parametrize("where", [((np.nan, 0.0), (0.0, 0.0)), ((0.0, 0.0), (0.0, np.nan))])
+def test_who_does_not_know_where_it_is_does_nothing(name: str, where: Any, tmp_path: Path) -> None:
+    controller: Any = ef.load(name)
+    for made in (compiled, imported):
+        agent = made(controller, tmp_path)(0, 0)
+        message = said()[: message_size(controller.senses, 2)]
+        agent.begin(*where)
+        assert agent.hear(message) is None
+        np.testing.assert_array_equal(agent.end(), [0.0, 0.0])
+        # And it goes on as soon as it knows.
+        acted(agent, message)
+        assert np.any(agent.end())
 
 
 def test_a_position_of_another_dimension_is_an_error(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from torch import nn
 import equiflock as ef
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.deployment.export.program import read_program
+from tests.deployment.export.test_agents import FITTING
 
-NAMES = ["etdagnn", "etdagnn-segregation", "tdagnn", "tdagnn-tf", "tanner-dynamic:clamp_by=entry", "reynolds"]
+CASES = [*dict(FITTING).items(), ("tanner-dynamic:clamp_by=entry", 2)]
+"""Every bundled controller, in space if it is not built for the plane."""
 
 
 def answer(path: Path, observations: Any) -> Any:
@@ -30,18 +32,18 @@ def observations_of(controller: Any, B: int, N: int, D: int = 2) -> Any:
     return (chance.normal(size=shape) * 10.0 ** chance.uniform(-1.0, 2.0, (B, N, 1, 1, 1))).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_graph_takes_any_number_of_flocks_and_agents(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "D"), CASES)
+def test_a_graph_takes_any_number_of_flocks_and_agents(name: str, D: int, tmp_path: Path) -> None:
     controller: Any = ef.load(name)
-    path, readme = ef.export(controller, tmp_path / "graph.onnx")
+    path, readme = ef.export(controller, tmp_path / "graph.onnx", dimensions=D)
     assert "onnx" in readme.read_text()
-    program = read_program(controller)
+    program = read_program(controller, D)
     for B, N in ((1, 1), (1, 10), (3, 7)):
-        observations = observations_of(controller, B, N)
+        observations = observations_of(controller, B, N, D)
         observations[:, 1:2] = 0.0  # the first step of an agent that hears nobody
         wanted = as_numpy_function(controller)(observations)
         found = answer(path, observations)
-        assert found.shape == (B, N, 2)
+        assert found.shape == (B, N, D)
         assert (np.abs(found - wanted) / program.magnitude(observations)).max() < 1e-5
 
 
@@ -75,13 +77,16 @@ class Looping(Own):
 
 def test_a_torch_module_of_layers_of_its_own_is_a_graph_and_nothing_else(tmp_path: Path) -> None:
     controller: Any = Own()
-    (path,) = ef.export(controller, tmp_path / "graph.onnx")
+    path, readme = ef.export(controller, tmp_path / "graph.onnx")
+    for told in ("`Own` of one agent", "| 28-51 | 6 x float32 | hops 1 .. 1", "A message has 52 bytes"):
+        assert told in readme.read_text()
+    assert "operations" not in readme.read_text()
     observations = observations_of(controller, 2, 5)
     np.testing.assert_allclose(
         answer(path, observations), as_numpy_function(controller)(observations), rtol=1e-4, atol=1e-3
     )
     for ending in (".h", ".npz"):
-        with pytest.raises(ef.InputError, match=r"Own is a torch module .* export it as \.onnx"):
+        with pytest.raises(ef.InputError, match=r"Own is a torch module .* but in ONNX \(\.onnx\)"):
             ef.export(controller, tmp_path / f"own{ending}")
 
 

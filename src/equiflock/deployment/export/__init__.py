@@ -10,7 +10,13 @@ import numpy as np
 from equiflock.controllers.loading import load
 from equiflock.deployment.export.c import c_header, weight_arrays
 from equiflock.deployment.export.description import describe
-from equiflock.deployment.export.fitting import check_local, fitting_dimensions, fitting_orbit
+from equiflock.deployment.export.fitting import (
+    check_local,
+    fitting_dimensions,
+    fitting_orbit,
+    name_of,
+    own_controller,
+)
 from equiflock.deployment.export.numpy_file import numpy_file
 from equiflock.deployment.export.onnx import write_onnx
 from equiflock.deployment.export.program import Program, read_program
@@ -50,20 +56,26 @@ def export(
     made = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
     check_local(made)
     fitting_orbit(made, orbit, fitting_dimensions(made, dimensions))
+    readme = path.with_suffix(".README.md")
     if path.suffix == ".onnx":
         write_onnx(made, path, dimensions)
-        # A torch module of layers of its own has no program to describe.
-        try:
-            program = read_program(made, dimensions, orbit)
-        except InputError:
-            return (path,)
-        return path, _write_text(path.with_suffix(".README.md"), describe(program, path.stem, ".onnx"))
+        return path, _write_text(readme, describe(_outline(made, dimensions, orbit), path.stem, ".onnx"))
     program = read_program(made, dimensions, orbit)
     text = describe(program, path.stem, ".h" if path.suffix == ".h" else ".py")
-    readme = path.with_suffix(".README.md")
     if path.suffix == ".h":
         return _write_text(path, c_header(program, path.stem)), _write_text(readme, text)
     return *_write_numpy(program, path), _write_text(readme, text)
+
+
+def _outline(controller: Controller, dimensions: int | None, orbit: Orbit | None) -> Program:
+    """The program of a controller, without layers if it is a torch module of layers of its own."""
+    try:
+        return read_program(controller, dimensions, orbit)
+    except InputError:
+        D, scale = fitting_dimensions(controller, dimensions), own_controller(controller)[1]
+        found = fitting_orbit(controller, orbit, D)
+        senses, name = check_local(controller), name_of(controller)
+        return Program(name, D, senses, False, "none", (), acceleration_scale=scale, orbit=found)
 
 
 def _write_numpy(program: Program, path: Path) -> tuple[Path, Path]:

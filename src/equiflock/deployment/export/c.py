@@ -261,7 +261,9 @@ def _clamp(program: Program, at: str) -> list[str]:
         return []
     D, clamp = program.dimensions, float32(program.clamp)
     if program.clamp_by == "entry":
-        return [f"for (d = 0; d < {D}; d++)", f"    {at}[d] = fminf(fmaxf({at}[d], -{clamp}), {clamp});"]
+        # Not by fminf and fmaxf, which make a number of what is none.
+        kept = f"{at}[d] > {clamp} ? {clamp} : {at}[d] < -{clamp} ? -{clamp} : {at}[d]"
+        return [f"for (d = 0; d < {D}; d++)", f"    {at}[d] = {kept};"]
     square = " + ".join(f"{at}[{d}] * {at}[{d}]" for d in range(D))
     return [
         "{",

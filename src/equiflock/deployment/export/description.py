@@ -29,8 +29,8 @@ def describe(program: Program, stem: str, ending: str) -> str:
         "\n".join(_wire(program)),
         "## Bandwidth",
         "\n".join(_bandwidth(program)),
-        "## Memory and operations",
-        "\n".join(_costs(program)),
+        # Of layers that the package does not know there is nothing to count.
+        *(["## Memory and operations", "\n".join(_costs(program))] if program.layers else []),
         "## Units",
         _units(program),
         "## Obstacles",

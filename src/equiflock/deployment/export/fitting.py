@@ -28,18 +28,18 @@ def name_of(controller: Any) -> str:
 def check_local(controller: Any) -> Senses:
     """The senses of a controller that an agent can run by itself; a clear error for any other."""
     if inspect.isclass(controller) or not callable(controller):
-        raise InputError(f"a controller to export is such as equiflock.load('etdagnn'); got {short(controller)}")
+        raise InputError(f"a controller for robots is such as equiflock.load('etdagnn'); got {short(controller)}")
     name = name_of(controller)
     if getattr(controller, "privileged", False):
         # Some laws have a form that each agent can fly by itself.
         local = next((each for each in (f"{name}-local", f"{name}-dynamic") if each in controller_names()), "")
         raise InputError(
-            f"{name} is privileged: it sees the whole flock, which no robot can; export "
+            f"{name} is privileged: it sees the whole flock, which no robot can; use "
             f"{local and f'{local}, or '}a network that learned from it, such as etdagnn"
         )
     senses = getattr(controller, "senses", None)
     if not isinstance(senses, Senses):
-        raise InputError(f"{name} must declare senses, such as equiflock.paper_senses(), to be exported")
+        raise InputError(f"{name} must declare senses, such as equiflock.paper_senses(), to run on a robot")
     if senses.needs_perfection:
         raise InputError(f'{name} has hop_mean = "sender": a sender cannot know who hears it; use "receiver"')
     return senses

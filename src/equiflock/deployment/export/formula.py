@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from equiflock.features import Feature
-from equiflock.runtime.checks import InputError, is_finite
+from equiflock.runtime.checks import InputError, is_finite, short
 
 OF_MATH = """sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan atan2 hypot floor ceil pow
 erf erfc fabs copysign fmod"""
@@ -42,11 +42,14 @@ RELATIONS: dict[type[ast.AST], str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
 }
+LARGEST = float(np.finfo(np.float32).max)
 OPERATORS = ARITHMETIC | SIGNS | LOGIC | RELATIONS
 
 
 def float32(number: float) -> str:
-    """A number as a constant of C, exact in float."""
+    """A number as a constant of C, exact in float; a clear error if it is too large for one."""
+    if LARGEST < abs(number) < math.inf:
+        raise InputError(f"{short(number)} has no form in C: float holds numbers up to {LARGEST:.1e}")
     if not math.isfinite(number):
         return "INFINITY" if number > 0 else "(-INFINITY)"
     text = f"{float(np.float32(number)):.9g}"

@@ -198,8 +198,9 @@ def _network(network: Any, senses: Senses) -> dict[str, Any]:
     near = chain_of(modules, senses.hops) if modules else chain
     if chain is None or near is None or _shape(near) != _shape(chain):
         raise InputError(
-            f"{name_of(network)} is a torch module of layers that have no form in C or NumPy: export it as .onnx, or "
-            "give it an attribute chain of Conv, EqConv, Tanh, ScaleTanh and ScaleLog of equiflock.controllers.networks"
+            f"{name_of(network)} is a torch module of layers that have no form in C or NumPy, but in ONNX (.onnx); "
+            "they take an attribute chain of Conv, EqConv, Tanh, ScaleTanh and ScaleLog "
+            "of equiflock.controllers.networks"
         )
     return {
         "of_vectors": chain.of_vectors,
@@ -290,10 +291,9 @@ def _check_same(program: Program, controller: Any, senses: Senses) -> None:
     wanted, found = _asked(controller, observations), program(observations) / program.acceleration_scale
     scale = np.maximum(np.abs(wanted).max(axis=-1, keepdims=True), np.abs(observations).max(axis=(2, 3, 4))[..., None])
     if not (np.abs(found - wanted) <= AGREEMENT * np.maximum(scale, 1.0)).all():
-        kind = "its chain of layers" if program.senses.hops and is_module(type(controller)) else "linear"
-        way = (
-            "export it as .onnx"
+        kind, but = (
+            ("does not do what its chain of layers does", "")
             if is_module(type(controller))
-            else "write it as a torch module, and export it as .onnx"
+            else ("is not a linear function of observations", "as a torch module ")
         )
-        raise InputError(f"{name_of(controller)} is not the function that is exported: it is not {kind}; {way}")
+        raise InputError(f"{name_of(controller)} {kind}: it has no form in C or NumPy, but {but}in ONNX (.onnx)")

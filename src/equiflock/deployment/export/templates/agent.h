@@ -35,8 +35,8 @@
 #ifndef @NAME@_LAST_KNOWN
 #define @NAME@_LAST_KNOWN 0 /* for so many steps more the last message of a silent neighbour is used */
 #endif
-#ifndef @NAME@_RANGE
-#define @NAME@_RANGE 0.0f /* messages from farther than this are not used; 0: all that are heard are */
+#ifndef @NAME@_REACH
+#define @NAME@_REACH 0.0f /* messages from farther than this are not used; 0: all that are heard are */
 #endif
 
 /* What `hear` makes of bytes: takes them, or drops them, and why. */
@@ -66,8 +66,8 @@ typedef struct {
     float known[@NAME@_K * @NAME@_C * @NAME@_D]; /* observations: hop by hop, channel by channel */
     @name@_neighbour neighbours[@NAME@_NEIGHBOURS];
 /*[fixed*/
-    int32_t listed; /* a fixed topology: those who were heard at the first step, and nobody else ever */
-    uint32_t friends[@NAME@_NEIGHBOURS];
+    int32_t listed; /* a fixed topology: so many were heard at the first step; -1 before it has ended */
+    uint32_t friends[@NAME@_NEIGHBOURS]; /* who they are; nobody else is ever heard */
 /*fixed]*/
 } @name@_agent;
 
@@ -86,7 +86,7 @@ static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t gro
     for (n = 0; n < @NAME@_K * @NAME@_C * @NAME@_D; n++)
         agent->known[n] = 0.0f;
 /*[fixed*/
-    agent->listed = 0;
+    agent->listed = -1;
 /*fixed]*/
 }
 
@@ -173,7 +173,7 @@ static inline int @name@_hear(@name@_agent *agent, const uint8_t *message, size_
     /* After the first step, only who was heard at it. */
     for (n = 0; n < agent->listed && agent->friends[n] != sender; n++)
         ;
-    if (agent->step > 0 && n == agent->listed)
+    if (agent->listed >= 0 && n == agent->listed)
         return @NAME@_STRANGER;
 /*fixed]*/
     /* Its place in the order of numbers, so that sums do not depend on who was heard first. */
@@ -212,7 +212,7 @@ static inline float @name@_relative(const @name@_agent *agent, const @name@_neig
         v[d] = agent->velocity[d] - other->numbers[@NAME@_D + d];
         square += r[d] * r[d];
     }
-    if (@NAME@_RANGE > 0.0f && square > @NAME@_RANGE * @NAME@_RANGE)
+    if (@NAME@_REACH > 0.0f && square > @NAME@_REACH * @NAME@_REACH)
         return -1.0f;
 /*[scaled*/
     square = 0.0f;
@@ -320,7 +320,7 @@ static inline int @name@_observe(@name@_agent *agent)
 /*orbit]*/
         }
 /*plane]*/
-        square = fmaxf(square, 1e-16f); /* agents in one place push each other nowhere */
+        square = square < 1e-16f ? 1e-16f : square; /* agents in one place push each other nowhere */
 @sums@
         heard++;
         for (n = 0; n < @NAME@_PASSED; n++)
@@ -360,21 +360,21 @@ static inline void @name@_layer(const float *weight, const float *bias, int outp
 }
 
 @activations@
-/* End a step: what to do now, in the robots' units. How many others were heard; -1 if there was no finite answer, which
- * is zero then. */
+/* End a step: what to do now, in the robots' units. How many others were heard; -1 if the answer, or what the robot
+ * measured of itself, is not finite: the answer is zero then. */
 static inline int @name@_end(@name@_agent *agent, float acceleration[@NAME@_D])
 {
     int d, n, kept = 0, heard = @name@_observe(agent);
 @network@
     for (d = 0; d < @NAME@_D; d++)
-        if (!isfinite(acceleration[d]))
+        if (!isfinite(acceleration[d]) || !isfinite(agent->position[d]) || !isfinite(agent->velocity[d]))
             heard = -1;
     for (d = 0; d < @NAME@_D && heard < 0; d++)
         acceleration[d] = 0.0f;
 /*[fixed*/
-    if (agent->step == 0)
-        for (n = 0; n < agent->count; n++)
-            agent->friends[agent->listed++] = agent->neighbours[n].sender;
+    if (agent->listed < 0)
+        for (agent->listed = 0; agent->listed < agent->count; agent->listed++)
+            agent->friends[agent->listed] = agent->neighbours[agent->listed].sender;
 /*fixed]*/
     agent->step++;
     /* Forget messages that were used for long enough. */
