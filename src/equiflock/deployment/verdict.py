@@ -116,8 +116,8 @@ class Audit:
         page.table(*self._agents())
         page.heading("Record: what they received")
         page.text(
-            f"All of it is in {table.name}, a line for each message and measurement. Here are at most {MOST_LINES} lines "
-            "of each agent."
+            f"All of it is in {table.name}, a line for each message and measurement. Here are at most {MOST_LINES} "
+            "lines of each agent."
         )
         for agent, rows in groupby(sorted(self.record), key=lambda row: row.agent):
             page.parts.append(f"<details><summary>agent {agent}</summary>")
