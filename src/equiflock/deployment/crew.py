@@ -78,8 +78,7 @@ class Crew:
         self._settings = settings
         self._named = {str(number): number for number in settings}
         self._port = port
-        limit = FIRST_ANSWER + len(settings) if first_answer is None else first_answer
-        self._first_answer = limit
+        self._first_answer = FIRST_ANSWER + len(settings) if first_answer is None else first_answer
 
     def __enter__(self) -> Crew:
         try:
