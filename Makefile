@@ -63,6 +63,7 @@ bench: $(READY)  ## speed: a step in closed loop, observations and training besi
 	$(BIN)/python benchmarks/dense_training.py
 	$(BIN)/python benchmarks/world.py
 	$(BIN)/python benchmarks/export.py
+	$(BIN)/python benchmarks/swarm.py
 
 peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (installs the first two; about five minutes)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'

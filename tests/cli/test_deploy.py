@@ -20,10 +20,31 @@ def test_the_table_has_parity_bandwidth_ages_and_times(capsys: pytest.CaptureFix
     assert "40 of 40 accelerations" in printed
 
 
-def test_the_audit_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(*SHORT, "--duration", "0.03", "--audit", str(tmp_path / "audit.html"))
+def test_the_audit_is_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(*SHORT, "--duration", "0.03", "--audit")
     assert "audit: etdagnn used nothing that it did not receive" in capsys.readouterr().out
     assert "Locality audit of etdagnn: passed" in (tmp_path / "audit.html").read_text()
+    assert (tmp_path / "audit.csv").exists()
+
+
+@pytest.mark.parametrize("fails", ["parity", "audit"])
+def test_a_swarm_that_fails_its_checks_has_exit_code_1(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fails == "parity":
+        monkeypatch.setattr("equiflock.deployment.parity.TOLERANCE", 0.0)
+        audit: tuple[str, ...] = ()
+    else:
+        monkeypatch.setattr("equiflock.deployment.verdict.Audit.passed", False)
+        monkeypatch.setattr("equiflock.deployment.verdict.Audit.verdict", "it used what it did not receive")
+        audit = "--audit", "--audit-page", str(tmp_path / "page.html")
+    with pytest.raises(SystemExit) as caught:
+        run(*SHORT, "--duration", "0.05", *audit)
+    assert caught.value.code == 1
+    assert (tmp_path / "page.html").exists() == (fails == "audit")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +52,9 @@ def test_the_audit_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     [
         (("--controller", "tanner"), "tanner is privileged"),
         (("--noise", "0.1"), "noise is for equiflock simulate"),
-        (("--rate", "20", "--audit", "audit.html"), "--audit is for lockstep"),
+        (("--rate", "20", "--audit"), "--audit is for lockstep"),
+        (("--audit-page", "audit.html"), "give both"),
+        (("--time-step", "0"), "time_step must be"),
         (("--flocks", "2"), "a swarm is a single flock"),
         (("--fail", "1", "--fail-kind", "silent"), "killed, so they are stopped"),
     ],

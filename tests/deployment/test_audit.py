@@ -51,6 +51,13 @@ def test_a_controller_that_hears_its_neighbours_alone_passes(name: str) -> None:
     assert all(change.changed > 0 for change in found.changes)
 
 
+def test_a_controller_in_other_units_is_audited_in_these() -> None:
+    plain, scaled = (ef.audit(ef.load("etdagnn", **units), **FEW) for units in ({}, {"comm_radius": 4.0}))
+    assert scaled.passed
+    # A flock four times as large, in which the same agents hear each other.
+    assert [row[:3] for row in scaled.record] == [row[:3] for row in plain.record]
+
+
 @pytest.mark.parametrize(
     "radio", [ef.Radio(loss=0.3), ef.Radio(loss=0.3, delay=1, jitter=1), ef.Radio(loss=0.5, last_known=2)]
 )

@@ -56,7 +56,7 @@ GO_ON = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command: exit code 0, 2 for bad input, 130 for Ctrl-C."""
+    """Run a command: exit code 0, 1 if a deployed swarm fails its checks, 2 for bad input, 130 for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["--version"]:
         print(f"equiflock {__version__}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from equiflock.simulation.simulate import count_steps
 USUAL = {"flocks": 1, "agents": 12}
 """Options of scenarios that are others here: a process for each agent."""
 TIME_STEP = 0.01
+PAGE = Path("audit.html")
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,18 @@ class Deploy:
     """Seconds to fly; as long as the scenario's test if left out: 2 s for flocking."""
     rate: float | None = None
     """Steps per second of real time; in lockstep, where everybody waits for everybody, if left out."""
-    audit: Path | None = None
-    """Fly again with everything changed that agents did not receive, and write the record and the verdict here, as a
-    page (.html)."""
+    audit: bool = False
+    """Fly again with everything changed that agents did not receive, and write the verdict as a page, with the whole
+    record beside it (.csv)."""
+    audit_page: Path | None = None
+    """The page of --audit; audit.html if left out."""
     stall: int = 0
     """So many processes stall for half a second in the middle of the flight."""
     garbage: int = 0
     """So many agents send garbage from the middle of the flight on. With --fail, processes are killed."""
-    patience: float = 10.0
-    """Seconds for which the others wait for an agent in lockstep, before they fly on without it."""
+    patience: float | None = None
+    """Seconds for which the others wait for an agent in lockstep, before they fly on without it; 10 if left out, and
+    0.1 with --stall."""
     port: int = 0
     """The port of 127.0.0.1 at which the world listens; 0 for any that is free."""
     plugin: str | None = None
@@ -60,19 +65,23 @@ class Deploy:
         return {name: value for name, value in USUAL.items() if name in getattr(kind, "__dataclass_fields__", {})}
 
     def run(self) -> None:
-        """Print a table of parity, bandwidth, ages of messages, times and faults."""
+        """Print a table of parity, bandwidth, ages, times and faults; exit code 1 if parity or audit fails."""
         from equiflock.deployment.deploying import Deployment, deploy
         from equiflock.deployment.export.fitting import check_local
         from equiflock.deployment.swarm_audit import audit_swarm
 
         import_plugin(self.plugin)
-        if self.audit is not None:
-            check_writable(self.audit)
+        page = PAGE if self.audit_page is None else self.audit_page
+        if self.audit_page is not None and not self.audit:
+            raise InputError("--audit-page says where --audit writes its page: give both")
+        if self.audit:
+            check_writable(page)
             if self.rate is not None:
                 raise InputError("--audit is for lockstep, in which a flight can be flown again: leave --rate out")
         if self.rate is not None:
             check_positive("rate", self.rate)
-        time_step = self.time_step or (TIME_STEP if self.rate is None else 1.0 / self.rate)
+        usual = TIME_STEP if self.rate is None else 1.0 / self.rate
+        time_step = usual if self.time_step is None else self.time_step
         scenario, world, controller = chosen(self.scenario, self.options), self.world.world, load(self.controller)
         check_local(controller)
         duration = scenario.duration if self.duration is None else self.duration
@@ -102,10 +111,10 @@ class Deploy:
                 start,
                 deployment,
                 lambda step: bar.update(task, completed=step, description=f"flying under {self.controller}"),
-                keep=self.audit is not None,
+                keep=self.audit,
             )
             found = None
-            if self.audit is not None:
+            if self.audit:
                 bar.update(task, description="flying again, with everything changed that was not received", total=None)
                 found = audit_swarm(self.controller, start, deployment, flown)
         how = "in lockstep" if self.rate is None else f"at {self.rate:g} steps a second"
@@ -116,6 +125,11 @@ class Deploy:
         for name, value in flown.table:
             out.print(f"  {name:<30}{value}", highlight=False, markup=False, soft_wrap=True)
         print_world(world)
-        if found is not None and self.audit is not None:
+        if found is not None:
             out.print(f"audit: {found.verdict}", highlight=False, markup=False, soft_wrap=True)
-            out.print(f"page: {found.save(self.audit)}", highlight=False, markup=False, soft_wrap=True)
+            saved = found.save(page)
+            record = saved.with_suffix(".csv")
+            out.print(f"page: {saved}, record: {record}", highlight=False, markup=False, soft_wrap=True)
+        # What a script asks: did robots do what the simulator does, and use what they received alone?
+        if flown.parity.differ or (found is not None and not found.passed):
+            sys.exit(1)

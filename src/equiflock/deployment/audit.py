@@ -51,7 +51,8 @@ def audit(
 
     Args:
         controller: any controller. One that sees the flock, an expert, fails if it looks at what is out of reach.
-        start: a single flock, wide enough for some to be out of reach of others; 100 agents in a disk if left out.
+        start: a single flock, wide enough for some to be out of reach of others; 100 agents in a disk if left out, in
+            the controller's units.
         steps: how many steps are flown.
         agents: how many followers are looked at, chosen at random.
         time_step: dt, in seconds.
@@ -61,7 +62,7 @@ def audit(
     """
     check_controller(controller)
     steps, radio = check_count("steps", steps), check_radio(radio)
-    start = random_disk(flocks=1, agents=100, seed=seed) if start is None else _single(start)
+    start = _usual_start(controller, seed) if start is None else _single(start)
     rng = stream(seed, "audit")
     # Of the flight, what happened: the states, who heard whom, and what agents did.
     loop = flight(start, controller, time_step=time_step, radio=radio, orbit=orbit)
@@ -113,6 +114,13 @@ class _Replay:
             answer[flock.roles != FOLLOWER] = 0.0
             found.append(answer[0])
         return np.array(found)
+
+
+def _usual_start(controller: Controller, seed: int) -> Flock:
+    """100 agents in a disk, in the units that the controller was loaded for."""
+    start = random_disk(flocks=1, agents=100, seed=seed)
+    length, time = controller.senses.scales
+    return start.in_units(1.0 / length, 1.0 / time) if controller.senses.scaled else start
 
 
 def _single(start: Flock) -> Flock:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from equiflock.deployment.frames import END, HELLO, REPORT, frame, opened
+from equiflock.deployment.report import Report, read_report
 from equiflock.runtime.checks import InputError
 
 PACKAGE = Path(__file__).parent.parent
@@ -67,15 +68,17 @@ class Crew:
         """Robots that no longer answer, and why."""
         self.late: set[int] = set()
         """Robots that did not answer in time, and that nobody waits for until they do."""
-        self.reports: dict[int, dict[str, Any]] = {}
+        self.reports: dict[int, Report] = {}
+        self.unreadable: set[int] = set()
+        """Robots whose reports are none."""
         self._inbox: queue.SimpleQueue[Heard] = queue.SimpleQueue()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._errors: dict[int, Any] = {}
         self._run = f"equiflock/{secrets.token_hex(4)}"
         self._settings = settings
+        self._named = {str(number): number for number in settings}
         self._port = port
-        limit = FIRST_ANSWER + len(settings) if first_answer is None else first_answer
-        self._first_answer = limit
+        self._first_answer = FIRST_ANSWER + len(settings) if first_answer is None else first_answer
 
     def __enter__(self) -> Crew:
         try:
@@ -102,11 +105,15 @@ class Crew:
         """The robots that still answer, or may."""
         return set(self._processes) - set(self.lost)
 
-    def tell(self, frames: Mapping[int, bytes]) -> None:
-        """Send each of these robots a frame."""
-        for number, data in frames.items():
-            if number not in self.lost:
-                self._publishers[number].put(data)
+    def tell(self, frames: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Send each of these robots a frame, unless it is lost or late; what was sent.
+
+        What a late robot is not told does not wait for it: when it is back, it is told what is new.
+        """
+        told = {n: data for n, data in frames.items() if n not in self.lost and n not in self.late}
+        for number, data in told.items():
+            self._publishers[number].put(data)
+        return told
 
     def gather(self, kind: int, step: int, wanted: Iterable[int]) -> dict[int, bytes]:
         """What these robots say of a kind at a step, from all that live and answer in time."""
@@ -116,8 +123,6 @@ class Crew:
         while waiting - set(found):
             heard = self.next(LOOK_EVERY)
             if heard is not None:
-                # A late robot is waited for again as soon as it answers.
-                self.late.discard(heard.number)
                 if (heard.kind, heard.step) == (kind, step):
                     found[heard.number] = heard.content
                 continue
@@ -129,11 +134,23 @@ class Crew:
         return found
 
     def next(self, seconds: float) -> Heard | None:
-        """The next that a robot says; None if nobody says anything so long."""
+        """The next that a robot says; None if nobody says anything so long. Who was late and says something is back."""
         try:
-            return self._inbox.get(timeout=seconds) if seconds > 0 else self._inbox.get_nowait()
+            heard = self._inbox.get(timeout=seconds) if seconds > 0 else self._inbox.get_nowait()
         except queue.Empty:
             return None
+        self.late.discard(heard.number)
+        return heard
+
+    def welcome(self) -> None:
+        """Between two steps of lockstep, see who is back. If all are late, wait for one as long as for any answer."""
+        until = time.monotonic() + self.patience
+        while True:
+            all_late = bool(self.numbers) and self.numbers <= self.late and time.monotonic() < until
+            if self.next(LOOK_EVERY if all_late else 0.0) is None and not all_late:
+                return
+            if all_late:
+                self.look()
 
     def look(self) -> None:
         """Take note of processes that have ended."""
@@ -183,9 +200,10 @@ class Crew:
         }
 
     def _on_sample(self, sample: Any) -> None:
-        # The number of a link is that of the key, whatever a message says of its sender.
-        number = int(str(sample.key_expr).rpartition("/")[2])
-        self._inbox.put(Heard(number, *opened(sample.payload.to_bytes())))
+        # The number of a link is that of the key, whatever a message says of its sender. Other keys are nobody's.
+        number = self._named.get(str(sample.key_expr).rpartition("/")[2])
+        if number is not None:
+            self._inbox.put(Heard(number, *opened(sample.payload.to_bytes())))
 
     def _start(self, number: int, settings: dict[str, Any]) -> None:
         code = WHOLE if settings["kind"] == "torch" else LIGHT
@@ -193,7 +211,8 @@ class Crew:
         alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
         errors = self._errors[number] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the crew
         process = subprocess.Popen(
-            [sys.executable, "-I", "-c", code, str(PACKAGE)],
+            # With the user's paths, but not with the folder that the user is in.
+            [sys.executable, "-P", "-c", code, str(PACKAGE)],
             stdin=subprocess.PIPE,
             stderr=errors,
             env={**os.environ, **alone},
@@ -226,12 +245,17 @@ class Crew:
     def _collect_reports(self) -> None:
         """Ask all for what they counted."""
         self.look()
+        self.late.clear()
         self.tell({number: frame(END) for number in self.numbers})
         until = time.monotonic() + LAST_WORDS
-        while self.numbers - set(self.reports) and time.monotonic() < until:
+        while self.numbers - set(self.reports) - self.unreadable and time.monotonic() < until:
             heard = self.next(LOOK_EVERY)
             if heard is not None and heard.kind == REPORT:
-                self.reports[heard.number] = json.loads(heard.content)
+                report = read_report(heard.content)
+                if report is None:
+                    self.unreadable.add(heard.number)
+                else:
+                    self.reports[heard.number] = report
             elif heard is None:
                 self.look()
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers import load
@@ -18,18 +22,23 @@ from equiflock.deployment.export import export
 from equiflock.deployment.export.fitting import check_local
 from equiflock.deployment.export.program import read_program
 from equiflock.deployment.package_agent import rehearse
-from equiflock.deployment.parity import Parity, drift
+from equiflock.deployment.parity import Drift, Parity, drift
+from equiflock.deployment.report import Report
 from equiflock.deployment.swarm import Faults, Log, Swarm, table
 from equiflock.deployment.world import World
 from equiflock.flock import FOLLOWER, Flock
 from equiflock.protocols import AnyBody, Controller
-from equiflock.runtime.checks import InputError, check_count, check_positive, short
+from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, short
 from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio, check_radio
 from equiflock.simulation.failures import Failures
 
+WAY_OUT = "to deploy it as it is, let the package compute (--agent torch); tanner-dynamic is one that can be exported"
+"""What to do about a controller that cannot be exported."""
 SLOT = 0.5
 """In real time, the share of a step in which a robot listens before it acts."""
+PATIENCE, SHORT_PATIENCE = 10.0, 0.1
+"""Seconds for which robots are waited for in lockstep: usually, and if some shall stall."""
 MOST_AGENTS = 500
 """More processes than this are refused: each takes tens of megabytes and a share of the cores."""
 
@@ -48,7 +57,7 @@ class Deployment:
         orbit: the technique for obstacles, if there is one.
         rate: steps per second of real time; None for lockstep.
         port: at which the world listens, 0 for any that is free.
-        patience: seconds that a robot may take to answer in lockstep.
+        patience: seconds that a robot may take to answer in lockstep; 10 if left out, and 0.1 if robots stall.
         stall: how many processes stall for half a second in the middle of the flight.
         garbage: how many robots send garbage from the middle of the flight on.
         plugin: the user's module that registers the controller, if it is one of the user's own.
@@ -63,17 +72,18 @@ class Deployment:
     orbit: Orbit | None = None
     rate: float | None = None
     port: int = 0
-    patience: float = 10.0
+    patience: float | None = None
     stall: int = 0
     garbage: int = 0
     plugin: str | None = None
 
     def __post_init__(self) -> None:
         check_count("steps", self.steps)
-        for name in ("time_step", "patience"):
-            check_positive(name, getattr(self, name))
-        if self.rate is not None:
-            check_positive("rate", self.rate)
+        check_choice("agent", self.agent, get_args(AgentKind))
+        check_positive("time_step", self.time_step)
+        for name in ("patience", "rate"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
         for name in ("stall", "garbage"):
             check_count(name, getattr(self, name), least=0)
         if self.failures is not None and self.failures.kind != "stopped" and not self.failures.are_none:
@@ -89,6 +99,13 @@ class Deployment:
             "orbit": self.orbit,
         }
 
+    @property
+    def waits(self) -> float:
+        """For how many seconds robots are waited for: not as long as a stall, so that the others fly on meanwhile."""
+        if self.patience is not None:
+            return self.patience
+        return SHORT_PATIENCE if self.stall else PATIENCE
+
     def faults(self, robots: list[int]) -> Faults:
         """Who stalls, and who sends garbage: the first ones, and the last."""
         if self.stall + self.garbage > len(robots):
@@ -103,10 +120,10 @@ class Deployed:
 
     table: list[list[str]]
     parity: Parity
-    drift: float | None
+    drift: Drift | None
     log: Log
     world: World
-    reports: dict[int, dict[str, Any]]
+    reports: dict[int, Report]
 
 
 def deploy(
@@ -121,13 +138,14 @@ def deploy(
         on_step: called with the number of every step, for progress.
         keep: whether to keep all that robots are told and say.
     """
-    controller, faults = load(name), deployment.faults(_followers(start))
+    controller, robots = load(name), followers(start)
+    if not 1 <= len(robots) <= MOST_AGENTS:
+        raise InputError(f"a swarm must have from 1 to {MOST_AGENTS} followers, a process each; got {len(robots):,}")
     check_local(controller)
+    faults = deployment.faults(robots)
     world = World(start, controller, deployment.time_step, **deployment.rules)
-    with tempfile.TemporaryDirectory(prefix="equiflock-") as folder:
+    with ending_cleanly(), tempfile.TemporaryDirectory(prefix="equiflock-") as folder:
         settings = robot_settings(name, controller, start, deployment, Path(folder))
-        for number in faults.garbage:
-            settings[number]["garbage_from"] = faults.step
         # The package itself flies what cannot be exported, too.
         exported = deployment.agent != "torch"
         program = read_program(controller, start.shape[2], deployment.orbit) if exported else None
@@ -135,7 +153,7 @@ def deploy(
         # Whatever is compiled at its first use is used once before robots wait for it.
         list(Air(world.radio, controller.senses).arrivals(world.moment.flock))
         Parity(controller).compare(world.moment, world.commands({}))
-        with Crew(settings, deployment.port, deployment.patience) as crew:
+        with Crew(settings, deployment.port, deployment.waits) as crew:
             swarm = Swarm(world, crew, parity, faults, keep)
             log = swarm.fly(deployment.steps, deployment.rate, on_step)
     # Faults that the simulator was not told of beforehand lead elsewhere.
@@ -151,10 +169,11 @@ def robot_settings(
     kind, dimensions = deployment.agent, start.shape[2]
     program = name
     if kind != "torch":
-        written = export(
-            controller, folder / f"robot.{'h' if kind == 'c' else 'py'}", dimensions=dimensions, orbit=deployment.orbit
-        )
-        program = str(written[0])
+        path = folder / f"robot.{'h' if kind == 'c' else 'py'}"
+        try:
+            program = str(export(controller, path, dimensions=dimensions, orbit=deployment.orbit)[0])
+        except InputError as error:
+            raise InputError(f"{error}; {WAY_OUT}") from None
     if kind == "c":
         program = str(compile_header(program, folder / "robot.so", neighbours=start.shape[1]))
     common = {
@@ -163,25 +182,36 @@ def robot_settings(
         "plugin": deployment.plugin if kind == "torch" else None,
         "last_known": check_radio(deployment.radio).last_known,
         "slot": 0.0 if deployment.rate is None else SLOT / deployment.rate,
-        "garbage_from": -1,
     }
-    found = {}
-    for number in _followers(start):
+    found, robots = {}, followers(start)
+    faults = deployment.faults(robots)
+    for number in robots:
         agent: dict[str, Any] = {"number": number, "group": int(start.groups[0, number])}
         if kind == "torch":
             orbit = None if deployment.orbit is None else asdict(deployment.orbit)
             agent |= {"dimensions": dimensions, "comm_radius": start.comm_radius, "orbit": orbit}
-        found[number] = {**common, "agent": agent}
+        garbage_from = faults.step if number in faults.garbage else -1
+        found[number] = {**common, "garbage_from": garbage_from, "agent": agent}
     if kind == "torch":
         rehearse(controller, **agent)  # here first, so that not every process compiles the same
     return found
 
 
-def _followers(start: Flock) -> list[int]:
+def followers(start: Flock) -> list[int]:
     """The agents that are robots with a controller."""
     if not isinstance(start, Flock) or len(start) != 1:
         raise InputError(f"a swarm is a single flock; got {short(start)}")
-    found = [number for number, role in enumerate(start.roles[0]) if role == FOLLOWER]
-    if not 1 <= len(found) <= MOST_AGENTS:
-        raise InputError(f"a swarm must have from 1 to {MOST_AGENTS} followers, a process each; got {len(found):,}")
-    return found
+    return [number for number, role in enumerate(start.roles[0]) if role == FOLLOWER]
+
+
+@contextmanager
+def ending_cleanly() -> Iterator[None]:
+    """Let SIGTERM end the program by an exception, so that files of a flight are removed, unless it does already."""
+    mine = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if mine:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        if mine:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -11,8 +11,7 @@ from equiflock.deployment.export.program import Program
 from equiflock.deployment.world import World
 from equiflock.flock import FOLLOWER
 from equiflock.protocols import Controller, Moment
-from equiflock.simulation.assembly import decision
-from equiflock.simulation.simulate import simulate
+from equiflock.simulation.assembly import decision, flight
 
 TOLERANCE = 1e-5
 """How far an acceleration may be from the simulator's, relative to the numbers that it is the sum of, or to 1.
@@ -35,9 +34,9 @@ class Parity:
         self._program = program
         self.compared = self.differ = 0
         self.largest = self.relative = 0.0
-        """The largest difference, as it is, and relative to the terms of the acceleration."""
+        """The largest difference, as it is, and relative (see `TOLERANCE`)."""
         self.until: str | None = None
-        """Why nothing is compared any more, if so."""
+        """From when on nothing is compared any more, and why, if so."""
 
     def compare(self, moment: Moment, commands: Float64[np.ndarray, "N D"]) -> None:
         """Take note of a step."""
@@ -66,22 +65,41 @@ class Parity:
     def text(self) -> str:
         """The line of the table."""
         share = f"{self.compared - self.differ:,} of {self.compared:,} accelerations within {TOLERANCE:g}"
-        said = (
-            f"{'yes' if self.holds else 'no'}: {share} of the simulator's, relative to the terms that they are sums of"
-        )
+        if self.compared == 0:
+            return f"not compared {self.until or ''}".strip()
+        scale = "the flock's longest acceleration" if self._program is None else "the terms that they are sums of"
+        said = f"{'yes' if self.holds else 'no'}: {share} of the simulator's, relative to {scale}, or to 1"
         worst = f"the worst off by {self.relative:.2g}, {self.largest:.2g} absolute"
-        return f"{said}; {worst}" + (f"; not compared after {self.until}" if self.until else "")
+        return f"{said}; {worst}" + (f"; not compared {self.until}" if self.until else "")
 
 
-def drift(world: World, controller: Controller, time_step: float, **rules: Any) -> float:
-    """How far robots are, at most, from where `equiflock.simulate` has them at the end of the flight.
+class Drift(NamedTuple):
+    """How far robots are from where a flight of the simulator has them that knows nothing of them."""
+
+    largest: float
+    """Of any robot, at any step."""
+    step: int
+    """When that was."""
+    last: float
+    """Of any robot, at the end."""
+
+    def __str__(self) -> str:
+        return f"at most {self.largest:.2g} (step {self.step}), {self.last:.2g} at the end"
+
+
+def drift(world: World, controller: Controller, time_step: float, **rules: Any) -> Drift:
+    """How far robots are, at each step of a flight, from where the same flight of the simulator has them.
 
     Args:
         world: after the flight.
         controller: what they flew by.
         time_step: dt.
-        rules: further arguments of `simulate`.
+        rules: further arguments of `flight`.
     """
-    duration = world.moment.step * time_step
-    run = simulate(world.start, controller, time_step=time_step, duration=duration, keep_every=None, **rules)
-    return float(np.linalg.norm(run.flock(-1).positions - world.moment.flock.positions, axis=2).max())
+    alone = flight(world.start, controller, time_step=time_step, **rules)
+    found = [
+        float(np.linalg.norm(moment.flock.positions[0] - places, axis=1).max())
+        for places, moment in zip(world.path, alone, strict=False)
+    ]
+    worst = int(np.argmax(found))
+    return Drift(found[worst], worst, found[-1])

@@ -38,6 +38,7 @@ from equiflock.deployment.frames import (
     read_links,
     read_numbers,
 )
+from equiflock.deployment.report import Report
 
 HELLO_EVERY = 0.1
 """Seconds between two hellos, until the world answers."""
@@ -96,7 +97,7 @@ class Robot:
         self.seconds: list[float] = []
         """Of each step, how long the controller computed."""
         self.received = hashlib.sha256()
-        """Of all frames that came."""
+        """Of all frames that came, but for the end."""
         self.arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def run(self) -> None:
@@ -120,8 +121,8 @@ class Robot:
                 self.air.put(frame(HELLO))
                 with suppress(queue.Empty):
                     data = self.arrived.get(timeout=HELLO_EVERY)
-            self.handle(data)
-            while (data := self.next_frame()) is None or self.handle(data):
+            more = self.handle(data)
+            while more and ((data := self.next_frame()) is None or self.handle(data)):
                 # In real time a step ends by the robot's own clock.
                 if data is None:
                     self.end()
@@ -131,7 +132,8 @@ class Robot:
     def handle(self, data: bytes) -> bool:
         """Do what a frame says; False if it was the last one."""
         kind, step, content = opened(data)
-        self.received.update(data)
+        if kind != END:
+            self.received.update(data)
         if kind == SENSOR:
             if self.open:
                 self.end()
@@ -142,7 +144,7 @@ class Robot:
             if kind == LAST and self.open:
                 self.end()
         elif kind == END:
-            self.air.put(frame(REPORT, self.step, json.dumps(self.report()).encode()))
+            self.air.put(frame(REPORT, max(self.step, 0), self.report().encoded()))
             return False
         return True
 
@@ -170,15 +172,15 @@ class Robot:
         self.seconds[-1] += time.perf_counter() - began
         self.air.put(frame(MOTOR, self.step, numbers(acceleration)))
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """What it counted."""
-        return {
-            "dropped": dict(self.inbox.dropped),
-            "ages": {str(age): count for age, count in self.inbox.ages.items()},
-            "seconds": sorted(self.seconds),
-            "kilobytes": _most_memory(),
-            "received": self.received.hexdigest(),
-        }
+        return Report(
+            dropped=dict(self.inbox.dropped),
+            ages={str(age): count for age, count in self.inbox.ages.items()},
+            seconds=sorted(self.seconds),
+            kilobytes=_most_memory(),
+            received=self.received.hexdigest(),
+        )
 
     def next_frame(self) -> bytes | None:
         """What comes next; None if the step must end before it comes."""

@@ -6,13 +6,14 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from equiflock.deployment.crew import Crew
 from equiflock.deployment.frames import AIR, MOTOR
-from equiflock.deployment.parity import Parity
+from equiflock.deployment.parity import Drift, Parity
+from equiflock.deployment.report import Report
 from equiflock.deployment.world import World
 from equiflock.flock import Condition
 
@@ -34,6 +35,15 @@ class Faults:
     """When it begins."""
 
 
+class Exchange(NamedTuple):
+    """What a robot was told at a step, and what it answered; nothing, b"", for what did not come in time."""
+
+    sensors: bytes
+    radio: bytes
+    said: bytes
+    did: bytes
+
+
 @dataclass
 class Log:
     """What was counted in a flight."""
@@ -46,8 +56,10 @@ class Log:
     """In real time, how many steps the world itself began late; robots then have their whole period all the same."""
     lost: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Robots whose processes ended in flight: at which step, and how."""
-    record: dict[int, list[tuple[bytes, bytes, bytes, bytes]]] = field(default_factory=dict)
-    """If it is kept: for each robot and step what it measured, what reached it, what it said and what it did."""
+    stalled: dict[int, int] = field(default_factory=dict)
+    """Robots whose processes were stopped for a while on purpose: from which step on."""
+    record: dict[int, dict[int, Exchange]] = field(default_factory=dict)
+    """If it is kept: for each robot, what it was told and answered, by the number of the step."""
 
 
 class Swarm:
@@ -70,35 +82,37 @@ class Swarm:
         step_of = self._lockstep if rate is None else self._tick
         # Python looks for garbage among all objects, which takes longer than a step with torch: not in flight.
         gc.freeze()
-        began = time.perf_counter()
-        self._next_tick = began
-        for _ in range(steps):
-            self._kill_and_stall()
-            did = step_of(0.0 if rate is None else 1.0 / rate)
-            self._settle(did)
-            now = time.perf_counter()
-            self.log.seconds.append(now - began)
-            began = now
-            if on_step is not None:
-                on_step(self.world.moment.step)
-            if not self.world.moment.flying.any():
-                break
-        gc.unfreeze()
+        try:
+            began = time.perf_counter()
+            self._next_tick = began
+            for _ in range(steps):
+                self._kill_and_stall()
+                did = step_of(0.0 if rate is None else 1.0 / rate)
+                self._settle(did)
+                now = time.perf_counter()
+                self.log.seconds.append(now - began)
+                began = now
+                if on_step is not None:
+                    on_step(self.world.moment.step)
+                if not self.world.moment.flying.any():
+                    break
+        finally:
+            gc.unfreeze()
         return self.log
 
     def _lockstep(self, period: float) -> dict[int, bytes]:
         """A step in which everybody waits for everybody; what robots did."""
         step = self.world.moment.step
-        sensors = self.world.sensors()
-        self.crew.tell(sensors)
+        self.crew.welcome()
+        sensors = self.crew.tell(self.world.sensors())
         said = self.crew.gather(AIR, step, sensors)
-        radio = self.world.air(said)
-        self.crew.tell(radio)
+        # Who did not begin the step in time is told no more of it.
+        radio = self.crew.tell({number: data for number, data in self.world.air(said).items() if number in said})
         did = self.crew.gather(MOTOR, step, radio)
         if self.keep:
-            for number in did:
-                told = sensors[number], radio[number], said.get(number, b""), did[number]
-                self.log.record.setdefault(number, []).append(told)
+            for number, data in sensors.items():
+                told = Exchange(data, radio.get(number, b""), said.get(number, b""), did.get(number, b""))
+                self.log.record.setdefault(number, {})[step] = told
         return did
 
     def _tick(self, period: float) -> dict[int, bytes]:
@@ -110,7 +124,8 @@ class Swarm:
             self.log.slipped += 1
             self._next_tick = now
         self._next_tick += period
-        self.crew.tell(self.world.sensors())
+        sensors = self.world.sensors()
+        silent = set(self.crew.tell(sensors))
         receivers: dict[int, list[int]] = {}
         for receiver, sender, sent in self.world.begin_air():
             # What was sent earlier, or by those for whom the world speaks, is there already.
@@ -119,8 +134,14 @@ class Swarm:
             elif sent == step:
                 receivers.setdefault(sender, []).append(receiver)
         while (left := self._next_tick - time.perf_counter()) > 0:
+            late = set(self.crew.late)
             heard = self.crew.next(left)
-            if heard is None or heard.step != step:
+            if heard is None:
+                continue
+            silent.discard(heard.number)
+            if heard.number in late and heard.number in sensors:
+                self.crew.tell({heard.number: sensors[heard.number]})
+            if heard.step != step:
                 continue
             if heard.kind == AIR:
                 self.world.say({heard.number: heard.content})
@@ -131,6 +152,8 @@ class Swarm:
             elif heard.kind == MOTOR:
                 did[heard.number] = heard.content
         self.crew.look()
+        # From whom nothing at all came is told nothing more until something does.
+        self.crew.late |= silent - set(self.crew.lost)
         return did
 
     def _settle(self, did: dict[int, bytes]) -> None:
@@ -140,10 +163,11 @@ class Swarm:
         for number in working - set(did):
             if number in self.crew.lost:
                 self.log.lost[number] = step, self.crew.lost[number]
-                self.parity.until = self.parity.until or f"step {step}, at which agent {number} was lost"
+                self.parity.until = self.parity.until or f"from step {step} on, when agent {number} was lost"
             else:
                 self.log.missed[number] = self.log.missed.get(number, 0) + 1
-                self.parity.until = self.parity.until or f"step {step}, at which agent {number} did not answer in time"
+                why = f"from step {step} on, when agent {number} did not answer in time"
+                self.parity.until = self.parity.until or why
         commands = world.commands(did)
         self.parity.compare(world.moment, commands)
         marked = dict.fromkeys(working & set(self.log.lost), Condition.STOPPED)
@@ -164,24 +188,25 @@ class Swarm:
         if step == self.faults.step:
             for number in self.faults.stall:
                 self.crew.stall(number, STALL)
+                self.log.stalled[number] = step
 
 
-def table(world: World, crew: Crew, log: Log, parity: Parity, drifted: float | None) -> list[list[str]]:
+def table(world: World, crew: Crew, log: Log, parity: Parity, drifted: Drift | None) -> list[list[str]]:
     """The rows of the table at the end: what was measured, and how much it was."""
     steps, robots, time_step = max(len(log.seconds), 1), max(len(world.robots), 1), world.flight.time_step
     reports = crew.reports.values()
-    computed = np.concatenate([[0.0], *(report["seconds"] for report in reports)]) * 1e6
+    computed = np.concatenate([[0.0], *(report.seconds for report in reports)]) * 1e6
     ages: dict[int, int] = {}
     for report in reports:
-        for age, count in report["ages"].items():
+        for age, count in report.ages.items():
             ages[int(age)] = ages.get(int(age), 0) + count
     used = max(sum(ages.values()), 1)
     seconds = np.array(log.seconds or [0.0])
-    memory = max((report["kilobytes"] for report in reports), default=0) / 1024
+    memory = max((report.kilobytes for report in reports), default=0) / 1024
     mean_age = sum(age * count for age, count in ages.items()) / used
     return [
         ["parity", parity.text],
-        ["drift at the end", "not compared" if drifted is None else f"{drifted:.2g}"],
+        ["drift", "not compared" if drifted is None else str(drifted)],
         ["steps", f"{len(log.seconds):,}, {1.0 / max(seconds.mean(), 1e-9):.1f} a second"],
         ["time per step", f"median {np.median(seconds) * 1e3:.1f} ms, longest {seconds.max() * 1e3:.1f} ms"],
         ["time per step in an agent", f"median {np.median(computed):.0f} us, longest {computed.max():.0f} us"],
@@ -193,9 +218,11 @@ def table(world: World, crew: Crew, log: Log, parity: Parity, drifted: float | N
             f"mean {mean_age:.2f} steps, oldest {max(ages, default=0)}, of {sum(ages.values()):,} used",
         ],
         ["missed steps", _missed(log)],
+        ["stalled", ", ".join(f"{n} (from step {s}, {STALL:g} s)" for n, s in sorted(log.stalled.items())) or "none"],
         ["steps that the world was late", f"{log.slipped}" if log.slipped else "none"],
         ["lost agents", ", ".join(f"{n} (step {s}, {why})" for n, (s, why) in sorted(log.lost.items())) or "none"],
         ["dropped messages", _dropped(crew.reports)],
+        ["reports that say nothing", _listed(crew.unreadable)],
     ]
 
 
@@ -210,11 +237,15 @@ def _missed(log: Log) -> str:
     return f"{total:,} ({named})" if total else "none"
 
 
-def _dropped(reports: dict[int, dict[str, Any]]) -> str:
+def _listed(numbers: set[int]) -> str:
+    return f"{len(numbers)} (agents {', '.join(map(str, sorted(numbers)))})" if numbers else "none"
+
+
+def _dropped(reports: dict[int, Report]) -> str:
     """How many messages robots dropped, and why."""
     reasons: dict[str, int] = {}
     for report in reports.values():
-        for reason, count in report["dropped"].items():
+        for reason, count in report.dropped.items():
             reasons[reason] = reasons.get(reason, 0) + count
     total = sum(reasons.values())
     return (

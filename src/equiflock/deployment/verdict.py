@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -11,21 +12,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from equiflock.report.page import Page, markdown_table
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.files import atomic_write
 
 MOST_LINES = 400
-"""So many lines of the record a page shows of each agent; the whole of it is in `Audit.record`."""
+"""So many lines of the record a page shows of each agent; the whole of it is in the file beside the page."""
+ITSELF = -1
+"""In place of a sender: what an agent measured itself."""
 
 
 class Received(NamedTuple):
-    """A message that an agent used."""
+    """A message that an agent used, or what it measured."""
 
     agent: int
     step: int
     sender: int
+    """A number, or `ITSELF`."""
     size: int
     """Bytes."""
     content: str = ""
-    """The bytes as hexadecimal digits, where messages were sent as bytes."""
+    """The bytes as hexadecimal digits, where there were bytes."""
 
 
 class Change(NamedTuple):
@@ -94,41 +100,58 @@ class Audit:
         return f"{self.verdict}\n{markdown_table(*self.table())}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the record and the verdict as a page of HTML that needs nothing else."""
+        """Write the verdict as a page of HTML, and the whole record beside it, under the same name, as .csv."""
+        page_path = Path(path)
+        table = page_path.with_suffix(".csv")
+        if table == page_path:
+            raise InputError(f"the page of an audit is such as audit.html, with its record beside it; got {path}")
+        with atomic_write(table) as scratch, scratch.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(("agent", "step", "sender", "bytes", "content"))
+            writer.writerows((a, step, _name(sender), size, content) for a, step, sender, size, content in self.record)
         page = Page(f"Locality audit of {self.controller}: {'passed' if self.passed else 'failed'}", f"{self.verdict}.")
         page.text(self.how)
         page.table(*self.table())
         page.heading("Agents")
         page.table(*self._agents())
-        page.heading("Record: every message that they used")
+        page.heading("Record: what they received")
+        page.text(
+            f"All of it is in {table.name}, a line for each message and measurement. Here are at most {MOST_LINES} "
+            "lines of each agent."
+        )
         for agent, rows in groupby(sorted(self.record), key=lambda row: row.agent):
             page.parts.append(f"<details><summary>agent {agent}</summary>")
             page.table(*_lines(list(rows)), words=True)
             page.parts.append("</details>")
-        return page.write(path)
+        return page.write(page_path)
 
     def _agents(self) -> tuple[tuple[str, ...], list[list[str]]]:
         """A row for each agent: what it received, and what became of its accelerations."""
-        messages = Counter(row.agent for row in self.record)
+        heard = [row for row in self.record if row.sender != ITSELF]
+        messages = Counter(row.agent for row in heard)
         sizes: Counter[int] = Counter()
         senders: dict[int, set[int]] = {}
-        for row in self.record:
+        for row in heard:
             sizes[row.agent] += row.size
             senders.setdefault(row.agent, set()).add(row.sender)
         different: Counter[int] = Counter()
         for change in self.changes:
             different[change.agent] += change.different
-        header = "agent", "messages", "bytes", "senders", "accelerations not the same"
+        header = "agent", "messages", "their bytes", "senders", "accelerations not the same"
         return header, [
             [str(a), f"{messages[a]:,}", f"{sizes[a]:,}", f"{len(senders.get(a, ()))}", f"{different[a]:,}"]
             for a in self.agents
         ]
 
 
+def _name(sender: int) -> str:
+    return "itself" if sender == ITSELF else str(sender)
+
+
 def _lines(rows: Sequence[Received]) -> tuple[tuple[str, ...], list[list[str]]]:
     """What one agent received: a line for each message if its bytes are known, else a line for each step."""
     if any(row.content for row in rows):
-        lines = [[str(row.step), str(row.sender), str(row.size), row.content] for row in rows]
+        lines = [[str(row.step), _name(row.sender), str(row.size), row.content] for row in rows]
         header: tuple[str, ...] = "step", "sender", "bytes", "content"
     else:
         header, lines = ("step", "senders", "bytes"), []

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float32, Float64, Int64
 from numpy.typing import NDArray
 
 from equiflock.deployment.air import Air
@@ -78,6 +78,8 @@ class World:
             start, None, senses=controller.senses, time_step=time_step, radio=radio, body=Rounded(body), **rules
         )
         self.moment = next(self.flight)
+        self.path = [self._places()]
+        """Where agents were at every step, in float32, which holds it."""
         self.sent_bytes = self.passed_bytes = self.passed = 0
         self._air = Air(radio, controller.senses)
         self._said: dict[int, dict[int, bytes]] = {}
@@ -145,6 +147,7 @@ class World:
     def act(self, commands: Float64[np.ndarray, "N D"]) -> None:
         """Let a step pass with these commands."""
         self.moment = self.flight.step(commands[None])
+        self.path.append(self._places())
 
     def mark(self, marked: Mapping[int, Condition]) -> None:
         """Take note that robots have failed: from the next step on the simulator knows it, too."""
@@ -154,6 +157,10 @@ class World:
             conditions[0, number] = condition
         velocities[conditions == STOPPED] = 0.0
         self.flight.replace(replace(flock, conditions=conditions, velocities=velocities))
+
+    def _places(self) -> Float32[np.ndarray, "N D"]:
+        places: Float32[np.ndarray, "N D"] = self.moment.flock.positions[0].astype(np.float32)
+        return places
 
     def _announced(self) -> dict[int, bytes]:
         """The messages of leaders and obstacle agents, who need no controller."""

@@ -1,0 +1,48 @@
+"""Swarms of processes: 50 agents in lockstep, and 12 in real time at 20 Hz; steps per second, and steps missed.
+
+python benchmarks/swarm.py
+"""
+
+from __future__ import annotations
+
+import os
+
+import equiflock as ef
+from equiflock.cli.terminal import out, print_table
+from equiflock.deployment.deploying import Deployed, Deployment, deploy
+
+FLIGHTS = 3
+"""So many of each are flown, as other programs take their share of the cores at some times and not at others."""
+LOCKSTEP = {"steps": 200}
+REAL_TIME = {"steps": 200, "rate": 20.0, "time_step": 0.05}
+
+
+def flown(agents: int, seed: int, **options: object) -> Deployed:
+    """A flight under etdagnn."""
+    start = ef.random_disk(flocks=1, agents=agents, seed=seed)
+    return deploy("etdagnn", start, Deployment(**options))  # type: ignore[arg-type]
+
+
+def row(name: str, found: Deployed) -> list[str]:
+    """What was measured in a flight."""
+    seconds, missed = sum(found.log.seconds), sum(found.log.missed.values())
+    told = len(found.log.seconds) * len(found.world.robots)
+    parity = "yes" if found.parity.holds else "no"
+    rate = f"{len(found.log.seconds) / seconds:.1f}"
+    return [name, rate, f"{missed:,} of {told:,}", f"{found.log.slipped}", parity]
+
+
+def main() -> None:
+    rows = []
+    for seed in range(FLIGHTS):
+        for kind in ("c", "numpy"):
+            rows.append(row(f"50 in lockstep, {kind}", flown(50, seed, agent=kind, **LOCKSTEP)))
+        rows.append(row("12 at 20 Hz, c", flown(12, seed, agent="c", **REAL_TIME)))
+    header = "agents", "steps per second", "steps missed", "steps that the world was late", "parity"
+    print_table("swarms of processes under etdagnn, 200 steps", (header, sorted(rows)))
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    out.print(f"{os.cpu_count()} cores; load in the last 1, 5 and 15 minutes, ours with it: {load}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()
