@@ -35,8 +35,7 @@ def row(name: str, found: Deployed) -> list[str]:
 def main() -> None:
     rows = []
     for seed in range(FLIGHTS):
-        for kind in ("c", "numpy"):
-            rows.append(row(f"50 in lockstep, {kind}", flown(50, seed, agent=kind, **LOCKSTEP)))
+        rows += [row(f"50 in lockstep, {kind}", flown(50, seed, agent=kind, **LOCKSTEP)) for kind in ("c", "numpy")]
         rows.append(row("12 at 20 Hz, c", flown(12, seed, agent="c", **REAL_TIME)))
     header = "agents", "steps per second", "steps missed", "steps that the world was late", "parity"
     print_table("swarms of processes under etdagnn, 200 steps", (header, sorted(rows)))
