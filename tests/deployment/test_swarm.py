@@ -47,8 +47,9 @@ def children() -> list[psutil.Process]:
     return psutil.Process().children()
 
 
-def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does() -> None:
-    found = flown(agents=30, steps=200, radio=ef.Radio(loss=0.2))
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does(loss: float) -> None:
+    found = flown(agents=30, steps=200, radio=ef.Radio(loss=loss))
     assert found.parity.compared == 30 * 200
     assert found.parity.holds and found.parity.relative < 1e-5
     assert found.drift is not None and found.drift.last <= found.drift.largest < 1e-3
@@ -277,7 +278,7 @@ def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> N
         ({"stall": 3, "garbage": 3}, "at most the number of followers"),
         ({"rate": 0.0}, "rate must be"),
         ({"port": 70000}, "port must be"),
-        ({"agent": "C"}, "did you mean 'c'"),
+        ({"agent": "C"}, "agent must be one of 'numpy', 'c', 'torch'; got 'C'"),
     ],
 )
 def test_what_a_swarm_cannot_do_is_one_clear_line(options: dict[str, Any], expected: str) -> None:

@@ -118,6 +118,17 @@ def test_more_neighbours_than_there_is_room_for_are_dropped(tmp_path: Path) -> N
     assert "room" in str(told[2])
 
 
+@pytest.mark.parametrize("order", [(0.2, 0.4, 0.9), (0.9, 0.4, 0.2), (0.4, 0.9, 0.2)])
+def test_of_more_neighbours_than_there_is_room_for_the_nearest_are_heard(
+    order: tuple[float, ...], tmp_path: Path
+) -> None:
+    make = compiled(ef.load("etdagnn"), tmp_path, neighbours=2)
+    agent, only_near = make(0, 0), make(0, 0)
+    acted(agent, *(said(sender=round(10 * x), x=x) for x in order))
+    acted(only_near, said(sender=2, x=0.2), said(sender=4, x=0.4))
+    np.testing.assert_array_equal(agent.end(), only_near.end())
+
+
 def test_messages_from_beyond_the_reach_are_not_used(tmp_path: Path) -> None:
     controller = ef.load("etdagnn")
     makers = [compiled(controller, tmp_path, flags=(*FLAGS, "-DAGENT_REACH=0.6f"))]

@@ -134,7 +134,7 @@ def test_who_knows_of_an_obstacle_by_any_hop_decides_by_other_weights() -> None:
 def test_weights_near_obstacles_that_do_something_else_are_found(tmp_path: Path) -> None:
     network = starling()
     network.near[1].register_forward_hook(lambda module, inputs, output: 2.0 * output)
-    with pytest.raises(ef.InputError, match="it is not its chain of layers"):
+    with pytest.raises(ef.InputError, match="does not do what its chain of layers does"):
         ef.export(network, tmp_path / "agent.h")
 
 

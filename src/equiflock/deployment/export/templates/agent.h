@@ -7,7 +7,7 @@
  *     @name@_init(&agent, number, group);               once; group 0 unless agents have groups
  *     at every step:
  *         @name@_begin(&agent, position, velocity, message);   then send the @size@ bytes of message
- *         @name@_hear(&agent, received, length);               for each message that came since the step before
+ *         @name@_hear(&agent, received, length);               for each message that comes before `end`
  *         @name@_end(&agent, acceleration);                    then do that
  *
 @units@
@@ -30,7 +30,7 @@
 
 /* These three may be set before this file is included, or by the compiler's -D. */
 #ifndef @NAME@_NEIGHBOURS
-#define @NAME@_NEIGHBOURS @neighbours@ /* so many agents are heard at once; more are dropped */
+#define @NAME@_NEIGHBOURS @neighbours@ /* so many agents are heard at once; of more, the nearest */
 #endif
 #ifndef @NAME@_LAST_KNOWN
 #define @NAME@_LAST_KNOWN 0 /* for so many steps more the last message of a silent neighbour is used */
@@ -48,8 +48,8 @@ enum {
     @NAME@_NO_NUMBER,     /* a number is not finite, or too large */
     @NAME@_OWN_NUMBER,    /* it says that it is from this agent itself */
     @NAME@_NOT_NEWER,     /* than the message of that sender that is here already */
-    @NAME@_FULL,          /* NEIGHBOURS others were heard */
-    @NAME@_STRANGER       /* who is not heard at all: see `hear` */
+    @NAME@_FULL,          /* NEIGHBOURS others were heard, none of them farther */
+    @NAME@_STRANGER       /* not at the first step, in a fixed topology; or an obstacle agent in space */
 };
 
 /* The last message of another agent: position and velocity in the robots' units, then what it passed on. */
@@ -142,6 +142,30 @@ static inline void @name@_begin(@name@_agent *agent, const float position[@NAME@
     @name@_write(message, agent->number, (uint8_t)agent->group, agent->step, position, velocity, agent->known);
 }
 
+/* The place of the farthest neighbour, if it is farther than the sender of a message; -1 if none is. */
+static inline int @name@_farther_than(const @name@_agent *agent, const uint8_t *message)
+{
+    float most = 0.0f;
+    int n, d, farthest = -1;
+    for (d = 0; d < @NAME@_D; d++) {
+        @name@_word word;
+        word.bits = @name@_get(message + 12 + 4 * d);
+        most += (agent->position[d] - word.number) * (agent->position[d] - word.number);
+    }
+    for (n = 0; n < agent->count; n++) {
+        float square = 0.0f;
+        for (d = 0; d < @NAME@_D; d++) {
+            const float offset = agent->position[d] - agent->neighbours[n].numbers[d];
+            square += offset * offset;
+        }
+        if (square > most) {
+            most = square;
+            farthest = n;
+        }
+    }
+    return farthest;
+}
+
 /* Take in a message, at any time before `end`; @NAME@_HEARD, or why it was dropped. Any bytes will do no harm. */
 static inline int @name@_hear(@name@_agent *agent, const uint8_t *message, size_t length)
 {
@@ -184,8 +208,17 @@ static inline int @name@_hear(@name@_agent *agent, const uint8_t *message, size_
         if ((uint32_t)(step - agent->neighbours[at].step - 1u) >= 0x7fffffffu)
             return @NAME@_NOT_NEWER;
     } else {
-        if (agent->count == @NAME@_NEIGHBOURS)
-            return @NAME@_FULL;
+        /* No room: the farthest gives its place to one who is nearer. */
+        if (agent->count == @NAME@_NEIGHBOURS) {
+            const int farthest = @name@_farther_than(agent, message);
+            if (farthest < 0)
+                return @NAME@_FULL;
+            agent->count--;
+            for (n = farthest; n < agent->count; n++)
+                agent->neighbours[n] = agent->neighbours[n + 1];
+            if (farthest < at)
+                at--;
+        }
         for (n = agent->count++; n > at; n--)
             agent->neighbours[n] = agent->neighbours[n - 1];
     }
