@@ -123,6 +123,8 @@ def operations(program: Program, neighbours: int) -> int:
     return int(heard + K * C * D + matrices + bends + before + wary)
 
 
+STEP = 0.01
+"""Seconds from one step to the next in the paper's training."""
 _NEAR = " Half of them are those of agents that know of an obstacle: a step takes one half or the other."
 
 
@@ -141,13 +143,15 @@ def _units(program: Program) -> str:
     length, time = program.senses.scales
     if not program.senses.scaled:
         return (
-            "Those of the training: lengths in which R is the communication radius that the controller was made for, "
-            "and seconds. `equiflock.load(name, comm_radius=.., time_scale=..)` scales it to the units of a robot."
+            "Those of the training: lengths in which R is the communication radius that the controller was made for, 1 "
+            f"for those that come with the package, and seconds, {1 / STEP:g} steps in each. "
+            "`equiflock.load(name, comm_radius=.., time_scale=..)` scales it to the units of a robot."
         )
     return (
         f"Positions, velocities and accelerations are in the robots' units. With L = {length:g} and tau = {time:g}, "
         f"r / L and v tau / L are sensed, accelerations are {program.acceleration_scale:g} times those of the "
-        "controller, and the observations in a message are in the controller's units."
+        "controller, and the observations in a message are in the controller's units. A step of training, "
+        f"{STEP:g} s of the controller's time, is {STEP * time:g} s of the robots'."
     )
 
 
