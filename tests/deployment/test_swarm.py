@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -44,7 +45,15 @@ def value(found: Deployed, name: str) -> str:
 
 
 def children() -> list[psutil.Process]:
-    return psutil.Process().children()
+    """The processes of robots. Others of this process are those of earlier tests, such as multiprocessing's tracker."""
+    return [each for each in psutil.Process().children() if "multiprocessing" not in " ".join(_command(each))]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """Its words; none of one that has ended and that nobody has waited for."""
+    with contextlib.suppress(psutil.ZombieProcess):
+        return process.cmdline()
+    return []
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.2])
