@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import json
 import os
 import signal
 import socket
@@ -12,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +17,12 @@ import psutil
 import pytest
 
 import equiflock as ef
-from equiflock.deployment import deploying, verdict
-from equiflock.deployment.crew import Crew
+from equiflock.deployment import deploying
 from equiflock.deployment.deploying import Deployed, Deployment, deploy
 from equiflock.deployment.export import export
-from equiflock.deployment.frames import REPORT, frame
-from equiflock.deployment.report import Report, read_report
 from equiflock.deployment.robot import HEADER
 from equiflock.deployment.swarm_audit import audit_swarm
+from tests.deployment.robots import children
 
 pytest.importorskip("zenoh")
 
@@ -42,18 +36,6 @@ def flown(agents: int = 8, steps: int = 20, seed: int = 0, **options: Any) -> De
 
 def value(found: Deployed, name: str) -> str:
     return dict(found.table)[name]
-
-
-def children() -> list[psutil.Process]:
-    """The processes of robots. Others of this process are those of earlier tests, such as multiprocessing's tracker."""
-    return [each for each in psutil.Process().children() if "multiprocessing" not in " ".join(_command(each))]
-
-
-def _command(process: psutil.Process) -> list[str]:
-    """Its words; none of one that has ended and that nobody has waited for."""
-    with contextlib.suppress(psutil.ZombieProcess):
-        return process.cmdline()
-    return []
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.2])
@@ -197,73 +179,6 @@ def test_no_process_is_left_when_the_world_is_interrupted_or_killed(how: signal.
     assert bool(list(tmp_path.glob("equiflock-*"))) == (how == signal.SIGKILL)
 
 
-def settings(program: Path, kind: str = "numpy") -> dict[int, dict[str, Any]]:
-    agent = {"number": 0, "group": 0}
-    return {
-        0: {"kind": kind, "program": str(program), "last_known": 0, "slot": 0.0, "garbage_from": -1, "agent": agent}
-    }
-
-
-def test_an_agent_that_never_answers_is_named(tmp_path: Path) -> None:
-    (tmp_path / "asleep.py").write_text("import time\ntime.sleep(1000)\n")
-    crew = Crew(settings(tmp_path / "asleep.py"), port=0, patience=1.0, first_answer=0.5)
-    with pytest.raises(ef.InputError, match=r"1 of 1 agents did not answer within 0.5 s: 0"), crew:
-        pass
-    assert not children()
-
-
-HONEST = "class Agent:\n    def __init__(self, number, group): pass\n"
-
-
-def test_an_agent_may_import_what_is_on_the_users_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "only_there.py").write_text(HONEST)
-    (tmp_path / "program.py").write_text("from only_there import Agent\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "there"))
-    with Crew(settings(tmp_path / "program.py"), port=0, patience=1.0) as crew:
-        pass
-    assert crew.reports[0].seconds == []
-
-
-def test_what_is_no_robot_or_no_report_is_told_to_nobody_and_counted(tmp_path: Path) -> None:
-    import zenoh
-
-    (tmp_path / "program.py").write_text(HONEST)
-    with Crew(settings(tmp_path / "program.py"), port=0, patience=0.2) as crew:
-        config = {"mode": "peer", "connect": {"endpoints": [crew._endpoint]}}
-        with zenoh.open(zenoh.Config.from_json5(json.dumps(config))) as stranger:
-            heard: list[Any] = []
-            # Again and again, as the stranger may need a while to find who listens.
-            while not any(each.kind == REPORT for each in heard):
-                for key in ("7", "-1", "two", "0"):
-                    stranger.put(f"{crew._run}/from/{key}", frame(REPORT, 0, b"[]"))
-                heard += [each for each in [crew.next(0.2)] if each is not None]
-            stranger.put(f"{crew._run}/from/0", frame(REPORT, 0, b'{"seconds": "long"}'))
-    assert {each.number for each in heard} == {0}
-    assert crew.unreadable == {0}
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b"[" * 100_000])
-def test_a_report_that_is_none_is_not_read(content: bytes) -> None:
-    assert read_report(content) is None
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"ages": {"old": 1}}, {"dropped": {"why": "x"}}, {"seconds": [float("nan")]}, {"kilobytes": -1}]
-)
-def test_nor_is_one_with_other_values(wrong: dict[str, Any]) -> None:
-    report = Report(dropped={"no number": 2}, ages={"0": 1}, seconds=[0.5], kilobytes=3, received="")
-    assert read_report(report.encoded()) == report
-    assert read_report(replace(report, **wrong).encoded()) is None
-
-
-def test_an_agent_that_fails_at_once_says_why(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("raise RuntimeError('no motors')\n")
-    with pytest.raises(ef.InputError, match=r"agent 0 ended before the flight began.*no motors"):
-        Crew(settings(tmp_path / "broken.py"), port=0, patience=1.0).__enter__()
-    assert not children()
-
-
 def test_a_port_in_use_is_one_clear_line() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -308,99 +223,3 @@ def test_a_law_that_cannot_be_exported_can_be_flown_by_the_package() -> None:
     start = ef.random_disk(flocks=1, agents=3)
     with tempfile.TemporaryDirectory() as folder, pytest.raises(ef.InputError, match="--agent torch"):
         deploying.robot_settings("flat", flat, start, Deployment(), Path(folder))  # type: ignore[arg-type]
-
-
-def audited(steps: int = 8) -> Any:
-    start = ef.random_disk(flocks=1, agents=6, seed=0)
-    deployment = Deployment(agent="numpy", steps=steps)
-    return audit_swarm("etdagnn", start, deployment, deploy("etdagnn", start, deployment, keep=True))
-
-
-def test_processes_that_use_what_they_received_alone_pass_the_audit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The agents that the audit adds are no reason to refuse it.
-    monkeypatch.setattr(deploying, "MOST_AGENTS", 6)
-    monkeypatch.setattr(verdict, "MOST_LINES", 3)
-    found = audited()
-    assert found.passed, str(found)
-    assert found.agents == tuple(range(6))
-    text = found.save(tmp_path / "audit.html").read_text()
-    measured, message = found.record[:2]
-    assert measured.sender == verdict.ITSELF and len(bytes.fromhex(measured.content)) == 16
-    assert message.content.startswith("4546")  # EF
-    assert measured.content in text and message.content in text
-    # The page shows some of the record, and names the file that has all of it.
-    assert found.record[10].content not in text
-    assert "audit.csv" in text
-    with (tmp_path / "audit.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["content"] for row in rows] == [row.content for row in found.record]
-    assert sum(row["sender"] == "itself" for row in rows) == 6 * 8
-
-
-def test_a_record_of_other_bytes_than_were_received_proves_nothing() -> None:
-    start, deployment = ef.random_disk(flocks=1, agents=3, seed=0), Deployment(steps=3)
-    found = deploy("etdagnn", start, deployment, keep=True)
-    found.log.record[1][2] = found.log.record[1][2]._replace(radio=b"")
-    with pytest.raises(ef.InputError, match="agent 1 received other bytes"):
-        audit_swarm("etdagnn", start, deployment, found)
-
-
-# Two ways of cheating: files that others write, and listening to what the world tells others.
-FILES = """
-Honest = Agent
-
-
-class Agent(Honest):
-    def begin(self, position, velocity):
-        (Path({folder!r}) / str(self.number)).write_text(str(position[0]))
-        return super().begin(position, velocity)
-
-    def end(self):
-        seen = sum(float(path.read_text()) for path in sorted(Path({folder!r}).iterdir()))
-        return super().end() + np.float32(1e-3 * seen)
-"""
-LISTENING = """
-import json, sys, time, zenoh
-Honest = Agent
-overheard = [0]
-
-
-class Agent(Honest):
-    session = None
-
-    def begin(self, position, velocity):
-        told = sys._getframe(1).f_locals["self"].settings
-        if Agent.session is None:
-            config = dict(mode="peer", connect=dict(endpoints=[told["endpoint"]]))
-            config["scouting"] = dict(multicast=dict(enabled=False))
-            Agent.session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
-            own = "/to/" + str(told["number"])
-
-            def listen(sample):
-                if not str(sample.key_expr).endswith(own):
-                    overheard.append(sum(sample.payload.to_bytes()))
-
-            Agent.session.declare_subscriber(told["run"] + "/to/*", listen)
-            time.sleep(0.5)
-        return super().begin(position, velocity)
-
-    def end(self):
-        return super().end() + np.float32(1e-3 * sum(overheard))
-"""
-
-
-@pytest.mark.parametrize("cheat", [FILES, LISTENING], ids=["files", "listening"])
-def test_processes_that_learn_of_each_other_by_another_way_are_caught(
-    cheat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def with_a_cheat(controller: Any, path: Path, **rest: Any) -> Any:
-        written = export(controller, path, **rest)
-        written[0].write_text(written[0].read_text() + cheat.replace("{folder!r}", repr(str(tmp_path))))
-        return written
-
-    monkeypatch.setattr("equiflock.deployment.deploying.export", with_a_cheat)
-    found = audited(steps=4)
-    assert not found.passed
-    assert "used what it did not receive" in found.verdict

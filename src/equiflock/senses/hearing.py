@@ -4,7 +4,8 @@ In `before` and `now` an agent's K x C x D block is one row. Further arguments o
 
     crew    (roles, groups) of the agents, each (N,)
     rules   the obstacle rule: is only the nearest obstacle agent heard, do followers orbit, and `Orbit.numbers`
-    said    (mean, table): whether the paper's three channels are averaged, and the `ChannelTable` of any others
+    said    (mean, table, begun): whether the paper's three channels are averaged; the `ChannelTable`, empty if
+            these are all; and how many of its channels are the paper's, at its beginning
     air     what becomes of messages, see `senses.air`; None if all arrive at once and exact
 """
 
@@ -19,7 +20,7 @@ from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.senses.air import measure, receive
 from equiflock.senses.cells import cell_list, sort_into_cells
 from equiflock.senses.listing import BATCH, cells_per_block, list_batch, list_memory, take_offsets
-from equiflock.senses.orbit import sort_out_obstacles
+from equiflock.senses.obstacle_rule import apply_rule, rule_memory
 from equiflock.senses.paper_sums import PAPER_CHANNELS, add_up_measured, add_up_paper
 from equiflock.senses.records import gather_records, make_calls, make_records, put_on_air
 from equiflock.senses.sums import add_up_declared, feature_memory
@@ -30,40 +31,7 @@ def batch_memory(N: Index, D: Index, declared: bool) -> tuple[Any, Any, Any]:
     """Memory of one thread for batches of agents: lists, obstacle rule and features."""
     lists = list_memory(N, D)
     # Declared channels alone need memory for features.
-    return lists, _rule_memory(), feature_memory(lists[4][0].size if declared else 0, D)
-
-
-@kernel
-def _rule_memory() -> tuple[Array, Array, Array]:
-    """Memory for what `sort_out_obstacles` finds for each agent of a batch: nothing, so far.
-
-    That is the velocity that the nearest obstacle agent is taken to have, its record, and how many obstacle agents have
-    another velocity than their own.
-    """
-    return np.zeros((BATCH, 2)), np.zeros(BATCH, np.uintp), np.zeros(BATCH, np.int64)
-
-
-@kernel
-def apply_rule(
-    first: Index, agents: Index, lists: Any, records: Any, roles: Array, numbering: Any, rules: Any, rule: Any
-) -> None:
-    """Apply the obstacle rule to the lists of a batch of agents, whose records begin with `first`."""
-    place, motion, _ = records
-    senders, _, ends = lists
-    taken, nearest, rims = rule
-    begin, kept = np.uintp(0), np.uintp(0)
-    for a in range(agents):
-        # Which obstacle agents count, and with which velocity.
-        end, nearest[a], rims[a], taken[a, 0], taken[a, 1] = sort_out_obstacles(
-            first + a, begin, ends[a], senders, place, motion, roles, numbering, rules
-        )
-        # Lists become shorter by it, and move together.
-        head = kept
-        for e in range(begin, end):
-            senders[kept] = senders[e]
-            kept += np.uintp(1)
-        take_offsets(2, first + a, place, lists, head, kept)
-        begin, ends[a] = ends[a], kept
+    return lists, rule_memory(), feature_memory(lists[4][0].size if declared else 0, D)
 
 
 @kernel

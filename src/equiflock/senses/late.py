@@ -17,8 +17,9 @@ from equiflock.runtime.hashing import blend
 from equiflock.runtime.jit import Array, Index, inlined, kernel
 from equiflock.senses.air import JITTER, is_quiet, lost_in_burst, number_of
 from equiflock.senses.cells import FASTEST, order_by_rank, runs_around, sort_into_cells
-from equiflock.senses.hearing import apply_rule, batch_memory, take_from_air
+from equiflock.senses.hearing import batch_memory, take_from_air
 from equiflock.senses.listing import BATCH, ROOM
+from equiflock.senses.obstacle_rule import apply_rule
 
 _11 = np.uint64(11)
 

@@ -92,13 +92,14 @@ def compile_chain(
     chain, other = chain_of(modules, senses.hops), chain_of(near, senses.hops) if near else None
     if chain is None or (near and (other is None or not np.array_equal(chain.table, other.table))):
         return None
-    folded, channel = (other.folded(), _channel_of_obstacles(senses)) if other else (np.empty(0, np.float32), 0)
+    folded, channel = (other.folded(), channel_of_obstacles(senses)) if other else (np.empty(0, np.float32), 0)
     program = program_of(chain, chain.folded()), folded, (senses.width, channel)
     return CompiledNetwork(name, senses, dimensions, program)
 
 
-def _channel_of_obstacles(senses: Senses) -> int:
-    return [feature.among for feature in senses.features].index("obstacles")
+def channel_of_obstacles(senses: Senses) -> int | None:
+    """The first channel among obstacles, which tells agents of them; None if there is none."""
+    return next((c for c, feature in enumerate(senses.features) if feature.among == "obstacles"), None)
 
 
 def trainable_chain(network: nn.Module) -> Chain | None:

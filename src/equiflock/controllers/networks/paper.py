@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from equiflock.controllers.bridge import takes_numpy
 from equiflock.controllers.networks import Biases
-from equiflock.controllers.networks.compiled import CompiledNetwork, compile_chain, is_as_built
+from equiflock.controllers.networks.compiled import CompiledNetwork, channel_of_obstacles, compile_chain, is_as_built
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
 from equiflock.controllers.networks.weights import write_weights
 from equiflock.controllers.registry import add_network
@@ -155,7 +155,7 @@ class ETDAGNN(nn.Module):
 
     def begin_near(self) -> None:
         """Give agents that know of an obstacle weights of their own, which begin as those of the others."""
-        if "obstacles" not in [feature.among for feature in self.senses.features]:
+        if channel_of_obstacles(self.senses) is None:
             raise InputError(
                 f"{self.name} hears nothing of obstacles by themselves, so nobody can have weights of their own near "
                 "them: it needs a channel such as inverse-square:among=obstacles"
@@ -170,8 +170,7 @@ class ETDAGNN(nn.Module):
         x = observations.flatten(0, 1).movedim(-1, 0).contiguous()
         made = self._through(self.layers, x)
         if self.near is not None:
-            told = [feature.among for feature in self.senses.features].index("obstacles")
-            wary = (x[..., told] != 0.0).any(0).any(-1)
+            wary = (x[..., channel_of_obstacles(self.senses)] != 0.0).any(0).any(-1)
             made = torch.where(wary[:, None], self._through(self.near, x), made)
         return made.view(-1, *observations.shape[:2]).movedim(0, -1)
 
