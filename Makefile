@@ -5,7 +5,7 @@ READY := .venv/.ready
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo view browser emulator robot test check lint types bench peers weights atlas clean
+.PHONY: help demo view browser emulator robot test check lint types bench peers weights starling atlas clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -68,6 +68,31 @@ bench: $(READY)  ## speed: a step in closed loop, observations and training besi
 peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (installs the first two; about five minutes)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/peers.py
+
+# starling learns from an expert that attracts, holds on to those who part, and knows leaders. Near obstacles it begins as a
+# network that is softer, which is tuned on courses past large ones: first for seed 0, and from there for every seed.
+MIXED := --scenario '0.5*flocking+0.5*leaders' --disk-scale 0.6-1.1 --learning-rate 2e-4 --schedule cosine --average 0.95
+OPEN := --controller starling --expert tanner:attraction=0.75:aim=leaders:hold=450 $(MIXED)
+SOFT := --controller etdagnn:aggregation=both --expert tanner:attraction=0.8:aim=leaders $(MIXED)
+FIRST := --tasks '0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=96:flocks=12:duration=14' \
+	--measures '1*gap+1*failures+0.5*time' --sigma 0.1 --look 0.2 --validate-every 10 --generations 20 \
+	--near-from runs/soft/etdagnn-0/weights.safetensors --technique gravity_break=0.577:near=1.08:slow=0.105
+THEN := --tasks '0.4*obstacles:sides=24:flocks=4:duration=14+0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=96:flocks=16:duration=14' \
+	--measures '1*gap+2*failures+0.5*time' --sigma 0.05 --look 0.1 --validate-every 2 --validation-flocks 60 --generations 4 \
+	--near-from runs/near/starling-0/weights.safetensors --soften 0.6
+TRAINED := src/equiflock/controllers/trained
+starling: $(READY)  ## train and tune the weights of starling again (about 20 minutes on 2 cores)
+	test -d runs/soft/etdagnn-0 || $(BIN)/equiflock train $(SOFT) --out runs/soft/etdagnn-0
+	set -e; for seed in 0 1 2 3 4; do \
+		test -d runs/open/starling-$$seed || $(BIN)/equiflock train $(OPEN) --seed $$seed --out runs/open/starling-$$seed; \
+	done
+	$(BIN)/equiflock tune runs/open/starling-0/weights.safetensors --near --search gains $(FIRST) --out runs/near/starling-0
+	set -e; for seed in 0 1 2 3 4; do \
+		$(BIN)/equiflock tune runs/open/starling-$$seed/weights.safetensors --near --search gains $(THEN) --seed $$seed \
+			--out runs/tuned/starling-$$seed; \
+		cp runs/tuned/starling-$$seed/weights.safetensors $(TRAINED)/starling-$$seed.safetensors; \
+		cp runs/open/starling-$$seed/validation.csv $(TRAINED)/starling-$$seed.csv; \
+	done
 
 # The worlds in which etdagnn-robust learns: radios and bodies of robots that are slow and badly connected.
 ROBUST := --max-acceleration 3-100 --lag 0-0.1 --loss 0-0.3 --delay 0-2

@@ -26,6 +26,7 @@ from equiflock.controllers.trained import (
 )
 from equiflock.experiments.curves import controller_of
 from equiflock.experiments.evaluation import evaluation_jobs, rivals_of
+from equiflock.experiments.flights import fly
 from equiflock.runtime.checks import InputError
 from equiflock.viewer.exhibit import Exhibit
 
@@ -115,6 +116,31 @@ def test_segregation_is_learned_from_the_law_of_that_name(network: str) -> None:
     assert trained_seeds(name) == (0,)
     with pytest.raises(InputError, match=f"weights of {name} come for seed 0 only; got 1"):
         ef.load(name, seed=1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_starling_was_trained_and_then_tuned_near_obstacles(seed: int) -> None:
+    _, metadata = read_tensors(trained_weights("starling", seed), FORMAT)
+    recipe = ef.DAgger.from_settings(metadata["recipe"], "metadata")
+    assert (recipe.controller, recipe.seed) == ("starling", seed)
+    assert recipe.expert == "tanner:attraction=0.75:aim=leaders:hold=450"
+    assert metadata["command"].startswith(f"equiflock tune runs/open/starling-{seed}/weights.safetensors")
+    assert f"--seed {seed}" in metadata["command"]
+    controller: Any = ef.load("starling", seed=seed)
+    assert controller.near is not None and isinstance(controller.orbit, ef.Orbit)
+    assert sum(weight.numel() for weight in controller.parameters()) == 2 * 656
+
+
+def test_starling_agrees_better_than_the_papers_networks_and_passes_obstacles() -> None:
+    start = ef.random_disk(8, 200, seed=0, split="test")
+    left = {
+        name: ef.metrics.velocity_variance(ef.simulate(start, ef.load(name)).flock()) for name in (*TRAINED, "starling")
+    }
+    assert np.median(left["starling"]) < 0.5 * min(np.median(left[name]) for name in TRAINED)
+    # The scenario flies by the numbers of the technique that come with the weights.
+    course, controller = ef.make_scenario("obstacles", sides=48, flocks=10), cast(Any, ef.load("starling"))
+    run = fly(course, course.draw(), controller, 0.01, course.duration, keep_every=None)
+    assert np.mean([outcome in course.succeeded for outcome in run.outcome]) >= 0.7
 
 
 def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() -> None:

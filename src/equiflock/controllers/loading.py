@@ -15,7 +15,6 @@ from equiflock.controllers.networks import register_networks
 from equiflock.controllers.options import controller_options
 from equiflock.controllers.registry import (
     UNITS,
-    UNTRAINED,
     WEIGHTS,
     controller_names,
     factory,
@@ -55,10 +54,6 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     if name not in controller_names() and not name.endswith(WEIGHTS):
         if name and Path(name).is_dir():
             raise InputError(f"{name} is a folder: name the file of weights in it, such as {name}/weights.safetensors")
-        if name in UNTRAINED:
-            raise InputError(
-                f"no weights of {name} come with the package: train it (docs/training.md), and name the file"
-            )
         wrong_choice("controller", name, controller_names(), OWN)
     units, own = split_units(options)
     try:

@@ -27,8 +27,6 @@ UNITS = ("comm_radius", "time_scale")
 _factories: dict[str, Callable[..., Any]] = {}
 _networks: set[str] = set()
 """The names of the networks of the package."""
-UNTRAINED = ("starling",)
-"""Networks of the package that can be trained, but whose weights do not come with it: `load` does not know them."""
 Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 
@@ -93,7 +91,7 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
         raise InputError(f"senses must be such as equiflock.paper_senses() or Senses(...); got {short(senses)}")
 
     def add(definition: Definition) -> Definition:
-        if name in (*controller_names(), *UNTRAINED):
+        if name in controller_names():
             raise InputError(f"a controller named {name!r} is registered already")
         if not callable(definition):
             raise InputError(f"a controller must be a function or a class; got {short(definition)}")
@@ -136,7 +134,7 @@ def add_network(name: str, make: Callable[..., Any]) -> None:
 def controller_names() -> tuple[str, ...]:
     """The names that `load` knows."""
     bundled = bundled_names()
-    return (*(name for name in _factories if name not in (*bundled, *UNTRAINED)), *bundled)
+    return (*(name for name in _factories if name not in bundled), *bundled)
 
 
 def factory(name: str) -> Callable[..., Any] | None:
@@ -185,7 +183,7 @@ def with_options(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, 
     Any other name is returned as it is.
     """
     head, colon, told = name.partition(":")
-    if colon and head in (*controller_names(), *UNTRAINED):
+    if colon and head in controller_names():
         return head, {**read_options(told), **options}
     # The path of a file may have colons of its own.
     head, ending, told = name.rpartition(f"{WEIGHTS}:")

@@ -24,8 +24,8 @@ from tests import twins
 from tests.flocks import flocks
 
 
-def by_the_book(flock: Flock, b: int, everyone: bool, clamp: float) -> NDArray[Any]:
-    """a_i = - sum_j v_ij - sum_j grad U(|r_ij|), agent by agent."""
+def by_the_book(flock: Flock, b: int, everyone: bool, clamp: float, hold: float = 0.0) -> NDArray[Any]:
+    """a_i = - sum_j v_ij - sum_j grad U(|r_ij|), agent by agent, and a brake on those who part, if they are held."""
     positions, velocities, roles, muted = flock.positions[b], flock.velocities[b], flock.roles[b], flock.muted[b]
     heard = twins.hears(flock, b, 1.0)
     result = np.zeros_like(positions)
@@ -35,6 +35,9 @@ def by_the_book(flock: Flock, b: int, everyone: bool, clamp: float) -> NDArray[A
                 offset, square = positions[i] - positions[j], twins.square_distance(positions[i], positions[j])
                 per_fourth, per_square = offset / square**2, offset / square
                 result[i] -= 2.0 * (per_square - per_fourth)
+                parting = max(float(offset @ (velocities[i] - velocities[j])), 0.0)
+                fade = max(square - 0.75**2, 0.0) / (1.0 - 0.75**2)
+                result[i] -= hold / heard[i].sum() * fade * parting * per_square
             if roles[j] != Role.OBSTACLE and not muted[j] if everyone else heard[i, j]:
                 result[i] -= velocities[i] - velocities[j]
         norm = np.sqrt((result[i] ** 2).sum())
@@ -53,6 +56,23 @@ def test_each_law_is_its_double_sum(flock: Flock, name: str) -> None:
         expected = by_the_book(flock, b, name == "tanner", 100.0)
         np.testing.assert_allclose(computed[b], expected, rtol=1e-4, atol=1e-3)
     assert np.sqrt(np.square(computed).sum(axis=-1)).max() <= 100.0 * (1 + 1e-12)
+
+
+@given(flocks(max_agents=15, failed=True), st.floats(0.1, 100.0))
+def test_the_expert_may_hold_on_to_those_who_leave(flock: Flock, hold: float) -> None:
+    computed = accelerations(flock, "tanner", hold=hold)
+    for b in range(len(flock)):
+        np.testing.assert_allclose(computed[b], by_the_book(flock, b, True, 100.0, hold), rtol=1e-4, atol=1e-3)
+
+
+def test_two_that_part_are_braked_by_what_holds_them_and_two_that_meet_are_not() -> None:
+    places = [[0.0, 0.0], [0.9, 0.0]]
+    apart, together = (Flock([places], [[[0.0, 0.0], [speed, 0.0]]]) for speed in (0.2, -0.2))
+    gained = accelerations(apart, "tanner", hold=50.0) - accelerations(apart, "tanner")
+    assert gained[0, 0, 0] > 0.0 and np.allclose(gained[0, 0], -gained[0, 1])
+    assert np.array_equal(accelerations(together, "tanner", hold=50.0), accelerations(together, "tanner"))
+    with pytest.raises(InputError, match="hold must be a finite number of at least 0; got -1"):
+        load("tanner", hold=-1.0)
 
 
 def in_whole_arrays(

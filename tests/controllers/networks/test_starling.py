@@ -1,4 +1,4 @@
-"""Starling hears means, sums and obstacles, and near these it may fly by weights of its own."""
+"""Starling hears means, sums, who leaves, and obstacles, and near these it may fly by weights of its own."""
 
 from __future__ import annotations
 
@@ -43,19 +43,20 @@ def observations(agents: int, hops: int = 3, D: int = 2, seed: int = 0) -> Any:
     return z
 
 
-def test_means_sums_and_the_way_to_the_nearest_obstacle_agent_are_its_channels() -> None:
+def test_means_sums_whoever_leaves_and_the_velocity_of_the_nearest_obstacle_agent_are_its_channels() -> None:
     network = starling(near=False)
-    assert [how for _, how in CHANNELS] == ["mean"] * 3 + ["sum"] * 4
+    assert [how for _, how in CHANNELS] == ["mean"] * 3 + ["sum"] * 3 + ["mean", "sum"]
+    assert [name for name, _ in CHANNELS[6:]] == ["leaving", "velocity:among=obstacles"]
     assert network.senses.channels == CHANNELS
-    assert sum(weight.numel() for weight in network.parameters()) == 560 + 3 * 16
-    assert sum(weight.numel() for weight in starling().parameters()) == 2 * (560 + 3 * 16)
+    assert sum(weight.numel() for weight in network.parameters()) == 560 + 2 * 3 * 16
+    assert sum(weight.numel() for weight in starling().parameters()) == 2 * (560 + 2 * 3 * 16)
 
 
-def test_where_there_are_no_obstacles_it_begins_as_etdagnn_with_both_aggregations() -> None:
-    z, both = observations(50), new_network("etdagnn", 3, aggregation="both")
-    z[..., OBSTACLE, :] = 0.0
-    six = torch.from_numpy(z[:, :, :, :OBSTACLE])
-    assert torch.allclose(starling(False, seed=3)(torch.from_numpy(z)), both(six), atol=1e-6)
+def test_what_it_hears_of_obstacles_counts_for_nothing_before_it_is_tuned() -> None:
+    network, z = starling(near=False), observations(50)
+    quiet = z.copy()
+    quiet[..., OBSTACLE, :] = 0.0
+    assert torch.equal(network(torch.from_numpy(z)), network(torch.from_numpy(quiet)))
 
 
 @given(st.integers(1, 2 * LANES + 3), st.integers(1, 4), st.sampled_from([2, 3]), st.integers(0, 99))
@@ -107,6 +108,21 @@ def test_weights_near_obstacles_are_saved_and_loaded(tmp_path: Path) -> None:
     assert np.array_equal(loaded.compiled_form()(z), network.compiled_form()(z))
 
 
+def test_weights_near_obstacles_may_begin_as_those_of_a_network_that_hears_less() -> None:
+    network, less = starling(near=False), new_network("etdagnn", 5, aggregation="both")
+    network.begin_near(less)
+    z = observations(60)
+    z[..., OBSTACLE, :] = 1e-3
+    six = torch.from_numpy(np.ascontiguousarray(z[:, :, :, :6]))
+    assert torch.allclose(network(torch.from_numpy(z)), less(six), atol=1e-5)
+    # Of one that has weights near obstacles, those are taken.
+    other = starling(seed=7)
+    network.begin_near(other)
+    assert all(torch.equal(tensor, network.near.state_dict()[key]) for key, tensor in other.near.state_dict().items())
+    with pytest.raises(InputError, match="can begin as those of etdagnn only if it hears no more"):
+        network.begin_near(new_network("etdagnn", hops=2))
+
+
 def test_only_a_network_that_hears_of_obstacles_may_have_such_weights() -> None:
     with pytest.raises(InputError, match="etdagnn hears nothing of obstacles by themselves"):
         new_network("etdagnn", near=True)
@@ -117,9 +133,6 @@ def test_without_weights_near_obstacles_it_learns_by_the_compiled_gradient() -> 
     assert trainable_chain(starling()) is None
 
 
-def test_no_weights_of_it_come_with_the_package_yet() -> None:
-    assert "starling" not in ef.controller_names()
-    with pytest.raises(InputError, match="no weights of starling come with the package: train it"):
-        ef.load("starling")
+def test_its_name_takes_options_like_any_networks() -> None:
     options: Any = new_network("starling:hops=2:near=true").options
     assert options["hops"] == 2 and options["near"]

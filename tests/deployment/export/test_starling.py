@@ -15,6 +15,7 @@ from equiflock.cli import main
 from equiflock.controllers import trained
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.controllers.loading import new_network
+from equiflock.controllers.networks.starling import CHANNELS
 from equiflock.controllers.scaled import in_units
 from equiflock.deployment.export.program import Program, read_program
 from equiflock.deployment.wire import message_size
@@ -24,6 +25,8 @@ from tests.deployment.lockstep import fly, start_of
 CLOSE = 1e-5
 """As for all exported agents: of the sum of absolute values that an acceleration is made of."""
 STEPS = 8
+OBSTACLE = len(CHANNELS) - 1
+"""The channel that tells of obstacles."""
 ORBIT = ef.Orbit(gravity_break=0.4, near=1.7, slow=0.6)
 
 
@@ -54,7 +57,7 @@ def test_such_flocks_have_agents_of_all_three_kinds() -> None:
     flock = strung(0)
     for _ in range(3):
         known = senses.hear(flock)[0]
-    told = (known[4:, :, 6] != 0.0).any(axis=-1)
+    told = (known[4:, :, OBSTACLE] != 0.0).any(axis=-1)
     assert told[:, 0].any()
     assert (told[:, 1:].any(axis=1) & ~told[:, 0]).any()
     assert (~told.any(axis=1)).any()
@@ -102,8 +105,8 @@ def observations_of(controller: Any, D: int) -> Any:
     """Observations of agents who know nothing of obstacles, who know by the last hop alone, and by all."""
     shape = 2, 9, controller.senses.hops, controller.senses.width, D
     known = np.random.default_rng(1).normal(size=shape).astype(np.float32)
-    known[:, :6, :, 6] = 0.0
-    known[:, 3:6, -1, 6, D - 1] = 1e-3
+    known[:, :6, :, OBSTACLE] = 0.0
+    known[:, 3:6, -1, OBSTACLE, D - 1] = 1e-3
     return known
 
 
@@ -149,19 +152,19 @@ def test_the_text_counts_both_sets_of_weights_and_all_channels(tmp_path: Path) -
     controller = starling()
     header, readme = ef.export(controller, tmp_path / "starling.h")
     text = readme.read_text()
-    # Of 16 x 21 and 1 x 16 numbers, as the last two layers are one.
-    assert read_program(controller).weights == 2 * (16 * 21 + 16)
-    assert message_size(controller.senses, 2) == 12 + 4 * (4 + 2 * 7 * 2)
+    # Of 16 x 24 and 1 x 16 numbers, as the last two layers are one.
+    assert read_program(controller).weights == 2 * (16 * 24 + 16)
+    assert message_size(controller.senses, 2) == 12 + 4 * (4 + 2 * 8 * 2)
     for told in (
-        "Weights: 704 numbers, 2,816 bytes",
+        "Weights: 800 numbers, 3,200 bytes",
         "Half of them",
-        "A message has 140 bytes",
-        "| 28-139 | 28 x float32 |",
-        "| 6 | inverse-square:among=obstacles | sum | r_ij = r_i - r_j | obstacles |",
-        "Channel 6 tells of obstacles",
+        "A message has 156 bytes",
+        "| 28-155 | 32 x float32 |",
+        "| 7 | velocity:among=obstacles | sum | v_ij = v_i - v_j | obstacles |",
+        "Channel 7 tells of obstacles",
     ):
         assert told in text
-    assert "weights are 2816 bytes" in header.read_text()
+    assert "weights are 3200 bytes" in header.read_text()
 
 
 @pytest.mark.parametrize("asked", [[], ["--orbit"]])
@@ -183,4 +186,4 @@ def test_bundled_weights_bring_their_technique_along(tmp_path: Path, monkeypatch
     monkeypatch.setattr(trained, "FOLDER", tmp_path)
     assert fly(controller, strung(5), compiled("starling", tmp_path), STEPS, orbit=ORBIT).worst < CLOSE
     assert fly(controller, strung(5), imported("starling", tmp_path), STEPS, orbit=ORBIT).worst < CLOSE
-    assert len((tmp_path / "agent.py").read_text().splitlines()) < 150
+    assert len((tmp_path / "agent.py").read_text().splitlines()) < 160

@@ -75,8 +75,8 @@ def test_the_technique_that_weights_bring_stays_where_it_is_not_searched() -> No
 def test_a_gain_makes_all_weights_of_an_input_larger_by_the_same_share() -> None:
     network: Any = new_network("etdagnn", seed=2)
     genome = Genome(network, tunes_orbit=True, searched="gains")
-    # Channels of hops, units of the first layer, and units of the second; and three numbers of the technique.
-    assert genome.size == 9 + 16 + 16 + 3
+    # Channels of hops, units of the first layer, and all units of the second; and three numbers of the technique.
+    assert genome.size == 9 + 16 + 1 + 3
     vector = np.zeros(genome.size)
     vector[4] = 0.25
     moved = genome.decode(vector)
@@ -86,6 +86,19 @@ def test_a_gain_makes_all_weights_of_an_input_larger_by_the_same_share() -> None
     assert torch.allclose(moved.weights[first], expected)
     assert all(torch.equal(moved.weights[name], network.state_dict()[name]) for name in others)
     assert moved.orbit == ef.Orbit()
+
+
+def test_gains_make_channels_of_obstacles_like_those_of_everybody() -> None:
+    network: Any = new_network("starling", seed=2)
+    network.layers[1].weight.data[:, 6] = 0.0
+    genome = Genome(network, tunes_orbit=False, searched="gains")
+    # Nobody is heard to leave by these weights, so there is nothing to make louder.
+    assert genome.size == (6 + 1) * 3 + 16 + 1
+    vector = genome.zero
+    vector[18] = 0.3
+    moved, begun = genome.decode(vector).weights["layers.1.weight"], network.layers[1].weight.data
+    assert not begun[:, 7].any() and torch.allclose(moved[:, 7, 0], 0.3 * begun[:, 0, 0])
+    assert torch.equal(moved[:, :7], begun[:, :7]) and not moved[:, 7, 1:].any()
 
 
 def test_a_bias_has_a_gain_of_its_own() -> None:

@@ -45,7 +45,17 @@ def test_a_flock_that_drifts_apart_costs_from_then_on() -> None:
     assert found["variance"] == pytest.approx(2 / 9 * 1.001**2)
     assert found["settled"] == pytest.approx(2 / 9 * 1.001**2)
     assert found["collisions"] == found["effort"] == 0.0
-    assert set(found) == set(NOTHING) - {"leaders", "failures"}
+    assert set(found) == set(NOTHING) - {"leaders", "failures", "time"}
+
+
+def test_a_gap_costs_the_more_the_wider_it_is_and_however_few_are_lost() -> None:
+    # One of three is lost: its distance of 1.001 to begin with grows by 1 per second, a fifth for every quarter of it.
+    start = flock([[0.0, 0.0], [0.5, 0.0], [1.501, 0.0]], [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]], [F, F, F])
+    assert measured("flocking:duration=0.2", start)["gap"] == pytest.approx(0.2)
+    assert measured("flocking:duration=0.75", start, look=0.01)["gap"] == pytest.approx(0.4, rel=0.02)
+    assert measured("flocking:duration=9", start)["gap"] > 0.9
+    near = flock([[0.0, 0.0], [0.5, 0.0], [1.499, 0.0]], [[0.0, 0.0]] * 3, [F, F, F])
+    assert measured("flocking:duration=1", near)["gap"] == 0.0
 
 
 def test_collisions_count_agents_for_the_time_that_they_are_too_near() -> None:
@@ -75,6 +85,7 @@ def test_a_flock_that_passes_is_no_failure_and_costs_nothing_after_it_has_passed
     start = flock([[-2.0, 0.5], [-2.0, 0.8]], [RIGHT, RIGHT], [F, L, O, O, O])
     found = measured(COURSE, start)
     assert found["failures"] == found["apart"] == 0.0
+    assert found["time"] == pytest.approx(3.9 / 8, rel=0.03)
     # Its follower drifts off by a little: the integral ends a second after the last was near, at about 3.9 s.
     drifting = replace(start, velocities=np.where(start.roles[..., None] == F, [1.0, 1e-3], start.velocities))
     assert measured(COURSE, drifting)["leaders"] == pytest.approx(0.5e-3 * 3.9 / 8, rel=0.03)
@@ -95,7 +106,9 @@ def test_stragglers_at_the_obstacle_cost_although_they_hear_it() -> None:
 
 def test_a_flight_that_never_gets_there_has_failed() -> None:
     still = [0.0, 0.0]
-    assert measured(COURSE, flock([[-3.0, 0.0], [-3.0, 0.5]], [still, still], [F, L, O, O, O]))["failures"] == 1.0
+    found = measured(COURSE, flock([[-3.0, 0.0], [-3.0, 0.5]], [still, still], [F, L, O, O, O]))
+    assert found["failures"] == 1.0
+    assert found["time"] == pytest.approx(1.0)
 
 
 def test_a_flight_that_ends_as_the_scenario_says_is_judged_as_it_judges() -> None:

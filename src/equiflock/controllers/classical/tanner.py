@@ -11,7 +11,7 @@ Another potential is a feature of agents' positions, weight(|r_ij|^2) r_ij = gra
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias, get_args
 
@@ -23,7 +23,7 @@ from equiflock.flock import LEADER, OBSTACLE, Flock, Observations, Roles, Vector
 from equiflock.pairs.everyone import sums_over_everyone
 from equiflock.runtime import threads
 from equiflock.runtime.arrays import read_only
-from equiflock.runtime.checks import InputError, check_choice, check_positive, short
+from equiflock.runtime.checks import InputError, check_choice, check_positive, is_finite, short
 from equiflock.runtime.jit import Array, Index, kernel
 
 ClampBy: TypeAlias = Literal["norm", "entry"]
@@ -32,12 +32,21 @@ DEFAULT_CLAMP = 100.0
 """C, the largest norm of an acceleration; the paper does not give it."""
 POTENTIAL = "tanner"
 """The name of U(r) = 1/r^2 + ln r^2, which the paper's channels make up."""
+LEAVING = "leaving"
+"""The name of the feature by which agents hold on to those who fly away."""
 
 
 @feature(POTENTIAL, vector="position")
 def gradient(square: float, distance: float = 1.0) -> float:
     """Grad U = 2 (1 / |r|^2 - d^2 / |r|^4) r, for U(r) = d^2 / r^2 + ln r^2."""
     return 2.0 * (1.0 - distance * distance / square) / square
+
+
+@feature(LEAVING, vector="position")
+def leaving(square: float, inner: float, begin: float = 0.75) -> float:
+    """The speed at which two fly apart, <r, v> / |r| if above 0, along r / |r|: it fades in from |r| = `begin` to 1."""
+    fade = max(square - begin * begin, 0.0) / max(1.0 - begin * begin, 1e-16)
+    return max(inner, 0.0) / square * fade
 
 
 @controller("tanner")
@@ -66,6 +75,9 @@ class Tanner:
     R = 1 agents only repel each other, and nothing pulls back who is about to be lost."""
     aim: Aim = "flock"
     """The velocity that the first sum aims at, the mean of the "flock" or that of its "leaders", if it has any."""
+    hold: float = 0.0
+    """h, how firmly agents hold on to those about to leave their reach: a_i has - h times the mean of "leaving" over
+    those heard, too, a brake on agents that part when they are 0.75 apart and more. The paper's is 0."""
 
     privileged: ClassVar[Literal[True]] = True
 
@@ -74,13 +86,16 @@ class Tanner:
         check_choice("aim", self.aim, get_args(Aim))
         if not isinstance(self.cut_off, bool):
             raise InputError(f"cut_off must be true or false; got {short(self.cut_off)}")
+        if not (is_finite(self.hold) and self.hold >= 0.0):
+            raise InputError(f"hold must be a finite number of at least 0; got {short(self.hold)}")
         if not self.cut_off and self.potential != POTENTIAL:
             raise InputError(f"cut_off=False goes with the potential {POTENTIAL!r} only; got {self.potential!r}")
 
     @property
     def senses(self) -> Senses:
-        """One hop of sums: the paper's three features, or velocity and the potential."""
-        return _senses(self.potential, "dynamic")
+        """One hop of sums: the paper's three features, or velocity and the potential; and whoever leaves, if held."""
+        found = _senses(self.potential, "dynamic")
+        return replace(found, channels=(*found.channels, (LEAVING, "mean"))) if self.hold else found
 
     @cached_property
     def rule(self) -> Rule:
@@ -170,16 +185,16 @@ def _check(clamp: float | None, clamp_by: str, potential: str, attraction: float
         raise InputError(f"potential must be a feature weight(|r|^2) of positions; {potential!r} is of velocities")
 
 
-Rule: TypeAlias = tuple[float, bool, bool, float, bool]
+Rule: TypeAlias = tuple[float, bool, bool, float, bool, float]
 """What the kernel is told of a law: C, infinity if there is none; whether entries are clamped rather than norms;
 whether observations have the sums of v_ij and of a declared gradient rather than the paper's three; d^2 of the
-potential; and whether velocities aim at the leaders' mean."""
+potential; whether velocities aim at the leaders' mean; and h, whose means come last, if it is not 0."""
 
 
 def _rule(law: Tanner | TannerDynamic) -> Rule:
     clamp = math.inf if law.clamp is None else float(law.clamp)
     square, led = float(law.attraction) ** 2, getattr(law, "aim", "flock") == "leaders"
-    return clamp, law.clamp_by == "entry", law.potential != POTENTIAL, square, led
+    return clamp, law.clamp_by == "entry", law.potential != POTENTIAL, square, led, float(getattr(law, "hold", 0.0))
 
 
 NOBODY, NO_ROLES = np.empty((0, 0, 0)), np.empty((0, 0), np.int8)
@@ -191,7 +206,7 @@ for _array in (NOBODY, NO_ROLES):
 def _accelerations(velocities: Vectors, roles: Roles, far: Vectors, observations: Observations, rule: Rule) -> Vectors:
     """The law for all flocks; each thread takes some of them."""
     # The kernel does not look whether there is something where it reads.
-    width = 2 if rule[2] else len(PAPER_FEATURES)
+    width = (2 if rule[2] else len(PAPER_FEATURES)) + (1 if rule[5] else 0)
     if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] < width:
         expected = f"(B, N, 1, {width}, D)"
         raise InputError(f"observations must be one-hop sums of the shape {expected}; got {observations.shape}")
@@ -229,7 +244,8 @@ def tanner_flocks(
     """
     _, N, D = result.shape
     everyone = len(velocities) > 0
-    clamp, by_entry, declared, attraction_squared, led = rule
+    clamp, by_entry, declared, attraction_squared, led, hold = rule
+    leaving_channel = 2 if declared else len(PAPER_FEATURES)
     total = np.empty(D)
     for b in range(first, last):
         # The sum of all velocities, and over how many agents: obstacle agents do not count.
@@ -264,6 +280,9 @@ def tanner_flocks(
                 # The same over everybody else, if U is not cut off.
                 if len(far) > 0:
                     acceleration -= far[b, i, d]
+                # The brake on those who part.
+                if hold > 0.0:
+                    acceleration -= hold * np.float64(observations[b, i, 0, leaving_channel, d])
                 result[b, i, d] = acceleration
                 square += acceleration * acceleration
             # The clamp: every entry to [-C, C], or min(1, C / |a|) a.

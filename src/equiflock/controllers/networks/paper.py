@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -107,6 +108,10 @@ class TDAGNN(nn.Module):
         return write_weights(self, path, extra)
 
 
+FIRST = "1.weight"
+"""The weights of the first layer of a chain of ETDAGNN."""
+
+
 @takes_numpy
 class ETDAGNN(nn.Module):
     """Equivariant convolutions of vectors C -> 16 (over all K hops) -> 16 -> 1, for any dimension.
@@ -153,16 +158,30 @@ class ETDAGNN(nn.Module):
             first.weight = nn.Parameter(wide)
         return nn.Sequential(ScaleLog(), first, ScaleTanh(), EqConv(16, 16, 1), EqConv(16, 1, 1))
 
-    def begin_near(self) -> None:
-        """Give agents that know of an obstacle weights of their own, which begin as those of the others."""
+    def begin_near(self, like: ETDAGNN | None = None) -> None:
+        """Give agents that know of an obstacle weights of their own, which begin as those of the others.
+
+        Args:
+            like: begin as those of this network instead, as it decides near obstacles, if that is something else. Its
+                channels must be among ours; those that it does not have begin at 0.
+        """
         if channel_of_obstacles(self.senses) is None:
             raise InputError(
                 f"{self.name} hears nothing of obstacles by themselves, so nobody can have weights of their own near "
                 "them: it needs a channel such as inverse-square:among=obstacles"
             )
-        if self.near is None:
-            self.near = self._chain()
-            self.near.load_state_dict(self.layers.state_dict())
+        if like is None and self.near is not None:
+            return
+        like = like or self
+        ours, theirs = self.senses, like.senses
+        if not set(theirs.channels) <= set(ours.channels) or replace(theirs, channels=ours.channels) != ours:
+            raise InputError(f"weights near obstacles can begin as those of {like.name} only if it hears no more")
+        state = dict((like.near or like.layers).state_dict())
+        heard = [ours.channels.index(channel) for channel in theirs.channels]
+        wide = torch.zeros(16, ours.width, ours.hops)
+        wide[:, heard] = state[FIRST]
+        self.near = self._chain()
+        self.near.load_state_dict({**state, FIRST: wide})
 
     def forward(self, observations: Tensor) -> Tensor:
         """Accelerations (B, N, D) from observations (B, N, K, C, D)."""

@@ -1,10 +1,12 @@
 """The weights that come with the package: seeds 0 to 4 of each of the paper's networks, and further trainings.
 
-A further training is one of such a network by another recipe, under a name of its own, as etdagnn-robust is of etdagnn.
-It is known by that name if its files are here; the paper's experiments and comparisons are without it.
+A further training is one of such a network by another recipe, under a name of its own, as etdagnn-robust is of etdagnn,
+or one of another network, starling. It is known by that name if its files are here; the paper's experiments and
+comparisons are without it.
 
-Each file was made by the command in its metadata, and stands beside the validation table of its training, a CSV with a
-row for every epoch that validated and every flock.
+Each file was made by the command in its metadata, which may begin from files of others (make weights and make starling
+run them all), and stands beside the validation table of its training, a CSV with a row for every epoch that validated
+and every flock.
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor, nn
 
+from equiflock.features import Senses
 from equiflock.runtime.checks import InputError
 from equiflock.technique import Orbit
 
@@ -42,7 +43,9 @@ class Genome:
     alike. Numbers of the technique move in their logarithm, or that of their odds, so that they stay in their range.
 
     With gains in place of weights, the weights W[o, i] of a layer become W[o, i] (1 + g_i): how loud each channel of
-    each hop is, and each unit behind it. These are so few numbers that a search knows their covariances soon.
+    each hop is, and each unit behind it; a layer of one output has one gain for all its inputs. These are so few
+    numbers that a search knows their covariances soon. The weights of a channel of obstacles, if they are 0, become g_i
+    times those of the same feature heard from everybody; other inputs with weights of 0 are not searched.
 
     Args:
         network: with the weights to begin from; those that do not learn stay as they are.
@@ -65,7 +68,8 @@ class Genome:
         self._begun = np.concatenate(values)
         if searched == "gains":
             # Weight w is moved by its own size times the gain of its input.
-            self._sizes, self._number = self._begun, _inputs([tuple(self.state[name].shape) for name in self.names])
+            self._sizes = np.concatenate([_moved_by(self.state[name], network).ravel() for name in self.names])
+            self._number = _inputs([tuple(self.state[name].shape) for name in self.names], self._sizes != 0.0)
         else:
             self._sizes = np.concatenate([np.full(each.size, _rms(each) or whole) for each in values])
             self._number = np.arange(self._begun.size)
@@ -115,14 +119,36 @@ def _moved_size(value: float, shift: float) -> float:
     return math.exp(min(max(math.log(max(value, LEAST)) + shift, -50.0), 50.0))
 
 
-def _inputs(shapes: list[tuple[int, ...]]) -> Int64[np.ndarray, " weights"]:
-    """For every weight of tensors (outputs, inputs ..), or of biases, the number of its input, over all tensors."""
+def _moved_by(weights: Tensor, network: nn.Module) -> Float64[np.ndarray, ...]:
+    """By how much a gain of 1 moves each of the weights of a layer."""
+    sizes = weights.numpy().astype(np.float64)
+    senses = getattr(network, "senses", None)
+    # Only the first layer has an input for each channel of each hop.
+    if not isinstance(senses, Senses) or sizes.shape[1:] != (senses.width, senses.hops):
+        return sizes
+    for c, feature in enumerate(senses.features):
+        # The first channel of the same feature, heard from all: its name without options is that of both.
+        everybody = feature.name.partition(":")[0]
+        like = [k for k, (name, _) in enumerate(senses.channels) if name == everybody]
+        if feature.among == "obstacles" and like and not sizes[:, c].any():
+            sizes[:, c] = sizes[:, like[0]]
+    return sizes
+
+
+def _inputs(shapes: list[tuple[int, ...]], moved: Bool[np.ndarray, " weights"]) -> Int64[np.ndarray, " weights"]:
+    """For every weight of tensors (outputs, inputs ..), or of biases, the number of its gain, over all tensors.
+
+    Inputs of which no weight is moved have no number of their own: they share that of another.
+    """
     numbers, first = [], 0
     for shape in shapes:
-        inputs = np.arange(first, first + math.prod(shape[1:] or shape))
+        count = math.prod(shape[1:] or shape)
+        inputs = np.arange(first, first + count) if shape[0] > 1 else np.full(count, first)
         numbers.append(np.tile(inputs, shape[0]) if len(shape) > 1 else inputs)
-        first += inputs.size
-    return np.concatenate(numbers)
+        first += count
+    every = np.concatenate(numbers)
+    used = np.unique(every[moved])
+    return np.minimum(np.searchsorted(used, every), used.size - 1)
 
 
 def _rms(values: Vector) -> float:

@@ -20,7 +20,7 @@ from equiflock.outcomes import Outcome
 from equiflock.protocols import Controller, Moment
 from equiflock.runtime.checks import OffScaleError
 from equiflock.scenarios.registry import Scenario, failures
-from equiflock.scenarios.watching import watch
+from equiflock.scenarios.watching import Watched, watch
 from equiflock.senses.graph import survey
 from equiflock.simulation import metrics
 from equiflock.simulation.assembly import flight
@@ -29,6 +29,7 @@ from equiflock.technique import Orbit
 
 APART, VARIANCE, SETTLED, LEADERS = "apart", "variance", "settled", "leaders"
 COLLISIONS, EFFORT, FAILURES = "collisions", "effort", "failures"
+GAP, TIME = "gap", "time"
 NOTHING: Mapping[str, float] = {
     APART: 1e-2,
     VARIANCE: 1e-3,
@@ -37,6 +38,8 @@ NOTHING: Mapping[str, float] = {
     COLLISIONS: 1e-3,
     EFFORT: 1e-2,
     FAILURES: 0.1,
+    GAP: 1e-2,
+    TIME: 0.1,
 }
 """The measures, each with a value so small that it is as good as 0: less than that is not worth a search.
 
@@ -46,7 +49,12 @@ leaders: the mean distance of velocities from the leaders'; of flocks that have 
 collisions: the share of agents nearer than R_min to another agent, or to an obstacle agent.
 effort: the mean norm of accelerations.
 failures: the share of flights that fail; of scenarios that know failures.
+gap: how wide the widest gap between components is, from 0 in one piece to 1 at 2.25 R and more, in steps of R / 4.
+time: the share of the duration until flights reach their end; of scenarios that know failures.
 """
+WIDER = (1.25, 1.5, 1.75, 2.0, 2.25)
+"""Multiples of R at which a flock in pieces is looked at again: it has a gap as wide as the largest that leaves pieces.
+A single agent that is lost is next to nothing for `apart`, but not here."""
 Values = Float64[np.ndarray, " B"]
 
 
@@ -80,7 +88,8 @@ class _Flown:
         self.every = max(round(look / task.time_step), 1)
         self.led = bool((start.roles == Role.LEADER).any(axis=1).all())
         self.judge = _Judge(scenario, len(start)) if scenario.succeeded else None
-        integrals = (APART, VARIANCE, COLLISIONS, EFFORT, *([LEADERS] if self.led else []))
+        integrals = (APART, VARIANCE, COLLISIONS, EFFORT, GAP, *([LEADERS] if self.led else []))
+        integrals += (TIME,) if self.judge else ()
         self.values = {name: np.zeros(len(start)) for name in (*integrals, SETTLED)}
         # Leaders collide as followers do.
         self.crew = np.where(start.roles == Role.LEADER, np.int8(FOLLOWER), start.roles)
@@ -110,18 +119,32 @@ class _Flown:
         flock = moment.flock if flying.all() else moment.flock[flying]
         now = {VARIANCE: variance[flying], EFFORT: metrics.mean_acceleration_norm(moment)[flying]}
         if len(flock) and part > 0.0:
-            now |= {APART: self._apart(flock), COLLISIONS: self._collisions(flock, flying)}
+            seen = self._watch(flock)
+            now |= {APART: 1.0 - seen.largest / flock.working.sum(axis=1), GAP: self._gap(flock, seen)}
+            now[COLLISIONS] = self._collisions(flock, flying)
+            if self.judge:
+                now[TIME] = np.ones(len(flock))
             if self.led:
                 now[LEADERS] = metrics.mean_leader_velocity_distance(flock)
             for name, values in now.items():
                 self.values[name][flying] += part * values
 
-    def _apart(self, flock: Flock) -> Values:
-        """The share of agents outside the largest component."""
-        # As the scenario's own ending counts them, where it has choices about that.
-        rules: dict[str, Any] = {name: getattr(self.scenario, name, usual) for name, usual in RULES.items()}
-        found: Values = 1.0 - watch(flock, None, **rules).largest / flock.working.sum(axis=1)
+    def _gap(self, flock: Flock, seen: Watched) -> Values:
+        """How wide the widest gap between components is, from 0 to 1, of flocks that look so at R."""
+        found = np.zeros(len(flock))
+        apart = np.flatnonzero(seen.pieces > 1)
+        for factor in WIDER:
+            if not apart.size:
+                break
+            found[apart] += 1.0 / len(WIDER)
+            # Who is in one piece at this radius is so at all larger ones.
+            apart = apart[self._watch(flock[apart], factor * flock.comm_radius).pieces > 1]
         return found
+
+    def _watch(self, flock: Flock, comm_radius: float | None = None) -> Watched:
+        """The flock as the scenario's own ending sees it, where it has choices about what is connected."""
+        rules: dict[str, Any] = {name: getattr(self.scenario, name, usual) for name, usual in RULES.items()}
+        return watch(flock, comm_radius, **rules)
 
     def _collisions(self, flock: Flock, flying: Bool[np.ndarray, " all"]) -> Values:
         """The share of agents that are too near to another, of the flocks that fly."""

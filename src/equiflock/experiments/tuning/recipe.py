@@ -32,13 +32,19 @@ class Tuning:
     measures: str = MEASURES
     """What flights are measured by, with weights: apart (share of agents outside the largest component), variance (of
     velocities), settled (the same at the end), leaders (distance to their velocity), collisions (share of agents
-    nearer than R_min to another), effort (accelerations), failures (share of flights that fail)."""
+    nearer than R_min to another), effort (accelerations), failures (share of flights that fail), gap (how far pieces
+    of the flock are from each other), time (until the end is reached)."""
     search: Searched = "weights"
     """What is searched: every weight by itself, or one gain for each input of each layer, far fewer numbers, which
     takes far fewer generations."""
     near: bool = False
     """Search only the weights of agents that know of an obstacle, which begin as those of all others; what the network
     does elsewhere stays as it is. For networks that hear of obstacles by themselves, such as starling."""
+    near_from: str = ""
+    """A file of weights from which those of --near, and the numbers of the technique, begin instead: those that it has
+    for agents near obstacles, or those for all. It may hear less, such as etdagnn:aggregation=both."""
+    soften: float = 1.0
+    """A factor on the last layer of the weights that --near begins with: below 1 agents near obstacles act softer."""
     technique: str = ""
     """Numbers of the orbit technique to begin with, such as gravity_break=0.56:near=1.2; the others, or all if left
     out, are those of the weights, or the paper's."""
@@ -77,6 +83,9 @@ class Tuning:
         check_choice("covariance", self.covariance, get_args(Covariance))
         read_measures(self.measures)
         self.begun_orbit(None)  # a clear error about the technique
+        check_positive("soften", self.soften)
+        if (self.near_from or self.soften != 1.0) and not self.near:
+            raise InputError("near_from and soften go with near only")
         shortest = min(task.duration for task in self.scenes)
         if self.look > shortest:
             raise InputError(f"look must be at most the duration of every task, {shortest:g} s; got {self.look:g}")

@@ -77,16 +77,18 @@ class TuningRun:
         self.weights = folder / WEIGHTS
         self.tasks = recipe.scenes
         network: Any = load_network(weights)
-        network.orbit = recipe.begun_orbit(getattr(network, "orbit", None))
+        self.origin = {"name": name or str(weights), "checksum": file_checksum(weights)}
         if recipe.near:
-            _search_near(network)
+            _search_near(network, recipe)
+        if recipe.near_from:
+            self.origin["near"] = file_checksum(Path(recipe.near_from))
+        network.orbit = recipe.begun_orbit(getattr(network, "orbit", None))
         self._network = str(getattr(network, "name", type(network).__name__))
         self._options = json.dumps(getattr(network, "options", {}))
         self.genome = Genome(network, recipe.tunes_orbit, recipe.search)
         self.population = recipe.population or usual_population(self.genome.size)
         # What the weights were trained with stays with them: their own unit of length is in it.
         self._trained = {key: value for key, value in read_tensors(weights, FORMAT)[1].items() if key == "recipe"}
-        self.origin = {"name": name or str(weights), "checksum": file_checksum(weights)}
 
     @property
     def config(self) -> dict[str, Any]:
@@ -253,13 +255,16 @@ class _Flying:
         return measured
 
 
-def _search_near(network: Any) -> None:
-    """Let only the weights of those who know of an obstacle change."""
+def _search_near(network: Any, recipe: Tuning) -> None:
+    """Let only the weights of those who know of an obstacle change, and begin them as the recipe says."""
     if not hasattr(network, "begin_near"):
         raise InputError(
             f"{type(network).__name__} has no weights of their own for agents near obstacles: leave out near"
         )
-    network.begin_near()
+    other: Any = load_network(Path(recipe.near_from)) if recipe.near_from else None
+    network.begin_near(other)
+    network.near[-1].weight.data *= recipe.soften
+    network.orbit = getattr(other or network, "orbit", None)
     network.requires_grad_(False)
     network.near.requires_grad_(True)
 

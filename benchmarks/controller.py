@@ -1,0 +1,208 @@
+"""How starling flies, beside the paper's networks, its expert and other laws: the tables of docs/controller.md.
+
+python benchmarks/controller.py                    # all of it, some 40 minutes on two cores
+python benchmarks/controller.py leaders obstacles  # some of it
+python benchmarks/controller.py ablation           # trains starling without one ingredient after the other, first
+
+Every number is the median over the seeds of a network, each with 50 test flocks. What is done is kept in
+runs/controller and runs/ablation, so that an interrupted comparison goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import equiflock as ef
+from equiflock.controllers.loading import has_seeds
+from equiflock.controllers.trained import TRAINED
+from equiflock.experiments.curves import weights_checksum
+from equiflock.experiments.flights import fly
+from equiflock.experiments.runner.jobs import collect
+from equiflock.experiments.runner.running import run_jobs
+from equiflock.scenarios import make_scenario
+from equiflock.scenarios.registry import failures
+from equiflock.simulation import metrics
+
+FOLDER = Path("runs/controller")
+WORKERS = os.cpu_count() or 1
+FLOCKS, SEEDS, ABLATION_SEEDS = 50, 5, 3
+NETWORKS = (*TRAINED, "starling")
+# The recipe of starling, before it is tuned, and the same without one ingredient.
+EXPERT, MIXTURE, DENSITIES = "tanner:attraction=0.75:aim=leaders:hold=450", "0.5*flocking+0.5*leaders", "0.6-1.1"
+ABLATION = {
+    "all of it": ("starling", EXPERT, MIXTURE, DENSITIES),
+    "the paper's three channels": ("etdagnn", EXPERT, MIXTURE, DENSITIES),
+    "no brake on those who part": ("starling", EXPERT.replace(":hold=450", ""), MIXTURE, DENSITIES),
+    "the paper's potential": ("starling", EXPERT.replace("attraction=0.75:", ""), MIXTURE, DENSITIES),
+    "no leaders": ("starling", EXPERT, "flocking", DENSITIES),
+    "one density": ("starling", EXPERT, MIXTURE, "1"),
+}
+ABLATED = Path("runs/ablation")
+LAWS = ("tanner", "tanner-dynamic", "reynolds", "cucker-smale-local", "bonding-local")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The flights of one controller in one scenario."""
+
+    row: str
+    controller: str
+    seed: int | None
+    scenario: str
+    time_step: float
+    duration: float
+    checksum: str
+
+    @property
+    def key(self) -> str:
+        text = f"{self.scenario}-{self.duration:g}-{self.controller}-{self.seed}"
+        return text.translate(str.maketrans(": /", "---"))
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return {"row": self.row, "scenario": self.scenario}
+
+    def run(self) -> pd.DataFrame:
+        scenario = make_scenario(self.scenario, {"flocks": FLOCKS, "split": "test"})
+        controller: Any = ef.load(self.controller, **({} if self.seed is None else {"seed": self.seed}))
+        record = [metrics.velocity_variance, metrics.minimum_separation]
+        if scenario.name == "leaders":
+            record.append(metrics.mean_leader_velocity_distance)
+        start = scenario.draw()
+        run = fly(scenario, start, controller, self.time_step, self.duration, keep_every=None, record=record)
+        series, flock = run.series, run.flock()
+        numbers = {
+            "variance": np.median(series["velocity_variance"][-1]),
+            "soon": np.median(
+                series["velocity_variance"][min(round(0.1 / self.time_step), len(series["velocity_variance"]) - 1)]
+            ),
+            "separation": np.median(series["minimum_separation"].min(axis=0)),
+            "in pieces": (metrics.component_count(flock, run.comm_radius) > 1).mean(),
+        }
+        if scenario.name == "leaders":
+            numbers["MLVD"] = np.median(series["mean_leader_velocity_distance"][-1])
+        if scenario.succeeded:
+            numbers["failures"] = failures(scenario, run.outcome).mean()
+        return pd.DataFrame([numbers])
+
+
+@dataclass(frozen=True)
+class Table:
+    """Scenarios in columns, controllers in rows."""
+
+    title: str
+    columns: dict[str, str]
+    """What each column is called, and the scenario that it is about."""
+    shown: tuple[str, ...]
+    """The numbers that are shown."""
+    time_step: float
+    duration: float
+    rows: dict[str, list[tuple[str, int | None]]]
+    """What each row is called, and the controllers that it is the median over, with their seeds."""
+
+    def cells(self) -> list[Cell]:
+        return [
+            Cell(row, name, seed, scenario, self.time_step, self.duration, weights_checksum(name, seed))
+            for row, controllers in self.rows.items()
+            for scenario in self.columns.values()
+            for name, seed in controllers
+        ]
+
+    def show(self) -> None:
+        found = collect(self.cells(), FOLDER)
+        medians = found.groupby(["row", "scenario"])[list(self.shown)].median()
+        print(f"\n{self.title}\n")
+        print("| | " + " | ".join(self.columns) + " |\n|---|" + "--:|" * len(self.columns))
+        for row in self.rows:
+            columns = (medians.loc[row, scenario] for scenario in self.columns.values())
+            texts = (" / ".join(self._text(what, each[what]) for what in self.shown) for each in columns)
+            print(f"| {row} | " + " | ".join(texts) + " |", flush=True)
+
+    @staticmethod
+    def _text(what: str, value: float) -> str:
+        return f"{100 * value:.0f}%" if what in ("in pieces", "failures") else f"{value:.2g}"
+
+
+def with_seeds(*names: str) -> dict[str, list[tuple[str, int | None]]]:
+    return {f"`{name}`": [(name, seed) for seed in (range(SEEDS) if has_seeds(name) else [None])] for name in names}
+
+
+DECENTRALIZED = with_seeds(*LAWS[1:], *NETWORKS)
+EVERYBODY = with_seeds("tanner") | DECENTRALIZED
+WITHOUT: dict[str, list[tuple[str, int | None]]] = {
+    words: [(f"{ABLATED}/{number}/{recipe[0]}-{seed}/weights.safetensors", None) for seed in range(ABLATION_SEEDS)]
+    for number, (words, recipe) in enumerate(ABLATION.items())
+}
+TABLES = {
+    "sizes": Table(
+        "Velocity variance after 2 s / after 0.1 s, for flocks of N agents",
+        {f"N = {n}": f"flocking:agents={n}" for n in (50, 100, 200, 400, 800)},
+        ("variance", "soon"), 1e-3, 2.0, EVERYBODY,
+    ),
+    "densities": Table(
+        "Velocity variance after 2 s, for disks of the paper's radius times a factor",
+        {f"{scale:g}": f"flocking:disk_scale={scale:g}" for scale in (0.7, 0.8, 0.9, 1.1)},
+        ("variance",), 1e-3, 2.0, EVERYBODY,
+    ),
+    "leaders": Table(
+        "Led by two: MLVD after 3 s / flocks in pieces",
+        {"leaders": "leaders"}, ("MLVD", "in pieces"), 1e-3, 3.0, DECENTRALIZED,
+    ),
+    "obstacles": Table(
+        "Flights past an obstacle that fail",
+        {f"{sides} sides": f"obstacles:sides={sides}" for sides in (12, 24, 48, 96)},
+        ("failures",), 1e-2, 20.0, DECENTRALIZED,
+    ),
+    "long": Table(
+        "After 60 s: flocks in pieces / velocity variance / smallest separation in flight",
+        {"60 s": "flocking"}, ("in pieces", "variance", "separation"), 1e-2, 60.0, EVERYBODY,
+    ),
+    "space": Table(
+        "In space (D = 3): velocity variance after 2 s / flocks in pieces",
+        {"D = 3": "flocking:dimensions=3"}, ("variance", "in pieces"), 1e-3, 2.0,
+        with_seeds("tanner", "tanner-dynamic", "etdagnn", "starling"),
+    ),
+    "ablation": Table(
+        "Without one ingredient: velocity variance after 2 s / after 0.1 s",
+        {"N = 100": "flocking:agents=100", "N = 400": "flocking:agents=400", "0.7": "flocking:disk_scale=0.7"},
+        ("variance", "soon"), 1e-3, 2.0, WITHOUT,
+    ),
+    "ablation-led": Table(
+        "Without one ingredient: MLVD after 3 s / flocks in pieces",
+        {"leaders": "leaders"}, ("MLVD", "in pieces"), 1e-3, 3.0, WITHOUT,
+    ),
+}  # fmt: skip
+
+
+def train_without() -> None:
+    """Train starling without one ingredient after the other, unless that is done."""
+    for number, (network, expert, mixture, densities) in enumerate(ABLATION.values()):
+        folder = ABLATED / str(number)
+        words = ["--controller", network, "--expert", expert, "--scenario", mixture, "--disk-scale", densities]
+        words += ["--learning-rate", "2e-4", "--schedule", "cosine", "--average", "0.95"]
+        words += ["--seeds", f"0-{ABLATION_SEEDS - 1}", "--out", str(folder)]
+        told = ["--resume", str(folder)] if folder.exists() else words
+        subprocess.run([sys.executable, "-m", "equiflock", "train", *told, "--workers", str(WORKERS)], check=True)
+
+
+def main(names: list[str]) -> None:
+    if not names or any(name.startswith("ablation") for name in names):
+        train_without()
+    for name in names or TABLES:
+        table = TABLES[name]
+        cells = table.cells()
+        print(f"{name}: {len(cells)} flights of {FLOCKS} flocks", file=sys.stderr, flush=True)
+        run_jobs(cells, FOLDER, WORKERS, lambda cell: print(".", end="", file=sys.stderr, flush=True))
+        table.show()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
