@@ -65,15 +65,15 @@ def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in SEEDS:
-        for name in TRAINED:
+        for name in (*TRAINED, "starling"):
             shutil.copy(trained_weights(name, seed), tmp_path)
     monkeypatch.setattr(trained, "FOLDER", tmp_path)
-    assert bundled_names() == TRAINED
+    assert bundled_names() == (*TRAINED, "starling")
     with pytest.raises(InputError, match=r"controller must be one of .*; got 'etdagnn-robust'"):
         ef.load("etdagnn-robust")
     for seed in SEEDS:
         shutil.copy(tmp_path / f"etdagnn-{seed}.safetensors", tmp_path / f"etdagnn-robust-{seed}.safetensors")
-    assert bundled_names() == (*TRAINED, "etdagnn-robust")
+    assert bundled_names() == (*TRAINED, "etdagnn-robust", "starling")
     assert "etdagnn-robust" in ef.controller_names()
     assert "etdagnn-robust" not in network_names()
     for robust, usual in (("etdagnn-robust", "etdagnn"), ("etdagnn-robust:3", "etdagnn:3")):

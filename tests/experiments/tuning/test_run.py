@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import equiflock as ef
-from equiflock.controllers.loading import load_network, weights_file
+from equiflock.controllers.loading import load_network, new_network, save, weights_file
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.experiments.tuning.measures import measure
 from equiflock.experiments.tuning.run import HELD_OUT, TuningRun
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import read_json
+from equiflock.runtime.checksums import file_checksum, read_json
 from tests.damage import DAMAGES
 from tests.experiments.tuning.small import COURSE, FLOCKING, results, small, tuned
 
@@ -157,7 +157,7 @@ def test_tuned_weights_can_be_tuned_again_and_keep_their_unit_of_length(tmp_path
 
 def test_weights_near_obstacles_are_tuned_while_all_others_stay(tmp_path: Path) -> None:
     run = small(tmp_path / "run", "starling", near=True, search="gains", tasks=COURSE, technique="near=0.4:slow=0.1")
-    assert run.genome.size == 21 + 16 + 16 + 3
+    assert run.genome.size == 24 + 16 + 1 + 3
     tuned(run)
     begun, tuned_weights = (load_network(path) for path in (tmp_path / "start.safetensors", run.weights))
     state: Any = tuned_weights.state_dict()
@@ -165,6 +165,18 @@ def test_weights_near_obstacles_are_tuned_while_all_others_stay(tmp_path: Path) 
     kept: Any = tuned_weights
     assert any(not torch.equal(state[f"layers{name}"], state[f"near{name}"]) for name in (".1.weight", ".4.weight"))
     assert kept.orbit.near != 1.0
+
+
+def test_weights_near_obstacles_may_begin_softer_and_as_those_of_another_network(tmp_path: Path) -> None:
+    other = save(new_network("etdagnn", seed=3, aggregation="both"), tmp_path / "other.safetensors")
+    run = small(tmp_path / "run", "starling", near=True, search="gains", tasks=COURSE, near_from=str(other), soften=0.5)
+    # Six channels of three hops, and that of obstacles; nobody is heard to leave.
+    assert run.genome.size == 18 + 3 + 16 + 1 + 3
+    begun, six = run.genome.decode(run.genome.zero).weights, load_network(other).state_dict()
+    assert torch.equal(begun["near.1.weight"][:, :6], six["layers.1.weight"])
+    assert not begun["near.1.weight"][:, 6:].any()
+    assert torch.equal(begun["near.4.weight"], 0.5 * six["layers.4.weight"])
+    assert run.config["from"]["near"] == file_checksum(other)
 
 
 def test_the_technique_begins_with_the_numbers_that_are_told(tmp_path: Path) -> None:
@@ -178,6 +190,9 @@ def test_the_technique_begins_with_the_numbers_that_are_told(tmp_path: Path) -> 
         ({"near": True}, "etdagnn hears nothing of obstacles by themselves"),
         ({"technique": "nearness=2"}, "technique must name numbers among gravity_break, dodge_angle, near, slow"),
         ({"technique": "gravity_break=2"}, "gravity_break must be from 0 to 1"),
+        ({"near_from": "other.safetensors"}, "near_from and soften go with near only"),
+        ({"soften": 0.5}, "near_from and soften go with near only"),
+        ({"soften": 0.0}, "soften must be a finite number above 0; got 0"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_in_one_line(options: dict[str, Any], text: str, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def numpy_file(program: Program, stem: str) -> str:
         "K": senses.hops,
         "C": senses.width,
         "components": program.components,
-        "features": "\n\n\n".join(text.as_python(name) for name, text in formulas(features_of(program)).values()),
+        "features": "".join(f"\n\n{text}\n" for text in _functions(program)),
         "channels": "\n".join(_channels(program)),
         "activations": "\n".join(_activations(program)),
         "network": "\n".join(f"        {line}" for line in [*_network(program), *_clamp(program)]),
@@ -41,12 +41,26 @@ def numpy_file(program: Program, stem: str) -> str:
     return filled("numpy_agent.txt", words, parts_of(program), ("#", ""))
 
 
+def _functions(program: Program) -> list[str]:
+    """The weights of features that are more than one expression of |r_ij|^2, as functions."""
+    texts = (text.as_python(name) for name, text in formulas(features_of(program)).values())
+    return [text for text in texts if _expression(text) is None]
+
+
+def _expression(function: str) -> str | None:
+    """What a function of |r_ij|^2 alone returns, if that is all it does."""
+    head, _, body = function.partition("\n    return ")
+    return body if head.endswith("(square):") and "\n" not in body else None
+
+
 def _channels(program: Program) -> list[str]:
     """A line for each channel."""
     names, lines = formulas(features_of(program)), []
     for feature, (_, aggregation) in zip(program.senses.features, program.senses.channels, strict=True):
         known = ["square", *(["inner"] if feature.uses_velocity else []), *map(repr, feature.options)]
-        weight = f"lambda square, inner: {names[feature.weight][0]}({', '.join(known)})"
+        name, text = names[feature.weight]
+        called = f"{name}({', '.join(known)})"
+        weight = f"lambda square, inner: {_expression(text.as_python(name)) or called}"
         marks = feature.vector == "velocity", feature.among, aggregation == "mean"
         lines.append(f"    ({', '.join([weight, *map(repr, marks)])}),".replace("'", '"'))
     return lines
