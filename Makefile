@@ -70,7 +70,8 @@ peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (inst
 	$(BIN)/python benchmarks/peers.py
 
 # starling learns from an expert that attracts, holds on to those who part, and knows leaders. Near obstacles it begins as a
-# network that is softer, which is tuned on courses past large ones: first for seed 0, and from there for every seed.
+# network that is softer, which is tuned on courses past large ones: first for seed 0, and from there for every seed. Last, how
+# loud it hears velocities and those who leave is tuned on flocks that are hard to lead.
 MIXED := --scenario '0.5*flocking+0.5*leaders' --disk-scale 0.6-1.1 --learning-rate 2e-4 --schedule cosine --average 0.95
 OPEN := --controller starling --expert tanner:attraction=0.75:aim=leaders:hold=450 $(MIXED)
 SOFT := --controller etdagnn:aggregation=both --expert tanner:attraction=0.8:aim=leaders $(MIXED)
@@ -80,6 +81,8 @@ FIRST := --tasks '0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=
 THEN := --tasks '0.4*obstacles:sides=24:flocks=4:duration=14+0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=96:flocks=16:duration=14' \
 	--measures '1*gap+2*failures+0.5*time' --sigma 0.05 --look 0.1 --validate-every 2 --validation-flocks 60 --generations 4 \
 	--near-from runs/near/starling-0/weights.safetensors --soften 0.6
+LED := --tasks '1*leaders:leader_velocity=first:flocks=200+0.5*flocking:flocks=20+2*flocking:agents=100:duration=0.1:flocks=40:time_step=0.002+0.3*flocking:agents=400:flocks=3:time_step=0.004' \
+	--measures '1*gap+0.3*settled+0.3*variance' --sigma 0.25 --look 0.1 --validate-every 4 --validation-flocks 200 --generations 12
 TRAINED := src/equiflock/controllers/trained
 starling: $(READY)  ## train and tune the weights of starling again (about 20 minutes on 2 cores)
 	test -d runs/soft/etdagnn-0 || $(BIN)/equiflock train $(SOFT) --out runs/soft/etdagnn-0
@@ -90,7 +93,9 @@ starling: $(READY)  ## train and tune the weights of starling again (about 20 mi
 	set -e; for seed in 0 1 2 3 4; do \
 		$(BIN)/equiflock tune runs/open/starling-$$seed/weights.safetensors --near --search gains $(THEN) --seed $$seed \
 			--out runs/tuned/starling-$$seed; \
-		cp runs/tuned/starling-$$seed/weights.safetensors $(TRAINED)/starling-$$seed.safetensors; \
+		$(BIN)/equiflock tune runs/tuned/starling-$$seed/weights.safetensors --search gains --heard velocity+leaving $(LED) \
+			--seed $$seed --out runs/led/starling-$$seed; \
+		cp runs/led/starling-$$seed/weights.safetensors $(TRAINED)/starling-$$seed.safetensors; \
 		cp runs/open/starling-$$seed/validation.csv $(TRAINED)/starling-$$seed.csv; \
 	done
 

@@ -107,3 +107,17 @@ def test_a_bias_has_a_gain_of_its_own() -> None:
     assert genome.size == (18 + 32) + (32 + 32) + (32 + 2)
     moved = genome.decode(np.full(genome.size, -0.5)).weights
     assert all(torch.allclose(moved[name], 0.5 * tensor) for name, tensor in network.state_dict().items())
+
+
+def test_gains_of_some_features_alone_leave_all_other_inputs_as_they_are() -> None:
+    network: Any = new_network("starling", seed=2)
+    genome = Genome(network, tunes_orbit=False, searched="gains", heard=("velocity", "leaving"))
+    # The mean and the sum of velocities and the mean of who leaves, at three hops.
+    assert genome.size == 3 * 3
+    moved, begun = genome.decode(np.ones(9)).weights, network.state_dict()
+    first = "layers.1.weight"
+    assert torch.equal(moved[first][:, [0, 3, 6]], 2.0 * begun[first][:, [0, 3, 6]])
+    assert torch.equal(moved[first][:, [1, 2, 4, 5, 7]], begun[first][:, [1, 2, 4, 5, 7]])
+    assert all(torch.equal(moved[name], begun[name]) for name in begun if name != first)
+    with pytest.raises(InputError, match="a feature in heard must be one of 'velocity'"):
+        Genome(network, tunes_orbit=False, searched="gains", heard=("wings",))

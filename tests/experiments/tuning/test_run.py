@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,11 +15,12 @@ import equiflock as ef
 from equiflock.controllers.loading import load_network, new_network, save, weights_file
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.experiments.tuning.measures import measure
+from equiflock.experiments.tuning.recipe import Tuning
 from equiflock.experiments.tuning.run import HELD_OUT, TuningRun
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import file_checksum, read_json
 from tests.damage import DAMAGES
-from tests.experiments.tuning.small import COURSE, FLOCKING, results, small, tuned
+from tests.experiments.tuning.small import COURSE, FLOCKING, SMALL, results, small, tuned
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +169,18 @@ def test_weights_near_obstacles_are_tuned_while_all_others_stay(tmp_path: Path) 
     assert kept.orbit.near != 1.0
 
 
+def test_weights_near_obstacles_stay_as_they_are_where_there_are_none(tmp_path: Path) -> None:
+    weights = ef.load("starling")
+    start = save(weights, tmp_path / "start.safetensors")
+    run = TuningRun(tmp_path / "run", Tuning(**{**SMALL, "tasks": FLOCKING, "search": "gains"}), start)
+    assert run.genome.size == 24 + 16 + 1
+    found = run.genome.decode(np.full(run.genome.size, 0.5))
+    begun: Any = weights.state_dict()  # type: ignore[attr-defined]
+    assert all(torch.equal(found.weights[name], begun[name]) for name in begun if name.startswith("near"))
+    assert not torch.equal(found.weights["layers.1.weight"], begun["layers.1.weight"])
+    assert found.orbit == weights.orbit  # type: ignore[attr-defined]
+
+
 def test_weights_near_obstacles_may_begin_softer_and_as_those_of_another_network(tmp_path: Path) -> None:
     other = save(new_network("etdagnn", seed=3, aggregation="both"), tmp_path / "other.safetensors")
     run = small(tmp_path / "run", "starling", near=True, search="gains", tasks=COURSE, near_from=str(other), soften=0.5)
@@ -191,6 +205,7 @@ def test_the_technique_begins_with_the_numbers_that_are_told(tmp_path: Path) -> 
         ({"technique": "nearness=2"}, "technique must name numbers among gravity_break, dodge_angle, near, slow"),
         ({"technique": "gravity_break=2"}, "gravity_break must be from 0 to 1"),
         ({"near_from": "other.safetensors"}, "near_from and soften go with near only"),
+        ({"heard": "velocity"}, "heard goes with search gains only"),
         ({"soften": 0.5}, "near_from and soften go with near only"),
         ({"soften": 0.0}, "soften must be a finite number above 0; got 0"),
     ],

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor, nn
 
 from equiflock.features import Senses
-from equiflock.runtime.checks import InputError
+from equiflock.runtime.checks import InputError, check_choice
 from equiflock.technique import Orbit
 
 Vector = Float64[np.ndarray, " n"]
@@ -51,9 +51,12 @@ class Genome:
         network: with the weights to begin from; those that do not learn stay as they are.
         tunes_orbit: whether the numbers of the technique are searched, too.
         searched: each of the weights, or a gain for every input of a layer; a bias is an input of its own.
+        heard: names of features, if only the gains of what is heard of these are searched, at each hop.
     """
 
-    def __init__(self, network: nn.Module, tunes_orbit: bool, searched: Searched = "weights") -> None:
+    def __init__(
+        self, network: nn.Module, tunes_orbit: bool, searched: Searched = "weights", heard: tuple[str, ...] = ()
+    ) -> None:
         orbit = getattr(network, "orbit", None)
         self.orbit: Orbit | None = orbit if isinstance(orbit, Orbit) else None
         self.tunes_orbit = tunes_orbit
@@ -68,7 +71,7 @@ class Genome:
         self._begun = np.concatenate(values)
         if searched == "gains":
             # Weight w is moved by its own size times the gain of its input.
-            self._sizes = np.concatenate([_moved_by(self.state[name], network).ravel() for name in self.names])
+            self._sizes = np.concatenate([_moved_by(self.state[name], network, heard).ravel() for name in self.names])
             self._number = _inputs([tuple(self.state[name].shape) for name in self.names], self._sizes != 0.0)
         else:
             self._sizes = np.concatenate([np.full(each.size, _rms(each) or whole) for each in values])
@@ -119,19 +122,23 @@ def _moved_size(value: float, shift: float) -> float:
     return math.exp(min(max(math.log(max(value, LEAST)) + shift, -50.0), 50.0))
 
 
-def _moved_by(weights: Tensor, network: nn.Module) -> Float64[np.ndarray, ...]:
-    """By how much a gain of 1 moves each of the weights of a layer."""
+def _moved_by(weights: Tensor, network: nn.Module, heard: tuple[str, ...]) -> Float64[np.ndarray, ...]:
+    """By how much a gain of 1 moves each of the weights of a layer; only those of features that are `heard`, if any."""
     sizes = weights.numpy().astype(np.float64)
     senses = getattr(network, "senses", None)
+    names = [name for name, _ in senses.channels] if isinstance(senses, Senses) else []
+    for name in heard:
+        check_choice("a feature in heard", name, tuple(dict.fromkeys(names)))
     # Only the first layer has an input for each channel of each hop.
     if not isinstance(senses, Senses) or sizes.shape[1:] != (senses.width, senses.hops):
-        return sizes
+        return np.zeros_like(sizes) if heard else sizes
     for c, feature in enumerate(senses.features):
         # The first channel of the same feature, heard from all: its name without options is that of both.
         everybody = feature.name.partition(":")[0]
-        like = [k for k, (name, _) in enumerate(senses.channels) if name == everybody]
-        if feature.among == "obstacles" and like and not sizes[:, c].any():
-            sizes[:, c] = sizes[:, like[0]]
+        if feature.among == "obstacles" and everybody in names and not sizes[:, c].any():
+            sizes[:, c] = sizes[:, names.index(everybody)]
+    if heard:
+        sizes[:, [name not in heard for name in names]] = 0.0
     return sizes
 
 

@@ -37,6 +37,9 @@ class Tuning:
     search: Searched = "weights"
     """What is searched: every weight by itself, or one gain for each input of each layer, far fewer numbers, which
     takes far fewer generations."""
+    heard: str = ""
+    """Names of features, such as velocity+leaving, if only the gains of what is heard of these are searched: a few
+    numbers. With --search gains."""
     near: bool = False
     """Search only the weights of agents that know of an obstacle, which begin as those of all others; what the network
     does elsewhere stays as it is. For networks that hear of obstacles by themselves, such as starling."""
@@ -80,6 +83,8 @@ class Tuning:
         for name in ("sigma", "look"):
             check_positive(name, getattr(self, name))
         check_choice("search", self.search, get_args(Searched))
+        if self.heard and self.search != "gains":
+            raise InputError("heard goes with search gains only")
         check_choice("covariance", self.covariance, get_args(Covariance))
         read_measures(self.measures)
         self.begun_orbit(None)  # a clear error about the technique
@@ -101,9 +106,14 @@ class Tuning:
         return read_measures(self.measures)
 
     @property
+    def meets_obstacles(self) -> bool:
+        """Whether flocks of a task avoid obstacles by the technique."""
+        return any(task.scene(1, 0, "").orbit == Orbit() for task in self.scenes)
+
+    @property
     def tunes_orbit(self) -> bool:
         """Whether numbers of the technique are searched."""
-        return self.orbit and any(task.scene(1, 0, "").orbit == Orbit() for task in self.scenes)
+        return self.orbit and self.meets_obstacles
 
     def begun_orbit(self, own: Orbit | None) -> Orbit | None:
         """The technique to begin with, where `own` is that of the weights."""

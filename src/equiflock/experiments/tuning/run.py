@@ -80,12 +80,16 @@ class TuningRun:
         self.origin = {"name": name or str(weights), "checksum": file_checksum(weights)}
         if recipe.near:
             _search_near(network, recipe)
+        elif getattr(network, "near", None) is not None and not recipe.meets_obstacles:
+            # Nobody decides by these weights in such flights.
+            network.near.requires_grad_(False)
         if recipe.near_from:
             self.origin["near"] = file_checksum(Path(recipe.near_from))
         network.orbit = recipe.begun_orbit(getattr(network, "orbit", None))
         self._network = str(getattr(network, "name", type(network).__name__))
         self._options = json.dumps(getattr(network, "options", {}))
-        self.genome = Genome(network, recipe.tunes_orbit, recipe.search)
+        heard = tuple(recipe.heard.split("+")) if recipe.heard else ()
+        self.genome = Genome(network, recipe.tunes_orbit, recipe.search, heard)
         self.population = recipe.population or usual_population(self.genome.size)
         # What the weights were trained with stays with them: their own unit of length is in it.
         self._trained = {key: value for key, value in read_tensors(weights, FORMAT)[1].items() if key == "recipe"}
