@@ -10,10 +10,11 @@ runs/controller and runs/ablation, so that an interrupted comparison goes on whe
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,28 +39,32 @@ NETWORKS = (*TRAINED, "starling")
 # The recipe of starling, before it is tuned, and the same without one ingredient.
 EXPERT, MIXTURE, DENSITIES = "tanner:attraction=0.75:aim=leaders:hold=450", "0.5*flocking+0.5*leaders", "0.6-1.1"
 ABLATION = {
-    "all of it": ("starling", EXPERT, MIXTURE, DENSITIES),
+    "starling before it is tuned": ("starling", EXPERT, MIXTURE, DENSITIES),
     "the paper's three channels": ("etdagnn", EXPERT, MIXTURE, DENSITIES),
     "no brake on those who part": ("starling", EXPERT.replace(":hold=450", ""), MIXTURE, DENSITIES),
     "the paper's potential": ("starling", EXPERT.replace("attraction=0.75:", ""), MIXTURE, DENSITIES),
     "no leaders": ("starling", EXPERT, "flocking", DENSITIES),
     "one density": ("starling", EXPERT, MIXTURE, "1"),
 }
+TRAINING = ("--learning-rate", "2e-4", "--schedule", "cosine", "--average", "0.95")
 ABLATED = Path("runs/ablation")
-LAWS = ("tanner", "tanner-dynamic", "reynolds", "cucker-smale-local", "bonding-local")
+EXPERT_LAW = "tanner"
+LAWS = ("tanner-dynamic", "reynolds", "cucker-smale-local", "bonding-local")
 
 
 @dataclass(frozen=True)
-class Cell:
+class FlightsJob:
     """The flights of one controller in one scenario."""
 
-    row: str
+    # In which row of a table they count does not change them.
+    row: str = field(repr=False)
     controller: str
     seed: int | None
     scenario: str
     time_step: float
     duration: float
     checksum: str
+    flocks: int = FLOCKS
 
     @property
     def key(self) -> str:
@@ -71,7 +76,7 @@ class Cell:
         return {"row": self.row, "scenario": self.scenario}
 
     def run(self) -> pd.DataFrame:
-        scenario = make_scenario(self.scenario, {"flocks": FLOCKS, "split": "test"})
+        scenario = make_scenario(self.scenario, {"flocks": self.flocks, "split": "test"})
         controller: Any = ef.load(self.controller, **({} if self.seed is None else {"seed": self.seed}))
         record = [metrics.velocity_variance, metrics.minimum_separation]
         if scenario.name == "leaders":
@@ -94,6 +99,10 @@ class Cell:
         return pd.DataFrame([numbers])
 
 
+SHARES = ("in pieces", "failures")
+LARGER_IS_BETTER = ("separation",)
+
+
 @dataclass(frozen=True)
 class Table:
     """Scenarios in columns, controllers in rows."""
@@ -108,39 +117,57 @@ class Table:
     rows: dict[str, list[tuple[str, int | None]]]
     """What each row is called, and the controllers that it is the median over, with their seeds."""
 
-    def cells(self) -> list[Cell]:
+    def jobs(self) -> list[FlightsJob]:
         return [
-            Cell(row, name, seed, scenario, self.time_step, self.duration, weights_checksum(name, seed))
+            FlightsJob(row, name, seed, scenario, self.time_step, self.duration, weights_checksum(name, seed))
             for row, controllers in self.rows.items()
             for scenario in self.columns.values()
             for name, seed in controllers
         ]
 
     def show(self) -> None:
-        found = collect(self.cells(), FOLDER)
+        found = collect(self.jobs(), FOLDER)
         medians = found.groupby(["row", "scenario"])[list(self.shown)].median()
         print(f"\n{self.title}\n")
         print("| | " + " | ".join(self.columns) + " |\n|---|" + "--:|" * len(self.columns))
         for row in self.rows:
-            columns = (medians.loc[row, scenario] for scenario in self.columns.values())
-            texts = (" / ".join(self._text(what, each[what]) for what in self.shown) for each in columns)
+            texts = (
+                " / ".join(self._text(medians, row, scenario, what) for what in self.shown)
+                for scenario in self.columns.values()
+            )
             print(f"| {row} | " + " | ".join(texts) + " |", flush=True)
 
-    @staticmethod
-    def _text(what: str, value: float) -> str:
-        return f"{100 * value:.0f}%" if what in ("in pieces", "failures") else f"{value:.2g}"
+    def _text(self, medians: pd.DataFrame, row: str, scenario: str, what: str) -> str:
+        """A number as it is shown: bold if no other that a swarm can run is better."""
+        swarm = [other for other in self.rows if other != f"`{EXPERT_LAW}`"]
+        values = [medians.loc[(other, scenario), what] for other in swarm]
+        best = max(values) if what in LARGER_IS_BETTER else min(values)
+        text, best_text = (
+            f"{100 * value:.0f}%" if what in SHARES else f"{value:.2g}"
+            for value in (medians.loc[(row, scenario), what], best)
+        )
+        return f"**{text}**" if row in swarm and text == best_text else text
 
 
 def with_seeds(*names: str) -> dict[str, list[tuple[str, int | None]]]:
     return {f"`{name}`": [(name, seed) for seed in (range(SEEDS) if has_seeds(name) else [None])] for name in names}
 
 
-DECENTRALIZED = with_seeds(*LAWS[1:], *NETWORKS)
-EVERYBODY = with_seeds("tanner") | DECENTRALIZED
+def ablated(words: str) -> Path:
+    """The folder of the trainings without an ingredient; its name tells the recipe, so that another has another."""
+    recipe = hashlib.sha256(repr((ABLATION[words], TRAINING)).encode()).hexdigest()[:8]
+    name = words.replace("'", "").replace(" ", "-")
+    return ABLATED / f"{name}-{recipe}"
+
+
+DECENTRALIZED = with_seeds(*LAWS, *NETWORKS)
+EVERYBODY = with_seeds(EXPERT_LAW) | DECENTRALIZED
 WITHOUT: dict[str, list[tuple[str, int | None]]] = {
-    words: [(f"{ABLATED}/{number}/{recipe[0]}-{seed}/weights.safetensors", None) for seed in range(ABLATION_SEEDS)]
-    for number, (words, recipe) in enumerate(ABLATION.items())
+    words: [(f"{ablated(words)}/{recipe[0]}-{seed}/weights.safetensors", None) for seed in range(ABLATION_SEEDS)]
+    for words, recipe in ABLATION.items()
 }
+UNTUNED = next(iter(ABLATION))
+TUNED: dict[str, list[tuple[str, int | None]]] = {"tuned": [("starling", seed) for seed in range(ABLATION_SEEDS)]}
 TABLES = {
     "sizes": Table(
         "Velocity variance after 2 s / after 0.1 s, for flocks of N agents",
@@ -168,40 +195,56 @@ TABLES = {
     "space": Table(
         "In space (D = 3): velocity variance after 2 s / flocks in pieces",
         {"D = 3": "flocking:dimensions=3"}, ("variance", "in pieces"), 1e-3, 2.0,
-        with_seeds("tanner", "tanner-dynamic", "etdagnn", "starling"),
+        with_seeds(EXPERT_LAW, "tanner-dynamic", "etdagnn", "starling"),
     ),
     "ablation": Table(
         "Without one ingredient: velocity variance after 2 s / after 0.1 s",
         {"N = 100": "flocking:agents=100", "N = 400": "flocking:agents=400", "0.7": "flocking:disk_scale=0.7"},
-        ("variance", "soon"), 1e-3, 2.0, WITHOUT,
+        ("variance", "soon"), 1e-3, 2.0, TUNED | WITHOUT,
     ),
     "ablation-led": Table(
         "Without one ingredient: MLVD after 3 s / flocks in pieces",
-        {"leaders": "leaders"}, ("MLVD", "in pieces"), 1e-3, 3.0, WITHOUT,
+        {"leaders": "leaders"}, ("MLVD", "in pieces"), 1e-3, 3.0, TUNED | WITHOUT,
+    ),
+    "ablation-obstacles": Table(
+        "Before and after the tuning: flights past an obstacle that fail",
+        {f"{sides} sides": f"obstacles:sides={sides}" for sides in (24, 48, 96)},
+        ("failures",), 1e-2, 20.0, TUNED | {UNTUNED: WITHOUT[UNTUNED]},
     ),
 }  # fmt: skip
 
 
 def train_without() -> None:
     """Train starling without one ingredient after the other, unless that is done."""
-    for number, (network, expert, mixture, densities) in enumerate(ABLATION.values()):
-        folder = ABLATED / str(number)
-        words = ["--controller", network, "--expert", expert, "--scenario", mixture, "--disk-scale", densities]
-        words += ["--learning-rate", "2e-4", "--schedule", "cosine", "--average", "0.95"]
-        words += ["--seeds", f"0-{ABLATION_SEEDS - 1}", "--out", str(folder)]
-        told = ["--resume", str(folder)] if folder.exists() else words
+    for words, (network, expert, mixture, densities) in ABLATION.items():
+        folder = ablated(words)
+        told = [
+            "--controller",
+            network,
+            "--expert",
+            expert,
+            "--scenario",
+            mixture,
+            "--disk-scale",
+            densities,
+            *TRAINING,
+        ]
+        told += ["--seeds", f"0-{ABLATION_SEEDS - 1}", "--out", str(folder)]
+        told = ["--resume", str(folder)] if folder.exists() else told
         subprocess.run([sys.executable, "-m", "equiflock", "train", *told, "--workers", str(WORKERS)], check=True)
 
 
 def main(names: list[str]) -> None:
+    for name in names:
+        if name not in TABLES:
+            sys.exit(f"a table must be one of {', '.join(TABLES)}; got {name!r}")
     if not names or any(name.startswith("ablation") for name in names):
         train_without()
     for name in names or TABLES:
-        table = TABLES[name]
-        cells = table.cells()
-        print(f"{name}: {len(cells)} flights of {FLOCKS} flocks", file=sys.stderr, flush=True)
-        run_jobs(cells, FOLDER, WORKERS, lambda cell: print(".", end="", file=sys.stderr, flush=True))
-        table.show()
+        jobs = TABLES[name].jobs()
+        print(f"{name}: {len(jobs)} flights of {FLOCKS} flocks", file=sys.stderr, flush=True)
+        run_jobs(jobs, FOLDER, WORKERS, lambda job: print(".", end="", file=sys.stderr, flush=True))
+        TABLES[name].show()
 
 
 if __name__ == "__main__":

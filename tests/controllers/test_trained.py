@@ -119,12 +119,13 @@ def test_segregation_is_learned_from_the_law_of_that_name(network: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_starling_was_trained_and_then_tuned_near_obstacles(seed: int) -> None:
+def test_starling_was_trained_and_then_tuned(seed: int) -> None:
     _, metadata = read_tensors(trained_weights("starling", seed), FORMAT)
     recipe = ef.DAgger.from_settings(metadata["recipe"], "metadata")
     assert (recipe.controller, recipe.seed) == ("starling", seed)
     assert recipe.expert == "tanner:attraction=0.75:aim=leaders:hold=450"
-    assert metadata["command"].startswith(f"equiflock tune runs/open/starling-{seed}/weights.safetensors")
+    assert metadata["command"].startswith(f"equiflock tune runs/tuned/starling-{seed}/weights.safetensors")
+    assert metadata["tuning"]["heard"] == "velocity+leaving"
     assert f"--seed {seed}" in metadata["command"]
     controller: Any = ef.load("starling", seed=seed)
     assert controller.near is not None and isinstance(controller.orbit, ef.Orbit)

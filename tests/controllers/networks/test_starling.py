@@ -119,8 +119,10 @@ def test_weights_near_obstacles_may_begin_as_those_of_a_network_that_hears_less(
     other = starling(seed=7)
     network.begin_near(other)
     assert all(torch.equal(tensor, network.near.state_dict()[key]) for key, tensor in other.near.state_dict().items())
-    with pytest.raises(InputError, match="can begin as those of etdagnn only if it hears no more"):
+    with pytest.raises(InputError, match="some of starling's channels, and the same hops; got etdagnn of 2 hops"):
         network.begin_near(new_network("etdagnn", hops=2))
+    with pytest.raises(InputError, match=r"as those of an ETDAGNN .* got tdagnn of 3 hops"):
+        network.begin_near(new_network("tdagnn"))
 
 
 def test_only_a_network_that_hears_of_obstacles_may_have_such_weights() -> None:

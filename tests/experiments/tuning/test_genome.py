@@ -121,3 +121,7 @@ def test_gains_of_some_features_alone_leave_all_other_inputs_as_they_are() -> No
     assert all(torch.equal(moved[name], begun[name]) for name in begun if name != first)
     with pytest.raises(InputError, match="a feature in heard must be one of 'velocity'"):
         Genome(network, tunes_orbit=False, searched="gains", heard=("wings",))
+    network.layers[1].weight.data[:, 6] = 0.0
+    for deaf, name in ((network, "leaving"), (new_network("tdagnn"), "velocity")):
+        with pytest.raises(InputError, match="heard must name features that a network of vectors has weights for"):
+            Genome(deaf, tunes_orbit=False, searched="gains", heard=(name,))

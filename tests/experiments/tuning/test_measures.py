@@ -54,6 +54,8 @@ def test_a_gap_costs_the_more_the_wider_it_is_and_however_few_are_lost() -> None
     assert measured("flocking:duration=0.2", start)["gap"] == pytest.approx(0.2)
     assert measured("flocking:duration=0.75", start, look=0.01)["gap"] == pytest.approx(0.4, rel=0.02)
     assert measured("flocking:duration=9", start)["gap"] > 0.9
+    far = flock([[0.0, 0.0], [0.5, 0.0], [2.501, 0.0]], [[0.0, 0.0]] * 3, [F, F, F])
+    assert measured("flocking:duration=1", far)["gap"] == pytest.approx(1.0)
     near = flock([[0.0, 0.0], [0.5, 0.0], [1.499, 0.0]], [[0.0, 0.0]] * 3, [F, F, F])
     assert measured("flocking:duration=1", near)["gap"] == 0.0
 
@@ -97,6 +99,7 @@ def test_stragglers_at_the_obstacle_cost_although_they_hear_it() -> None:
     start = flock(places, [RIGHT, RIGHT, still], [F, L, F, O, O, O])
     found = measured(COURSE, start)
     assert found["failures"] == 1.0
+    assert found["time"] == pytest.approx(1.0)
     # From t = 0 until it hears them, and again from about t = 3 on.
     assert 1 / 3 * 5.0 / 8 < found["apart"] < 1 / 3 * 6.5 / 8
     # One that nobody waits for costs the less, the later it is left.

@@ -170,15 +170,15 @@ def test_weights_near_obstacles_are_tuned_while_all_others_stay(tmp_path: Path) 
 
 
 def test_weights_near_obstacles_stay_as_they_are_where_there_are_none(tmp_path: Path) -> None:
-    weights = ef.load("starling")
+    weights: Any = ef.load("starling")
     start = save(weights, tmp_path / "start.safetensors")
     run = TuningRun(tmp_path / "run", Tuning(**{**SMALL, "tasks": FLOCKING, "search": "gains"}), start)
     assert run.genome.size == 24 + 16 + 1
     found = run.genome.decode(np.full(run.genome.size, 0.5))
-    begun: Any = weights.state_dict()  # type: ignore[attr-defined]
+    begun: Any = weights.state_dict()
     assert all(torch.equal(found.weights[name], begun[name]) for name in begun if name.startswith("near"))
     assert not torch.equal(found.weights["layers.1.weight"], begun["layers.1.weight"])
-    assert found.orbit == weights.orbit  # type: ignore[attr-defined]
+    assert found.orbit == weights.orbit
 
 
 def test_weights_near_obstacles_may_begin_softer_and_as_those_of_another_network(tmp_path: Path) -> None:
@@ -205,6 +205,7 @@ def test_the_technique_begins_with_the_numbers_that_are_told(tmp_path: Path) -> 
         ({"technique": "nearness=2"}, "technique must name numbers among gravity_break, dodge_angle, near, slow"),
         ({"technique": "gravity_break=2"}, "gravity_break must be from 0 to 1"),
         ({"near_from": "other.safetensors"}, "near_from and soften go with near only"),
+        ({"near": True, "tasks": FLOCKING}, "near needs a task with obstacles, such as 0.5"),
         ({"heard": "velocity"}, "heard goes with search gains only"),
         ({"soften": 0.5}, "near_from and soften go with near only"),
         ({"soften": 0.0}, "soften must be a finite number above 0; got 0"),

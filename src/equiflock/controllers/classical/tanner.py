@@ -5,6 +5,7 @@
 so grad U(|r_ij|) = 2 (r_ij / |r_ij|^2 - r_ij / |r_ij|^4), which is a sum of the paper's features. They differ in
 whom the sums run over. All clamp |a_i|_2 <= C, which keeps them equivariant under rotation and reflection.
 
+The expert may also hold on to those who leave: - h times the mean of "leaving" is a brake on agents that part.
 Another potential is a feature of agents' positions, weight(|r_ij|^2) r_ij = grad U(|r_ij|), by its name.
 """
 
@@ -56,7 +57,7 @@ class Tanner:
 
     U is constant beyond R, so the second sum needs the neighbours only, and the first is N v_i - sum_j v_j: O(N +
     edges) in all. The flock is leaders and followers, without those that are silent or stopped; obstacle agents enter
-    through the potential alone.
+    through the potential, and through `hold`, alone.
     """
 
     clamp: float | None = DEFAULT_CLAMP
@@ -103,7 +104,7 @@ class Tanner:
         return _rule(self)
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
-        """Accelerations (B, N, D) from the flock and its one-hop sums (B, N, 1, 3, D)."""
+        """Accelerations (B, N, D) from the flock and its observations (B, N, 1, C, D), C = 3, or 4 with `hold`."""
         if observations.shape[:2] != flock.shape[:2] or observations.shape[4:] != flock.shape[2:]:
             raise InputError(f"observations must be those of the flock, {flock.shape}; got {observations.shape}")
         # Agents that are far from each other attract each other by 2 / |r|, which falls slowly: nobody is left out.

@@ -174,8 +174,12 @@ class ETDAGNN(nn.Module):
             return
         like = like or self
         ours, theirs = self.senses, like.senses
-        if not set(theirs.channels) <= set(ours.channels) or replace(theirs, channels=ours.channels) != ours:
-            raise InputError(f"weights near obstacles can begin as those of {like.name} only if it hears no more")
+        less = set(theirs.channels) <= set(ours.channels) and replace(theirs, channels=ours.channels) == ours
+        if not (isinstance(like, ETDAGNN) and less):
+            raise InputError(
+                f"weights near obstacles can begin as those of an ETDAGNN with some of {self.name}'s channels, and the "
+                f"same hops; got {like.name} of {theirs.hops} hops"
+            )
         state = dict((like.near or like.layers).state_dict())
         heard = [ours.channels.index(channel) for channel in theirs.channels]
         wide = torch.zeros(16, ours.width, ours.hops)

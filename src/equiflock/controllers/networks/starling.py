@@ -1,6 +1,6 @@
 """Starling: ETDAGNN that hears means and sums, who leaves, and obstacles by themselves.
 
-One set of weights for all sizes and tasks. Its eight channels are the mean and the sum of the paper's three features,
+One controller for all sizes and tasks. Its eight channels are the mean and the sum of the paper's three features,
 since the mean serves small flocks best and the sum large ones; those who fly away, to hold on to them; and the relative
 velocity of the nearest obstacle agent, as the orbit technique takes it. Hops pass on the last, so that an agent knows
 of an obstacle that it does not hear itself, and may fly there by other weights.

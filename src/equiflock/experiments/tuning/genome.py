@@ -70,8 +70,14 @@ class Genome:
         whole = _rms(np.concatenate(values)) or 1.0
         self._begun = np.concatenate(values)
         if searched == "gains":
+            senses = getattr(network, "senses", None)
+            names = tuple(dict.fromkeys(name for name, _ in senses.channels)) if isinstance(senses, Senses) else ()
+            for name in heard:
+                check_choice("a feature in heard", name, names)
             # Weight w is moved by its own size times the gain of its input.
             self._sizes = np.concatenate([_moved_by(self.state[name], network, heard).ravel() for name in self.names])
+            if not self._sizes.any():
+                raise InputError(f"heard must name features that a network of vectors has weights for; got {heard}")
             self._number = _inputs([tuple(self.state[name].shape) for name in self.names], self._sizes != 0.0)
         else:
             self._sizes = np.concatenate([np.full(each.size, _rms(each) or whole) for each in values])
@@ -126,12 +132,10 @@ def _moved_by(weights: Tensor, network: nn.Module, heard: tuple[str, ...]) -> Fl
     """By how much a gain of 1 moves each of the weights of a layer; only those of features that are `heard`, if any."""
     sizes = weights.numpy().astype(np.float64)
     senses = getattr(network, "senses", None)
-    names = [name for name, _ in senses.channels] if isinstance(senses, Senses) else []
-    for name in heard:
-        check_choice("a feature in heard", name, tuple(dict.fromkeys(names)))
     # Only the first layer has an input for each channel of each hop.
     if not isinstance(senses, Senses) or sizes.shape[1:] != (senses.width, senses.hops):
         return np.zeros_like(sizes) if heard else sizes
+    names = [name for name, _ in senses.channels]
     for c, feature in enumerate(senses.features):
         # The first channel of the same feature, heard from all: its name without options is that of both.
         everybody = feature.name.partition(":")[0]

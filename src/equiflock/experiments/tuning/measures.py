@@ -49,10 +49,11 @@ leaders: the mean distance of velocities from the leaders'; of flocks that have 
 collisions: the share of agents nearer than R_min to another agent, or to an obstacle agent.
 effort: the mean norm of accelerations.
 failures: the share of flights that fail; of scenarios that know failures.
-gap: how wide the widest gap between components is, from 0 in one piece to 1 at 2.25 R and more, in steps of R / 4.
-time: the share of the duration until flights reach their end; of scenarios that know failures.
+gap: how wide the widest gap between components is, from 0 in one piece to 1 beyond 2 R, in steps of R / 4. An obstacle
+that is near is a node here, too.
+time: the share of the duration until flights reach their end, all of it if they fail; of scenarios that know failures.
 """
-WIDER = (1.25, 1.5, 1.75, 2.0, 2.25)
+WIDER = (1.25, 1.5, 1.75, 2.0)
 """Multiples of R at which a flock in pieces is looked at again: it has a gap as wide as the largest that leaves pieces.
 A single agent that is lost is next to nothing for `apart`, but not here."""
 Values = Float64[np.ndarray, " B"]
@@ -130,15 +131,16 @@ class _Flown:
                 self.values[name][flying] += part * values
 
     def _gap(self, flock: Flock, seen: Watched) -> Values:
-        """How wide the widest gap between components is, from 0 to 1, of flocks that look so at R."""
+        """How wide the widest gap between components is, from 0 to 1; `seen` is the flock at R."""
+        apart, step = np.flatnonzero(seen.pieces > 1), 1.0 / (len(WIDER) + 1)
         found = np.zeros(len(flock))
-        apart = np.flatnonzero(seen.pieces > 1)
+        found[apart] = step
         for factor in WIDER:
             if not apart.size:
                 break
-            found[apart] += 1.0 / len(WIDER)
             # Who is in one piece at this radius is so at all larger ones.
             apart = apart[self._watch(flock[apart], factor * flock.comm_radius).pieces > 1]
+            found[apart] += step
         return found
 
     def _watch(self, flock: Flock, comm_radius: float | None = None) -> Watched:

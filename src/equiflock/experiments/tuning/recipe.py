@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 
 from equiflock.experiments.tuning.genome import Searched
 from equiflock.experiments.tuning.objective import MEASURES, read_measures
-from equiflock.experiments.tuning.tasks import Task, read_tasks
+from equiflock.experiments.tuning.tasks import EXAMPLE, Task, read_tasks
+from equiflock.flock import OBSTACLE
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.runtime.options import read_options
 from equiflock.technique import Orbit
@@ -33,7 +34,7 @@ class Tuning:
     """What flights are measured by, with weights: apart (share of agents outside the largest component), variance (of
     velocities), settled (the same at the end), leaders (distance to their velocity), collisions (share of agents
     nearer than R_min to another), effort (accelerations), failures (share of flights that fail), gap (how far pieces
-    of the flock are from each other), time (until the end is reached)."""
+    of the flock are from each other), time (until the end is reached; all of it if a flight fails)."""
     search: Searched = "weights"
     """What is searched: every weight by itself, or one gain for each input of each layer, far fewer numbers, which
     takes far fewer generations."""
@@ -44,8 +45,9 @@ class Tuning:
     """Search only the weights of agents that know of an obstacle, which begin as those of all others; what the network
     does elsewhere stays as it is. For networks that hear of obstacles by themselves, such as starling."""
     near_from: str = ""
-    """A file of weights from which those of --near, and the numbers of the technique, begin instead: those that it has
-    for agents near obstacles, or those for all. It may hear less, such as etdagnn:aggregation=both."""
+    """A file of weights, or the name of those in the package, from which those of --near begin instead: those that it
+    has for agents near obstacles, or those for all, with its numbers of the technique. It may hear less, such as a
+    training of etdagnn:aggregation=both."""
     soften: float = 1.0
     """A factor on the last layer of the weights that --near begins with: below 1 agents near obstacles act softer."""
     technique: str = ""
@@ -91,6 +93,8 @@ class Tuning:
         check_positive("soften", self.soften)
         if (self.near_from or self.soften != 1.0) and not self.near:
             raise InputError("near_from and soften go with near only")
+        if self.near and not self.meets_obstacles:
+            raise InputError(f"near needs a task with obstacles, such as {EXAMPLE}; got {self.tasks!r:.80}")
         shortest = min(task.duration for task in self.scenes)
         if self.look > shortest:
             raise InputError(f"look must be at most the duration of every task, {shortest:g} s; got {self.look:g}")
@@ -107,13 +111,13 @@ class Tuning:
 
     @property
     def meets_obstacles(self) -> bool:
-        """Whether flocks of a task avoid obstacles by the technique."""
-        return any(task.scene(1, 0, "").orbit == Orbit() for task in self.scenes)
+        """Whether a task has obstacles."""
+        return any(bool((task.scene(1, 0, "").draw().roles == OBSTACLE).any()) for task in self.scenes)
 
     @property
     def tunes_orbit(self) -> bool:
         """Whether numbers of the technique are searched."""
-        return self.orbit and self.meets_obstacles
+        return self.orbit and any(task.scene(1, 0, "").orbit == Orbit() for task in self.scenes)
 
     def begun_orbit(self, own: Orbit | None) -> Orbit | None:
         """The technique to begin with, where `own` is that of the weights."""

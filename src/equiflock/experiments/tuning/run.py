@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from equiflock.controllers.loading import load_network, new_network
+from equiflock.controllers.loading import load_network, new_network, weights_file
 from equiflock.controllers.networks.weights import FORMAT, read_tensors, write_weights
 from equiflock.experiments.runner.jobs import compute
 from equiflock.experiments.runner.steady import SteadyWorkers
@@ -84,7 +84,7 @@ class TuningRun:
             # Nobody decides by these weights in such flights.
             network.near.requires_grad_(False)
         if recipe.near_from:
-            self.origin["near"] = file_checksum(Path(recipe.near_from))
+            self.origin["near"] = file_checksum(_near_from(recipe))
         network.orbit = recipe.begun_orbit(getattr(network, "orbit", None))
         self._network = str(getattr(network, "name", type(network).__name__))
         self._options = json.dumps(getattr(network, "options", {}))
@@ -265,12 +265,17 @@ def _search_near(network: Any, recipe: Tuning) -> None:
         raise InputError(
             f"{type(network).__name__} has no weights of their own for agents near obstacles: leave out near"
         )
-    other: Any = load_network(Path(recipe.near_from)) if recipe.near_from else None
+    other: Any = load_network(_near_from(recipe)) if recipe.near_from else None
     network.begin_near(other)
     network.near[-1].weight.data *= recipe.soften
-    network.orbit = getattr(other or network, "orbit", None)
+    network.orbit = getattr(other, "orbit", None) or getattr(network, "orbit", None)
     network.requires_grad_(False)
     network.near.requires_grad_(True)
+
+
+def _near_from(recipe: Tuning) -> Path:
+    """The file from which weights near obstacles begin."""
+    return weights_file(recipe.near_from) or Path(recipe.near_from)
 
 
 def _numbers(table: pd.DataFrame) -> dict[str, float]:
