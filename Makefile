@@ -84,7 +84,7 @@ THEN := --tasks '0.4*obstacles:sides=24:flocks=4:duration=14+0.4*obstacles:sides
 LED := --tasks '1*leaders:leader_velocity=first:flocks=200+0.5*flocking:flocks=20+2*flocking:agents=100:duration=0.1:flocks=40:time_step=0.002+0.3*flocking:agents=400:flocks=3:time_step=0.004' \
 	--measures '1*gap+0.3*settled+0.3*variance' --sigma 0.25 --look 0.1 --validate-every 4 --validation-flocks 200 --generations 16
 TRAINED := src/equiflock/controllers/trained
-starling: $(READY)  ## train and tune the weights of starling again (about 20 minutes on 2 cores)
+starling: $(READY)  ## train and tune the weights of starling again (about 40 minutes on 2 cores)
 	test -d runs/soft/etdagnn-0 && $(BIN)/equiflock train --resume runs/soft/etdagnn-0 || \
 		$(BIN)/equiflock train $(SOFT) --out runs/soft/etdagnn-0
 	set -e; for seed in 0 1 2 3 4; do \
