@@ -15,7 +15,7 @@ from equiflock.deployment.export.program import read_program
 from equiflock.deployment.microcontroller import emulate, missing_tools
 from equiflock.deployment.recording import record
 from tests.deployment.export.test_agents import course
-from tests.deployment.export.test_starling import ORBIT, starling, strung
+from tests.deployment.export.test_starling import OBSTACLE, ORBIT, starling, strung
 from tests.deployment.lockstep import busiest, start_of
 
 
@@ -62,11 +62,12 @@ def test_who_knows_of_an_obstacle_decides_by_other_weights_there_too(
     controller = starling()
     recording = record(controller, strung(0), agent, steps=6, orbit=ORBIT)
     # The first hears an obstacle, the second hears of it from others, the third knows of none.
-    told = (recording.observations[-1, :, 6] != 0.0).any(axis=-1)
+    told = (recording.observations[-1, :, OBSTACLE] != 0.0).any(axis=-1)
     assert (bool(told[0]), bool(told.any())) == {5: (True, True), 8: (False, True), 26: (False, False)}[agent]
     found = emulate(controller, recording, tmp_path, orbit=ORBIT)
     assert found.worst < 1e-5
-    assert found.weights == 2816
+    # Two sets of a first layer for eight channels of three hops, and of the others, which are one vector.
+    assert found.weights == 4 * 2 * (16 * 8 * 3 + 16)
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
