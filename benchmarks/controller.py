@@ -225,19 +225,9 @@ def train_without() -> None:
     """Train starling without one ingredient after the other, unless that is done."""
     for words, (network, expert, mixture, densities) in ABLATION.items():
         folder = ablated(words)
-        told = [
-            "--controller",
-            network,
-            "--expert",
-            expert,
-            "--scenario",
-            mixture,
-            "--disk-scale",
-            densities,
-            *TRAINING,
-        ]
-        told += ["--seeds", f"0-{ABLATION_SEEDS - 1}", "--out", str(folder)]
-        told = ["--resume", str(folder)] if folder.exists() else told
+        recipe = f"--controller {network} --expert {expert} --scenario {mixture} --disk-scale {densities}".split()
+        recipe += [*TRAINING, "--seeds", f"0-{ABLATION_SEEDS - 1}", "--out", str(folder)]
+        told = ["--resume", str(folder)] if folder.exists() else recipe
         subprocess.run([sys.executable, "-m", "equiflock", "train", *told, "--workers", str(WORKERS)], check=True)
 
 

@@ -77,7 +77,8 @@ class Genome:
             # Weight w is moved by its own size times the gain of its input.
             self._sizes = np.concatenate([_moved_by(self.state[name], network, heard).ravel() for name in self.names])
             if not self._sizes.any():
-                raise InputError(f"heard must name features that a network of vectors has weights for; got {heard}")
+                told = "+".join(heard)
+                raise InputError(f"heard must name features that a network of vectors has weights for; got {told!r}")
             self._number = _inputs([tuple(self.state[name].shape) for name in self.names], self._sizes != 0.0)
         else:
             self._sizes = np.concatenate([np.full(each.size, _rms(each) or whole) for each in values])

@@ -110,6 +110,11 @@ class Tuning:
         return read_measures(self.measures)
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """The names in `heard`."""
+        return tuple(self.heard.split("+")) if self.heard else ()
+
+    @property
     def meets_obstacles(self) -> bool:
         """Whether a task has obstacles."""
         return any(bool((task.scene(1, 0, "").draw().roles == OBSTACLE).any()) for task in self.scenes)

@@ -88,8 +88,7 @@ class TuningRun:
         network.orbit = recipe.begun_orbit(getattr(network, "orbit", None))
         self._network = str(getattr(network, "name", type(network).__name__))
         self._options = json.dumps(getattr(network, "options", {}))
-        heard = tuple(recipe.heard.split("+")) if recipe.heard else ()
-        self.genome = Genome(network, recipe.tunes_orbit, recipe.search, heard)
+        self.genome = Genome(network, recipe.tunes_orbit, recipe.search, recipe.features)
         self.population = recipe.population or usual_population(self.genome.size)
         # What the weights were trained with stays with them: their own unit of length is in it.
         self._trained = {key: value for key, value in read_tensors(weights, FORMAT)[1].items() if key == "recipe"}
