@@ -14,7 +14,6 @@ from equiflock.outcomes import Outcome
 from equiflock.protocols import Body, Ending, LocalController, Moment, PrivilegedController, StatefulBody
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.renamed import MODULES, tell_of_moved_modules
 from equiflock.scenarios import (
     Flocking,
     LeaderFollowing,
@@ -102,16 +101,6 @@ __all__ = [
     "train",
 ]
 
-# An old name raises an error that names the new one; no old name goes on working.
-RENAMED = {
-    "messages": "observe(flock, senses)",
-    "names": "controller_names",
-    "register": "controller",
-}
-"""Names of version 0.1, and what is there in their place."""
-
-tell_of_moved_modules()
-
 
 def __getattr__(name: str) -> Any:
     """`train`, `theory` and `export`, on first use: the first two need torch, which takes seconds to import."""
@@ -125,8 +114,4 @@ def __getattr__(name: str) -> Any:
         return export
     if name == "theory":
         return importlib.import_module("equiflock.theory")
-    if name in RENAMED:
-        raise AttributeError(f"equiflock.{name} of version 0.1 is now equiflock.{RENAMED[name]}")
-    if (module := f"equiflock.{name}") in MODULES:
-        raise AttributeError(f"{module} of version 0.1 is now {MODULES[module]}")
     raise AttributeError(f"module 'equiflock' has no attribute {name!r}")

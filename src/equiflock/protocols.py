@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, Roles, Vectors
-from equiflock.runtime.renamed import renamed_attributes
 
 
-@renamed_attributes(messages="observations", radius="comm_radius")
 @dataclass(frozen=True, eq=False, slots=True)
 class Moment:
     """One instant of a flight, before the step that its accelerations make.

@@ -17,7 +17,7 @@ from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.experiments.evaluation import EvaluationJob, evaluation_jobs, folder_name, label_of, rivals_of
 from equiflock.experiments.paper.flocking import FlockingJob
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import file_checksum, read_json, write_json
+from equiflock.runtime.checksums import file_checksum, read_json
 from equiflock.simulation import metrics
 
 SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--workers", "1")
@@ -235,18 +235,3 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     assert text in failure(capsys, "etdagnn", *arguments)
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_folder_of_version_0_1_is_refused_in_one_line_and_force_removes_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    before = Path("runs/evaluation/tanner-flocking")
-    (before / "cells").mkdir(parents=True)
-    (before / "cells" / "tanner-0123456789ab.csv").write_text("time\n")
-    settings = {"controller": "tanner", "scenario": "flocking", "agents": 30, "flocks": 3, "sides": 6}
-    write_json({"kind": "evaluation", "settings": settings, "versions": {"equiflock": "0.1.0"}}, before / "config.json")
-    told = failure(capsys, "tanner", *SMALL)
-    assert "holds results of other settings" in told
-    assert "versions equiflock = 0.1.0, not " in told
-    evaluate("tanner", *SMALL, "--force")
-    assert not (before / "cells").exists()

@@ -245,7 +245,7 @@ def test_a_config_that_does_not_fit_its_checkpoint_is_refused(
     [
         (None, "is not the folder of a training: there is no config.json in it"),
         (b"{", "config.json is damaged: its checksum does not fit"),
-        (b"[]", "config.json is damaged, or of version 0.1: it has no checksum"),
+        (b"[]", "config.json is damaged: it has no checksum"),
         ("ä".encode("latin-1"), "config.json is damaged: its checksum does not fit"),
         (json_text({"kind": "sweep"}).encode(), "is the folder of a sweep, not of a training"),
         (json_text({"kind": "evaluation"}).encode(), "is the folder of an evaluation, not of a training"),

@@ -16,15 +16,6 @@ from equiflock.runtime.checks import InputError
 from tests.simple import EndAt, Push
 
 
-class OldStyle:
-    """What a controller of version 0.1 declared."""
-
-    hops, one_hop = 1, "mean"
-
-    def __call__(self, observations: Any) -> Any:
-        return observations[:, :, 0, 0]
-
-
 @pytest.fixture(scope="module")
 def start() -> Flock:
     return ef.random_disk(3, 30, seed=4)
@@ -138,7 +129,6 @@ def test_a_controller_cannot_spoil_what_agents_remember(start: Flock) -> None:
     [
         ("tanner", r"use equiflock.load\('tanner'\)"),
         (lambda observations: observations, "function must declare senses, such as senses = equiflock"),
-        (OldStyle(), "OldStyle must declare senses in place of hops and one_hop"),
         (Push(senses="mean"), "Push must declare senses, such as .* got 'mean'"),  # type: ignore[arg-type]
         (Push(amount=float("nan")), "returned NaN or infinity at t = 0 s"),
         (Push(amount=float("inf")), "returned NaN or infinity"),

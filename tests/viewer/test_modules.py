@@ -127,7 +127,7 @@ def test_an_address_is_read_as_it_was_written(run: Callable[..., Any]) -> None:
     state = {"setting": SETTING, "look": {"speed": 2, "edges": True, "trails": False}, "flock": 0}
     world = dict.fromkeys(SETTING["world"], 0) | {"max_acceleration": None, "max_turn_rate": None}
     usual = {**SETTING, "agents": 100, "compare": "tanner", "disks": [], "world": world | {"body": "double-integrator"}}
-    body = "return m.readAddress(m.writeAddress(given[0], false), given[1], []);"
+    body = "return m.readAddress(m.writeAddress(given[0], false), given[1]);"
     assert run("address", body, [state, usual]) == state
     undecided = {**state, "setting": {**SETTING, "comm_radius": None, "orbit": None, "options": {}}}
     usual = {**usual, "comm_radius": None, "orbit": None}
@@ -140,9 +140,9 @@ def test_options_follow_the_name_of_a_law_in_an_address(run: Callable[..., Any])
     address = run("address", "return m.writeAddress(given, false);", {"setting": setting, "look": {}, "flock": 0})
     assert "controller=law:beta=0.25:clamp=none:cut_off=false&" in address
     # The server takes them apart; those that it began with do not go with another name.
-    found = run("address", "return m.readAddress(...given);", [address, setting, []])["setting"]
+    found = run("address", "return m.readAddress(...given);", [address, setting])["setting"]
     assert (found["controller"], found["controller_options"]) == ("law:beta=0.25:clamp=none:cut_off=false", {})
-    kept = run("address", "return m.readAddress(...given);", ["#agents=9", setting, []])["setting"]
+    kept = run("address", "return m.readAddress(...given);", ["#agents=9", setting])["setting"]
     assert (kept["controller"], kept["controller_options"]) == ("law", options)
 
 
@@ -183,25 +183,14 @@ def test_names_are_written_as_people_write_them(run: Callable[..., Any], name: s
     assert run("controls", "return m.title(given);", name) == title
 
 
-OFFERED = [{"name": "obstacles", "options": [{"name": "sides"}, {"name": "leaders"}, {"name": "speed"}]}]
-
-
-def test_an_address_of_an_older_version_is_understood(run: Callable[..., Any]) -> None:
-    address = "#scenario=obstacles&agents=50&radius=0.75&leaders=3&sides=24&speed=2&colour=red"
-    found = run("address", "return m.readAddress(...given);", [address, {**SETTING, "options": {}}, OFFERED])
-    assert (found["setting"]["comm_radius"], found["setting"]["agents"]) == (0.75, 50)
-    assert found["setting"]["options"] == {"leaders": 3, "sides": 24}  # the speed is that of the page
-    assert found["look"]["speed"] == 2
-
-
 def test_what_is_no_number_is_passed_on_for_the_server_to_refuse(run: Callable[..., Any]) -> None:
     address = "#comm_radius=banana&scenario=obstacles:sides=many:orbit=none:leaders=1e1&loss=much&max_acceleration=none"
-    setting = run("address", "return m.readAddress(...given);", [address, SETTING, OFFERED])["setting"]
+    setting = run("address", "return m.readAddress(...given);", [address, SETTING])["setting"]
     assert setting["comm_radius"] == "banana"
     assert setting["world"] == {**SETTING["world"], "loss": "much", "max_acceleration": None}
     assert setting["options"] == {"sides": "many", "orbit": None, "leaders": 10}
 
 
 def test_an_empty_address_is_what_the_server_begins_with(run: Callable[..., Any]) -> None:
-    found = run("address", "return m.readAddress('', given, []);", SETTING)
+    found = run("address", "return m.readAddress('', given);", SETTING)
     assert found["setting"] == SETTING

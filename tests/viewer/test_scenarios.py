@@ -125,9 +125,3 @@ def test_the_switch_of_the_orbit_technique_shows_what_the_scenario_decided(meeti
     page.get_by_label("Orbit technique").check()
     wait_for(page, "view.state.setting.orbit === true")
     assert the_session(meeting).shown.flights[0].sensing.orbit == ef.Orbit()
-
-
-def test_a_radius_of_an_older_address_is_the_communication_radius(server: Running, open_page: Open) -> None:
-    page = open_page(server, "#radius=1.25&agents=30")
-    assert look(page, "view.screen.commRadius") == 1.25
-    assert "comm_radius=1.25&" in page.url

@@ -24,7 +24,6 @@ from equiflock.cli.evaluate import Evaluate
 from equiflock.cli.export import Export
 from equiflock.cli.fitting import fitted
 from equiflock.cli.plugins import in_one_line
-from equiflock.cli.renamed import check_renamed
 from equiflock.cli.reproduce import Reproduce
 from equiflock.cli.simulate import Simulate
 from equiflock.cli.sweep import Sweep
@@ -66,7 +65,6 @@ def main(arguments: list[str] | None = None) -> None:
     # SIGTERM becomes an exception, too, so that half-written files are removed on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        check_renamed(arguments)
         # The chosen command gets the options of its scenario and body, which depend on the arguments, before parsing.
         chosen = arguments[0] if arguments else ""
         command = tyro.extras.subcommand_cli_from_dict(

@@ -24,8 +24,8 @@ from equiflock.scenarios.registry import Scenario, orbit_of, rules_of
 if TYPE_CHECKING:
     from equiflock.experiments.evaluation import EvaluationJob
 
-OURS = ("jobs", "cells", "*.csv", "*.png")
-"""Patterns of the files that an evaluation writes beside its config; version 0.1 called jobs cells."""
+OURS = ("jobs", "*.csv", "*.png")
+"""Patterns of the files that an evaluation writes beside its config."""
 
 
 @dataclass(frozen=True)

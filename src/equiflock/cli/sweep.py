@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from equiflock.experiments.sweep import SweepJob
 
-OURS = ("jobs", "cells", "*.csv", "*.png", "grid.json")
-"""Patterns of the files that a sweep writes beside its config; version 0.1 called jobs cells."""
+OURS = ("jobs", "*.csv", "*.png", "grid.json")
+"""Patterns of the files that a sweep writes beside its config."""
 HEADINGS = {"ivv": "IVV", "iman": "IMAN", "last_variance": "variance\nat end", "disconnected": "flocks\nin pieces"}
 
 

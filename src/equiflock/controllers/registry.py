@@ -16,7 +16,6 @@ from equiflock.controllers.trained import bundled_names
 from equiflock.features import Senses, paper_senses
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.options import read_options
-from equiflock.runtime.renamed import renamed_arguments
 
 WEIGHTS = ".safetensors"
 """How the name of a file of weights ends."""
@@ -63,7 +62,6 @@ def controller(
 ) -> Callable[[Definition], Definition]: ...
 
 
-@renamed_arguments(hops="senses", one_hop="senses", neighbourhood="senses")
 def controller(name: Any, *, senses: Senses | None = None, privileged: bool = False) -> Any:
     """Add a controller under a name, for `load`, trainings and the command line.
 

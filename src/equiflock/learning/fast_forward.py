@@ -38,7 +38,6 @@ from equiflock.runtime.checks import InputError, check_choice, check_count, chec
 from equiflock.runtime.checksums import DamagedError, read_json
 from equiflock.runtime.files import check_writable, folder_lock
 from equiflock.runtime.provenance import CONFIG, claim_folder, versions
-from equiflock.runtime.renamed import renamed_arguments
 from equiflock.scenarios.random_disk import RandomDisk, VelocityRule
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.assembly import flight
@@ -51,7 +50,6 @@ NEWEST = {"velocities": "entries", "hop_mean": "receiver"}
 """Fields that older data has not, and what it was made with."""
 
 
-@renamed_arguments(clamp='expert="tanner:clamp=.."')
 @dataclass(frozen=True)
 class FastForward:
     """The settings of a data set. The defaults are the paper's: 201 x (150 + 250) = 80,400 tuples."""

@@ -13,7 +13,6 @@ from equiflock.learning.scenes import Scene, read_scenes
 from equiflock.learning.schedules import Schedule, rate_share
 from equiflock.learning.worlds import SETTINGS, Worlds, settled
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
-from equiflock.runtime.renamed import renamed_arguments
 from equiflock.scenarios import RandomDisk
 from equiflock.scenarios.random_disk import RadiusRule, VelocityRule
 from equiflock.simulation.simulate import count_steps
@@ -29,7 +28,6 @@ NEWEST = "disk_scale", "schedule", "final_learning_rate", "warm_up", "average"
 """Fields that older versions did not have, beside those of radio and body."""
 
 
-@renamed_arguments(clamp='expert="tanner:clamp=.."')
 @dataclass(frozen=True)
 class DAgger:
     """The settings of DAgger. The defaults are the paper's (section 5, "Training")."""

@@ -82,7 +82,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         has_one, fits = True, False
     if not has_one:
-        raise DamagedError(f"{path} is damaged, or of version 0.1: it has no checksum")
+        raise DamagedError(f"{path} is damaged: it has no checksum")
     if not fits:
         raise DamagedError(f"{path} is damaged: its checksum does not fit")
     return dict(content)

@@ -10,11 +10,9 @@ from jaxtyping import Bool, Int8
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import check_positive
-from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.graph import components
 
 
-@renamed_arguments(radius="comm_radius")
 @dataclass(frozen=True)
 class UntilDisconnected:
     """Ends a flight as soon as the communication graph of agents that work, directions ignored, is not connected.

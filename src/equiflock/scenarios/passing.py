@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float64, Int8, Int64
 from equiflock.flock import NO_OBSTACLE, Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import check_choice, check_positive
-from equiflock.runtime.renamed import renamed_arguments
 from equiflock.scenarios.watching import STRAIGHT, Awareness, ObstacleNode, watch
 
 DONE = 1e-9
@@ -20,7 +19,6 @@ NEVER = -math.inf
 """The time at which an obstacle was near, for one that never was."""
 
 
-@renamed_arguments(radius="comm_radius")
 class UntilPassed:
     """Ends a flight when the flock has lost its connectivity, has collided, or has passed the obstacles.
 

@@ -29,7 +29,6 @@ from equiflock.flock import Flock, Observations, check_flock
 from equiflock.pairs.weights import ChannelTable, channel_table
 from equiflock.runtime.checks import InputError, OffScaleError, check_choice, check_positive, short
 from equiflock.runtime.jit import Array
-from equiflock.runtime.renamed import renamed_arguments
 from equiflock.runtime.threads import SMALL_FLOCK
 from equiflock.senses.degrees import degrees_heard
 from equiflock.senses.graph import Graph, radius_graph
@@ -57,7 +56,6 @@ def observe(flock: Flock, senses: Senses, *, comm_radius: float | None = None) -
     return DelayedAggregation(senses, comm_radius=comm_radius).hear(check_flock(flock))
 
 
-@renamed_arguments(radius="comm_radius", hops="senses", one_hop="senses", neighbourhood="senses")
 class DelayedAggregation:
     """Delayed aggregation of a flock in flight: call `hear` once per time step to get the observations of all agents.
 

@@ -18,7 +18,6 @@ from equiflock.runtime import threads
 from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import check_positive
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.runtime.renamed import renamed_arguments
 from equiflock.runtime.threads import split_flocks
 from equiflock.senses.cells import flock_memory, out_of_range, runs_around, select_heard, sort_flock
 
@@ -98,7 +97,6 @@ class Graph:
         return Graph(starts, self.senders[heard], self.shape)
 
 
-@renamed_arguments(radius="comm_radius")
 def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     """The exact communication graph, with no cap on neighbours, for communication radius R, the flock's if left out.
 
@@ -118,7 +116,6 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     return graph if flock.all_work else graph.without_senders(flock.muted)
 
 
-@renamed_arguments(radius="comm_radius")
 def components(flock: Flock, comm_radius: float | None = None) -> Int64[np.ndarray, "B N"]:
     """Which connected component each agent belongs to, (B, N), numbered 0, 1, .. by their first agents.
 

@@ -11,7 +11,6 @@ from equiflock.features import Senses
 from equiflock.flock import Flock
 from equiflock.protocols import AnyBody, Controller, Ending, FusedStep, Sensing
 from equiflock.runtime.checks import InputError, check_positive, short
-from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles
 from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio
@@ -21,7 +20,6 @@ from equiflock.simulation.memory_order import MemoryOrder
 from equiflock.simulation.moving import BodyState, check_body
 
 
-@renamed_arguments(pilot="controller", radius="comm_radius")
 def flight(
     start: Flock,
     controller: Controller | None,
@@ -142,10 +140,7 @@ def check_controller(controller: Any) -> None:
         raise InputError(f"controller must be an instance: {controller.__name__}(), not {controller.__name__}")
     senses = getattr(controller, "senses", None)
     if not isinstance(senses, Senses):
-        # Controllers written for version 0.1 declared these two attributes instead.
-        old = hasattr(controller, "hops") or hasattr(controller, "one_hop")
-        instead = " in place of hops and one_hop" if old else ""
         raise InputError(
-            f"{type(controller).__name__} must declare senses{instead}, such as senses = "
+            f"{type(controller).__name__} must declare senses, such as senses = "
             f'equiflock.paper_senses("mean", hops=1); got {short(senses)}'
         )

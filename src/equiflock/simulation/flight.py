@@ -15,7 +15,6 @@ from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
 from equiflock.protocols import AnyBody, Ending, FusedStep, Moment, Sensing
 from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import InputError, OffScaleError, check_count, check_positive, short
-from equiflock.runtime.renamed import renamed_attributes
 from equiflock.simulation.answers import FLYING, check_ending, checked_keep, checked_outcomes, real_numbers
 from equiflock.simulation.moving import BodyState, Commanded, MovingBody
 
@@ -29,7 +28,6 @@ Decision = Callable[[Flock, Observations], NDArray[Any]]
 """Accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
 
 
-@renamed_attributes(radius="comm_radius", orbit="sensing.orbit", fixed_graph="sensing.fixed_graph")
 class Flight(Iterator[Moment]):
     """A flock in flight: iterate over it to let time pass, one `Moment` per step, endless unless all flocks end.
 

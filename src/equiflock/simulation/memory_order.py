@@ -121,8 +121,6 @@ class _MomentInCellOrder(Moment):
             "body_state": self._body_state,
             "heard": self._heard,
         }
-        if isinstance(renamed := getattr(type(self), name, None), property):
-            return renamed.__get__(self)  # it says the new name
         if name not in in_order:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         # Kept under its name, so that reading it again does not come here.

@@ -22,7 +22,6 @@ from equiflock.runtime import threads
 from equiflock.runtime.arrays import read_only
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.graph import components, over_flocks
 from equiflock.senses.used import among_members
 from equiflock.simulation.trajectory import CREW, Trajectory
@@ -83,7 +82,6 @@ def largest_velocity_difference(subject: Subject) -> Numbers:
     return _over_frames(_diameters, subject, "velocities")
 
 
-@renamed_arguments(radius="comm_radius")
 def component_count(subject: Subject, comm_radius: float | None = None) -> Numbers:
     """The number of connected components of the graph of agents that work, within R, directions ignored.
 

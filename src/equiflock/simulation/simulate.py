@@ -16,7 +16,6 @@ from equiflock.outcomes import Outcome
 from equiflock.protocols import AnyBody, Controller, Ending, Moment
 from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, short
 from equiflock.runtime.memory import physical_memory
-from equiflock.runtime.renamed import renamed_arguments
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio
@@ -33,7 +32,6 @@ Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
 """A number per flock of a moment: any function in `equiflock.simulation.metrics`, or one's own."""
 
 
-@renamed_arguments(pilot="controller", radius="comm_radius")
 def simulate(
     start: Flock,
     controller: Controller,

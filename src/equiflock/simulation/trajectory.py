@@ -19,7 +19,6 @@ from equiflock.runtime.arrays import ReadOnlyDict
 from equiflock.runtime.checks import InputError, check_positive, short
 from equiflock.runtime.checksums import checksum
 from equiflock.runtime.files import atomic_write, check_new
-from equiflock.runtime.renamed import renamed_attributes
 from equiflock.runtime.stores import write_zarr
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ PER_FRAME, CREW = ("positions", "velocities", "accelerations", "conditions"), ("
 """The names of the arrays that change from frame to frame, and of those that describe the agents and do not."""
 
 
-@renamed_attributes(radius="comm_radius")
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectory:
     """What `simulate` returns: F kept frames of B flocks, and numbers recorded at each of T steps.

@@ -6,19 +6,9 @@ Networks are registered when they are first asked for, not when the package is i
 from typing import Literal, TypeAlias
 
 from equiflock.runtime.discovery import import_all
-from equiflock.runtime.renamed import moved_names
 
 Biases: TypeAlias = Literal["zero", "uniform"]
 """How the biases of a network begin: at zero, or uniform as in torch's own convolutions."""
-
-__getattr__ = moved_names(
-    __name__,
-    new_network="equiflock.controllers.loading",
-    load_network="equiflock.controllers.loading",
-    NETWORKS="equiflock.controllers.networks.paper",
-    TDAGNN="equiflock.controllers.networks.paper",
-    ETDAGNN="equiflock.controllers.networks.paper",
-)
 
 
 def register_networks() -> None:

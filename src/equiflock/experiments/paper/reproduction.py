@@ -22,8 +22,8 @@ from equiflock.runtime.checksums import checksum, file_checksum
 from equiflock.runtime.provenance import claimed, versions
 
 KIND = "reproduction"
-OURS = ("jobs", "cells", "flights", "fast-forward", "trainings", "*.csv", "*.png", "*.mp4", "*.html", "*.json", "*.md")
-"""Patterns of the files that a reproduction writes beside its config; version 0.1 called jobs cells."""
+OURS = ("jobs", "flights", "fast-forward", "trainings", "*.csv", "*.png", "*.mp4", "*.html", "*.json", "*.md")
+"""Patterns of the files that a reproduction writes beside its config."""
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,9 @@ const CONTROLLERS = ["controller", "compare"];
 const WORDS = [...CONTROLLERS, "spread"];
 const NUMBERS = ["agents", "seed", "comm_radius", "time_step"];
 const SWITCHES = ["edges", "trails"];
-const OTHERS = ["scenario", "orbit", "disks", "flock", "speed"];
 /** Fields of the world; an address has those that are out of the ordinary. */
 const WORLD = ["loss", "delay", "noise", "body", "max_acceleration", "max_turn_rate", "lag"];
 const USUAL_BODY = "double-integrator";
-/** What numbers were called in the addresses of older versions. */
-const OLDER = { radius: "comm_radius" };
 /** Words that stand for something else, as after a scenario's name on the command line. */
 const CONSTANTS = { true: true, false: false, none: null };
 /** Characters that need no escape after the # of an address. */
@@ -22,16 +19,13 @@ export const LOOK = { speed: 0.25, edges: false, trails: true };
  * What an address says, on top of what the server begins with.
  * @param {string} hash
  * @param {object} usual the setting that the server begins with
- * @param {object[]} scenarios those that the server offers
  */
-export function readAddress(hash, usual, scenarios) {
+export function readAddress(hash, usual) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   const setting = { ...usual, ...(given.has("scenario") && readScenario(given.get("scenario"))) };
-  setting.options = { ...readLooseOptions(given, setting.scenario, scenarios), ...setting.options };
   for (const key of WORDS) if (given.has(key)) setting[key] = given.get(key) || null;
   // Options follow the name of a law, too; the server tells them apart.
   for (const key of CONTROLLERS) if (given.has(key)) setting[`${key}_options`] = {};
-  for (const [old, key] of Object.entries(OLDER)) if (given.has(old)) setting[key] = readValue(given.get(old));
   for (const key of NUMBERS) if (given.has(key)) setting[key] = readValue(given.get(key));
   if (given.has("orbit")) setting.orbit = given.get("orbit") === "1";
   if (given.has("disks")) setting.disks = readDisks(given.get("disks"));
@@ -75,14 +69,6 @@ function readScenario(text) {
 function withOptions(name, options) {
   const parts = Object.entries(options).map(([key, value]) => `${key}=${value ?? "none"}`);
   return [name, ...parts].join(":");
-}
-
-/** Options of the scenario that stand by themselves, as in addresses of older versions: `sides=48`. */
-function readLooseOptions(given, scenario, scenarios) {
-  const taken = [...WORDS, ...NUMBERS, ...SWITCHES, ...OTHERS, ...WORLD];
-  const names = (scenarios.find(({ name }) => name === scenario)?.options ?? []).map(({ name }) => name);
-  const loose = names.filter((name) => given.has(name) && !taken.includes(name));
-  return Object.fromEntries(loose.map((name) => [name, readValue(given.get(name))]));
 }
 
 /** A number, true, false or null, or else the word itself, for the server to say what is wrong with it. */

@@ -156,7 +156,7 @@ export class View {
   /** Fly what the address says, unless it was this page that wrote it. */
   readAddress() {
     if (!this.#welcome || (this.frame && location.hash === this.#written)) return;
-    const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting, this.#welcome.scenarios);
+    const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting);
     this.look(look);
     if (this.playback) this.chooseFlock(flock);
     else this.change(setting);
