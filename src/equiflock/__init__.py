@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
-from equiflock.controllers import controller, controller_names, load, save
+from equiflock.controllers import controller, controller_names, load, load_module, save
 from equiflock.deployment.audit import audit
 from equiflock.features import Senses, feature, feature_names, paper_senses
 from equiflock.flock import Condition, Flock, Role
@@ -85,6 +85,7 @@ __all__ = [
     "feature_names",
     "flight",
     "load",
+    "load_module",
     "make_body",
     "make_scenario",
     "metrics",

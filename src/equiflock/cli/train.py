@@ -14,6 +14,7 @@ import tyro
 from equiflock.cli.plugins import import_plugin, plugin_sources
 from equiflock.cli.stopping import Stopping
 from equiflock.cli.terminal import ONCE_MORE, Training, err, out, progress, whole_numbers
+from equiflock.controllers.loading import load_module
 from equiflock.controllers.trained import TRAINED
 from equiflock.learning.config import recipe_for
 from equiflock.learning.folders import discard_without_results, make_room, trainings_in
@@ -195,10 +196,9 @@ class Train:
 
     def _check_trainable(self, recipe: DAgger) -> None:
         """A clear error, before any folder is made, if there is no such network."""
-        from equiflock.controllers.loading import load_network
         from equiflock.learning.preparing import prepare
 
-        prepare(recipe, None if self.from_ is None else load_network(self.from_))
+        prepare(recipe, None if self.from_ is None else load_module(self.from_))
 
 
 def _folder_name(recipe: DAgger) -> str:

@@ -1,9 +1,10 @@
 """Controllers, which turn observations into accelerations, and their registry."""
 
 from equiflock.controllers import classical as _classical  # registers its laws
-from equiflock.controllers.loading import load, save
+from equiflock.controllers.loading import load, load_module, save
+from equiflock.controllers.networks import architecture as _architecture  # registers the networks of the package
 from equiflock.controllers.registry import controller, controller_names
 
-__all__ = ["controller", "controller_names", "load", "save"]
+__all__ = ["controller", "controller_names", "load", "load_module", "save"]
 
-del _classical
+del _architecture, _classical

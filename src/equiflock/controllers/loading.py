@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from equiflock.controllers.bridge import check_float32, takes_numpy
-from equiflock.controllers.networks import register_networks
+from equiflock.controllers.networks.compiled import CompiledNetwork
+from equiflock.controllers.networks.weights import Weights, read_weights, trained_radius, write_weights
 from equiflock.controllers.options import controller_options
 from equiflock.controllers.registry import (
     UNITS,
@@ -19,6 +20,7 @@ from equiflock.controllers.registry import (
     controller_names,
     factory,
     is_module,
+    network_description,
     network_names,
     split_units,
     with_options,
@@ -27,15 +29,19 @@ from equiflock.controllers.scaled import Scaled, in_units
 from equiflock.controllers.trained import bundled_names, trained_weights
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, check_count, short, wrong_choice
+from equiflock.runtime.extras import require_torch
 
 OWN = ", or one of your own that was registered first (on the command line by --plugin)"
 
-if TYPE_CHECKING:  # torch takes seconds to import
+if TYPE_CHECKING:  # torch takes seconds to import, and is an extra
     from torch import nn
 
 
 def load(name: str | os.PathLike[str], **options: Any) -> Controller:
-    """The controller of that name, or of a file of weights, ready for a flight.
+    """Return the controller of that name, or of a file of weights, as a function of NumPy arrays.
+
+    A network of the package comes in its compiled form, without torch; `load_module` returns its torch module. A torch
+    module of your own comes as it is, and takes and returns NumPy arrays, too.
 
     `load("tanner")`, `load("tanner", clamp=None)`, `load("etdagnn")`, `load("etdagnn", seed=3)` (trained with
     that seed), `load("mine.safetensors")`. Options may be part of the name, as on the command line: `tanner:clamp=5`,
@@ -65,23 +71,81 @@ def load(name: str | os.PathLike[str], **options: Any) -> Controller:
     return in_units(controller, _own_radius(weights_file(name, **own)), **units)
 
 
+def load_module(name: str | os.PathLike[str], **options: Any) -> nn.Module:
+    """Return the torch module of a network, with its trained weights, in its own units.
+
+    Takes the names and files of `load`: `load_module("etdagnn", seed=3)`, `load_module("mine.safetensors")`.
+    """
+    require_torch("load_module")
+    controller = load(name, **options)
+    if isinstance(controller, Scaled):
+        raise InputError("a torch module is in its own units: leave out comm_radius and time_scale")
+    from equiflock.controllers.networks.models import as_module
+
+    module = as_module(controller)
+    if not is_module(type(module)):
+        raise InputError(f"{name} has no torch module: expected a network, such as {', '.join(network_names())}")
+    return cast("nn.Module", module)
+
+
 def _made(name: str, options: Mapping[str, Any]) -> Controller:
-    """The controller of that name in its own units."""
+    """Make the controller of that name in its own units."""
     if name in bundled_names():
-        return cast(Controller, load_network(trained_weights(name, **options)))  # its only option is the seed
+        return load_file(trained_weights(name, **options))  # its only option is the seed
     # Registered names go before files: a file of weights ends in .safetensors, which no name may.
     if (make := factory(name)) is not None:
         return cast(Controller, make(**options))
-    return cast(Controller, load_network(name, **options))
+    return load_file(name, **options)
+
+
+def load_file(path: str | os.PathLike[str]) -> Controller:
+    """Return the controller of a file of weights: a compiled network of the package, or a torch module of one's own."""
+    weights = read_weights(path)
+    if weights.network not in network_names():
+        raise InputError(
+            f"{path} holds weights of {weights.network!r}; expected one of {', '.join(network_names())}{OWN}"
+        )
+    return build_network(weights, path)
+
+
+def build_network(weights: Weights, path: str | os.PathLike[str] = "a file") -> Controller:
+    """Return the controller that these weights are of; `path` names their file in errors."""
+    describe = network_description(weights.network)
+    if describe is None:
+        return cast(Controller, _own_module(weights, path))
+    try:
+        architecture = describe(**weights.options)
+        found = {name: tensor.shape for name, tensor in weights.tensors.items()}
+        if found != architecture.shapes:
+            raise InputError(f"expected tensors {architecture.shapes}; got {found}")
+    except (InputError, TypeError) as error:
+        raise _misfit(path, weights, error) from None
+    return CompiledNetwork(architecture, weights.tensors, weights.orbit)
+
+
+def _own_module(weights: Weights, path: str | os.PathLike[str]) -> nn.Module:
+    """Return a registered torch module with these weights."""
+    import torch
+
+    try:
+        network = new_network(weights.network, **weights.options)
+        network.load_state_dict({name: torch.from_numpy(tensor) for name, tensor in weights.tensors.items()})
+    except (InputError, RuntimeError, TypeError) as error:
+        raise _misfit(path, weights, error) from None
+    # A class of somebody else's may have an attribute of that name for something else.
+    if weights.orbit is not None or not hasattr(network, "orbit"):
+        network.orbit = weights.orbit  # type: ignore[assignment]
+    return network.eval()
+
+
+def _misfit(path: str | os.PathLike[str], weights: Weights, error: Exception) -> InputError:
+    reason = str(error).splitlines()[-1].strip()
+    return InputError(f"the weights in {path} do not fit {weights.network} with {weights.options}: {reason}")
 
 
 def _own_radius(weights: Path | None) -> float:
     """R in a controller's own unit of length: that of its training, or 1."""
-    if weights is None:
-        return 1.0
-    from equiflock.controllers.networks.weights import trained_radius
-
-    return trained_radius(weights)
+    return 1.0 if weights is None else trained_radius(weights)
 
 
 def _wrong_options(name: str, options: Mapping[str, Any], error: TypeError) -> InputError:
@@ -111,106 +175,85 @@ def has_seeds(name: str) -> bool:
     return head in bundled_names() and "seed" not in options
 
 
-def network_factory(name: str) -> Callable[..., nn.Module]:
-    """The function that makes a network of that name with fresh weights; a clear error if there is none."""
-    register_networks()
-    make = factory(name)
-    if make is None or name not in network_names():
-        if name in bundled_names():
-            raise InputError(f"{name} is the name of trained weights: train the network itself, such as etdagnn")
-        if name in controller_names():
-            raise InputError(f"{name} has no weights to train: only a torch module has; choose a network")
-        wrong_choice("network", name, network_names(), OWN)
-    return make
+def check_network(name: str) -> None:
+    """Raise InputError unless a network of that name can be trained."""
+    if name in network_names():
+        return
+    if name in bundled_names():
+        raise InputError(f"{name} is the name of trained weights: train the network itself, such as etdagnn")
+    if name in controller_names():
+        raise InputError(f"{name} has no weights to train: only a torch module has; choose a network")
+    wrong_choice("network", name, network_names(), OWN)
 
 
 def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
-    """A network with fresh weights.
+    """Return the torch module of a network with fresh weights.
 
     Args:
-        name: one of the paper's (Xavier uniform with gain 1, biases zero if no option says otherwise), or a torch
-            module of one's own that was registered; options may be part of it, as for `load`.
+        name: a network of the package (Xavier uniform with gain 1, biases zero if no option says otherwise), or a
+            registered torch module of one's own; options may be part of it, as for `load`.
         seed: seeds the random initial weights.
-        options: for the paper's networks, `hops`, `channels`, `groups`, `hop_mean` and, but for ETDAGNN, `dimensions`
-            and `biases`.
+        options: for a network of the package, the arguments of `describe_tdagnn` or `describe_etdagnn` in
+            `equiflock.controllers.networks.architecture`.
     """
     if check_count("seed", seed, least=0) >= 2**63:
         raise InputError("seed must be below 2^63, as torch takes no larger one")
     name, options = with_options(name, options)
-    make = network_factory(name)
+    check_network(name)
     if units := split_units(options)[0]:
-        told = " and ".join(units)
-        raise InputError(f"a new network is made in its own units: leave out {told}; load scales it once it is trained")
+        given = " and ".join(units)
+        raise InputError(f"a new network is in its own units: leave out {given}; load scales it once it is trained")
+    require_torch("a new network")
     import torch
 
     # The caller's random numbers are the same afterwards.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            return make(**options)
+            if (describe := network_description(name)) is not None:
+                from equiflock.controllers.networks.models import build_module
+
+                return build_module(describe(**options))
+            return cast("nn.Module", _registered(name)(**options))
         except TypeError as error:
             raise InputError(f"network {name!r} cannot be made with the options {options}: {error}") from None
 
 
+def _registered(name: str) -> Any:
+    """Return what describes or makes the network of that name."""
+    return network_description(name) or factory(name)
+
+
 def fitting_options(name: str, **options: Any) -> dict[str, Any]:
-    """The options that the network of that name takes and that its name does not set already."""
+    """Return the options that the network of that name takes and that its name does not set already."""
     name, given = with_options(name, {})
-    taken = inspect.signature(network_factory(name)).parameters
+    check_network(name)
+    taken = inspect.signature(_registered(name)).parameters
     return {key: value for key, value in options.items() if key in taken and key not in given}
 
 
-def load_network(path: str | os.PathLike[str]) -> nn.Module:
-    """A network from the weights that `save`, a training or a tuning wrote.
-
-    Its attribute `orbit` has the numbers of the orbit technique that it was tuned with, an `Orbit`, or is None.
-    """
-    from equiflock.controllers.networks.weights import orbit_of, read_weights
-
-    weights, name, options = read_weights(path)
-    orbit = orbit_of(path)
-    # An unknown name is most often a network of the user's own that was not registered in this process.
-    try:
-        network_factory(name)
-    except InputError:
-        raise InputError(
-            f"{path} holds weights of {name!r}; expected one of {', '.join(network_names())}, or one of your own "
-            "that was registered first (on the command line by --plugin)"
-        ) from None
-    try:
-        network = new_network(name, **options)
-        network.load_state_dict(weights)
-    except (InputError, RuntimeError, TypeError) as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise InputError(f"the weights in {path} do not fit {name} with {options}: {reason}") from None
-    # A class of somebody else's may have an attribute of that name for something else.
-    if orbit is not None or not hasattr(network, "orbit"):
-        network.orbit = orbit  # type: ignore[assignment]
-    return network.eval()
-
-
 def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
-    """Write the weights of a network, one of the paper's or a registered torch module of one's own, for `load`.
+    """Write the weights of a network for `load`.
 
     Args:
-        network: its attribute `options`, if it has one, is a dict with the arguments that build it, fit for JSON.
+        network: one that `load` or `load_module` returned, or a registered torch module of one's own. Its attribute
+            `options`, if it has one, is a dict with the arguments that build it, fit for JSON.
         path: ends in .safetensors; a file of that name is replaced.
         extra: more metadata, fit for JSON.
     """
     if isinstance(network, Scaled):
         raise InputError("weights are saved in their own units: load them without comm_radius and time_scale first")
-    if not is_module(type(network)):
-        raise InputError(f"only a torch module has weights to save; got {short(network)}")
-    from equiflock.controllers.networks.weights import write_weights
-
+    compiled = isinstance(network, CompiledNetwork)
+    if not compiled and not is_module(type(network)):
+        raise InputError(f"only a network has weights to save; got {short(network)}")
     if Path(path).suffix != WEIGHTS:
         raise InputError(f"the name of a file of weights must end in {WEIGHTS}; got {Path(path).name!r}")
+    if compiled:
+        return write_weights(network, path, extra)
     name, options = getattr(network, "name", type(network).__name__), getattr(network, "options", {})
-    try:
-        make = network_factory(name)
-    except InputError:
-        raise InputError(
-            f"{name} is not registered, so it could not be loaded: decorate its class with @ef.controller"
-        ) from None
+    if name not in network_names():
+        raise InputError(f"{name} is not registered, so it could not be loaded: decorate its class with @ef.controller")
+    make = _registered(name)
     # A subclass inherits the name of a registered class, but would be loaded as that class.
     if isinstance(make, type) and type(network) is not make:
         raise InputError(f"{type(network).__name__} is not registered, only the class that it is made of: register it")

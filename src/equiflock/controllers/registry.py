@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
@@ -17,6 +17,9 @@ from equiflock.features import Senses, paper_senses
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.options import read_options
 
+if TYPE_CHECKING:
+    from equiflock.controllers.networks.architecture import Architecture
+
 WEIGHTS = ".safetensors"
 """How the name of a file of weights ends."""
 
@@ -24,8 +27,8 @@ UNITS = ("comm_radius", "time_scale")
 """Options that every controller takes: the units of the robots that it flies (see `equiflock.controllers.scaled`)."""
 
 _factories: dict[str, Callable[..., Any]] = {}
-_networks: set[str] = set()
-"""The names of the networks of the package."""
+_networks: dict[str, Callable[..., Architecture]] = {}
+"""Functions that describe the networks of the package, by their names."""
 Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 
@@ -123,10 +126,14 @@ def _law(name: str, function: Callable[..., Any], senses: Senses, privileged: bo
     return Law(name, function, senses, options, privileged)
 
 
-def add_network(name: str, make: Callable[..., Any]) -> None:
+def add_network(name: str, describe: Callable[..., Architecture]) -> None:
     """Add a network of the package, whose weights are bundled under the same name."""
-    _factories[name] = make
-    _networks.add(name)
+    _networks[name] = describe
+
+
+def network_description(name: str) -> Callable[..., Architecture] | None:
+    """Return the function that describes a network of the package; None if there is none of that name."""
+    return _networks.get(name)
 
 
 def controller_names() -> tuple[str, ...]:
@@ -136,7 +143,7 @@ def controller_names() -> tuple[str, ...]:
 
 
 def factory(name: str) -> Callable[..., Any] | None:
-    """The function that makes the controller of that name (a network with fresh weights); None if there is none."""
+    """Return the function or class that makes the registered controller of that name; None if there is none."""
     return _factories.get(name)
 
 
@@ -147,10 +154,9 @@ def definition(name: str) -> Callable[..., Any] | None:
 
 
 def network_names() -> tuple[str, ...]:
-    """The names of the controllers that have weights: torch modules."""
-    return tuple(
-        name for name, make in _factories.items() if name in _networks or (isinstance(make, type) and is_module(make))
-    )
+    """Return the names of the networks of the package and of registered torch modules."""
+    own = (name for name, make in _factories.items() if isinstance(make, type) and is_module(make))
+    return *_networks, *own
 
 
 def is_module(definition: type) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool
@@ -27,9 +27,7 @@ from equiflock.scenarios import RandomDisk
 from equiflock.simulation.simulate import simulate
 from equiflock.simulation.trajectory import Trajectory
 
-if TYPE_CHECKING:  # torch takes seconds to import
-    from torch import nn
-
+if TYPE_CHECKING:  # it imports torch
     from equiflock.learning.dagger import EpochReport
 
 PUPIL = "etdagnn"
@@ -58,7 +56,7 @@ class Demonstration:
     """
 
     recipe: DAgger
-    network: nn.Module
+    network: Controller
     epochs: tuple[EpochReport, ...]
     expert: Validation
     start: Flock
@@ -82,7 +80,7 @@ def begin_training(folder: Path, recipe: DAgger) -> TrainingRun:
     """The training of an interrupted demonstration if its config is the same, else a new one in its place."""
     try:
         run = TrainingRun(folder)
-        if run.config == RunConfig(recipe, circumstances()):
+        if run.config == RunConfig(recipe, circumstances("torch")):
             return run
     except InputError:
         pass  # there is none, or it is damaged
@@ -107,13 +105,11 @@ def demonstrate(
         on_step: called with the controller's name and every moment of its flight.
         training: the folder to train in, where a training by the same recipe is continued; a temporary one if left out.
     """
-    from equiflock.controllers.loading import load_network
-
     # Reports are read from the folder, so a training that was done before counts, too.
     with tempfile.TemporaryDirectory() as elsewhere:
         run = begin_training(training or Path(elsewhere) / "training", recipe)
         run.train(on_epoch)
-        network = load_network(run.weights)
+        network = load(run.weights)
         epochs, expert = read_reports(run.folder)
     # The same flocks for every controller.
     start = disk.draw()
@@ -121,7 +117,7 @@ def demonstrate(
     for name in CONTROLLERS:
         runs[name] = simulate(
             start,
-            cast(Controller, network) if name == PUPIL else load(name),
+            network if name == PUPIL else load(name),
             time_step=TIME_STEP,
             duration=duration,
             record=RECORDED,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from equiflock.controllers.networks.chain import ACTIVATION, JOINED, NOTHING, Chain
-from equiflock.controllers.networks.compiled import trainable_chain
+from equiflock.controllers.networks.models import trainable_chain
 from equiflock.experiments.bench import best_time
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.recipe import DAgger

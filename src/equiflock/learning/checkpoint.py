@@ -55,7 +55,8 @@ def write_checkpoint(
     for name, text in (texts or {}).items():
         tensors[f"table.{name}"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
     made_by = made_by or {"recipe": trainer.recipe.settings}
-    return write_tensors(tensors, path, FORMAT, {"made_by": made_by, "epoch": trainer.epoch})
+    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    return write_tensors(arrays, path, FORMAT, {"made_by": made_by, "epoch": trainer.epoch})
 
 
 def read_checkpoint(
@@ -65,7 +66,7 @@ def read_checkpoint(
 
     The replay stays empty until `refill` fills it. The number of epochs may differ if no epoch depends on it.
     """
-    tensors, metadata = read_tensors(path, FORMAT)
+    arrays, metadata = read_tensors(path, FORMAT)
     try:
         # The number of epochs is taken from the trainer, so that it counts as a difference only where it makes one.
         before = dict(metadata["made_by"])
@@ -81,6 +82,7 @@ def read_checkpoint(
     if other:
         raise OtherRecipeError(f"{path} was written by another training: {', '.join(other)}")
     try:
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         _fill(trainer, tensors)
         texts = {name: text.numpy().tobytes().decode() for name, text in _under("table.", tensors).items()}
     except (KeyError, RuntimeError, ValueError) as error:

@@ -73,7 +73,7 @@ class CompiledLearner:
                 fold(self.chain.table, weights, self._folded)
                 shares = (gate(self._errors(tuples, places[first])) / N).astype(np.float32)
             self._descend(tuples, places[rows], shares, weights, errors[rows])
-        self.chain.give_back(weights)
+        self.chain.store(weights)
         per_agent: Float64[np.ndarray, "U b"] = errors / N
         return per_agent
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from equiflock.controllers.networks.weights import read_weights
 from equiflock.learning.recipe import DAgger
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import DamagedError, read_json, write_json
@@ -78,12 +79,10 @@ class RunConfig:
 
 def recipe_for(weights: Path, recipe: DAgger, given: Collection[str] = ()) -> DAgger:
     """The recipe with the network of a file of weights; fields that were `given` must agree with the file."""
-    from equiflock.controllers.networks.weights import read_weights
-
-    _, name, options = read_weights(weights)
+    held = read_weights(weights)
     # The file decides on the network; only what the user asked for explicitly can contradict it.
-    found: dict[str, Any] = {"controller": name}
-    found |= {key: options[key] for key in ("hops", "dimensions") if key in options}
+    found: dict[str, Any] = {"controller": held.network}
+    found |= {key: held.options[key] for key in ("hops", "dimensions") if key in held.options}
     for key, value in found.items():
         if key in given and getattr(recipe, key) != value:
             raise InputError(f"{weights} holds weights of {key} = {value}, not {getattr(recipe, key)}: leave it out")

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float32, Int64
 from torch import Tensor, nn
 
-from equiflock.controllers.networks.compiled import trainable_chain
+from equiflock.controllers.networks.models import trainable_chain
 from equiflock.features import Senses
 from equiflock.learning.compiled_learner import CompiledLearner
 from equiflock.learning.tuples import Errors, Gate, Tuples

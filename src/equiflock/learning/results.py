@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from equiflock.controllers.networks.weights import FORMAT, read_tensors, read_weights, write_weights
 from equiflock.learning.config import RunConfig
 from equiflock.learning.folders import WEIGHTS
 from equiflock.learning.recipe import DAgger
@@ -27,11 +28,9 @@ class Results:
 
     def write(self, network: nn.Module, tables: Tables) -> Path:
         """Write the weights, with the checksums of the tables, which must be written before."""
-        from equiflock.controllers.networks.weights import write_weights
-
-        extra = {"command": self.config.command, **self.config.made_by, "versions": circumstances()}
+        extra = {"command": self.config.command, **self.config.made_by, "versions": circumstances("torch")}
         # Versions at the end, and those at the beginning if they were others: bits may depend on both.
-        if self.config.begun_with != circumstances():
+        if self.config.begun_with != circumstances("torch"):
             extra["begun_with"] = dict(self.config.begun_with)
         return write_weights(network, self.weights, {**extra, "tables": tables.checksums})
 
@@ -69,7 +68,5 @@ class Results:
         ]
 
     def _metadata(self) -> dict[str, Any]:
-        from equiflock.controllers.networks.weights import FORMAT, read_tensors, read_weights
-
         read_weights(self.weights)  # checks that the tensors fit the network, and is not needed for anything else
         return read_tensors(self.weights, FORMAT)[1]

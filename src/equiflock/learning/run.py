@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from equiflock.controllers.loading import load_module
 from equiflock.learning.checkpoints import Checkpoints
 from equiflock.learning.config import Origin, RunConfig, recipe_for
 from equiflock.learning.folders import CHECKPOINTS, ORIGIN, WEIGHTS, make_room
@@ -71,7 +72,7 @@ class TrainingRun:
         # The folder appears with its config, or not at all.
         with atomic_write(folder) as scratch:
             scratch.mkdir()
-            RunConfig(recipe, circumstances(), origin).write(scratch)
+            RunConfig(recipe, circumstances("torch"), origin).write(scratch)
             if content is not None:
                 (scratch / ORIGIN).write_bytes(content)
         return cls(folder)
@@ -141,8 +142,8 @@ class TrainingRun:
             if not self._needs_training(notice):
                 return self.weights
             # Other versions may give other bits, which is allowed, but not silently.
-            if self.config.begun_with != circumstances():
-                other = ", ".join(differences(self.config.begun_with, circumstances()))
+            if self.config.begun_with != circumstances("torch"):
+                other = ", ".join(differences(self.config.begun_with, circumstances("torch")))
                 notice(f"begun with {other}: bits may differ")
             # A fresh trainer, brought to the state of the newest checkpoint.
             trainer = Trainer(self.recipe, self._first_network())
@@ -221,14 +222,12 @@ class TrainingRun:
 
     def _first_network(self) -> nn.Module | None:
         """The network of the weights that the training begins from; None if it begins with fresh ones."""
-        from equiflock.controllers.loading import load_network
-
         origin, path = self.config.origin, self.folder / ORIGIN
         if origin is None:
             return None
         if not path.is_file() or file_checksum(path) != origin.checksum:
             raise DamagedError(f"{path} is missing or damaged: copy the file there that it began from, {origin.name}")
-        return load_network(path)
+        return load_module(path)
 
     def _run_epoch(self, trainer: Trainer) -> EpochReport:
         """Train an epoch; should it diverge, the error names the last checkpoint."""

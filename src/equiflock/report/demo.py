@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from equiflock.controllers.networks.weights import write_weights
 from equiflock.experiments.demo import CONTROLLERS, LABELS, PUPIL, Demonstration
 from equiflock.experiments.summary import summarize
 from equiflock.learning.folders import is_training
@@ -58,8 +59,6 @@ def write_demo(
     found: Demonstration, folder: Path, on_frame: Callable[[str, int, int], object] | None = None
 ) -> list[Path]:
     """Write everything into `folder`, replacing an earlier demonstration; returns the files to look at."""
-    from equiflock.controllers.networks.weights import write_weights
-
     check_demo_folder(folder)
     # The films show a flock on which the controllers differ, if there is one, all in the same window.
     shown = found.telling[0] if found.telling else 0

@@ -23,9 +23,9 @@ KIND = "kind"
 _plugins: dict[str, str] = {}
 
 
-def versions() -> dict[str, str]:
-    """The versions of everything on which the bits of a result depend."""
-    parts = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "numba")}
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of all that the bits of a result depend on, `packages` among them."""
+    parts = {name: importlib.metadata.version(name) for name in (*packages, "numpy", "numba")}
     return {"equiflock": __version__, "python": platform.python_version(), **parts}
 
 
@@ -35,9 +35,9 @@ def note_plugin(sources: Mapping[str, str]) -> None:
     _plugins.update(sources)
 
 
-def circumstances() -> dict[str, str]:
-    """Versions, and the checksums of the files of the plugin, if there is one."""
-    return {**versions(), **_plugins}
+def circumstances(*packages: str) -> dict[str, str]:
+    """Return versions, and the checksums of the files of the plugin, if there is one."""
+    return {**versions(*packages), **_plugins}
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -83,15 +84,16 @@ def split_flocks(flocks: int, agents: int) -> list[tuple[int, int]]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Use one thread in torch and in our kernels: more only hurt networks this small, and could change torch's bits."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch = sys.modules.get("torch")  # one that is not imported starts no threads
+    before = None if torch is None else torch.get_num_threads()
+    if torch is not None:
+        torch.set_num_threads(1)
     try:
         with use(1):
             yield
     finally:
-        torch.set_num_threads(before)
+        if torch is not None:
+            torch.set_num_threads(before)
 
 
 def _workers() -> ThreadPoolExecutor:

@@ -16,6 +16,7 @@ from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Decision, Flight
+from equiflock.simulation.fused import fused_step
 from equiflock.simulation.memory_order import MemoryOrder
 from equiflock.simulation.moving import BodyState, check_body
 
@@ -110,9 +111,6 @@ def _fused(controller: object, network: object | None, sensing: Sensing, body: A
     own: Callable[[Sensing, AnyBody], FusedStep | None] | None = getattr(controller, "fused_step", None)
     if own is not None or network is None:
         return None if own is None else own(sensing, body)
-    # Imported here, as it imports torch, without which there is no network to fly.
-    from equiflock.simulation.fused import fused_step
-
     return fused_step(sensing, network, body)
 
 

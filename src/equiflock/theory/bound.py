@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
 
+from equiflock.controllers.networks.models import as_module
 from equiflock.features import Channel
 from equiflock.protocols import LocalController
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
@@ -187,6 +188,7 @@ def generalization_bound(
     """
     if not isinstance(data, Data):
         raise InputError(f"data must be such as FastForward(...).make() gives; got {type(data).__name__}")
+    controller = as_module(controller)
     mlp = as_mlp(controller)
     _check_same_function(controller, mlp)
     if controller.senses.hops != data.hops:

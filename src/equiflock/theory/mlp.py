@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from equiflock.controllers.networks.layers import Conv, EqConv
+from equiflock.controllers.networks.models import as_module
 from equiflock.features import Senses
 from equiflock.runtime.checks import InputError
 
@@ -86,8 +87,9 @@ def as_mlp(controller: object) -> MLP:
     """A controller of the paper's family as an MLP.
 
     Args:
-        controller: a torch module with `senses` and a `chain` of layers: one of the paper's, or your own.
+        controller: a network of the package, or a torch module of your own with `senses` and a `chain` of layers.
     """
+    controller = as_module(controller)
     if not isinstance(controller, ChainController):
         raise InputError(
             "controller must be a network of the paper's family, with senses and a chain of Conv or EqConv layers and "

@@ -1,8 +1,8 @@
-"""A chain of our layers as numbers: a table that kernels read, and all weights in one array.
+"""A network's weights as numbers: a table that kernels read, and all weights in one array.
 
-Layers of vectors (EqConv) treat the D components of their vectors alike; layers of numbers (Conv) have one component.
-The first layer spans all hops, the others have kernels of size 1, so that each layer is one matrix. Sides of matrices
-are padded by zeros to a multiple of `lanes.BLOCK`; padding stays zero in training, as nothing depends on it.
+Layers of vectors treat the D components of their vectors alike; layers of numbers have one component. The first layer
+spans all hops, the others have kernels of size 1, so that each layer is one matrix. Sides of matrices are padded by
+zeros to a multiple of `lanes.BLOCK`; padding stays zero in training, as nothing depends on it.
 
 Layers with nothing between them are one linear map, and are multiplied out before agents go through them:
 
@@ -13,123 +13,116 @@ or A_k = W_k and c_k = b_k for a layer that follows an activation. These product
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from torch import nn
 
+from equiflock.controllers.networks.architecture import Activation, Architecture, Convolution
 from equiflock.controllers.networks.lanes import padded
-from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
 from equiflock.runtime.jit import Array, kernel
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NOTHING, TANH, SCALE_TANH, SCALE_LOG = range(4)
 """What may follow a layer."""
-ACTIVATIONS: dict[type[nn.Module], int] = {nn.Tanh: TANH, ScaleTanh: SCALE_TANH, ScaleLog: SCALE_LOG}
+ACTIVATIONS: dict[Activation, int] = {"tanh": TANH, "scale-tanh": SCALE_TANH, "scale-log": SCALE_LOG}
 
 OUTPUTS, INPUTS, WEIGHTS, BIAS, ACTIVATION, FOLDED_INPUTS, FOLDED, FOLDED_BIAS, JOINED, COLUMNS = range(10)
 """Columns of the table: padded sides; where weights and bias begin (-1: no bias); what follows the layer; the same for
 A_k and c_k among the folded weights; and whether the layer is multiplied out with the one before it."""
 
 
+class Layer(NamedTuple):
+    """The weights of one convolution."""
+
+    weight: Float32[np.ndarray, "outputs inputs hops"]
+    bias: Float32[np.ndarray, " outputs"] | None
+
+
 @dataclass(frozen=True, eq=False)
 class Chain:
     """Layers and activations in their order, each a matrix."""
 
-    layers: tuple[Conv | EqConv, ...]
+    layers: tuple[Layer, ...]
     table: Int64[np.ndarray, "layers columns"]
     """One row for each layer, with the columns above."""
     before: int
-    """The activation before the first layer, which no weight comes before; or NOTHING."""
+    """The activation before the first layer, or NOTHING."""
     of_vectors: bool
     """Whether layers act on vectors, or on single numbers."""
 
     @property
     def width(self) -> int:
-        """How many vectors, or numbers, an agent's observations are to the first layer."""
-        _, inputs, hops = self.layers[0].weight.shape
-        return inputs * hops
+        """Number of vectors, or numbers, that the first layer takes."""
+        return int(self.layers[0].weight[0].size)
 
     @property
     def size(self) -> int:
-        """How many numbers the weights are, padding included."""
+        """Number of weights, padding included."""
         last = self.table[-1]
         return int(max(last[WEIGHTS] + last[OUTPUTS] * last[INPUTS], last[BIAS] + last[OUTPUTS]))
 
     @property
     def folded_size(self) -> int:
-        """How many numbers the folded weights are."""
+        """Number of folded weights."""
         return int(self.table[-1, FOLDED_BIAS] + self.table[-1, OUTPUTS])
 
     def weights(self) -> Float32[np.ndarray, " size"]:
-        """A copy of the weights that the layers have now."""
+        """Copy the present weights of the layers into one array."""
         flat = np.zeros(self.size, np.float32)
-        for tensor, place in self._places(flat):
-            place[:] = tensor
+        for array, place in self._places(flat):
+            place[:] = array
         return flat
 
-    def give_back(self, flat: Float32[np.ndarray, " size"]) -> None:
-        """Copy weights into the layers."""
-        for tensor, place in self._places(flat):
-            tensor[:] = place
+    def store(self, flat: Float32[np.ndarray, " size"]) -> None:
+        """Copy weights back into the layers."""
+        for array, place in self._places(flat):
+            array[:] = place
 
     def folded(self) -> Float32[np.ndarray, " folded"]:
-        """The weights that the layers have now, multiplied out where nothing is between two layers."""
+        """Return the present weights, multiplied out where nothing is between two layers."""
         product = np.empty(self.folded_size, np.float32)
         fold(self.table, self.weights(), product)
         return product
 
     def _places(self, flat: Array) -> list[tuple[Array, Array]]:
-        """Each layer's weight and bias, beside its place in the flat array; both share memory with the originals."""
+        """Pair each layer's weight and bias with its view of the flat array."""
         found = []
         for layer, row in zip(self.layers, self.table, strict=True):
             # Inputs in the order in which observations lie in memory: hop by hop.
-            weight = _shared(layer.weight).transpose(0, 2, 1)
+            weight = layer.weight.transpose(0, 2, 1)
             outputs, K, C = weight.shape
             matrix = flat[row[WEIGHTS] : row[WEIGHTS] + row[OUTPUTS] * row[INPUTS]].reshape(row[OUTPUTS], row[INPUTS])
             found.append((weight, matrix[:outputs, : K * C].reshape(outputs, K, C)))
-            if isinstance(layer, Conv):
-                found.append((_shared(layer.bias), flat[row[BIAS] : row[BIAS] + outputs]))
+            if layer.bias is not None:
+                found.append((layer.bias, flat[row[BIAS] : row[BIAS] + outputs]))
         return found
 
 
-def _shared(tensor: Tensor) -> Array:
-    array: Array = tensor.detach().numpy()
-    return array
+def build_chain(architecture: Architecture, tensors: Mapping[str, Array], near: bool = False) -> Chain:
+    """Build the chain of an architecture that `is_chain`; it shares memory with the tensors.
+
+    Args:
+        architecture: the layers and activations.
+        tensors: float32 weights by their names.
+        near: take the weights of agents near obstacles.
+    """
+    layers, following = [], []
+    for part, after in zip(architecture.parts, (*architecture.parts[1:], None), strict=True):
+        if isinstance(part, Convolution):
+            name = part.near if near else part.name
+            layers.append(
+                Layer(tensors[f"{name}.weight"], None if architecture.of_vectors else tensors[f"{name}.bias"])
+            )
+            following.append(ACTIVATIONS[after] if isinstance(after, str) else NOTHING)
+    first = architecture.parts[0]
+    before = ACTIVATIONS[first] if isinstance(first, str) else NOTHING
+    return Chain(tuple(layers), _table(layers, following), before, architecture.of_vectors)
 
 
-def chain_of(modules: Sequence[nn.Module], hops: int) -> Chain | None:
-    """These modules as a chain; None if they are not layers of ours that can be one."""
-    kinds = [ACTIVATIONS.get(type(module), NOTHING) for module in modules]
-    layers = tuple(module for module in modules if isinstance(module, Conv | EqConv))
-    of_vectors = bool(layers) and type(layers[0]) is EqConv
-    # One kind of layer, at least one of them, and activations of that kind, never two in a row.
-    if not layers or any(type(layer) is not (EqConv if of_vectors else Conv) for layer in layers):
-        return None
-    if len(layers) + np.count_nonzero(kinds) < len(modules):
-        return None
-    if any(kind != NOTHING and (kind != TANH) != of_vectors for kind in kinds):
-        return None
-    if any(first and second for first, second in pairwise(kinds)):
-        return None
-    # The first kernel takes in all hops at once; the layers must fit one another.
-    if [layer.weight.shape[2] for layer in layers] != [hops] + [1] * (len(layers) - 1):
-        return None
-    if any(one.weight.shape[0] != other.weight.shape[1] for one, other in pairwise(layers)):
-        return None
-    after = [*kinds, NOTHING]
-    following = [after[place + 1] for place, kind in enumerate(kinds) if kind == NOTHING]
-    return Chain(layers, _table(layers, following), kinds[0], of_vectors)
-
-
-def _table(layers: Sequence[Conv | EqConv], following: Sequence[int]) -> Int64[np.ndarray, "layers columns"]:
-    """The table of layers, each followed by an activation or by nothing."""
+def _table(layers: Sequence[Layer], following: Sequence[int]) -> Int64[np.ndarray, "layers columns"]:
+    """Return the table of layers, each followed by an activation or by nothing."""
     table = np.zeros((len(layers), COLUMNS), np.int64)
     at = folded_at = 0
     for k, (layer, row) in enumerate(zip(layers, table, strict=True)):
@@ -146,7 +139,7 @@ def _table(layers: Sequence[Conv | EqConv], following: Sequence[int]) -> Int64[n
         # Weight and bias of each layer, one after the other.
         row[WEIGHTS], at = at, at + outputs * inputs
         row[BIAS] = -1
-        if isinstance(layer, Conv):
+        if layer.bias is not None:
             row[BIAS], at = at, at + outputs
         row[FOLDED], row[FOLDED_BIAS] = folded_at, folded_at + outputs * folded_inputs
         folded_at += outputs * folded_inputs + outputs

@@ -1,13 +1,16 @@
-"""Chains of layers as compiled functions, for flights: torch's numbers within 1e-5, without its overhead."""
+"""Networks as compiled functions of NumPy arrays: torch's numbers within 1e-5, without torch and its overhead."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from equiflock.controllers.networks.architecture import Architecture
 from equiflock.controllers.networks.chain import (
     ACTIVATION,
     FOLDED,
@@ -18,7 +21,7 @@ from equiflock.controllers.networks.chain import (
     SCALE_LOG,
     TANH,
     Chain,
-    chain_of,
+    build_chain,
 )
 from equiflock.controllers.networks.lanes import (
     LANES,
@@ -34,30 +37,85 @@ from equiflock.flock import Observations, Vectors
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.jit import Array, Index, kernel
-
-if TYPE_CHECKING:
-    from torch import nn
+from equiflock.technique import Orbit
 
 AGENTS_PER_THREAD = 4_000
 """Fewer agents than this are not worth a thread of their own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CompiledNetwork:
-    """A network of the package as a function of observations (B, N, K, C, D) that returns accelerations (B, N, D)."""
+    """A network as a function of observations (B, N, K, C, D) that returns accelerations (B, N, D).
+
+    Attributes:
+        architecture: one that `is_chain`.
+        tensors: its weights by their names, float32; the network does not follow later changes to them.
+        orbit: numbers of the orbit technique that the weights were tuned with; None if there are none.
+    """
 
     order_free: ClassVar[bool] = True
     """Each agent's acceleration depends on its own block alone, so agents may come in any order."""
-    name: str
-    senses: Senses
-    dimensions: int | None
-    """D that the network is built for; None if it takes any."""
-    program: tuple[Any, ...]
-    """What the kernel `decide` needs to know: the program of the chain; the folded weights of those who know of an
-    obstacle, or none; and how many channels there are, and which of them tells of obstacles."""
+    architecture: Architecture
+    tensors: Mapping[str, NDArray[np.float32]]
+    orbit: Orbit | None = None
+
+    def __post_init__(self) -> None:
+        """Copy the weights."""
+        copies = {name: np.array(self.tensors[name], np.float32) for name in self.architecture.shapes}
+        object.__setattr__(self, "tensors", copies)
+
+    def __repr__(self) -> str:
+        """Return one line without the weights."""
+        return f"CompiledNetwork({self.name}, {self.size} weights)"
+
+    @property
+    def name(self) -> str:
+        """Registered name of the network."""
+        return self.architecture.name
+
+    @property
+    def senses(self) -> Senses:
+        """Channels and hops of its observations."""
+        return self.architecture.senses
+
+    @property
+    def dimensions(self) -> int | None:
+        """D that the network is built for; None if it takes any."""
+        return self.architecture.dimensions
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Arguments that describe the network again."""
+        return self.architecture.options
+
+    @property
+    def size(self) -> int:
+        """Number of weights."""
+        return sum(tensor.size for tensor in self.tensors.values())
+
+    @cached_property
+    def program(self) -> tuple[Any, ...]:
+        """Arguments of the kernel `decide`.
+
+        They are the program of the chain; the folded weights of agents near obstacles, or an empty array; and the
+        number of channels with the index of the obstacle channel.
+        """
+        architecture = self.architecture
+        chain = build_chain(architecture, self.tensors)
+        near = np.empty(0, np.float32)
+        if architecture.near:
+            near = build_chain(architecture, self.tensors, near=True).folded()
+        channels = self.senses.width, (architecture.obstacle_channel or 0) if architecture.near else 0
+        return program_of(chain, chain.folded()), near, channels
+
+    def compiled_form(self) -> CompiledNetwork:
+        """Return itself."""
+        return self
 
     def __call__(self, observations: Observations) -> Vectors:
-        """Accelerations, the same for any number of threads."""
+        """Return accelerations, the same for any number of threads."""
+        if np.ndim(observations) != 5:
+            raise InputError(f"{self.name} needs observations of shape (B, N, K, C, D); got {np.shape(observations)}")
         B, N, K, C, D = observations.shape
         if self.dimensions not in (None, D):
             raise InputError(f"{self.name} is built for D = {self.dimensions}; got observations of D = {D}")
@@ -66,66 +124,16 @@ class CompiledNetwork:
                 f"{self.name} is built for K = {self.senses.hops} hops of C = {self.senses.width} channels; got "
                 f"observations of K = {K}, C = {C}"
             )
-        # Contiguous, as the kernel would be compiled anew for any other layout.
-        known, accelerations = np.ascontiguousarray(observations).reshape(B * N, -1), np.empty((B, N, D))
+        # Contiguous float32, as the kernel would be compiled anew for any other layout or type.
+        known, accelerations = np.ascontiguousarray(observations, np.float32).reshape(B * N, -1), np.empty((B, N, D))
         common = known, self.program, accelerations.reshape(B * N, D)
         threads.share(decide, [(*common, *part) for part in threads.split(B * N, AGENTS_PER_THREAD)])
         return accelerations
 
 
-def compile_chain(
-    name: str,
-    senses: Senses,
-    dimensions: int | None,
-    modules: tuple[nn.Module, ...],
-    near: tuple[nn.Module, ...] | None = None,
-) -> CompiledNetwork | None:
-    """A network that is a chain of our layers as a compiled function, with a copy of the weights that it has now.
-
-    Args:
-        name: of the network.
-        senses: its observations.
-        dimensions: D that it is built for, if it is.
-        modules: the chain.
-        near: a chain of the same shape for agents that know of an obstacle, by the first of the channels of obstacles.
-    """
-    chain, other = chain_of(modules, senses.hops), chain_of(near, senses.hops) if near else None
-    if chain is None or (near and (other is None or not np.array_equal(chain.table, other.table))):
-        return None
-    folded, channel = (other.folded(), channel_of_obstacles(senses)) if other else (np.empty(0, np.float32), 0)
-    program = program_of(chain, chain.folded()), folded, (senses.width, channel)
-    return CompiledNetwork(name, senses, dimensions, program)
-
-
-def channel_of_obstacles(senses: Senses) -> int | None:
-    """The first channel among obstacles, which tells agents of them; None if there is none."""
-    return next((c for c, feature in enumerate(senses.features) if feature.among == "obstacles"), None)
-
-
-def trainable_chain(network: nn.Module) -> Chain | None:
-    """The chain that a network is, if it has a compiled form and all of its weights may change; None if not."""
-    compiled = getattr(network, "compiled_form", None)
-    # Weights that only some agents use are another chain, beside the first.
-    if compiled is None or not isinstance(compiled(), CompiledNetwork) or getattr(network, "near", None) is not None:
-        return None
-    if not all(parameter.requires_grad for parameter in network.parameters()):
-        return None
-    return chain_of(network.chain, network.senses.hops)  # type: ignore[arg-type, union-attr]
-
-
 def program_of(chain: Chain, folded: NDArray[np.float32]) -> tuple[Any, ...]:
-    """A chain with these folded weights as kernels take it."""
+    """Return the arguments of kernels for a chain with these folded weights."""
     return chain.table, folded, chain.before, chain.of_vectors
-
-
-def is_as_built(network: nn.Module, kinds: tuple[type, ...]) -> bool:
-    """Whether a network has just these layers, float32 weights, and no hooks or replaced methods."""
-    if tuple(map(type, network.layers)) != kinds:  # type: ignore[arg-type]
-        return False
-    for module in network.modules():
-        if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
-            return False
-    return all(str(parameter.dtype) == "torch.float32" for parameter in network.parameters())
 
 
 @kernel

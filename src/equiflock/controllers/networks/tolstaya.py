@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from equiflock.controllers.networks.paper import TDAGNN
+from equiflock.controllers.networks.architecture import describe_tdagnn
+from equiflock.controllers.networks.models import TDAGNN
 from equiflock.runtime.checks import InputError
 
 OURS = torch.arange(6).reshape(2, 3).T.flatten()
@@ -30,7 +31,7 @@ def from_tolstaya(source: str | os.PathLike[str] | Mapping[str, Tensor]) -> TDAG
     first = state["conv_layers.0.weight"]
     if first.ndim != 4 or first.shape[:2] != (32, 6) or first.shape[3] != 1:
         raise InputError(f"conv_layers.0.weight must have shape (32, 6, K, 1); got {tuple(first.shape)}")
-    network = TDAGNN(hops=first.shape[2])
+    network = TDAGNN(describe_tdagnn(hops=first.shape[2]))
     # The first layer's input channels are reordered; all kernels lose their last axis, of size 1.
     own = {}
     for n in range(3):

@@ -1,4 +1,7 @@
-"""Tensors on disk as safetensors, which never execute anything, with metadata and a checksum."""
+"""Tensors on disk as safetensors, which never execute anything, with metadata and a checksum.
+
+Tensors are NumPy arrays here; callers that train convert them to torch.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor, nn
+from safetensors.numpy import save
 
 from equiflock.runtime.checks import InputError, check_positive
 from equiflock.runtime.checksums import checksum
@@ -21,6 +23,8 @@ from equiflock.runtime.files import atomic_write
 from equiflock.runtime.options import read_options
 from equiflock.technique import Orbit
 from equiflock.version import __version__
+
+Tensor: TypeAlias = NDArray[Any]
 
 FORMAT = "equiflock weights 1"
 KEY = "equiflock"
@@ -33,32 +37,63 @@ class OtherVersionError(InputError):
     """A file is of the right kind, but in the format of another version."""
 
 
-def write_weights(network: nn.Module, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
-    """Write a network's weights, its name, and the `options` that build it; `extra` goes into the metadata.
+class Weights(NamedTuple):
+    """Content of a file of weights."""
 
-    The options are the module's attribute `options`, which must be fit for JSON; none if it has no such attribute.
+    tensors: dict[str, Tensor]
+    network: str
+    """Registered name of the network."""
+    options: dict[str, Any]
+    """Arguments that build the network."""
+    orbit: Orbit | None
+    """Numbers of the orbit technique that the weights were tuned with, if any."""
+
+
+def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
+    """Write the weights of a network or torch module with its name and the options that build it.
+
+    Args:
+        network: its attributes `name`, `options` (fit for JSON) and `orbit` are written, if it has them.
+        path: the file; one of that name is replaced.
+        extra: more metadata, fit for JSON.
     """
     metadata = {
         **(extra or {}),
         "network": str(getattr(network, "name", type(network).__name__)),
-        "options": getattr(network, "options", {}),
+        "options": dict(getattr(network, "options", {})),
     }
     # Numbers of the orbit technique that belong to these weights travel with them.
     if isinstance(orbit := getattr(network, "orbit", None), Orbit):
         metadata[ORBIT] = asdict(orbit)
-    return write_tensors(network.state_dict(), path, FORMAT, metadata)
+    return write_tensors(tensors_of(network), path, FORMAT, metadata)
 
 
-def read_weights(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
-    """The weights in a file, the network's name, and the options that build it."""
-    weights, metadata = read_tensors(path, FORMAT)
+def tensors_of(network: Any) -> dict[str, Tensor]:
+    """Return the tensors of a compiled network or of a torch module by their names, sharing memory with them."""
+    state = network.state_dict() if hasattr(network, "state_dict") else network.tensors
+    # A module may keep other things in its state, which no file of weights can hold.
+    return {name: _as_array(tensor) for name, tensor in state.items() if hasattr(tensor, "dtype")}
+
+
+def _as_array(tensor: Any) -> Tensor:
+    """Return a torch tensor or an array as an array that shares its memory."""
+    return np.asarray(tensor.detach().cpu().numpy() if hasattr(tensor, "detach") else tensor)
+
+
+def read_weights(path: str | os.PathLike[str]) -> Weights:
+    """Read a file of weights; raise InputError if it is damaged or its weights are not finite."""
+    tensors, metadata = read_tensors(path, FORMAT)
     try:
         options, name = dict(metadata["options"]), str(metadata["network"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
-    if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
+    if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise InputError(f"the weights in {path} are not finite")
-    return weights, name, options
+    try:
+        orbit = None if (numbers := metadata.get(ORBIT)) is None else Orbit(**numbers)
+    except (TypeError, InputError) as error:
+        raise InputError(f"the metadata of {path} is damaged: {error}") from None
+    return Weights(tensors, name, options, orbit)
 
 
 def trained_radius(path: str | os.PathLike[str]) -> float:
@@ -72,39 +107,26 @@ def trained_radius(path: str | os.PathLike[str]) -> float:
     return check_positive(f"comm_radius in the recipe of {path}", found.get("comm_radius", 1.0))
 
 
-def orbit_of(path: str | os.PathLike[str]) -> Orbit | None:
-    """The numbers of the orbit technique that the weights in a file were tuned with; None if they have none."""
-    told = read_tensors(path, FORMAT)[1].get(ORBIT)
-    if told is None:
-        return None
-    try:
-        return Orbit(**told)
-    except (TypeError, InputError) as error:
-        raise InputError(f"the metadata of {path} is damaged: {error}") from None
-
-
 def write_tensors(
     tensors: Mapping[str, Tensor], path: str | os.PathLike[str], kind: str, metadata: Mapping[str, Any]
 ) -> Path:
     """Write tensors and metadata, which must be fit for JSON, as a file of a kind, such as `FORMAT`."""
-    whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    # safetensors refuses tensors that share memory, such as tied weights.
-    if len({tensor.data_ptr() for tensor in whole.values() if tensor.numel()}) < len(whole):
-        whole = {name: tensor.clone() for name, tensor in whole.items()}
-    told = {**metadata, "format": kind, "equiflock": __version__}
+    # safetensors writes the buffer as it lies in memory, so that it must be contiguous.
+    whole = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
+    entry = {**metadata, "format": kind, "equiflock": __version__}
     # One entry, because safetensors writes several in random order, and the same tensors shall be the same bytes.
-    content = save(whole, {KEY: json.dumps({**told, "checksum": _checksum(whole, told)}, indent=1)})
+    content = save(whole, {KEY: json.dumps({**entry, "checksum": _checksum(whole, entry)}, indent=1)})
     with atomic_write(path) as scratch:
         scratch.write_bytes(content)
     return Path(path)
 
 
 def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and metadata that `write_tensors` wrote; a clear error if the file is damaged or of another kind."""
+    """Read what `write_tensors` wrote, tensors and metadata; raise InputError if it is damaged or of another kind."""
     if not Path(path).is_file():
         raise InputError(f"{path}: there is no such file")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:
             metadata = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
@@ -122,9 +144,9 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Ten
 
 
 def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-    # Names, types and shapes count as well as the numbers.
+    # Names, types and shapes count as well as the numbers. Types are named as torch does, which wrote the first files.
     parts: list[bytes | memoryview] = [json.dumps(metadata, sort_keys=True).encode()]
     for name in sorted(tensors):
-        parts.append(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        parts.append(tensors[name].cpu().numpy().reshape(-1).view(np.uint8).data)
+        parts.append(f"{name} torch.{tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
+        parts.append(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data)
     return checksum(*parts)

@@ -247,11 +247,12 @@ def _wary(program: Program, NAME: str) -> list[str]:
     """The lines that find whether the agent knows of an obstacle, if that makes a difference."""
     if not program.near:
         return []
+    channel = program.obstacle_channel
     return [
-        f"int wary = 0; /* is channel {program.telling}, which tells of obstacles, other than zero in any hop */",
+        f"int wary = 0; /* is channel {channel}, which tells of obstacles, other than zero in any hop */",
         f"for (n = 0; n < {NAME}_K; n++)",
         f"    for (d = 0; d < {NAME}_D; d++)",
-        f"        wary |= agent->known[(n * {NAME}_C + {program.telling}) * {NAME}_D + d] != 0.0f;",
+        f"        wary |= agent->known[(n * {NAME}_C + {channel}) * {NAME}_D + d] != 0.0f;",
     ]
 
 

@@ -178,6 +178,6 @@ def _knowing(program: Program) -> str:
         return ""
     farther = ", by itself or from others, as hops pass it on," if program.senses.hops > 1 else ""
     return (
-        f"Channel {program.telling} tells of obstacles: an agent in which it is other than zero in any hop knows of "
-        f"one{farther} and decides by weights of its own."
+        f"Channel {program.obstacle_channel} tells of obstacles: an agent in which it is other than zero in any hop "
+        f"knows of one{farther} and decides by weights of its own."
     )

@@ -86,7 +86,8 @@ def _network(program: Program) -> list[str]:
         lines.append(f"x = {_bent(program.before, 'x')}")
     if program.near:
         # The names of weights begin by what the agent knows.
-        lines.append(f'near = "near_" if self.known[:, {program.telling}].any() else ""  # does it know of an obstacle')
+        channel = program.obstacle_channel
+        lines.append(f'near = "near_" if self.known[:, {channel}].any() else ""  # does it know of an obstacle')
         which = 'f"{near}'
     for k, layer in enumerate(program.layers):
         bias = "" if layer.bias is None else f' + self.weights[{which}bias_{k}"][:, None]'

@@ -6,27 +6,25 @@ the observations that it made.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import warnings
 from typing import Any, cast
 
-from equiflock.controllers.registry import is_module
 from equiflock.deployment.export.fitting import check_local, fitting_dimensions, name_of, own_controller
-from equiflock.deployment.export.program import read_program
+from equiflock.deployment.export.program import is_network, read_program
 from equiflock.runtime.checks import InputError
+from equiflock.runtime.extras import require, require_torch
 from equiflock.runtime.files import atomic_write
 
-NEEDED = ("onnx", "onnxscript")
 INPUT, OUTPUT = "observations", "accelerations"
 
 
 def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | None = None) -> None:
     """Write the graph; a clear error for a torch module that has none."""
     senses = check_local(controller)
-    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise InputError(f"ONNX needs {' and '.join(missing)}: pip install 'equiflock[deploy]'")
+    require_torch("ONNX")
+    require("deploy", "ONNX", "onnx", "onnxscript")
     D = fitting_dimensions(controller, dimensions)
     import torch
     from onnxscript import optimizer
@@ -71,7 +69,10 @@ def _as_module(controller: Any, D: int) -> Any:
     import torch
     from torch import Tensor, nn
 
-    own, scale = own_controller(controller)
+    from equiflock.controllers.networks.models import as_module
+
+    found, scale = own_controller(controller)
+    own = as_module(found)
 
     class Network(nn.Module):
         """A network, in the units of the robots."""
@@ -106,4 +107,4 @@ def _as_module(controller: Any, D: int) -> Any:
                 x = x * (self.law.clamp / torch.clamp(norm, min=self.law.clamp))
             return x * scale
 
-    return (Network() if is_module(type(own)) else Law()).eval()
+    return (Network() if is_network(own) else Law()).eval()

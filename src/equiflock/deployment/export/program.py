@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equiflock.controllers.bridge import as_numpy_function
+from equiflock.controllers.networks.architecture import obstacle_channel
+from equiflock.controllers.networks.chain import ACTIVATION, Chain, build_chain
+from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.registry import is_module
 from equiflock.deployment.export.fitting import (
     check_local,
@@ -101,9 +104,11 @@ class Program:
         return sum(layer.weight.size + (0 if layer.bias is None else layer.bias.size) for layer in layers)
 
     @property
-    def telling(self) -> int:
-        """The channel that tells of obstacles: agents in which it is other than zero in any hop decide by `near`."""
-        return _of_obstacles(self.senses).index(True)
+    def obstacle_channel(self) -> int:
+        """Channel that is computed from obstacles: agents in which it is not zero in every hop use `near`."""
+        channel = obstacle_channel(self.senses)
+        assert channel is not None
+        return channel
 
     def __call__(self, observations: Numbers) -> Numbers:
         """Accelerations (.., D) from observations (.., K, C, D), in float64: what every exported form computes."""
@@ -129,7 +134,7 @@ class Program:
         """What is made of layers: of `near`, where it is there, for agents that know of an obstacle."""
         if not self.near:
             return make(self.layers)
-        wary = (observations[..., self.telling, :] != 0.0).any(axis=(-2, -1))
+        wary = (observations[..., self.obstacle_channel, :] != 0.0).any(axis=(-2, -1))
         return np.where(wary[..., None, None], make(self.near), make(self.layers))
 
     def _through(self, observations: Numbers, layers: tuple[Layer, ...]) -> Numbers:
@@ -178,25 +183,22 @@ def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | 
     senses = check_local(controller)
     D = fitting_dimensions(controller, dimensions)
     own, scale = own_controller(controller)
-    parts = _network(own, senses) if is_module(type(own)) else _law(own, senses, D)
+    parts = _network(own) if is_network(own) else _law(own, senses, D)
     found = fitting_orbit(controller, orbit, D)
     program = Program(name_of(controller), D, senses, **parts, acceleration_scale=scale, orbit=found)
     _check_same(program, own, senses)
     return program
 
 
-def _network(network: Any, senses: Senses) -> dict[str, Any]:
-    """The matrices of a network, and those for agents that know of an obstacle, if it has any."""
-    from torch import nn
+def is_network(controller: object) -> bool:
+    """Whether a controller is a compiled network or a torch module."""
+    return isinstance(controller, CompiledNetwork) or is_module(type(controller))
 
-    from equiflock.controllers.networks.chain import chain_of
 
-    chain = chain_of(getattr(network, "chain", ()), senses.hops)
-    # A module of somebody else's may have an attribute of that name for something else.
-    other = getattr(network, "near", None)
-    modules = tuple(other) if isinstance(other, nn.Sequential) and any(_of_obstacles(senses)) else ()
-    near = chain_of(modules, senses.hops) if modules else chain
-    if chain is None or near is None or _shape(near) != _shape(chain):
+def _network(network: Any) -> dict[str, Any]:
+    """Return the matrices of a network, and those for agents near obstacles, if it has any."""
+    chain, near = _chains(network)
+    if chain is None or (near is not None and _shape(near) != _shape(chain)):
         raise InputError(
             f"{name_of(network)} is a torch module of layers that have no form in C or NumPy, but in ONNX (.onnx); "
             "they take an attribute chain of Conv, EqConv, Tanh, ScaleTanh and ScaleLog "
@@ -206,36 +208,52 @@ def _network(network: Any, senses: Senses) -> dict[str, Any]:
         "of_vectors": chain.of_vectors,
         "before": KINDS[chain.before],
         "layers": _layers(chain),
-        "near": _layers(near) if modules else (),
+        "near": () if near is None else _layers(near),
     }
 
 
-def _shape(chain: Any) -> tuple[Any, ...]:
+def _chains(network: Any) -> tuple[Chain | None, Chain | None]:
+    """Return the chain of a network, or None, and that of agents near obstacles, if it has any."""
+    if isinstance(network, CompiledNetwork):
+        architecture, tensors = network.architecture, network.tensors
+        near = build_chain(architecture, tensors, near=True) if architecture.near else None
+        return build_chain(architecture, tensors), near
+    from torch import nn
+
+    from equiflock.controllers.networks.models import chain_of
+
+    chain = chain_of(getattr(network, "chain", ()), network.senses)
+    # A module of somebody else's may have an attribute of that name for something else.
+    other = getattr(network, "near", None)
+    if chain is None or not isinstance(other, nn.Sequential) or obstacle_channel(network.senses) is None:
+        return chain, None
+    near = chain_of(tuple(other), network.senses)
+    return (None, None) if near is None else (chain, near)
+
+
+def _shape(chain: Chain) -> tuple[Any, ...]:
     """What two chains have in common that differ by nothing but the values of their weights."""
     return chain.before, chain.of_vectors, chain.table.tolist(), [layer.weight.shape for layer in chain.layers]
 
 
-def _layers(chain: Any) -> tuple[Layer, ...]:
-    """The matrices of a chain; those with nothing between them are multiplied out."""
-    from equiflock.controllers.networks.chain import ACTIVATION
-
-    made: list[Layer] = []
+def _layers(chain: Chain) -> tuple[Layer, ...]:
+    """Return the matrices of a chain; those with nothing between them are multiplied out."""
+    layers: list[Layer] = []
     weight: Numbers | None = None
     bias: Numbers | None = None
-    for layer, row in zip(chain.layers, chain.table, strict=True):
+    for k, (layer, row) in enumerate(zip(chain.layers, chain.table, strict=True)):
         # Inputs in the order of observations: hop by hop.
-        matrix = layer.weight.detach().numpy().transpose(0, 2, 1).astype(np.float64)
+        matrix = layer.weight.transpose(0, 2, 1).astype(np.float64)
         matrix = matrix.reshape(len(matrix), -1)
-        own = getattr(layer, "bias", None)
-        shift: Any = None if own is None else own.detach().numpy().astype(np.float64)
+        shift: Any = None if layer.bias is None else layer.bias.astype(np.float64)
         # All layers of a chain have a bias, or none has.
         bias = shift if bias is None else matrix @ bias + shift
         weight = matrix if weight is None else matrix @ weight
         activation = KINDS[row[ACTIVATION]]
-        if activation != "none" or layer is chain.layers[-1]:
-            made.append(_layer(weight, bias, activation))
+        if activation != "none" or k + 1 == len(chain.layers):
+            layers.append(_layer(weight, bias, activation))
             weight = bias = None
-    return tuple(made)
+    return tuple(layers)
 
 
 def _layer(weight: Numbers, bias: Numbers | None, activation: Activation) -> Layer:
@@ -293,7 +311,7 @@ def _check_same(program: Program, controller: Any, senses: Senses) -> None:
     if not (np.abs(found - wanted) <= AGREEMENT * np.maximum(scale, 1.0)).all():
         kind, but = (
             ("does not do what its chain of layers does", "")
-            if is_module(type(controller))
+            if is_network(controller)
             else ("is not a linear function of observations", "as a torch module ")
         )
         raise InputError(f"{name_of(controller)} {kind}: it has no form in C or NumPy, but {but}in ONNX (.onnx)")

@@ -6,12 +6,12 @@ from itertools import islice, product
 from typing import Any
 
 import numpy as np
-import torch
 
 from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.paper.ledger import Check, Statement
 from equiflock.experiments.paper.pupils import Pupils
 from equiflock.flock import Flock
+from equiflock.protocols import Controller
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation.assembly import flight
 
@@ -26,10 +26,7 @@ def architecture_statements(pupils: Pupils, seeds: tuple[int, ...]) -> list[Stat
         (name, seed): pupils.load(name, seed) for name, seed in product(TRAINED, seeds)
     }
     # One number for every training seed: weights, and the errors of the two symmetries.
-    counts = {
-        name: np.array([float(sum(w.numel() for w in controllers[name, seed].parameters())) for seed in seeds])
-        for name in TRAINED
-    }
+    counts = {name: np.array([float(controllers[name, seed].size) for seed in seeds]) for name in TRAINED}
     turned = {name: np.array([_change(controllers[name, seed], turn=True) for seed in seeds]) for name in TRAINED}
     moved = {name: np.array([_change(controllers[name, seed], turn=False) for seed in seeds]) for name in TRAINED}
     return [
@@ -59,7 +56,7 @@ def architecture_statements(pupils: Pupils, seeds: tuple[int, ...]) -> list[Stat
     ]
 
 
-def _change(controller: torch.nn.Module, turn: bool) -> float:
+def _change(controller: Controller, turn: bool) -> float:
     """The relative error of a symmetry: rotation with reflection, or translation of positions and velocities.
 
     It is the largest |a(changed flock) - changed a(flock)| of some flocks, by the largest |a|.
@@ -73,7 +70,6 @@ def _change(controller: torch.nn.Module, turn: bool) -> float:
     changed = Flock(start.positions @ matrix.T + shift, start.velocities @ matrix.T + drift)
     # After four steps, more than there are hops, observations of all hops are filled.
     before, after = (
-        next(islice(flight(flock, controller), 4, None)).accelerations.copy()  # type: ignore[arg-type]
-        for flock in (start, changed)
+        next(islice(flight(flock, controller), 4, None)).accelerations.copy() for flock in (start, changed)
     )
     return float(np.abs(after - before @ matrix.T).max() / np.abs(before).max())

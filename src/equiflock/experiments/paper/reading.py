@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from equiflock.controllers.networks import Biases
+from equiflock.controllers.networks.architecture import Biases
 from equiflock.features import HopMean
 from equiflock.learning.recipe import EXPERT, USUAL_CLAMP, DAgger
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive

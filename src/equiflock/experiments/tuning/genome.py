@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float64, Int64
-from torch import Tensor, nn
 
+from equiflock.controllers.networks.weights import Tensor, tensors_of
 from equiflock.features import Senses
 from equiflock.runtime.checks import InputError, check_choice
 from equiflock.technique import Orbit
@@ -31,7 +30,7 @@ class Candidate(NamedTuple):
     """What a vector stands for."""
 
     weights: dict[str, Tensor]
-    """The state of the network, as `load_state_dict` takes it."""
+    """The tensors of the network by their names."""
     orbit: Orbit | None
     """The numbers of the technique; None for those of the scenario."""
 
@@ -48,32 +47,38 @@ class Genome:
     times those of the same feature heard from everybody; other inputs with weights of 0 are not searched.
 
     Args:
-        network: with the weights to begin from; those that do not learn stay as they are.
+        network: a compiled network or a torch module with the weights to begin from.
         tunes_orbit: whether the numbers of the technique are searched, too.
         searched: each of the weights, or a gain for every input of a layer; a bias is an input of its own.
         heard: names of features, if only the gains of what is heard of these are searched, at each hop.
+        names: tensors that are searched; all if left out, or of a torch module those that require a gradient.
     """
 
     def __init__(
-        self, network: nn.Module, tunes_orbit: bool, searched: Searched = "weights", heard: tuple[str, ...] = ()
+        self,
+        network: Any,
+        tunes_orbit: bool,
+        searched: Searched = "weights",
+        heard: tuple[str, ...] = (),
+        names: Collection[str] | None = None,
     ) -> None:
         orbit = getattr(network, "orbit", None)
         self.orbit: Orbit | None = orbit if isinstance(orbit, Orbit) else None
         self.tunes_orbit = tunes_orbit
-        self.state = {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
-        learning = {name for name, weight in network.named_parameters() if weight.requires_grad}
-        self.names = [name for name in self.state if name in learning]
+        self.state = {name: tensor.copy() for name, tensor in tensors_of(network).items()}
+        chosen = trainable_names(network) if names is None else names
+        self.names = [name for name in self.state if name in chosen]
         if not self.names:
             raise InputError("the network has no weights that learn, so there is nothing to tune")
         # A tensor of zeros, such as a bias, is searched in the size of all weights.
-        values = [self.state[name].numpy().astype(np.float64).ravel() for name in self.names]
+        values = [self.state[name].astype(np.float64).ravel() for name in self.names]
         whole = _rms(np.concatenate(values)) or 1.0
         self._begun = np.concatenate(values)
         if searched == "gains":
             senses = getattr(network, "senses", None)
-            names = tuple(dict.fromkeys(name for name, _ in senses.channels)) if isinstance(senses, Senses) else ()
+            features = tuple(dict.fromkeys(name for name, _ in senses.channels)) if isinstance(senses, Senses) else ()
             for name in heard:
-                check_choice("a feature in heard", name, names)
+                check_choice("a feature in heard", name, features)
             # Weight w is moved by its own size times the gain of its input.
             self._sizes = np.concatenate([_moved_by(self.state[name], network, heard).ravel() for name in self.names])
             if not self._sizes.any():
@@ -100,13 +105,20 @@ class Genome:
         moved = (self._begun + self._sizes * vector[self._number]).astype(np.float32)
         weights, first = dict(self.state), 0
         for name in self.names:
-            last = first + self.state[name].numel()
-            weights[name] = torch.from_numpy(moved[first:last].reshape(tuple(self.state[name].shape)))
+            last = first + self.state[name].size
+            weights[name] = moved[first:last].reshape(self.state[name].shape)
             first = last
         if not self.tunes_orbit:
             return Candidate(weights, self.orbit)
         shifts = dict(zip(TECHNIQUE, (TECHNIQUE_STEP * vector[self._numbers :]).tolist(), strict=True))
         return Candidate(weights, _moved(self.orbit or Orbit(), shifts))
+
+
+def trainable_names(network: Any) -> set[str]:
+    """Return the names of all tensors of a compiled network, or of those of a torch module that require a gradient."""
+    if not hasattr(network, "named_parameters"):
+        return set(tensors_of(network))
+    return {name for name, weight in network.named_parameters() if weight.requires_grad}
 
 
 def _moved(orbit: Orbit, shifts: dict[str, float]) -> Orbit:
@@ -129,9 +141,9 @@ def _moved_size(value: float, shift: float) -> float:
     return math.exp(min(max(math.log(max(value, LEAST)) + shift, -50.0), 50.0))
 
 
-def _moved_by(weights: Tensor, network: nn.Module, heard: tuple[str, ...]) -> Float64[np.ndarray, ...]:
+def _moved_by(weights: Tensor, network: Any, heard: tuple[str, ...]) -> Float64[np.ndarray, ...]:
     """By how much a gain of 1 moves each of the weights of a layer; only those of features that are `heard`, if any."""
-    sizes = weights.numpy().astype(np.float64)
+    sizes: Float64[np.ndarray, ...] = weights.astype(np.float64)
     senses = getattr(network, "senses", None)
     # Only the first layer has an input for each channel of each hop.
     if not isinstance(senses, Senses) or sizes.shape[1:] != (senses.width, senses.hops):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 import pandas as pd
-from safetensors.torch import load, save
-from torch import nn
+from safetensors.numpy import load, save
 
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import build_network
+from equiflock.controllers.networks.weights import Weights
 from equiflock.experiments.tuning.genome import Candidate
 from equiflock.experiments.tuning.measures import measure
 from equiflock.experiments.tuning.tasks import Task
 from equiflock.flock import Flock
-from equiflock.protocols import Controller
 from equiflock.runtime.checksums import checksum
 from equiflock.scenarios import Scenario
 from equiflock.scenarios.registry import orbit_of
@@ -67,15 +67,14 @@ class CandidateJob:
     def run(self) -> pd.DataFrame:
         """One row, with a column for each measure that the task has."""
         scenario, start = _begun(self.task, self.flocks, self.seed, self.split)
-        network = _network(self.network, self.options)
-        network.load_state_dict(load(self.weights))
-        found = measure(scenario, start, cast(Controller, network), orbit_of(scenario, self), self.task, self.look)
+        network = build_network(Weights(load(self.weights), self.network, json.loads(self.options), self.orbit))
+        found = measure(scenario, start, network, orbit_of(scenario, self), self.task, self.look)
         return pd.DataFrame([found])
 
 
 def packed(candidate: Candidate) -> bytes:
     """The weights of a candidate as a job takes them."""
-    return save({name: tensor.contiguous() for name, tensor in candidate.weights.items()})
+    return save({name: np.ascontiguousarray(tensor) for name, tensor in candidate.weights.items()})
 
 
 @lru_cache(maxsize=KEPT_STARTS)
@@ -83,9 +82,3 @@ def _begun(task: Task, flocks: int, seed: int, split: str) -> tuple[Scenario, Fl
     """The scenario of a task and its flocks at t = 0."""
     scenario = task.scene(flocks, seed, split)
     return scenario, scenario.draw()
-
-
-@lru_cache(maxsize=4)
-def _network(name: str, options: str) -> nn.Module:
-    """A network to put weights into; flights compile it with those that it has when they begin."""
-    return new_network(name, **json.loads(options)).eval()

@@ -87,9 +87,11 @@ class Journal:
                 scratch.write_text("".join(",".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
 
     def _logger(self, generation: int) -> Callable[[str, float], None]:
-        """What writes a number of a generation as an event."""
-        from torch.utils.tensorboard import SummaryWriter
-
+        """Return the function that writes a number of a generation as an event; without TensorBoard it does nothing."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ModuleNotFoundError:
+            return lambda name, value: None
         # Opened with the first generation that is flown; what an interrupted process wrote of it is dropped.
         if self._events is None:
             self._events = SummaryWriter(str(self.folder), purge_step=generation)

@@ -13,7 +13,6 @@ the same bits as one that was never interrupted. Scores have a checksum; damaged
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,13 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from equiflock.controllers.loading import load_network, new_network, weights_file
-from equiflock.controllers.networks.weights import FORMAT, read_tensors, write_weights
+from equiflock.controllers.loading import build_network, load_file, weights_file
+from equiflock.controllers.networks.weights import FORMAT, Weights, read_tensors, write_weights
 from equiflock.experiments.runner.jobs import compute
 from equiflock.experiments.runner.steady import SteadyWorkers
-from equiflock.experiments.tuning.genome import Genome, Vector
+from equiflock.experiments.tuning.genome import Genome, Vector, trainable_names
 from equiflock.experiments.tuning.jobs import CandidateJob, packed
 from equiflock.experiments.tuning.journal import GENERATIONS, VALIDATION, GenerationReport, Journal
+from equiflock.experiments.tuning.near import add_near
 from equiflock.experiments.tuning.objective import Measured, cost
 from equiflock.experiments.tuning.recipe import Tuning
 from equiflock.experiments.tuning.scores import read_scores, write_scores
@@ -76,19 +76,20 @@ class TuningRun:
         self.folder, self.recipe = folder, recipe
         self.weights = folder / WEIGHTS
         self.tasks = recipe.scenes
-        network: Any = load_network(weights)
+        network: Any = load_file(weights)
         self.origin = {"name": name or str(weights), "checksum": file_checksum(weights)}
-        if recipe.near:
-            _search_near(network, recipe)
-        elif getattr(network, "near", None) is not None and not recipe.meets_obstacles:
-            # Nobody decides by these weights in such flights.
-            network.near.requires_grad_(False)
         if recipe.near_from:
             self.origin["near"] = file_checksum(_near_from(recipe))
-        network.orbit = recipe.begun_orbit(getattr(network, "orbit", None))
+        if recipe.near:
+            network = add_near(network, load_file(_near_from(recipe)) if recipe.near_from else None, recipe.soften)
+        names = trainable_names(network)
+        if recipe.near or not recipe.meets_obstacles:
+            # Either these weights alone are searched, or no agent uses them in these flights.
+            names = {name for name in names if name.startswith("near.") == recipe.near}
         self._network = str(getattr(network, "name", type(network).__name__))
-        self._options = json.dumps(getattr(network, "options", {}))
-        self.genome = Genome(network, recipe.tunes_orbit, recipe.search, recipe.features)
+        self._options = json.dumps(dict(getattr(network, "options", {})))
+        self.genome = Genome(network, recipe.tunes_orbit, recipe.search, recipe.features, names)
+        self.genome.orbit = recipe.begun_orbit(self.genome.orbit)
         self.population = recipe.population or usual_population(self.genome.size)
         # What the weights were trained with stays with them: their own unit of length is in it.
         self._trained = {key: value for key, value in read_tensors(weights, FORMAT)[1].items() if key == "recipe"}
@@ -97,7 +98,7 @@ class TuningRun:
     def config(self) -> dict[str, Any]:
         """Everything on which the bits of each generation depend; the number of generations may grow."""
         settings = {name: value for name, value in self.recipe.settings.items() if name != "generations"}
-        versions = {**circumstances(), "cma": importlib.metadata.version("cma")}
+        versions = circumstances("cma")
         return {"settings": settings, "from": self.origin, "versions": versions}
 
     def check(self) -> None:
@@ -189,9 +190,7 @@ class TuningRun:
     def _write(self, kept: Kept) -> None:
         """Write the weights that are kept, with all that tells where they come from."""
         candidate = self.genome.decode(kept.vector)
-        network = new_network(self._network, **json.loads(self._options))
-        network.load_state_dict(candidate.weights)
-        network.orbit = candidate.orbit  # type: ignore[assignment]
+        network = build_network(Weights(candidate.weights, self._network, json.loads(self._options), candidate.orbit))
         extra = {
             **self._trained,
             "command": self.recipe.command(self.origin["name"]),
@@ -256,20 +255,6 @@ class _Flying:
         measured: list[Measured] = [values[first : first + tasks] for first in range(0, len(values), tasks)]
         write_scores(path, marks, [task.scenario for task in self.run.tasks], measured)
         return measured
-
-
-def _search_near(network: Any, recipe: Tuning) -> None:
-    """Let only the weights of those who know of an obstacle change, and begin them as the recipe says."""
-    if not hasattr(network, "begin_near"):
-        raise InputError(
-            f"{type(network).__name__} has no weights of their own for agents near obstacles: leave out near"
-        )
-    other: Any = load_network(_near_from(recipe)) if recipe.near_from else None
-    network.begin_near(other)
-    network.near[-1].weight.data *= recipe.soften
-    network.orbit = getattr(other, "orbit", None) or getattr(network, "orbit", None)
-    network.requires_grad_(False)
-    network.near.requires_grad_(True)
 
 
 def _near_from(recipe: Tuning) -> Path:

@@ -1,0 +1,263 @@
+"""Networks of the package as data: layers, activations and channels, without weights and without torch.
+
+An `Architecture` is all that distinguishes two networks but the values of their weights. Both forms of a network are
+built from it: the compiled one (`equiflock.controllers.networks.compiled`) and the torch module
+(`equiflock.controllers.networks.models`). Functions here describe the paper's four networks (Table 1) and starling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from equiflock.controllers.classical.tanner import LEAVING
+from equiflock.controllers.registry import add_network
+from equiflock.features import Aggregation, Channel, HopMean, Senses, feature_with, paper_channels
+from equiflock.runtime.checks import InputError, check_choice, check_count
+
+Activation: TypeAlias = Literal["tanh", "scale-tanh", "scale-log"]
+"""tanh acts on numbers; scale-tanh and scale-log act on vectors."""
+Biases: TypeAlias = Literal["zero", "uniform"]
+"""Initial biases of a network: zero, or uniform as in torch's own convolutions."""
+Aggregations: TypeAlias = Aggregation | Literal["both"]
+"""Aggregation of the paper's features; "both" is the mean of each and then the sum of each, twice the channels."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution along the hops, without padding."""
+
+    name: str
+    """Prefix of its tensors' names: `name.weight`, and `name.bias` in a network of numbers."""
+    inputs: int
+    """Input channels: vectors, or numbers."""
+    outputs: int
+    """Output channels."""
+    hops: int = 1
+    """Size of the kernel."""
+
+    @property
+    def near(self) -> str:
+        """Prefix of the tensors that agents near obstacles use in place of these."""
+        return self.name.replace("layers", "near", 1)
+
+
+Part: TypeAlias = Convolution | Activation
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A chain of convolutions and activations over observations (B, N, K, C, D)."""
+
+    name: str
+    """Registered name of the network; files of weights carry it."""
+    senses: Senses
+    """Channels and hops of its observations."""
+    parts: tuple[Part, ...]
+    """Convolutions and activations in their order."""
+    of_vectors: bool
+    """Whether convolutions act on vectors (equivariant, without bias) or on numbers (with bias)."""
+    dimensions: int | None = None
+    """D that the network is built for; None if it takes any."""
+    near: bool = False
+    """Whether agents that know of an obstacle, directly or over up to K hops, use a second set of weights."""
+    options: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Arguments that describe the network again; files of weights carry them as JSON."""
+    biases: Biases = field(default="zero", compare=False)
+    """Initial biases. They are not among the options, as trained weights replace them."""
+
+    @property
+    def convolutions(self) -> tuple[Convolution, ...]:
+        """The convolutions in their order."""
+        return tuple(part for part in self.parts if isinstance(part, Convolution))
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether compiled kernels can evaluate it.
+
+        They need activations that fit the kind of layer, never two in a row, a first kernel over all hops, kernels of
+        size 1 after it, and layers that fit one another.
+        """
+        layers = self.convolutions
+        known = ("scale-tanh", "scale-log") if self.of_vectors else ("tanh",)
+        if not layers or any(isinstance(part, str) and part not in known for part in self.parts):
+            return False
+        if any(isinstance(one, str) and isinstance(other, str) for one, other in pairwise(self.parts)):
+            return False
+        sizes = [layer.hops for layer in layers]
+        fit = all(one.outputs == other.inputs for one, other in pairwise(layers))
+        return fit and sizes == [self.senses.hops] + [1] * (len(layers) - 1)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor of weights."""
+        found: dict[str, tuple[int, ...]] = {}
+        for prefix in ("name", "near") if self.near else ("name",):
+            for layer in self.convolutions:
+                own = getattr(layer, prefix)
+                found[f"{own}.weight"] = layer.outputs, layer.inputs, layer.hops
+                if not self.of_vectors:
+                    found[f"{own}.bias"] = (layer.outputs,)
+        return found
+
+    @property
+    def obstacle_channel(self) -> int | None:
+        """First channel that is computed from obstacles alone; None if there is none."""
+        return obstacle_channel(self.senses)
+
+
+def obstacle_channel(senses: Senses) -> int | None:
+    """First channel that is computed from obstacles alone; None if there is none."""
+    return next((c for c, feature in enumerate(senses.features) if feature.among == "obstacles"), None)
+
+
+def describe_tdagnn(
+    name: str = "tdagnn",
+    *,
+    aggregation: Aggregations = "sum",
+    second_tanh: bool = True,
+    hops: int = 3,
+    dimensions: int = 2,
+    channels: Sequence[Sequence[str]] | None = None,
+    groups: bool = False,
+    biases: Biases = "zero",
+    hop_mean: HopMean = "receiver",
+) -> Architecture:
+    """Describe convolutions C D -> 32 (over all K hops) -> 32 -> D with bias; tanh after the first or the first two.
+
+    Args:
+        name: the paper's variant.
+        aggregation: "sum" or "mean" of the paper's three features, or "both", which makes six channels.
+        second_tanh: whether tanh follows the second layer too.
+        hops: K.
+        dimensions: D.
+        channels: in place of the paper's three, as for `Senses`.
+        groups: whether channels distinguish the agent's own group from others (see `group_channels`).
+        biases: initial biases, which the paper leaves open: "zero", or "uniform" in [-1, 1] / sqrt(fan_in) as in
+            torch's own convolutions. All weights are drawn before any bias, so they are the same in both cases.
+        hop_mean: as for `Senses`.
+    """
+    senses = _senses(aggregation, hops, channels, groups, hop_mean)
+    check_count("dimensions", dimensions, least=2)
+    check_choice("biases", biases, get_args(Biases))
+    first = Convolution("layers.0", senses.width * dimensions, 32, hops)
+    second, third = Convolution("layers.1", 32, 32), Convolution("layers.2", 32, dimensions)
+    parts: tuple[Part, ...] = (first, "tanh", second, "tanh", third) if second_tanh else (first, "tanh", second, third)
+    options = {**_options(senses, DEFAULT_AGGREGATION.get(name, "sum")), "dimensions": dimensions}
+    return Architecture(name, senses, parts, False, dimensions, options=options, biases=biases)
+
+
+def describe_etdagnn(
+    name: str = "etdagnn",
+    *,
+    aggregation: Aggregations = "mean",
+    hops: int = 3,
+    channels: Sequence[Sequence[str]] | None = None,
+    groups: bool = False,
+    hop_mean: HopMean = "receiver",
+    near: bool = False,
+) -> Architecture:
+    """Describe equivariant convolutions of vectors C -> 16 (over all K hops) -> 16 -> 1, for any dimension.
+
+    Scale-log precedes the first, scale-tanh follows it. The network commutes with every rotation and reflection.
+
+    Args:
+        name: of the network.
+        aggregation: "mean" or "sum" of the paper's three features, or "both", which makes six channels.
+        hops: K.
+        channels: in place of the paper's three, as for `Senses`.
+        groups: whether channels distinguish the agent's own group from others (see `group_channels`).
+        hop_mean: as for `Senses`.
+        near: whether agents that know of an obstacle, directly or over up to K hops, use a second set of weights. It
+            needs a channel among obstacles.
+    """
+    senses = _senses(aggregation, hops, channels, groups, hop_mean)
+    if near:
+        check_obstacle_channel(name, senses)
+    parts: tuple[Part, ...] = (
+        "scale-log",
+        Convolution("layers.1", senses.width, 16, hops),
+        "scale-tanh",
+        Convolution("layers.3", 16, 16),
+        Convolution("layers.4", 16, 1),
+    )
+    options = {**_options(senses, "mean"), **({"near": True} if near else {})}
+    return Architecture(name, senses, parts, True, near=near, options=options)
+
+
+def check_obstacle_channel(name: str, senses: Senses) -> None:
+    """Raise InputError unless a channel is computed from obstacles alone."""
+    if obstacle_channel(senses) is None:
+        raise InputError(
+            f"{name} has no channel among obstacles, so agents near obstacles cannot use weights of their own: add a "
+            "channel such as inverse-square:among=obstacles"
+        )
+
+
+def group_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
+    """Return velocity, position and inverse square, each of the own group and of others, to learn segregation from.
+
+    After Omotuyi and Kumar (2022); the choice of the three is ours: alignment, attraction and repulsion.
+    """
+    features = "velocity", "position", "inverse-square"
+    return tuple((feature_with(name, among=whom), aggregation) for name in features for whom in ("same", "others"))
+
+
+def _senses(
+    aggregation: Aggregations,
+    hops: int,
+    channels: Sequence[Sequence[str]] | None,
+    groups: bool,
+    hop_mean: HopMean,
+) -> Senses:
+    """Return the paper's senses with this aggregation, or those of groups, or of the given channels."""
+    if groups and channels is not None:
+        raise InputError("groups=true sets the channels: leave out either groups or channels")
+    check_choice("aggregation", aggregation, (*get_args(Aggregation), "both"))
+    if channels is None:
+        make = group_channels if groups else paper_channels
+        each: tuple[Aggregation, ...] = ("mean", "sum") if aggregation == "both" else (aggregation,)
+        channels = [channel for one in each for channel in make(one)]
+    return Senses(cast(tuple[Channel, ...], tuple(channels)), hops, hop_mean=hop_mean)
+
+
+def _options(senses: Senses, default: Aggregation) -> dict[str, Any]:
+    """Return the hops, and the channels and hop mean where they are not the default, fit for JSON."""
+    options: dict[str, Any] = {"hops": senses.hops}
+    if senses.channels != paper_channels(default):
+        options["channels"] = [list(channel) for channel in senses.channels]
+    if senses.hop_mean != "receiver":
+        options["hop_mean"] = senses.hop_mean
+    return options
+
+
+DEFAULT_AGGREGATION: dict[str, Aggregation] = {"tdagnn-tf-mean": "mean"}
+"""Default aggregation, which files of weights omit, where it is not that of the function."""
+
+STARLING_CHANNELS: tuple[Channel, ...] = (
+    *paper_channels("mean"),
+    *paper_channels("sum"),
+    (LEAVING, "mean"),
+    (feature_with("velocity", among="obstacles"), "sum"),
+)
+"""Channels of starling, one controller for all flock sizes and scenarios.
+
+They are the mean and the sum of the paper's three features, since the mean serves small flocks best and the sum large
+ones; the neighbours that move away, to follow them; and the relative velocity of the nearest obstacle agent as the
+orbit technique sets it. Hops pass on the last, so that an agent knows of an obstacle that only others sense.
+"""
+
+NETWORKS = {
+    "tdagnn": partial(describe_tdagnn, "tdagnn"),
+    "tdagnn-tf": partial(describe_tdagnn, "tdagnn-tf", second_tanh=False),
+    "tdagnn-tf-mean": partial(describe_tdagnn, "tdagnn-tf-mean", aggregation="mean", second_tanh=False),
+    "etdagnn": partial(describe_etdagnn, "etdagnn"),
+    "starling": partial(describe_etdagnn, "starling", channels=STARLING_CHANNELS),
+}
+"""The networks of the package: the paper's four variants and starling."""
+
+for _name, _describe in NETWORKS.items():
+    add_network(_name, _describe)
