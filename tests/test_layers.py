@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.runtime.jit import PARTS_WITH_KERNELS
+from equiflock.runtime.kernel_cache import PARTS_WITH_KERNELS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "equiflock"

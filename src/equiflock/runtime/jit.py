@@ -1,9 +1,9 @@
-"""How kernels are compiled: by Numba, without Python's lock, and cached on disk between runs."""
+"""How kernels are compiled: by Numba, without Python's lock, and cached on disk (`runtime.kernel_cache`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 from numba import config, njit, types
@@ -11,37 +11,24 @@ from numba.extending import intrinsic
 from numpy import float32
 from numpy.typing import NDArray
 
+from equiflock.runtime.kernel_cache import KernelCache
+
 Array: TypeAlias = NDArray[Any]
 Index: TypeAlias = Any
 """In a kernel: an integer, signed or not. Unsigned ones are faster to index with, as no test for a sign is needed."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-PARTS_WITH_KERNELS = ("runtime", "pairs", "senses", "bodies", "controllers", "scenarios", "simulation", "learning")
-"""Kernels, and the constants in them, are in these parts of the package and in the modules at its top."""
 
+def kernel(function: Function, fastmath: bool = False) -> Function:
+    """Compile `function` at its first call, or take it from the cache.
 
-def _stamp() -> tuple[float, int]:
-    """Newest change and total size of all source files that kernels may depend on."""
-    package = Path(__file__).parent.parent
-    sources = [*package.glob("*.py"), *(path for part in PARTS_WITH_KERNELS for path in (package / part).rglob("*.py"))]
-    files = [path.stat() for path in sources]
-    return max(file.st_mtime for file in files), sum(file.st_size for file in files)
-
-
-_STAMP = _stamp()
-
-
-def kernel(function: Function) -> Function:
-    """Compile `function` at its first call.
-
-    Numba compiles a cached kernel anew only when its own file changes, though kernels of other files may be compiled
-    into it; here a change of any file in the parts that have kernels does it.
+    Only kernels of this package are cached, as the cache is keyed by its sources.
     """
     # error_model="numpy": a division by zero gives infinity or NaN, without a test and a branch for it.
-    compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
-    if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT=1
-        compiled._cache._cache_file._source_stamp = _STAMP
+    compiled: Any = njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    if hasattr(compiled, "_cache") and function.__module__.startswith("equiflock."):  # not under NUMBA_DISABLE_JIT=1
+        compiled._cache = KernelCache(function)
     return cast(Function, compiled)
 
 
@@ -85,7 +72,7 @@ def copy(source: Array, target: Array) -> None:
         target[i] = source[i]
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@partial(kernel, fastmath=True)
 def multiply_add(lanes: Array, rounds: Index) -> None:
     """X <- 0.99 x + 0.01 so many times for all lanes: as fast as a core can compute."""
     for _ in range(rounds):
