@@ -36,7 +36,8 @@ from torch import Tensor, nn
 
 import equiflock as ef
 from equiflock.controllers.classical.tanner import DEFAULT_CLAMP as CLAMP
-from equiflock.controllers.networks.paper import TDAGNN
+from equiflock.controllers.networks.architecture import describe_tdagnn
+from equiflock.controllers.networks.models import TDAGNN
 from equiflock.experiments.bench import best_time
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.recipe import DAgger
@@ -197,7 +198,7 @@ class DenseTrainer:
 
 def check(recipe: DAgger, steps: int = 5) -> None:
     """That the dense statement computes what we do: one-hop features, K hops, the expert, and the network."""
-    ours = TDAGNN(hops=recipe.hops)
+    ours = TDAGNN(describe_tdagnn(hops=recipe.hops))
     theirs = DenseNetwork(recipe.hops)
     for weights, layer in zip((theirs.first, theirs.second, theirs.third), ours.layers, strict=True):
         weights.weight.data = cast(Tensor, layer.weight).data.unsqueeze(-1)

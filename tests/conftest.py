@@ -84,11 +84,10 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Registries of the test's own: what it registers is forgotten."""
     from equiflock import features
     from equiflock.bodies import registry as bodies
-    from equiflock.controllers import networks, registry
+    from equiflock.controllers import registry
     from equiflock.outcomes import Outcome
     from equiflock.scenarios import registry as scenarios
 
-    networks.register_networks()  # those of the package are no test's own
     monkeypatch.setattr(registry, "_factories", dict(registry._factories))
     monkeypatch.setattr(bodies, "_bodies", dict(bodies._bodies))
     monkeypatch.setattr(scenarios, "_scenarios", dict(scenarios._scenarios))

@@ -48,8 +48,8 @@ def test_it_tunes_says_what_became_of_each_measure_and_repeats_its_own_command(
 def test_tuned_weights_fly_with_their_own_technique_and_the_commands_say_so(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
-    network = ef.load("etdagnn")
-    network.orbit = ef.Orbit(near=0.25)  # type: ignore[union-attr]
+    network: Any = ef.load_module("etdagnn")
+    network.orbit = ef.Orbit(near=0.25)
     path = ef.save(network, tmp_path / "mine.safetensors")
     course = "--scenario", "obstacles", "--sides", "6", "--agents", "20", "--flocks", "2", "--duration", "0.1"
     run("simulate", "--controller", str(path), *course, "--save", str(tmp_path / "run.zarr"))

@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save
+from safetensors.numpy import load_file, save
 
 import equiflock as ef
-from equiflock.controllers.loading import load_network, new_network
-from equiflock.controllers.networks.paper import ETDAGNN, NETWORKS, TDAGNN
-from equiflock.controllers.networks.weights import write_tensors, write_weights
+from equiflock.controllers.loading import new_network
+from equiflock.controllers.networks.architecture import describe_tdagnn
+from equiflock.controllers.networks.compiled import CompiledNetwork
+from equiflock.controllers.networks.models import ETDAGNN, TDAGNN
+from equiflock.controllers.networks.weights import read_tensors, tensors_of, write_tensors, write_weights
+from equiflock.controllers.trained import TRAINED as NETWORKS
+from equiflock.controllers.trained import trained_weights
 from equiflock.runtime.checks import InputError
 
 
@@ -59,10 +63,12 @@ def test_weights_come_back_from_disk_bit_by_bit(name: str, tmp_path: Path) -> No
     options = {"hops": 2} if name == "etdagnn" else {"hops": 2, "dimensions": 3}
     network: Any = new_network(name, seed=3, **options)
     path = network.save(tmp_path / "mine.safetensors", {"command": "equiflock train"})
-    back: Any = ef.load(str(path))
+    back: Any = ef.load_module(str(path))
     assert (back.name, back.senses) == (name, network.senses)
     z = torch.randn(1, 4, 2, 3, 3)
     assert (back(z) == network(z)).all()
+    compiled: Any = ef.load(path)
+    assert (compiled(z.numpy()) == network.compiled_form()(z.numpy())).all()
     assert [p.name for p in tmp_path.iterdir()] == ["mine.safetensors"]
 
 
@@ -87,7 +93,7 @@ def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
         "unknown": (written(weights, meta | {"network": "resnet"}), "holds weights of 'resnet'"),
         "options": (written(weights, meta | {"options": "["}), "the metadata of .* is damaged"),
         "misfit": (written(weights, meta | {"options": {"hops": 5}}), "do not fit etdagnn with {'hops': 5}"),
-        "other": (written(dict(TDAGNN().state_dict()), meta), "do not fit etdagnn"),
+        "other": (written(tensors_of(TDAGNN()), meta), "do not fit etdagnn"),
         "nan": (written({name: tensor * np.nan for name, tensor in weights.items()}, meta), "are not finite"),
     }
     for name, (content, text) in cases.items():
@@ -95,7 +101,7 @@ def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
         if content is not None:
             case.write_bytes(content)
         with pytest.raises(InputError, match=text):
-            load_network(case)
+            ef.load(case)
 
 
 def test_an_unknown_network_brings_a_suggestion() -> None:
@@ -138,7 +144,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
     network.options = {"hidden": 6}
     with pytest.raises(InputError, match="is another network"):
         ef.save(network, path)
-    with pytest.raises(InputError, match="only a torch module has weights to save; got"):
+    with pytest.raises(InputError, match="only a network has weights to save; got"):
         ef.save(ef.load("tanner"), path)
     with pytest.raises(InputError, match=r"must end in .safetensors; got 'mine.pt'"):
         ef.save(ef.load("etdagnn"), tmp_path / "mine.pt")
@@ -146,10 +152,10 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
 
 
 def test_a_network_of_the_same_shapes_that_does_something_else_is_not_saved(tmp_path: Path) -> None:
-    for odd in (TDAGNN("tdagnn", second_tanh=False), TDAGNN("tdagnn-tf")):
+    for odd in (describe_tdagnn(second_tanh=False), describe_tdagnn("tdagnn-tf")):
         with pytest.raises(InputError, match="is another network"):
-            ef.save(odd, tmp_path / "odd.safetensors")
-    learning = TDAGNN("tdagnn").train()
+            ef.save(TDAGNN(odd), tmp_path / "odd.safetensors")
+    learning = TDAGNN().train()
     ef.save(learning, tmp_path / "mine.safetensors")
     assert learning.training
 
@@ -212,3 +218,23 @@ def test_numbers_of_the_technique_travel_with_the_weights(tmp_path: Path) -> Non
         path = write_weights(new_network("etdagnn"), tmp_path / "wrong.safetensors", {"orbit": wrong})
         with pytest.raises(InputError, match=r"the metadata of .* is damaged"):
             ef.load(path)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_weights_written_without_torch_are_the_same_bytes(name: str, tmp_path: Path) -> None:
+    bundled = trained_weights(name)
+    tensors, _ = read_tensors(bundled, "equiflock weights 1")
+    by_torch, by_numpy = tmp_path / "torch.safetensors", tmp_path / "numpy.safetensors"
+    assert ef.save(ef.load_module(name), by_torch).read_bytes() == ef.save(ef.load(name), by_numpy).read_bytes()
+    again, _ = read_tensors(by_numpy, "equiflock weights 1")
+    assert all(np.array_equal(again[key], tensor) for key, tensor in tensors.items())
+
+
+def test_a_network_of_the_package_is_loaded_compiled_and_anything_else_has_no_module() -> None:
+    assert isinstance(ef.load("etdagnn"), CompiledNetwork)
+    assert isinstance(ef.load_module("etdagnn", seed=2), ETDAGNN)
+    assert repr(ef.load("starling")) == "CompiledNetwork(starling, 1312 weights)"
+    with pytest.raises(InputError, match="tanner has no torch module: expected a network, such as tdagnn"):
+        ef.load_module("tanner")
+    with pytest.raises(InputError, match="leave out comm_radius and time_scale"):
+        ef.load_module("etdagnn", comm_radius=2.0)

@@ -13,7 +13,6 @@ import pytest
 import equiflock as ef
 from equiflock.controllers import trained
 from equiflock.controllers.loading import weights_file
-from equiflock.controllers.networks.paper import NETWORKS
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.controllers.registry import is_bundled, network_names
 from equiflock.controllers.trained import (
@@ -24,6 +23,7 @@ from equiflock.controllers.trained import (
     trained_validation,
     trained_weights,
 )
+from equiflock.controllers.trained import TRAINED as NETWORKS
 from equiflock.experiments.curves import controller_of
 from equiflock.experiments.evaluation import evaluation_jobs, rivals_of
 from equiflock.experiments.flights import fly
@@ -46,7 +46,7 @@ def test_a_file_was_made_by_the_default_recipe_and_loads(name: str, seed: int) -
     assert metadata["versions"]["torch"]
     controller: Any = ef.load(name, seed=seed)
     assert (controller.name, controller.senses.hops) == (name, 3)
-    assert sum(weight.numel() for weight in controller.parameters()) == (416 if name == "etdagnn" else 1730)
+    assert controller.size == (416 if name == "etdagnn" else 1730)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -77,7 +77,7 @@ def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is
     assert "etdagnn-robust" in ef.controller_names()
     assert "etdagnn-robust" not in network_names()
     for robust, usual in (("etdagnn-robust", "etdagnn"), ("etdagnn-robust:3", "etdagnn:3")):
-        found, expected = cast(Any, ef.load(robust)), cast(Any, ef.load(usual))
+        found, expected = ef.load_module(robust), ef.load_module(usual)
         assert all((a == b).all() for a, b in zip(found.parameters(), expected.parameters(), strict=True))
     assert weights_file("etdagnn-robust:3") == tmp_path / "etdagnn-robust-3.safetensors"
     assert controller_of("etdagnn-robust", 2).senses == controller_of("etdagnn", 2).senses
@@ -128,8 +128,8 @@ def test_starling_was_trained_and_then_tuned(seed: int) -> None:
     assert metadata["tuning"]["heard"] == "velocity+leaving"
     assert f"--seed {seed}" in metadata["command"]
     controller: Any = ef.load("starling", seed=seed)
-    assert controller.near is not None and isinstance(controller.orbit, ef.Orbit)
-    assert sum(weight.numel() for weight in controller.parameters()) == 2 * 656
+    assert controller.architecture.near and isinstance(controller.orbit, ef.Orbit)
+    assert controller.size == 2 * 656
 
 
 def test_starling_agrees_better_than_the_papers_networks_and_passes_obstacles() -> None:
@@ -145,11 +145,11 @@ def test_starling_agrees_better_than_the_papers_networks_and_passes_obstacles() 
 
 
 def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() -> None:
-    one: Any = ef.load("etdagnn")
-    two: Any = ef.load("etdagnn", seed=0)
+    one: Any = ef.load_module("etdagnn")
+    two: Any = ef.load_module("etdagnn", seed=0)
     assert all((a == b).all() for a, b in zip(one.parameters(), two.parameters(), strict=True))
-    three: Any = ef.load("etdagnn", seed=3)
-    also_three: Any = ef.load("etdagnn:3")
+    three: Any = ef.load_module("etdagnn", seed=3)
+    also_three: Any = ef.load_module("etdagnn:3")
     assert all((a == b).all() for a, b in zip(three.parameters(), also_three.parameters(), strict=True))
     assert any((a != b).any() for a, b in zip(one.parameters(), three.parameters(), strict=True))
     with pytest.raises(InputError, match="weights of etdagnn come for seeds 0 to 4; got 5"):

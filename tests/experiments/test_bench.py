@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from equiflock.controllers.loading import new_network
-from equiflock.controllers.networks.chain import chain_of
+from equiflock.controllers.networks.models import chain_of
 from equiflock.experiments.bench import Cost, Limits, costs_per_step, measure_limits, measure_loop
 from equiflock.experiments.training_bench import measure_epoch, multiply_adds_per_agent
 from equiflock.features import paper_senses
@@ -35,7 +35,7 @@ def test_bytes_and_multiply_adds_of_an_agents_step_by_hand() -> None:
 )
 def test_the_multiply_adds_of_a_training_by_hand(name: str, by_hand: float) -> None:
     network: Any = new_network(name)
-    chain = chain_of(network.chain, 3)
+    chain = chain_of(network.chain, network.senses)
     assert chain is not None
     assert multiply_adds_per_agent(chain, D=2) == by_hand
 

@@ -75,7 +75,7 @@ def test_what_is_returned_validated_and_written_is_the_average(tmp_path: Path) -
     flown = ef.metrics.ivv(ef.simulate(ef.random_disk(3, 20, split="validation"), pupil, duration=0.2))
     np.testing.assert_array_equal(reports[-1].validation.ivv, flown)
     run = TrainingRun.create(tmp_path / "run", recipe)
-    assert torch.equal(weights(ef.load(run.train())), weights(pupil))
+    assert torch.equal(weights(ef.load_module(run.train())), weights(pupil))
 
 
 def test_a_module_is_given_the_average_in_place() -> None:

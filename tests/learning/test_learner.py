@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from equiflock.controllers.loading import new_network
-from equiflock.controllers.networks.chain import chain_of
-from equiflock.controllers.networks.compiled import CompiledNetwork, compile_chain
+from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
-from equiflock.controllers.networks.paper import ETDAGNN, NETWORKS
+from equiflock.controllers.networks.models import ETDAGNN, chain_of, describe_chain
+from equiflock.controllers.networks.weights import tensors_of
+from equiflock.controllers.trained import TRAINED as NETWORKS
 from equiflock.features import Senses, paper_senses
 from equiflock.learning.adam import Adam
 from equiflock.learning.compiled_learner import CompiledLearner
@@ -48,7 +49,8 @@ class Stack(nn.Module):
         return x[..., 0, :]
 
     def compiled_form(self) -> CompiledNetwork | None:
-        return compile_chain("stack", self.senses, None, self.chain)
+        described = describe_chain("stack", self.senses, None, self.chain)
+        return None if described is None else CompiledNetwork(described[0], tensors_of(self))
 
 
 def randomized(network: nn.Module, seed: int = 0) -> Any:
@@ -92,7 +94,7 @@ def assert_gradients_agree(network: Any, observations: Any, targets: Any) -> Non
     with torch.no_grad():
         for parameter in twin.parameters():
             parameter.copy_(parameter.grad)
-    chain = chain_of(twin.chain, twin.senses.hops)
+    chain = chain_of(twin.chain, twin.senses)
     assert chain is not None
     expected = chain.weights()
     assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
@@ -224,4 +226,4 @@ def test_modules_that_are_no_such_chain_are_left_to_torch() -> None:
         (EqConv(3, 4, 2), EqConv(5, 1, 1)),
         (EqConv(3, 4, 2), nn.ReLU(), EqConv(4, 1, 1)),
     ):
-        assert chain_of(modules, hops=2) is None
+        assert chain_of(modules, paper_senses("mean", hops=2)) is None

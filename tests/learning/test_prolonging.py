@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import equiflock as ef
-from equiflock.controllers.loading import load_network
 from equiflock.controllers.networks.weights import FORMAT, read_tensors, write_weights
 from equiflock.learning.config import recipe_for
 from equiflock.learning.dagger import train
@@ -107,8 +106,8 @@ def test_a_training_that_begins_from_weights_is_that_of_their_network(tmp_path: 
     with pytest.raises(Stop):
         run.train(stop_after(3))
     TrainingRun(run.folder).train()
-    expected = train(recipe, load_network(run.folder / "from.safetensors"))
-    trained: Any = ef.load(run.weights)
+    expected = train(recipe, ef.load_module(run.folder / "from.safetensors"))
+    trained: Any = ef.load_module(run.weights)
     for one, two in zip(trained.parameters(), expected.parameters(), strict=True):
         assert (one == two).all()
     _, metadata = read_tensors(run.weights, FORMAT)

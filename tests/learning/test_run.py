@@ -83,7 +83,7 @@ def test_the_folder_holds_config_tables_events_checkpoints_and_weights(undisturb
 
 
 def test_its_weights_are_those_of_a_training_without_a_folder(undisturbed: Path) -> None:
-    controller: Any = ef.load(str(undisturbed / "weights.safetensors"))
+    controller = ef.load_module(str(undisturbed / "weights.safetensors"))
     for one, two in zip(controller.parameters(), train(small()).parameters(), strict=True):
         assert (one == two).all()
 

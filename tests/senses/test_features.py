@@ -16,7 +16,7 @@ from scipy.stats import ortho_group
 
 import equiflock as ef
 from equiflock import features
-from equiflock.controllers.networks.starling import CHANNELS as STARLING
+from equiflock.controllers.networks.architecture import STARLING_CHANNELS as STARLING
 from equiflock.features import Channel, Topology
 from equiflock.flock import Flock, Role
 from equiflock.pairs.weights import compiled_loop

@@ -11,7 +11,7 @@ from torch import nn
 from equiflock.controllers import load
 from equiflock.controllers.loading import new_network
 from equiflock.controllers.networks.layers import Conv, EqConv
-from equiflock.controllers.networks.paper import NETWORKS
+from equiflock.controllers.trained import TRAINED as NETWORKS
 from equiflock.runtime.checks import InputError
 from equiflock.theory import as_mlp
 from tests.theory.chains import Chain, chains

@@ -278,7 +278,7 @@ def _same(network: Any, again: Any) -> bool:
     if network.senses != again.senses:
         return False
     # Seven agents with random observations are enough to tell two networks apart.
-    shape = 1, 7, network.senses.hops, network.senses.width, getattr(network, "dimensions", 2)
+    shape = 1, 7, network.senses.hops, network.senses.width, getattr(network, "dimensions", None) or 2
     observations = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     learning = network.training
     answers = [takes_numpy(type(each)).__call__(each.eval(), observations) for each in (network, again)]

@@ -16,7 +16,8 @@ from equiflock.controllers.bridge import as_numpy_function
 from equiflock.controllers.loading import new_network
 from equiflock.controllers.networks.compiled import AGENTS_PER_THREAD
 from equiflock.controllers.networks.lanes import LANES
-from equiflock.controllers.networks.paper import ETDAGNN, NETWORKS, TDAGNN
+from equiflock.controllers.networks.models import ETDAGNN, TDAGNN
+from equiflock.controllers.trained import TRAINED as NETWORKS
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 
@@ -70,20 +71,17 @@ def test_any_number_of_agents_and_weights(name: str, flocks: int, agents: int, s
 @pytest.mark.parametrize("name", NETWORKS)
 def test_trained_weights_give_the_accelerations_that_torch_gives(name: str) -> None:
     start = ef.random_disk(flocks=5, agents=100, seed=3)
-    controller: Any = ef.load(name)
-    fast = controller.compiled_form()
-    assert fast is not None
-    z = ef.observe(start, controller.senses)
+    fast = loaded(name)
+    z = ef.observe(start, fast.senses)
     # In float64, as torch's own float32 is off by nearly as much as is allowed here.
     with torch.inference_mode():
-        expected = controller.double()(torch.from_numpy(z).double()).numpy()
+        expected = ef.load_module(name).double()(torch.from_numpy(z).double()).numpy()
     assert (np.abs(fast(z) - expected) <= 1e-5 * (1.0 + np.abs(expected))).all()
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_agents_result_does_not_depend_on_its_place_its_company_or_the_number_of_threads(name: str) -> None:
-    fast = loaded(name).compiled_form()
-    assert fast is not None
+    fast = loaded(name)
     z = observations(1, 3 * AGENTS_PER_THREAD + 7, 3, 2)
     with threads.use(1):
         alone = fast(z)
@@ -95,8 +93,7 @@ def test_an_agents_result_does_not_depend_on_its_place_its_company_or_the_number
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_no_nan_comes_out_however_large_what_goes_in(name: str) -> None:
-    fast = loaded(name).compiled_form()
-    assert fast is not None
+    fast = loaded(name)
     for size in (0.0, 1e-45, 1e-30, 1e15, 1e38):
         assert np.isfinite(fast(np.full((1, 5, 3, 3, 2), size, np.float32))).all()
 

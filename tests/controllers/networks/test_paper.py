@@ -14,7 +14,7 @@ from scipy.stats import ortho_group
 
 import equiflock as ef
 from equiflock.controllers.loading import new_network
-from equiflock.controllers.networks.paper import NETWORKS
+from equiflock.controllers.trained import TRAINED as NETWORKS
 from equiflock.runtime.checks import InputError
 
 
@@ -58,7 +58,7 @@ def test_biases_that_begin_uniform_leave_the_first_weights_as_they_are(name: str
 def test_how_biases_began_is_not_written_with_weights_that_replace_them(tmp_path: Path) -> None:
     network: Any = new_network("tdagnn", 1, biases="uniform")
     assert network.options == {"hops": 3, "dimensions": 2}
-    back: Any = ef.load(ef.save(network, tmp_path / "drawn.safetensors"))
+    back: Any = ef.load_module(ef.save(network, tmp_path / "drawn.safetensors"))
     assert all(map(torch.equal, back.parameters(), network.parameters()))
 
 
@@ -205,7 +205,7 @@ def test_both_aggregations_make_six_channels_the_means_and_then_the_sums(name: s
     mean, total = (ef.paper_senses(each, 3).channels for each in ("mean", "sum"))
     assert network.senses == ef.Senses((*mean, *total), hops=3)
     assert sum(parameter.numel() for parameter in network.parameters()) == count
-    back: Any = ef.load(ef.save(network, tmp_path / "both.safetensors"))
+    back: Any = ef.load_module(ef.save(network, tmp_path / "both.safetensors"))
     assert back.senses == network.senses
     assert all(map(torch.equal, back.parameters(), network.parameters()))
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 import equiflock as ef
-from equiflock.controllers.loading import load_network, new_network
-from equiflock.controllers.networks.compiled import trainable_chain
+from equiflock.controllers.loading import new_network
+from equiflock.controllers.networks.architecture import STARLING_CHANNELS as CHANNELS
 from equiflock.controllers.networks.lanes import LANES
-from equiflock.controllers.networks.starling import CHANNELS
+from equiflock.controllers.networks.models import trainable_chain
 from equiflock.runtime.checks import InputError
 
 OBSTACLE = len(CHANNELS) - 1
@@ -26,9 +26,8 @@ OBSTACLE = len(CHANNELS) - 1
 
 def starling(near: bool = True, hops: int = 3, seed: int = 0) -> Any:
     """A network whose weights near obstacles are other than those elsewhere."""
-    network: Any = new_network("starling", seed, hops=hops)
+    network: Any = new_network("starling", seed, hops=hops, near=near)
     if near:
-        network.begin_near()
         generator = torch.Generator().manual_seed(seed)
         for weight in network.near.parameters():
             weight.data += torch.randn(weight.shape, generator=generator)
@@ -103,30 +102,13 @@ def test_the_fused_flight_near_an_obstacle_is_that_of_parts() -> None:
 def test_weights_near_obstacles_are_saved_and_loaded(tmp_path: Path) -> None:
     network, z = starling(), observations(40)
     network.orbit = replace(ef.Orbit(), near=0.4)
-    loaded: Any = load_network(ef.save(network, tmp_path / "mine.safetensors"))
+    loaded: Any = ef.load(ef.save(network, tmp_path / "mine.safetensors"))
     assert loaded.name == "starling" and loaded.orbit == network.orbit
-    assert np.array_equal(loaded.compiled_form()(z), network.compiled_form()(z))
-
-
-def test_weights_near_obstacles_may_begin_as_those_of_a_network_that_hears_less() -> None:
-    network, less = starling(near=False), new_network("etdagnn", 5, aggregation="both")
-    network.begin_near(less)
-    z = observations(60)
-    z[..., OBSTACLE, :] = 1e-3
-    six = torch.from_numpy(np.ascontiguousarray(z[:, :, :, :6]))
-    assert torch.allclose(network(torch.from_numpy(z)), less(six), atol=1e-5)
-    # Of one that has weights near obstacles, those are taken.
-    other = starling(seed=7)
-    network.begin_near(other)
-    assert all(torch.equal(tensor, network.near.state_dict()[key]) for key, tensor in other.near.state_dict().items())
-    with pytest.raises(InputError, match="some of starling's channels, and the same hops; got etdagnn of 2 hops"):
-        network.begin_near(new_network("etdagnn", hops=2))
-    with pytest.raises(InputError, match=r"as those of an ETDAGNN .* got tdagnn of 3 hops"):
-        network.begin_near(new_network("tdagnn"))
+    assert np.array_equal(loaded(z), network.compiled_form()(z))
 
 
 def test_only_a_network_that_hears_of_obstacles_may_have_such_weights() -> None:
-    with pytest.raises(InputError, match="etdagnn hears nothing of obstacles by themselves"):
+    with pytest.raises(InputError, match="etdagnn has no channel among obstacles"):
         new_network("etdagnn", near=True)
 
 

@@ -93,7 +93,7 @@ def test_hops_that_need_the_degree_of_the_sender_cannot_be() -> None:
 
 
 def test_a_network_whose_layers_do_something_else_is_found(tmp_path: Path) -> None:
-    network: Any = ef.load("etdagnn")
+    network: Any = ef.load_module("etdagnn")
     network.layers[1].register_forward_hook(lambda module, inputs, output: 2.0 * output)
     with pytest.raises(ef.InputError, match="etdagnn does not do what its chain of layers does"):
         ef.export(network, tmp_path / "agent.h")

@@ -15,7 +15,7 @@ from equiflock.cli import main
 from equiflock.controllers import trained
 from equiflock.controllers.bridge import as_numpy_function
 from equiflock.controllers.loading import new_network
-from equiflock.controllers.networks.starling import CHANNELS
+from equiflock.controllers.networks.architecture import STARLING_CHANNELS as CHANNELS
 from equiflock.controllers.scaled import in_units
 from equiflock.deployment.export.program import Program, read_program
 from equiflock.deployment.wire import message_size
@@ -95,7 +95,7 @@ def test_the_first_channel_among_obstacles_decides_and_means_of_them_are_known(t
         ("velocity:among=obstacles", "sum"),
     )
     controller = starling(channels=channels, hops=2)
-    assert read_program(controller).telling == 1
+    assert read_program(controller).obstacle_channel == 1
     for made in (compiled, imported):
         flown = fly(controller, strung(3), made(controller, tmp_path, 2, ORBIT), STEPS, orbit=ORBIT)
         assert flown.worst < CLOSE
