@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 

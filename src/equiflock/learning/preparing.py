@@ -27,9 +27,8 @@ def prepare(recipe: DAgger, network: nn.Module | None = None) -> nn.Module:
         check_fits(tuples, recipe.fewest_agents, options.get("hops", 1), recipe.dimensions)
         network = new_network(recipe.controller, recipe.seed, **options)
     if not isinstance(network, nn.Module) or not list(network.parameters()):
-        raise InputError(
-            f"network must be a torch module with weights to train, such as equiflock.load_module returns; got {network!r:.80}"
-        )
+        expected = "a torch module with weights to train, such as equiflock.load_module returns"
+        raise InputError(f"network must be {expected}; got {network!r:.80}")
     check_controller(cast(Controller, network))
     _try(network, recipe)
     check_controller(load(recipe.expert))
