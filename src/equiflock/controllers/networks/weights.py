@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from equiflock.runtime.checks import InputError, check_positive
-from equiflock.runtime.checksums import checksum
+from equiflock.runtime.checksums import OtherVersionError, checksum
 from equiflock.runtime.files import atomic_write
 from equiflock.runtime.options import read_options
 from equiflock.technique import Orbit
@@ -27,10 +27,6 @@ KEY = "equiflock"
 """The only entry of a file's metadata; its value is a JSON object."""
 ORBIT = "orbit"
 """The entry of that object with the numbers of the orbit technique that belong to the weights, if there are any."""
-
-
-class OtherVersionError(InputError):
-    """A file is of the right kind, but in the format of another version."""
 
 
 def write_weights(network: nn.Module, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
