@@ -20,6 +20,7 @@ from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.run import TrainingRun
 from equiflock.runtime.checksums import read_json
+from equiflock.runtime.provenance import write_config
 from tests.cli.commands import failure, run
 from tests.test_cli import SMALL_TRAINING
 
