@@ -13,6 +13,7 @@ import pytest
 
 import equiflock as ef
 from equiflock.controllers.trained import TRAINED
+from equiflock.runtime.checksums import write_json
 from tests.cli.commands import failure, run, start
 
 
@@ -236,6 +237,28 @@ def test_folders_are_not_overwritten(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "is a folder" in failure(capsys, "bench", "--agents", "100", "--repeats", "1", "--json", str(folder))
     assert "holds something else" in failure(capsys, "demo", "--out", str(folder))
     assert len(list(folder.iterdir())) == 2
+
+
+def test_run_directories_of_version_0_2_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    small = "--flocks", "1", "--agents", "5"
+    commands = {
+        "training": ("train", "--resume"),
+        "tuning": ("tune", "etdagnn", "--tasks", "flocking:agents=20:duration=0.2", "--workers", "1", "--out"),
+        "evaluation": ("evaluate", "tanner", *small, "--out"),
+        "sweep": ("sweep", "--controller", "tanner", *small, "--out"),
+        "reproduction": ("reproduce", "--only", "flocking", "--out"),
+        "atlas": ("atlas", "--out"),
+    }
+    for kind, command in commands.items():
+        folder = tmp_path / kind
+        folder.mkdir()
+        write_json({"kind": kind, "versions": {"equiflock": "0.2.0"}}, folder / "config.json")
+        told = failure(capsys, *command, str(folder))
+        assert f"{folder} was written by equiflock 0.2.0 and cannot be continued by {ef.__version__}" in told
+        assert told.count("\n") == 1
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "training").rename(tmp_path / "demo" / "demo-training")
+    assert "was written by equiflock 0.2.0" in failure(capsys, "demo", "--out", str(tmp_path / "demo"))
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,8 @@ import equiflock as ef
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.run import TrainingRun
-from equiflock.runtime.checksums import read_json, write_json
+from equiflock.runtime.checksums import read_json
+from equiflock.runtime.provenance import write_config
 from tests.cli.commands import failure, run
 from tests.test_cli import SMALL_TRAINING
 
@@ -123,7 +124,7 @@ def test_resume_with_epochs_prolongs_even_to_the_default_number(
 
 
 def test_resume_of_another_kind_of_folder_says_which(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    write_json({"kind": "sweep"}, tmp_path / "config.json")
+    write_config(tmp_path, "sweep", {})
     assert "is the folder of a sweep, not of a training" in failure(capsys, "train", "--resume", str(tmp_path))
 
 

@@ -18,7 +18,7 @@ from equiflock.experiments.paper.profiles import EXPERIMENTS, PROFILES, jobs_of
 from equiflock.experiments.paper.reading import Reading
 from equiflock.experiments.runner.jobs import keep, path_of, read_table
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import write_json
+from equiflock.runtime.provenance import write_config
 from equiflock.simulation.metrics import velocity_variance
 
 SETTINGS: dict[str, Any] = {
@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Path:
     """The folder of a small evaluation with the results of its first job."""
-    write_json({"settings": SETTINGS}, tmp_path / "config.json")
+    write_config(tmp_path, "evaluation", {"settings": SETTINGS})
     job = evaluation_jobs(**SETTINGS)[0]
     (tmp_path / "jobs").mkdir()
     keep(job.run(), job, tmp_path / "jobs")
@@ -57,7 +57,7 @@ def test_frames_are_kept_as_far_as_memory_goes(evaluated: Path, monkeypatch: pyt
 def test_every_flying_job_of_the_reproduction_is_found_by_its_file(tmp_path: Path) -> None:
     reading = Reading(velocities="disc", awareness="flock")
     profile = replace(PROFILES["quick"], reading=reading)
-    write_json({"profile": {"name": "quick", "reading": asdict(reading)}}, tmp_path / "config.json")
+    write_config(tmp_path, "reproduction", {"profile": {"name": "quick", "reading": asdict(reading)}})
     (tmp_path / "jobs").mkdir()
     for experiment in EXPERIMENTS:
         job: Any = jobs_of(experiment, profile, tmp_path)[-1]

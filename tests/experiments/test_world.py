@@ -10,7 +10,7 @@ import pytest
 import equiflock as ef
 from equiflock.bodies import body_names, make_body
 from equiflock.experiments import flights
-from equiflock.experiments.evaluation import EvaluationJob, evaluation_jobs
+from equiflock.experiments.evaluation import evaluation_jobs
 from equiflock.experiments.sweep import SweepJob
 from equiflock.experiments.wording import in_words
 from equiflock.experiments.world import FAILURES, RADIO, World, make_world
@@ -63,19 +63,6 @@ def test_flights_are_handed_the_parts_and_none_where_a_part_does_nothing() -> No
     assert make_world(radio_seed=3, fail_kind="silent").rules == World().rules
     world = make_world(loss=0.1, fail=1, lag=0.1)
     assert world.rules == {"radio": world.radio, "body": world.body, "failures": world.failures}
-
-
-def test_the_names_of_results_in_the_world_of_the_paper_are_those_from_before_there_were_others() -> None:
-    sweep = SweepJob("tanner", 0, 10, 1.0, None)
-    assert repr(sweep) == (
-        "SweepJob(controller='tanner', seed=0, agents=10, comm_radius=1.0, hops=None, epochs=0, flocks=20, "
-        "time_step=0.01, duration=2.0, checksum='', plugin='')"
-    )
-    assert repr(EvaluationJob("tanner", None, "flocking", (("agents", 9),), 0.01, 2.0, "tanner", "")) == (
-        "EvaluationJob(controller='tanner', seed=None, scenario_name='flocking', options=(('agents', 9),), "
-        "time_step=0.01, duration=2.0, name='tanner', checksum='', plugin='')"
-    )
-    assert sweep.key == "sweep-tanner-0-10-1-None"
 
 
 def test_results_in_other_worlds_have_other_names() -> None:

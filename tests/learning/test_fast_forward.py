@@ -16,7 +16,7 @@ import equiflock as ef
 from equiflock.features import Aggregation, paper_channels
 from equiflock.learning.fast_forward import FastForward, FastForwardData
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import read_json, write_json
+from equiflock.runtime.provenance import write_config
 
 SMALL = FastForward(train_flocks=2, test_flocks=3, steps=6, agents=20)
 
@@ -107,17 +107,6 @@ def test_velocities_are_drawn_by_the_rule_of_the_set() -> None:
         replace(SMALL, velocities="box")
 
 
-def test_a_folder_from_before_there_was_a_choice_of_velocities_is_read_and_gone_on_with(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    SMALL.make(folder)
-    assert "velocities" not in read_json(folder / "config.json")["fast_forward"]
-    assert FastForwardData.open(folder).recipe == SMALL.make(folder).recipe == SMALL
-    with pytest.raises(InputError, match="other settings: fast_forward velocities = None, not disc"):
-        replace(SMALL, velocities="disc").make(folder)
-    replace(SMALL, velocities="disc").make(tmp_path / "disc")
-    assert FastForwardData.open(tmp_path / "disc").recipe.velocities == "disc"
-
-
 def test_blocks_and_gathered_tuples_are_the_same_data() -> None:
     data = SMALL.make()
     sums, means = paper_channels("sum"), paper_channels("mean")
@@ -148,7 +137,7 @@ def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"fast_forward": {"seed": "x"}}))
     with pytest.raises(InputError, match=r"config\.json is damaged"):
         FastForwardData.open(folder)
-    write_json({"fast_forward": {"seed": "x"}}, folder / "config.json")
+    write_config(folder, "fast-forward data set", {"fast_forward": {"seed": "x"}})
     with pytest.raises(InputError, match="does not say what the data is"):
         FastForwardData.open(folder)
     arrays = {name: np.zeros(shape, np.float32) for name, shape in SMALL.shapes.items()}
@@ -226,7 +215,7 @@ def test_data_of_another_size_is_not_removed_when_its_config_is_damaged(tmp_path
     assert (folder / "sum.npy").read_bytes() == (whole / "sum.npy").read_bytes()
 
 
-def test_data_of_before_marks_had_checksums_is_made_again(tmp_path: Path, whole: Path) -> None:
+def test_data_whose_marks_have_no_checksums_is_made_again(tmp_path: Path, whole: Path) -> None:
     folder = tmp_path / "data"
     shutil.copytree(whole, folder)
     for mark in (folder / "parts").iterdir():

@@ -10,7 +10,7 @@ from filelock import FileLock
 from equiflock.learning.folders import discard_without_results, make_room
 from equiflock.learning.run import TrainingRun
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import write_json
+from equiflock.runtime.provenance import write_config
 from tests.learning.small import small
 from tests.learning.test_run import Stop, stop_after
 
@@ -50,7 +50,7 @@ def test_what_is_no_training_is_left_alone(tmp_path: Path, force: bool) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match="exists already and holds something else"):
         make_room(tmp_path, force)
-    write_json({"kind": "sweep"}, tmp_path / "config.json")
+    write_config(tmp_path, "sweep", {})
     with pytest.raises(InputError, match="exists already and holds something else"):
         make_room(tmp_path, force)
     assert (tmp_path / "thesis.txt").exists()

@@ -45,17 +45,6 @@ def test_a_recipe_comes_back_from_its_settings() -> None:
     assert ef.DAgger.from_settings(asdict(recipe), "config.json") == recipe
 
 
-def test_a_recipe_of_version_0_1_had_the_clamp_of_its_only_expert() -> None:
-    settings = {name: value for name, value in asdict(ef.DAgger()).items() if name not in ("expert", "scenario")}
-    for clamp, expert in ((100.0, "tanner"), (10.0, "tanner:clamp=10.0")):
-        assert ef.DAgger.from_settings({**settings, "clamp": clamp}, "config.json").expert == expert
-
-
-def test_a_recipe_from_before_there_was_a_choice_of_velocities_drew_their_entries() -> None:
-    settings = {name: value for name, value in asdict(ef.DAgger()).items() if name != "velocities"}
-    assert ef.DAgger.from_settings(settings, "config.json") == ef.DAgger(velocities="entries")
-
-
 DISK: dict[str, Any] = {
     "agents": 30,
     "comm_radius": 1.5,

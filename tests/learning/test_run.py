@@ -27,7 +27,7 @@ from equiflock.learning.dagger import EpochReport, train
 from equiflock.learning.run import TrainingRun
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import json_text, read_json, write_json
-from equiflock.runtime.provenance import note_plugin
+from equiflock.runtime.provenance import FORMAT, note_plugin
 from tests.kills import kill_until_done
 from tests.learning.small import small
 
@@ -44,6 +44,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_same_results(one: Path, two: Path) -> None:
     for name in RESULTS:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
+
+
+def config_of(kind: str) -> bytes:
+    return json_text({"kind": kind, "format": FORMAT}).encode()
 
 
 def change_config(folder: Path, part: str, **change: Any) -> None:
@@ -247,9 +251,15 @@ def test_a_config_that_does_not_fit_its_checkpoint_is_refused(
         (b"{", "config.json is damaged: its checksum does not fit"),
         (b"[]", "config.json is damaged: it has no checksum"),
         ("ä".encode("latin-1"), "config.json is damaged: its checksum does not fit"),
-        (json_text({"kind": "sweep"}).encode(), "is the folder of a sweep, not of a training"),
-        (json_text({"kind": "evaluation"}).encode(), "is the folder of an evaluation, not of a training"),
-        (json_text({"kind": "training"}).encode(), "config.json is damaged: expected a recipe and versions"),
+        (config_of("sweep"), "is the folder of a sweep, not of a training"),
+        (
+            config_of("evaluation"),
+            "is the folder of an evaluation, not of a training",
+        ),
+        (
+            config_of("training"),
+            "config.json is damaged: expected a recipe and versions",
+        ),
     ],
 )
 def test_a_folder_that_is_no_training_is_refused(tmp_path: Path, content: bytes | None, text: str) -> None:

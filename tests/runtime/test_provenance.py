@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import read_json
-from equiflock.runtime.provenance import claim_folder, claimed, versions
+from equiflock.runtime.checksums import OtherVersionError, read_json, write_json
+from equiflock.runtime.provenance import FORMAT, claim_folder, claimed, read_config, versions
+from equiflock.version import __version__
 
 
 def finished(folder: Path) -> Path:
@@ -38,6 +39,19 @@ def test_what_failed_before_its_first_result_blocks_nobody(tmp_path: Path) -> No
     (tmp_path / "results" / "jobs").mkdir()
     claim_folder(tmp_path / "results", "sweep", {"flocks": 6})
     assert read_json(tmp_path / "results" / "config.json")["flocks"] == 6
+
+
+def test_a_folder_of_version_0_2_is_refused_in_one_line_until_force_begins_anew(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "results")
+    config = read_json(folder / "config.json")
+    assert config.pop("format") == FORMAT
+    write_json({**config, "versions": {"equiflock": "0.2.0"}}, folder / "config.json")
+    text = f"^{folder} was written by equiflock 0.2.0 and cannot be continued by {__version__}: choose another folder"
+    for read in (lambda: read_config(folder), lambda: claim_folder(folder, "sweep", {"flocks": 5})):
+        with pytest.raises(OtherVersionError, match=text):
+            read()
+    force(folder)
+    assert read_config(folder) == {"kind": "sweep", "flocks": 6}
 
 
 def force(folder: Path, kind: str = "sweep") -> None:

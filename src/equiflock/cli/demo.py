@@ -18,7 +18,8 @@ class Demo:
     """Train a network from nothing, fly it on unseen flocks beside others, and write films and a report."""
 
     out: Path = Path("runs/demo")
-    """The folder to write; an earlier demonstration in it is replaced, and one that was interrupted goes on."""
+    """The folder to write; an earlier demonstration by this version is replaced, and one that was interrupted goes
+    on."""
     flocks: int = 50
     """How many flocks."""
     agents: int = 100

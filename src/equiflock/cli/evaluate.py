@@ -120,8 +120,7 @@ class Evaluate:
                 for name, given in times.items()
             },
             "rivals": rivals_of(self.controller, start),
-            # Evaluations in the paper's world have been kept without it.
-            **({"world": world.settings} if world.settings else {}),
+            "world": world.settings,
         }
 
     def _fly(self, jobs: Sequence[EvaluationJob], kept: Path, title: str) -> None:

@@ -37,7 +37,6 @@ MAGIC = b"EF"
 VERSION = 1
 OBSTACLE_GROUP = 255
 """In place of a group: the sender is an obstacle agent, which is in none."""
-LARGEST_GROUP = OBSTACLE_GROUP - 1
 FARTHEST = 1e8
 """Positions and velocities beyond this are refused: their fourth powers would leave the range of float32."""
 LARGEST = 1e18

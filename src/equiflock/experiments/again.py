@@ -13,8 +13,8 @@ from equiflock.experiments.paper.profiles import EXPERIMENTS, PROFILES, jobs_of
 from equiflock.experiments.paper.reading import Reading
 from equiflock.experiments.runner.jobs import Job, path_of
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import DamagedError, read_json
-from equiflock.runtime.provenance import CONFIG
+from equiflock.runtime.checksums import DamagedError, OtherVersionError
+from equiflock.runtime.provenance import read_config
 from equiflock.simulation.trajectory import Trajectory
 
 MOST_BYTES = 256 * 2**20
@@ -58,13 +58,13 @@ def fly_again(path: Path, plugin: str = "") -> Trajectory:
 def _jobs_of_folder(folder: Path, plugin: str) -> Sequence[Job]:
     """All jobs of the experiment in a folder, made again from its config."""
     try:
-        config = read_json(folder / CONFIG)
+        config = read_config(folder)
         if "profile" in config:
             reading = Reading(**config["profile"]["reading"])
             profile = replace(PROFILES[config["profile"]["name"]], reading=reading)
             return [job for name in EXPERIMENTS for job in jobs_of(name, profile, folder)]
         return evaluation_jobs(**config["settings"], plugin=plugin)
-    except DamagedError:
+    except (DamagedError, OtherVersionError):
         raise
     except (OSError, ValueError, TypeError, KeyError):
         raise InputError(

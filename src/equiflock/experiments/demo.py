@@ -22,6 +22,7 @@ from equiflock.learning.tables import read_reports
 from equiflock.learning.validation import Validation
 from equiflock.protocols import Controller, Moment
 from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import OtherVersionError
 from equiflock.runtime.provenance import circumstances
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation.simulate import simulate
@@ -82,6 +83,8 @@ def begin_training(folder: Path, recipe: DAgger) -> TrainingRun:
         run = TrainingRun(folder)
         if run.config == RunConfig(recipe, circumstances("torch")):
             return run
+    except OtherVersionError:
+        raise
     except InputError:
         pass  # there is none, or it is damaged
     return TrainingRun.create(folder, recipe, force=True)

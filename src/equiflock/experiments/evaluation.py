@@ -17,7 +17,7 @@ from equiflock.controllers.trained import TRAINED
 from equiflock.experiments.curves import QUARTILES, controller_of, curve_table, weights_checksum
 from equiflock.experiments.flights import FlightJob, ending_table, measures_of
 from equiflock.experiments.summary import peak_acceleration
-from equiflock.experiments.world import PAPERS_WORLD, InAWorld, World, make_world
+from equiflock.experiments.world import PAPERS_WORLD, World, make_world
 from equiflock.flock import Flock
 from equiflock.learning.recipe import EXPERT
 from equiflock.outcomes import Outcome
@@ -60,8 +60,8 @@ HEADINGS = {
 """Columns of the printed table, in their order; further measures of a scenario come after these."""
 
 
-@dataclass(frozen=True, repr=False)
-class EvaluationJob(InAWorld, FlightJob):
+@dataclass(frozen=True)
+class EvaluationJob(FlightJob):
     """The flights of one controller in a scenario."""
 
     controller: str

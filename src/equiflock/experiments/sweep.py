@@ -14,7 +14,7 @@ import pandas as pd
 from equiflock.controllers.loading import has_seeds
 from equiflock.controllers.registry import is_bundled
 from equiflock.experiments.curves import controller_of, weights_checksum
-from equiflock.experiments.world import PAPERS_WORLD, InAWorld, World
+from equiflock.experiments.world import PAPERS_WORLD, World
 from equiflock.learning.recipe import DAgger
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, check_count, check_positive
@@ -35,8 +35,8 @@ NO_AXES = {"controller", "seed", "flock", "remark", *METRICS}
 """The columns of a sweep's table that are no axes."""
 
 
-@dataclass(frozen=True, repr=False)
-class SweepJob(InAWorld):
+@dataclass(frozen=True)
+class SweepJob:
     """One point of the grid: test flocks of a size under one controller, which may be trained for that point first."""
 
     controller: str
@@ -86,7 +86,7 @@ class SweepJob(InAWorld):
     def settings(self) -> dict[str, Any]:
         """All its settings, as JSON can hold them."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("world", "axes")}
-        return plain | ({"world": self.world.settings} if self.world.settings else {})
+        return {**plain, "world": self.world.settings}
 
     def run(self) -> pd.DataFrame:
         """A row for every flock; a single one without numbers if no initial conditions were found for this point."""

@@ -84,23 +84,11 @@ class World:
         self.check_followers(int((start.roles == Role.FOLLOWER).sum(axis=1).min()))
 
     def __repr__(self) -> str:
-        # Jobs keep their results by this text: options that come with later versions shall not change it.
+        # Jobs keep their results by this text: the same world has the same text, however it was given.
         return f"World({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
 
 
 PAPERS_WORLD = World()
-
-
-class InAWorld:
-    """The common part of jobs, dataclasses with a field `world`, whose results are found by their text."""
-
-    world: World
-
-    def __repr__(self) -> str:
-        """The text that a dataclass has, but without a usual world, as in results from before there were others."""
-        told = [each.name for each in fields(self) if each.repr]  # type: ignore[arg-type]
-        shown = [name for name in told if name != "world" or self.world != PAPERS_WORLD]
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def make_world(**options: Any) -> World:

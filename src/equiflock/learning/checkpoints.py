@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from equiflock.learning.folders import CHECKPOINTS
 from equiflock.learning.tables import Tables
 from equiflock.runtime.checks import InputError
+from equiflock.runtime.checksums import OtherVersionError
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from equiflock.learning.dagger import Trainer
@@ -48,7 +49,6 @@ class Checkpoints:
 
     def restore(self, trainer: Trainer, tables: Tables, notice: Callable[[str], object]) -> list[Path]:
         """Restore the newest intact checkpoint in a fresh trainer and its tables; returns the tables that differ."""
-        from equiflock.controllers.networks.weights import OtherVersionError
         from equiflock.learning.checkpoint import OtherRecipeError, read_checkpoint
         from equiflock.learning.refilling import refill
 

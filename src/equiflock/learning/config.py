@@ -11,8 +11,8 @@ from typing import Any
 from equiflock.controllers.networks.weights import read_weights
 from equiflock.learning.recipe import DAgger
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import DamagedError, read_json, write_json
-from equiflock.runtime.provenance import CONFIG, KIND, kind_of
+from equiflock.runtime.checksums import DamagedError
+from equiflock.runtime.provenance import CONFIG, KIND, kind_of, read_config, write_config
 
 TRAINING = "training"
 """The kind of folder that its config names."""
@@ -52,8 +52,8 @@ class RunConfig:
 
     def write(self, folder: Path) -> None:
         """Write the folder's config, with a checksum."""
-        content = {KIND: TRAINING, "command": self.command, **self.made_by, "versions": dict(self.begun_with)}
-        write_json(content, folder / CONFIG)
+        content = {"command": self.command, **self.made_by, "versions": dict(self.begun_with)}
+        write_config(folder, TRAINING, content)
 
     @classmethod
     def read(cls, folder: Path) -> RunConfig:
@@ -63,7 +63,7 @@ class RunConfig:
             why = f"there is no {CONFIG} in it" if folder.exists() else "there is no such folder"
             raise InputError(f"{folder} is not the folder of a training: {why}")
         try:
-            content = read_json(path)
+            content = read_config(folder)
         except DamagedError as error:
             raise DamagedError(f"{error}; begin anew with --force, or in another folder") from None
         if content.get(KIND) != TRAINING:

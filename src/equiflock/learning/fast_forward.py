@@ -31,13 +31,13 @@ from jaxtyping import Float32, Int64
 from equiflock.controllers import load
 from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_senses
 from equiflock.learning.parts import PartedArrays, fill
-from equiflock.learning.recipe import EXPERT, USUAL_CLAMP
+from equiflock.learning.recipe import EXPERT
 from equiflock.protocols import Controller
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
-from equiflock.runtime.checksums import DamagedError, read_json
+from equiflock.runtime.checksums import DamagedError, OtherVersionError
 from equiflock.runtime.files import check_writable, folder_lock
-from equiflock.runtime.provenance import CONFIG, claim_folder, versions
+from equiflock.runtime.provenance import CONFIG, claim_folder, read_config, versions
 from equiflock.scenarios.random_disk import RandomDisk, VelocityRule
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.simulation.assembly import flight
@@ -46,8 +46,6 @@ Split = Literal["train", "test"]
 DIMENSIONS = 2
 KIND = "fast-forward data set"
 """The kind of folder that its config names."""
-NEWEST = {"velocities": "entries", "hop_mean": "receiver"}
-"""Fields that older data has not, and what it was made with."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +151,7 @@ class FastForward:
         parts = PartedArrays(folder, self.shapes)
         with folder_lock(folder, wait=True):  # a second process waits, and then finds it done
             parts.remove_if_unknown(on_notice)
-            # The newest fields are left out at their defaults, so that folders from before them go on.
-            ours = {name: value for name, value in asdict(self).items() if (name, value) not in NEWEST.items()}
-            claim_folder(folder, KIND, {"fast_forward": ours, "versions": versions()})
+            claim_folder(folder, KIND, {"fast_forward": asdict(self), "versions": versions()})
             found = parts.survey()
             if found.damaged:
                 on_notice(f"{folder} is damaged at {found.damage} time indices; they are made again")
@@ -276,14 +272,11 @@ class FastForwardData:
 
 def _read_recipe(path: Path) -> FastForward:
     try:
-        settings = read_json(path)["fast_forward"]
-        ours = {field.name for field in fields(FastForward)}
-        if settings.get("clamp") == USUAL_CLAMP:  # version 0.1 knew the paper's expert and channels only
-            del settings["clamp"]
-        if not ours - {"expert", "channels", *NEWEST} <= set(settings) <= ours:
+        settings = read_config(path.parent)["fast_forward"]
+        if set(settings) != {field.name for field in fields(FastForward)}:
             raise KeyError("fields")
         return FastForward(**settings)
-    except DamagedError:
+    except (DamagedError, OtherVersionError):
         raise
     except FileNotFoundError:
         raise InputError(f"{path.parent} is not a folder of fast-forward data: there is no config.json") from None

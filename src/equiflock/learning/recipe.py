@@ -22,10 +22,7 @@ EXPERT = "tanner"
 
 
 USUAL_CLAMP = 100.0
-"""The expert's clamp C in trainings of version 0.1, and the default of `Tanner` since then."""
-
-NEWEST = "disk_scale", "schedule", "final_learning_rate", "warm_up", "average"
-"""Fields that older versions did not have, beside those of radio and body."""
+"""The expert's clamp C in the paper's trainings, and the default of `Tanner`."""
 
 
 @dataclass(frozen=True)
@@ -164,19 +161,10 @@ class DAgger:
             scene.check(max(self.flocks, self.validation_flocks))
         self.worlds.check()
 
-    def __repr__(self) -> str:
-        return f"DAgger({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
-
     @property
     def settings(self) -> dict[str, Any]:
-        """All fields, fit for JSON, as files and folders keep them; `from_settings` reads them again.
-
-        Settings of radio and body are left out where they are perfect, and so are others that older versions did not
-        have at their defaults, so that a training without them has the same config, and the same name in an experiment,
-        as it had before there were any.
-        """
-        perfect = {name for name in (*SETTINGS, *NEWEST) if getattr(self, name) == getattr(DAgger, name)}
-        return {name: value for name, value in asdict(self).items() if name not in perfect}
+        """All fields, fit for JSON, as files and folders keep them; `from_settings` reads them again."""
+        return asdict(self)
 
     @property
     def worlds(self) -> Worlds:
@@ -235,15 +223,7 @@ class DAgger:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
-        """The recipe from the settings that `settings` told; errors name their `source`.
-
-        Fields that an older version did not have are at their defaults, which are what that version did; version 0.1
-        had Tanner's clamp in place of the expert.
-        """
-        settings = dict(settings)
-        if "clamp" in settings and "expert" not in settings:
-            clamp = settings.pop("clamp")
-            settings["expert"] = EXPERT if clamp == USUAL_CLAMP else f"{EXPERT}:clamp={clamp}"
+        """Return the recipe with these settings; fields that are missing have their defaults. Errors name `source`."""
         unknown = sorted(set(settings) - set(_KINDS))
         if unknown:
             raise InputError(f"the recipe in {source} has unknown fields: {', '.join(unknown)}")

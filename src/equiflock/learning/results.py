@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from equiflock.controllers.networks.weights import FORMAT, read_tensors, read_weights, write_weights
 from equiflock.learning.config import RunConfig
 from equiflock.learning.folders import WEIGHTS
-from equiflock.learning.recipe import DAgger
 from equiflock.learning.tables import COLUMNS, Tables
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import file_checksum
@@ -42,13 +41,11 @@ class Results:
         """
         if not self.weights.exists():
             return 0
-        # The recipe in the file, with defaults for fields that its version did not have, and with our number of epochs.
         made_by = dict(self._metadata())
         ours = self.config.made_by
         try:
             epochs = int(made_by["recipe"]["epochs"])
-            recipe = DAgger.from_settings(made_by["recipe"], self.weights).settings
-            before = {"recipe": {**recipe, "epochs": ours["recipe"]["epochs"]}}
+            before = {"recipe": {**made_by["recipe"], "epochs": ours["recipe"]["epochs"]}}
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{self.weights} does not say how it was trained") from None
         if "from" in made_by:

@@ -23,6 +23,10 @@ class DamagedError(InputError):
     """A file's content does not match its checksum."""
 
 
+class OtherVersionError(InputError):
+    """A file or folder is of the right kind, but in the format of another version."""
+
+
 def checksum(*parts: bytes | memoryview) -> str:
     """CRC-32 of these bytes, one part after the other, as eight hexadecimal digits."""
     total = 0

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import DamagedError, read_json, write_json
+from equiflock.runtime.checksums import DamagedError, OtherVersionError, read_json, write_json
 from equiflock.runtime.files import check_writable, folder_lock, remove
 from equiflock.version import __version__
 
 CONFIG = "config.json"
 KIND = "kind"
 """The entry of a folder's config that says what is in it, such as "training"."""
+FORMAT = "equiflock run 1"
+"""The format of run directories. Version 0.2 wrote none into its configs."""
 
 _plugins: dict[str, str] = {}
 
@@ -63,6 +65,29 @@ def claimed(
         yield
 
 
+def write_config(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
+    """Write the config of a run directory: its kind, its format and these settings, with a checksum."""
+    write_json({KIND: kind, "format": FORMAT, **config}, folder / CONFIG)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the kind and the settings that `write_config` wrote.
+
+    Raises:
+        DamagedError: if the checksum does not match.
+        OtherVersionError: if a version with another format of run directories wrote it.
+    """
+    config = read_json(folder / CONFIG)
+    if config.pop("format", None) != FORMAT:
+        written = config.get("versions")
+        version = written.get("equiflock") if isinstance(written, dict) else None
+        raise OtherVersionError(
+            f"{folder} was written by equiflock {version or 'of another version'} and cannot be continued by "
+            f"{__version__}: choose another folder with --out"
+        )
+    return config
+
+
 def claim_folder(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
     """Write these settings into `folder`, or raise an error if it holds results of other settings.
 
@@ -70,28 +95,27 @@ def claim_folder(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
     """
     # As it will be read again: tuples become lists, keys become texts.
     wanted = json.loads(json.dumps({KIND: kind, **config}))
-    path = folder / CONFIG
-    if path.exists():
-        refusal = _refusal(path, wanted)
+    if (folder / CONFIG).exists():
+        refusal = _refusal(folder, wanted)
         if not refusal:
             return
         if _has_results(folder):
             raise InputError(f"{refusal}; choose another folder with --out, or begin anew with --force")
     elif _has_results(folder):
         raise InputError(f"{folder} holds something else: choose another folder with --out")
-    write_json(wanted, path)
+    write_config(folder, kind, config)
 
 
-def _refusal(path: Path, wanted: Mapping[str, Any]) -> str:
-    """Why the results beside this config do not belong to the wanted one; empty if they do."""
+def _refusal(folder: Path, wanted: Mapping[str, Any]) -> str:
+    """Why the results in a folder do not belong to the wanted config; empty if they do."""
     try:
-        before = read_json(path)
+        before = read_config(folder)
     except DamagedError as error:
-        return f"{error}, so it is not known what the results in {path.parent} are of"
+        return f"{error}, so it is not known what the results in {folder} are of"
     if before.get(KIND) != wanted[KIND]:
-        raise InputError(f"{path.parent} is the folder of {kind_of(before)}, not of {kind_of(wanted)}: choose another")
+        raise InputError(f"{folder} is the folder of {kind_of(before)}, not of {kind_of(wanted)}: choose another")
     other = ", ".join(differences(before, wanted))
-    return f"{path.parent} holds results of other settings: {other}" if other else ""
+    return f"{folder} holds results of other settings: {other}" if other else ""
 
 
 def remove_results(folder: Path, kind: str, ours: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from equiflock.runtime.checks import InputError, check_positive
-from equiflock.runtime.checksums import checksum
+from equiflock.runtime.checksums import OtherVersionError, checksum
 from equiflock.runtime.files import atomic_write
 from equiflock.runtime.options import read_options
 from equiflock.technique import Orbit
@@ -31,10 +31,6 @@ KEY = "equiflock"
 """The only entry of a file's metadata; its value is a JSON object."""
 ORBIT = "orbit"
 """The entry of that object with the numbers of the orbit technique that belong to the weights, if there are any."""
-
-
-class OtherVersionError(InputError):
-    """A file is of the right kind, but in the format of another version."""
 
 
 class Weights(NamedTuple):
