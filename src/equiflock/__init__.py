@@ -1,118 +1,29 @@
-"""Train, judge, watch and deploy controllers that let a swarm fly together with no central computer."""
+"""Train, judge, watch and deploy controllers that let a swarm fly together with no central computer.
 
-import importlib
+The public names are those of `equiflock.api`. They are imported at their first use, so that `import equiflock` takes a
+moment only.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
-from equiflock.controllers import controller, controller_names, load, load_module, save
-from equiflock.deployment.audit import audit
-from equiflock.features import Senses, feature, feature_names, paper_senses
-from equiflock.flock import Condition, Flock, Role
-from equiflock.learning.fast_forward import FastForward
-from equiflock.learning.recipe import DAgger
-from equiflock.outcomes import Outcome
-from equiflock.protocols import Body, Ending, LocalController, Moment, PrivilegedController, StatefulBody
-from equiflock.runtime import threads
-from equiflock.runtime.checks import InputError
-from equiflock.scenarios import (
-    Flocking,
-    LeaderFollowing,
-    ObstacleCourse,
-    RandomDisk,
-    make_scenario,
-    random_disk,
-    scenario,
-    scenario_names,
-)
-from equiflock.scenarios.disconnection import UntilDisconnected
-from equiflock.scenarios.passing import UntilPassed
-from equiflock.senses.aggregation import DelayedAggregation, observe
-from equiflock.senses.graph import Graph, components, radius_graph
-from equiflock.senses.orbit import Orbit
-from equiflock.senses.radio import Radio
-from equiflock.simulation import metrics
-from equiflock.simulation.assembly import flight
-from equiflock.simulation.failures import Failures
-from equiflock.simulation.flight import Flight
-from equiflock.simulation.simulate import simulate
-from equiflock.simulation.trajectory import Trajectory
-from equiflock.version import __version__
+from equiflock.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from equiflock import theory
-    from equiflock.deployment.export import export
-    from equiflock.learning.dagger import train
-
-__all__ = [
-    "Body",
-    "Condition",
-    "DAgger",
-    "DelayedAggregation",
-    "DoubleIntegrator",
-    "Ending",
-    "Failures",
-    "FastForward",
-    "Flight",
-    "Flock",
-    "Flocking",
-    "Graph",
-    "InputError",
-    "LeaderFollowing",
-    "LocalController",
-    "Moment",
-    "ObstacleCourse",
-    "Orbit",
-    "Outcome",
-    "PrivilegedController",
-    "Radio",
-    "RandomDisk",
-    "Role",
-    "Senses",
-    "StatefulBody",
-    "Trajectory",
-    "Unicycle",
-    "UntilDisconnected",
-    "UntilPassed",
-    "__version__",
-    "audit",
-    "body",
-    "body_names",
-    "components",
-    "controller",
-    "controller_names",
-    "export",
-    "feature",
-    "feature_names",
-    "flight",
-    "load",
-    "load_module",
-    "make_body",
-    "make_scenario",
-    "metrics",
-    "observe",
-    "paper_senses",
-    "radius_graph",
-    "random_disk",
-    "save",
-    "scenario",
-    "scenario_names",
-    "simulate",
-    "theory",
-    "threads",
-    "train",
-]
+    from equiflock.api import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:
-    """`train`, `theory` and `export`, on first use: the first two need torch, which takes seconds to import."""
-    if name == "train":
-        from equiflock.learning.dagger import train
+    """Return a public name."""
+    # Python asks for names such as __path__ and __wrapped__, too, which are nobody's reason to import everything.
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module 'equiflock' has no attribute {name!r}")
+    try:
+        return getattr(import_module("equiflock.api"), name)
+    except AttributeError:
+        raise AttributeError(f"module 'equiflock' has no attribute {name!r}") from None
 
-        return train
-    if name == "export":
-        from equiflock.deployment.export import export
 
-        return export
-    if name == "theory":
-        return importlib.import_module("equiflock.theory")
-    raise AttributeError(f"module 'equiflock' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    """List the public names."""
+    return list(import_module("equiflock.api").__all__)

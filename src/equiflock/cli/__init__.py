@@ -81,6 +81,10 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
         _fail(f"{error.filename}: {reason}" if error.filename else reason)
+    except ModuleNotFoundError as error:
+        if error.name not in ("tensorboard", "torch"):
+            raise
+        _fail(f"{chosen} needs {error.name}: pip install 'equiflock[train]'")
     except MemoryError:
         _fail("not enough memory: fly fewer agents or flocks, or keep fewer frames")
     except KeyboardInterrupt:

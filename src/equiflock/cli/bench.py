@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from equiflock.cli.terminal import out, print_table, progress
 from equiflock.runtime.checks import check_count
+from equiflock.runtime.extras import require_torch
 from equiflock.runtime.files import atomic_write, check_writable
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ class Bench:
         """Print the table."""
         from equiflock.controllers.trained import TRAINED
         from equiflock.experiments.bench import BATCHES, measure_limits, measure_loop
-        from equiflock.experiments.training_bench import measure_epoch
 
+        if self.training:
+            require_torch("an epoch of training (leave it out with --no-training)")
         # Measuring takes minutes, so everything that can be wrong is checked before.
         check_count("repeats", self.repeats)
         for agents in self.agents:
@@ -49,7 +51,7 @@ class Bench:
             timings = [measure_loop(*size, self.repeats) for size in bar.track(sizes, description="measuring")]
             limits = measure_limits(self.repeats)
             names = TRAINED if self.training else ()
-            epochs = [measure_epoch(name, self.repeats) for name in bar.track(names, description="training")]
+            epochs = [_measure_epoch(name, self.repeats) for name in bar.track(names, description="training")]
         # A row for each size: the parts of a step, its speed, and the share of what the machine allows.
         title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
         header = "B x N", "sort", "observations", "policy", "integration", "step", "10⁶/s", "of limit", "by"
@@ -81,6 +83,13 @@ class Bench:
             }
             with atomic_write(self.json) as scratch:
                 scratch.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def _measure_epoch(name: str, repeats: int) -> EpochTiming:
+    # Imported here, as training needs torch.
+    from equiflock.experiments.training_bench import measure_epoch
+
+    return measure_epoch(name, repeats)
 
 
 def _print_parts(timing: LoopTiming, limits: Limits) -> None:

@@ -35,7 +35,7 @@ class Deploy:
     options: Options = field(default_factory=ScenarioOptions)
     world: OneWorld = field(default_factory=WorldOptions)
     agent: AgentKind = "numpy"
-    """Who computes in an agent's process: the exported file of NumPy, the exported header of C, or torch."""
+    """Code that an agent's process runs: the exported NumPy file, the exported C header, or the package itself."""
     time_step: float | None = None
     """Seconds of flight per step; 0.01 in lockstep, and 1 / rate in real time, if left out."""
     duration: float | None = None

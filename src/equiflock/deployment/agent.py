@@ -1,6 +1,6 @@
 """One robot's controller, whoever computes it: messages in, an acceleration and the next message out.
 
-A process of a swarm imports this file and little else: what needs torch or kernels is imported where it is chosen.
+A process of a swarm imports this file and little else: kernels are imported where they are chosen.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
-AgentKind: TypeAlias = Literal["numpy", "c", "torch"]
+AgentKind: TypeAlias = Literal["numpy", "c", "package"]
 """Who computes: the exported file of NumPy, the exported header of C as a shared library, or the package itself."""
 
 
@@ -53,7 +53,7 @@ def agent_maker(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> C
     Args:
         kind: who computes.
         program: the exported file (.py), the shared library (.so), or the name of a controller.
-        settings: `number` and `group` of the robot; for torch all that `PackageAgent` takes.
+        settings: `number` and `group` of the robot; for the package all that `PackageAgent` takes.
     """
     if kind == "numpy":
         make = imported_agent(program)

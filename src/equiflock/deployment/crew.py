@@ -24,15 +24,11 @@ from equiflock.deployment.report import Report, read_report
 from equiflock.runtime.checks import InputError
 
 PACKAGE = Path(__file__).parent.parent
-# A robot imports files of the package without the package's own imports, of torch and kernels, if it can do without.
-LIGHT = (
-    "import sys, types; package = types.ModuleType('equiflock'); package.__path__ = [sys.argv[1]]; "
-    "sys.modules['equiflock'] = package; from equiflock.deployment.robot import main; main()"
-)
-WHOLE = (
+ROBOT = (
     "import os, sys; sys.path.insert(0, os.path.dirname(sys.argv[1])); "
     "from equiflock.deployment.robot import main; main()"
 )
+"""Code of a robot's process."""
 FIRST_ANSWER = 60.0
 """Seconds for the first robot to be there, and a second more for each of the others, which share the cores."""
 LOOK_EVERY = 0.05
@@ -206,13 +202,12 @@ class Crew:
             self._inbox.put(Heard(number, *opened(sample.payload.to_bytes())))
 
     def _start(self, number: int, settings: dict[str, Any]) -> None:
-        code = WHOLE if settings["kind"] == "torch" else LIGHT
         # Numerical libraries start a thread for each core, in every process, unless they are told not to.
         alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
         errors = self._errors[number] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the crew
         process = subprocess.Popen(
             # With the user's paths, but not with the folder that the user is in.
-            [sys.executable, "-P", "-c", code, str(PACKAGE)],
+            [sys.executable, "-P", "-c", ROBOT, str(PACKAGE)],
             stdin=subprocess.PIPE,
             stderr=errors,
             env={**os.environ, **alone},

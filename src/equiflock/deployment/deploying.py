@@ -33,7 +33,7 @@ from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio, check_radio
 from equiflock.simulation.failures import Failures
 
-WAY_OUT = "to deploy it as it is, let the package compute (--agent torch); tanner-dynamic is one that can be exported"
+WAY_OUT = "to deploy it as it is, let the package compute (--agent package); tanner-dynamic is one that can be exported"
 """What to do about a controller that cannot be exported."""
 SLOT = 0.5
 """In real time, the share of a step in which a robot listens before it acts."""
@@ -48,7 +48,7 @@ class Deployment:
     """What is flown: everything but the flock and the controller.
 
     Attributes:
-        agent: who computes: "numpy" and "c", the exported controller, or "torch", the package itself.
+        agent: who computes: "numpy" and "c", the exported controller, or "package", the package itself.
         time_step: dt, in seconds of flight.
         steps: how many are flown.
         radio: how messages travel.
@@ -147,7 +147,7 @@ def deploy(
     with ending_cleanly(), tempfile.TemporaryDirectory(prefix="equiflock-") as folder:
         settings = robot_settings(name, controller, start, deployment, Path(folder))
         # The package itself flies what cannot be exported, too.
-        exported = deployment.agent != "torch"
+        exported = deployment.agent != "package"
         program = read_program(controller, start.shape[2], deployment.orbit) if exported else None
         parity = Parity(controller, program)
         # Whatever is compiled at its first use is used once before robots wait for it.
@@ -168,7 +168,7 @@ def robot_settings(
     """The settings of every robot's process; what it runs is written to the folder."""
     kind, dimensions = deployment.agent, start.shape[2]
     program = name
-    if kind != "torch":
+    if kind != "package":
         path = folder / f"robot.{'h' if kind == 'c' else 'py'}"
         try:
             program = str(export(controller, path, dimensions=dimensions, orbit=deployment.orbit)[0])
@@ -179,7 +179,7 @@ def robot_settings(
     common = {
         "kind": kind,
         "program": program,
-        "plugin": deployment.plugin if kind == "torch" else None,
+        "plugin": deployment.plugin if kind == "package" else None,
         "last_known": check_radio(deployment.radio).last_known,
         "slot": 0.0 if deployment.rate is None else SLOT / deployment.rate,
     }
@@ -187,12 +187,12 @@ def robot_settings(
     faults = deployment.faults(robots)
     for number in robots:
         agent: dict[str, Any] = {"number": number, "group": int(start.groups[0, number])}
-        if kind == "torch":
+        if kind == "package":
             orbit = None if deployment.orbit is None else asdict(deployment.orbit)
             agent |= {"dimensions": dimensions, "comm_radius": start.comm_radius, "orbit": orbit}
         garbage_from = faults.step if number in faults.garbage else -1
         found[number] = {**common, "garbage_from": garbage_from, "agent": agent}
-    if kind == "torch":
+    if kind == "package":
         rehearse(controller, **agent)  # here first, so that not every process compiles the same
     return found
 

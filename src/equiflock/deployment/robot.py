@@ -1,7 +1,7 @@
 """The process of one robot: it knows what it measures itself and what reaches it, and nothing else.
 
 It reads its settings, a line of JSON, from its standard input, and ends when that is closed: a robot does not outlive
-the world that started it. It imports no torch and no kernels unless it is told to.
+the world that started it. It imports no kernels unless the package itself computes.
 """
 
 from __future__ import annotations

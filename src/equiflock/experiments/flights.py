@@ -6,9 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from equiflock.experiments.world import PAPERS_WORLD, World
 from equiflock.flock import Flock
@@ -18,6 +16,9 @@ from equiflock.scenarios.registry import Scenario, options_of, rules_of
 from equiflock.simulation import metrics
 from equiflock.simulation.simulate import Measure, description, simulate
 from equiflock.simulation.trajectory import Trajectory
+
+if TYPE_CHECKING:  # most commands do without pandas, which takes long to import
+    import pandas as pd
 
 METRICS: Mapping[str, Measure] = {
     name: found
@@ -72,6 +73,8 @@ def _plain(value: Any) -> Any:
 
 def ending_table(run: Trajectory) -> pd.DataFrame:
     """How the flight of each flock ended, and when, a row for each."""
+    import pandas as pd
+
     names = [outcome.name for outcome in run.outcome]
     return pd.DataFrame({"flock": range(len(names)), "outcome": names, "seconds": run.steps * run.time_step})
 

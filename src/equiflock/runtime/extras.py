@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 
 from equiflock.runtime.checks import InputError
 
@@ -16,7 +15,7 @@ def require(extra: str, purpose: str, *modules: str) -> None:
         purpose: what needs them, as the subject of the error.
         modules: their names.
     """
-    missing = [name for name in modules if name not in sys.modules and importlib.util.find_spec(name) is None]
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"{purpose} needs {' and '.join(missing)}: pip install 'equiflock[{extra}]'")
 

@@ -1,0 +1,114 @@
+"""The public names of the package: `import equiflock as ef`, then `ef.simulate` and all others."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from equiflock.bodies import DoubleIntegrator, Unicycle, body, body_names, make_body
+from equiflock.controllers import controller, controller_names, load, load_module, save
+from equiflock.deployment.audit import audit
+from equiflock.deployment.export import export
+from equiflock.features import Senses, feature, feature_names, paper_senses
+from equiflock.flock import Condition, Flock, Role
+from equiflock.learning.fast_forward import FastForward
+from equiflock.learning.recipe import DAgger
+from equiflock.outcomes import Outcome
+from equiflock.protocols import Body, Ending, LocalController, Moment, PrivilegedController, StatefulBody
+from equiflock.runtime import threads
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.extras import require_torch
+from equiflock.scenarios import (
+    Flocking,
+    LeaderFollowing,
+    ObstacleCourse,
+    RandomDisk,
+    make_scenario,
+    random_disk,
+    scenario,
+    scenario_names,
+)
+from equiflock.scenarios.disconnection import UntilDisconnected
+from equiflock.scenarios.passing import UntilPassed
+from equiflock.senses.aggregation import DelayedAggregation, observe
+from equiflock.senses.graph import Graph, components, radius_graph
+from equiflock.senses.orbit import Orbit
+from equiflock.senses.radio import Radio
+from equiflock.simulation import metrics
+from equiflock.simulation.assembly import flight
+from equiflock.simulation.failures import Failures
+from equiflock.simulation.flight import Flight
+from equiflock.simulation.simulate import simulate
+from equiflock.simulation.trajectory import Trajectory
+from equiflock.version import __version__
+
+if TYPE_CHECKING:
+    from equiflock import theory
+    from equiflock.learning.dagger import train
+
+__all__ = [
+    "Body",
+    "Condition",
+    "DAgger",
+    "DelayedAggregation",
+    "DoubleIntegrator",
+    "Ending",
+    "Failures",
+    "FastForward",
+    "Flight",
+    "Flock",
+    "Flocking",
+    "Graph",
+    "InputError",
+    "LeaderFollowing",
+    "LocalController",
+    "Moment",
+    "ObstacleCourse",
+    "Orbit",
+    "Outcome",
+    "PrivilegedController",
+    "Radio",
+    "RandomDisk",
+    "Role",
+    "Senses",
+    "StatefulBody",
+    "Trajectory",
+    "Unicycle",
+    "UntilDisconnected",
+    "UntilPassed",
+    "__version__",
+    "audit",
+    "body",
+    "body_names",
+    "components",
+    "controller",
+    "controller_names",
+    "export",
+    "feature",
+    "feature_names",
+    "flight",
+    "load",
+    "load_module",
+    "make_body",
+    "make_scenario",
+    "metrics",
+    "observe",
+    "paper_senses",
+    "radius_graph",
+    "random_disk",
+    "save",
+    "scenario",
+    "scenario_names",
+    "simulate",
+    "theory",
+    "threads",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `train` and `theory` at their first use: they need torch, which is an extra."""
+    if name not in ("theory", "train"):
+        raise AttributeError(f"module 'equiflock.api' has no attribute {name!r}")
+    require_torch(f"equiflock.{name}")
+    if name == "train":
+        return importlib.import_module("equiflock.learning.dagger").train
+    return importlib.import_module("equiflock.theory")

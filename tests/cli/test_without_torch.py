@@ -1,0 +1,90 @@
+"""Only training needs torch: every other command runs on a machine that does not have it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOT_INSTALLED = """
+import sys
+from importlib.machinery import PathFinder
+
+class Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] in ("tensorboard", "torch") else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
+"""
+RUN = "from equiflock.cli import main\n"
+SMALL = "--flocks 1 --agents 12 --duration 0.03"
+COMMANDS = [
+    f"simulate --controller starling {SMALL} --save run.zarr",
+    f"evaluate etdagnn:0 {SMALL} --out evaluation --workers 1",
+    "animate run.zarr --out film.gif --dots-per-inch 30",
+    "export starling --out agent.h",
+    "export tdagnn --out agent.npz",
+    "sweep --controller etdagnn --agents 12 --flocks 1 --duration 0.03 --out sweep --workers 1",
+    "bench --agents 100 --repeats 1 --no-training",
+    "tune etdagnn --tasks 1*flocking:flocks=1:agents=12:duration=0.03 --measures 1*variance --generations 1 "
+    "--population 2 --validation-flocks 1 --look 0.01 --out tuned --workers 1",
+    "deploy --agents 3 --duration 0.03 --agent package",
+]
+NEED_TORCH = {
+    "train --out training --epochs 1": "a new network needs torch: pip install 'equiflock[train]'",
+    "export starling --out agent.onnx": "ONNX needs torch: pip install 'equiflock[train]'",
+    "bench": "training (leave it out with --no-training) needs torch: pip install 'equiflock[train]'",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder for Python's path, which hides torch from every process."""
+    path = tmp_path / "path"
+    path.mkdir()
+    (path / "sitecustomize.py").write_text(NOT_INSTALLED)
+    return path
+
+
+def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "COLUMNS": "200"}
+    command = [sys.executable, "-c", RUN + code]
+    return subprocess.run(command, cwd=folder.parent, env=environment, capture_output=True, text=True)
+
+
+def test_commands_that_do_not_train_run_without_torch(folder: Path) -> None:
+    done = run(f"for words in {COMMANDS!r}:\n    print('::', words)\n    main(words.split())", folder)
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
+    assert done.stdout.count("::") == len(COMMANDS)
+
+
+def test_what_needs_torch_says_so_in_one_line_and_exits_with_2(folder: Path) -> None:
+    code = f"""
+import sys
+for words in {list(NEED_TORCH)!r}:
+    try:
+        main(words.split())
+    except SystemExit as end:
+        assert end.code == 2
+    else:
+        raise AssertionError(words)
+import equiflock as ef
+for use in (lambda: ef.train, lambda: ef.theory, lambda: ef.load_module("etdagnn")):
+    try:
+        use()
+    except ef.InputError as error:
+        print(error, file=sys.stderr)
+"""
+    done = run(code, folder)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(NEED_TORCH) + 3
+    for line, reason in zip(lines, NEED_TORCH.values(), strict=False):
+        assert line.startswith("equiflock: ") and line.endswith(reason)
+    assert all("needs torch: pip install 'equiflock[train]'" in line for line in lines)
+    assert list(folder.parent.iterdir()) == [folder]
