@@ -55,6 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
+def silent_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command writes does not depend on whether its kernels are in the cache."""
+    monkeypatch.setattr("equiflock.runtime.compiling.PATIENCE", float("inf"))
+
+
+@pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """What plugins a test imports has no say in the results of others."""
     from equiflock.runtime import provenance

@@ -35,6 +35,20 @@ def squared_distance(points: Array, i: Index, j: Index) -> float:
 
 
 @kernel
+def squared_extremes(points: Array) -> tuple[float, float]:
+    """The squares of the least and the largest distance between two points, by comparing all pairs.
+
+    Infinity and 0 for a single point. The roots are those that `minimum_separation` and `diameter` find, to the bit.
+    """
+    least, largest = math.inf, 0.0
+    for j in range(len(points)):
+        for i in range(j):
+            square = squared_distance(points, i, j)
+            least, largest = min(least, square), max(largest, square)
+    return least, largest
+
+
+@kernel
 def minimum_separation(points: Array) -> float:
     """The least distance between two points; infinite for a single one."""
     least = math.inf

@@ -36,7 +36,7 @@ def tiny(tmp_path: Path) -> Path:
     (package / "runtime").mkdir(parents=True)
     for name in ("__init__.py", "runtime/__init__.py"):
         (package / name).touch()
-    for name in ("runtime/jit.py", "runtime/kernel_cache.py"):
+    for name in ("runtime/jit.py", "runtime/compiling.py", "runtime/kernel_cache.py"):
         shutil.copy2(PACKAGE / name, package / name)
     (package / "tiny.py").write_text(TINY)
     (package / "constants.py").write_text("FACTOR = 2.0\n")

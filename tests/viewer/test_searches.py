@@ -124,3 +124,18 @@ def test_a_page_that_never_waits_for_answers_is_sent_away(server: Running, searc
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == IMPATIENT
         wait_until(lambda: not server.sessions)
+
+
+def test_a_page_that_waits_is_told_how_far_the_compiler_is(
+    page: Page, searches: Searches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send_search(page, searches)
+    monkeypatch.setattr("equiflock.runtime.compiling.progress", lambda: "compiling kernels: 3 of 5")
+    assert page.read() == {"is": "compiling", "text": "compiling kernels: 3 of 5"}
+    monkeypatch.undo()
+    send(page, "cancel")
+    # What was under way when the compiler was done may still come.
+    answers = [page.read()["is"] for _ in range(2)]
+    while answers[-1] != "done":
+        answers.append(page.read()["is"])
+    assert answers[-2:] == ["cancelled", "done"]

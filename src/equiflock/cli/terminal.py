@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -26,6 +27,7 @@ from rich.text import Text
 from equiflock.controllers import load
 from equiflock.flock import Flock
 from equiflock.learning.recipe import DAgger
+from equiflock.runtime import compiling
 from equiflock.runtime.checks import InputError
 from equiflock.simulation.assembly import flight
 from equiflock.technique import Orbit
@@ -78,6 +80,28 @@ def fly_a_little(start: Flock, controller: str, **rules: Any) -> None:
     list(islice(flight(start, load(controller), **rules), TRIED_STEPS))
 
 
+class _Description(TextColumn):
+    """A column of a progress bar that shows what is being done: a task, or the compiling of kernels for it."""
+
+    def render(self, task: Task) -> Text:
+        """The description of the task, or how far the compiler is."""
+        text = None if task.finished else compiling.progress()
+        return super().render(task) if text is None else Text(text)
+
+
+class _Bar(Progress):
+    """A progress bar that also shows how far the compiler is."""
+
+    def __enter__(self) -> Self:
+        self._shown = nullcontext() if self.disable else compiling.shown_elsewhere()
+        self._shown.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        self._shown.__exit__(*raised)
+
+
 class _Value(ProgressColumn):
     """A column of a progress bar that shows a number of its task, once there is one."""
 
@@ -98,8 +122,8 @@ def progress(*values: str) -> Progress:
         values: names of numbers to show beside it, given by `update(task, name=text)`.
     """
     # On stderr and only on a terminal: output that is sent to a file or another program stays clean.
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(
+    columns = _Description("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return _Bar(
         *columns,
         *map(_Value, values),
         console=err,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,15 +71,21 @@ class View:
         listening = listen(self.host, self.port, lambda port: err.print(f"port {port} is in use", highlight=False))
         with progress() as bar:
             bar.add_task(PREPARING, total=None)
-            exhibit.warm_up()
+            exhibit.check()
         page = address(self.host, listening.getsockname()[1])
         out.print(f"the flock flies at {page} (Ctrl-C ends it)", highlight=False)
         sys.stdout.flush()
         if self.browser and _has_screen():
             webbrowser.open(page)
+        # Pages are served while the kernels that they may need are compiled, and show how far that is.
+        warming = threading.Thread(target=_warm_up, args=[exhibit], daemon=True)
+        warming.start()
         # Ctrl-C is the usual end of a server, and no error.
         with listening, suppress(KeyboardInterrupt):
             serve(exhibit, self.host).run([listening])
+        if warming.is_alive():
+            sys.stdout.flush()
+            os._exit(0)  # the compiler cannot be interrupted
 
     def _exhibit(self) -> Exhibit:
         """What the server offers, by the options of this command."""
@@ -117,6 +124,12 @@ class View:
             bar.add_task("reading flights", total=None, visible=bool(self.flights))
             flights = [run for path in self.flights for run in _load(path, plugin_checksum(self.plugin))]
         return Exhibit(setting, tuple(dict.fromkeys(files)), flights, self.out)
+
+
+def _warm_up(exhibit: Exhibit) -> None:
+    # A flight that raises an error tells the page that asks for it.
+    with suppress(Exception):
+        exhibit.warm_up()
 
 
 def _has_screen() -> bool:

@@ -46,12 +46,15 @@ whether the weights multiply v_ij rather than r_ij, whom the channel is made of,
 the sum."""
 
 ChannelTable: TypeAlias = UInt[np.ndarray, "C 5"]
-"""The channels of some senses as kernels read them; no rows for the paper's, which have a kernel of their own."""
+"""The channels of some senses as kernels read them."""
 
 
-def channel_table(senses: Senses, comm_radius: float) -> ChannelTable:
-    """The table of these channels; a clear error if a weight cannot be compiled, or is not finite up to R."""
-    return table_of(() if senses.paper_aggregation is not None else senses.channels, comm_radius)
+def channel_table(senses: Senses, comm_radius: float) -> ChannelTable | None:
+    """The table of these channels, None for the paper's, which have a kernel of their own.
+
+    A clear error if a weight cannot be compiled, or is not finite up to R.
+    """
+    return None if senses.paper_aggregation is not None else table_of(senses.channels, comm_radius)
 
 
 def table_of(channels: tuple[Channel, ...], farthest: float) -> ChannelTable:

@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 from numba import config, njit, types
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 from numpy import float32
 from numpy.typing import NDArray
 
+from equiflock.runtime import compiling
 from equiflock.runtime.kernel_cache import KernelCache
 
 Array: TypeAlias = NDArray[Any]
@@ -18,6 +20,8 @@ Index: TypeAlias = Any
 """In a kernel: an integer, signed or not. Unsigned ones are faster to index with, as no test for a sign is needed."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+compiling.listen()
 
 
 def kernel(function: Function, fastmath: bool = False) -> Function:
@@ -53,6 +57,24 @@ else:
         for a kernel by itself and for the same kernel inside another; so sums that shall be fused say so.
         """
         return types.float32(types.float32, types.float32, types.float32), _build_fma
+
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+
+    def frozen(array: Any) -> Any:
+        """The array itself."""
+        return array
+
+else:
+
+    @intrinsic
+    def frozen(context: Any, array: Any) -> Any:
+        """In a kernel: a read-only view of an array, so that a kernel is compiled once for both kinds of arrays."""
+        return array.copy(readonly=True)(array), _build_view
+
+
+def _build_view(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return impl_ret_borrowed(context, builder, signature.return_type, arguments[0])
 
 
 def _build_fma(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

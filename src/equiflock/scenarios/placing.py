@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from equiflock.runtime.jit import Array, Index, kernel
+from equiflock.runtime.jit import Array, Index, frozen, kernel
 from equiflock.senses.cells import cell_list, sort_into_cells
 from equiflock.senses.graph import survey_flock, survey_memory
 
@@ -92,7 +92,7 @@ def draw_positions(
                 return CROWDED, misplaced[m]
 
         # List the agents that hear too few others, or are not in the largest component.
-        survey_flock(positions, roles, comm_radius, degrees, labels, survey)
+        survey_flock(frozen(positions), frozen(roles), comm_radius, degrees, labels, survey)
         components, largest = _count_components(labels, sizes)
         count, sparse = 0, 0
         for i in range(N):
@@ -200,7 +200,7 @@ def _remove(positions: Array, i: Index, grid: Any) -> None:
 def _number_by_cell(positions: Array, comm_radius: float) -> None:
     """Renumber agents cell by cell, so that those who hear each other are near each other in memory."""
     order, starts, bucket = cell_list(positions.shape[0])
-    sort_into_cells(positions, comm_radius, order, starts, bucket)
+    sort_into_cells(frozen(positions), comm_radius, order, starts, bucket)
     before = positions.copy()
     for s in range(positions.shape[0]):
         for d in range(positions.shape[1]):

@@ -87,7 +87,7 @@ class DelayedAggregation:
         self.orbit = orbit
         self.receiver = Receiver(senses.needs_perfection)
         # Z(t) and Z(t - dt) change places at every step; they are made when the flock's size is known.
-        self._said: tuple[bool, ChannelTable, int] | None = None
+        self._said: tuple[bool, ChannelTable | None, int] | None = None
         self._now: Observations | None = None
         self._before: Observations | None = None
         self._heard = (0, 0, 0)
@@ -247,7 +247,7 @@ class DelayedAggregation:
     def _off_scale(self, flock: Flock) -> OffScaleError:
         """Why the kernels refuse a flock: because of its state, or of a feature that is no number or too large."""
         assert self._said is not None
-        return off_scale(flock, self._radius_of(flock), self.senses, declared=len(self._said[1]) > 0)
+        return off_scale(flock, self._radius_of(flock), self.senses, declared=self._said[1] is not None)
 
     def _radius_of(self, flock: Flock) -> float:
         """R in the units of the senses, in which the flock is."""

@@ -4,9 +4,12 @@ In `before` and `now` an agent's K x C x D block is one row. Further arguments o
 
     crew    (roles, groups) of the agents, each (N,)
     rules   the obstacle rule: is only the nearest obstacle agent heard, do followers orbit, and `Orbit.numbers`
-    said    (mean, table, begun): whether the paper's three channels are averaged; the `ChannelTable`, empty if
+    said    (mean, table, begun): whether the paper's three channels are averaged; the `ChannelTable`, None if
             these are all; and how many of its channels are the paper's, at its beginning
     air     what becomes of messages, see `senses.air`; None if all arrive at once and exact
+
+Where an argument is None, Numba leaves out what it is for, and compiles faster. It must be an argument by itself for
+that, so `table` is handed on beside `said`.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ def _add_up(
     lists: Any,
     rule: Any,
     said: Any,
+    table: Any,
     obstacles: bool,
     now: Array,
     features: Any,
@@ -52,13 +56,13 @@ def _add_up(
 
     `obstacles` tells whether the flock has any.
     """
-    mean, table, begun = said
+    mean, _, begun = said
     # The paper's channels have a kernel of their own, and so have the older hops with them; others may follow.
-    if begun > 0 or len(table) == 0:
-        C = max(np.intp(len(table)), np.intp(PAPER_CHANNELS))
-        add_up_paper(first, agents, order, records, lists, rule, mean, C, now)
-    if len(table) == 0:
+    if table is None:
+        add_up_paper(first, agents, order, records, lists, rule, mean, np.intp(PAPER_CHANNELS), now)
         return True
+    if begun > 0:
+        add_up_paper(first, agents, order, records, lists, rule, mean, np.intp(len(table)), now)
     return add_up_declared(
         first, agents, order, records, crew, lists, rule, table, begun, obstacles, now, features, False
     )
@@ -75,6 +79,7 @@ def take_from_air(
     lists: Any,
     rule: Any,
     said: Any,
+    table: Any,
     now: Array,
     features: Any,
     air: Any,
@@ -83,14 +88,13 @@ def take_from_air(
     order, _ = numbering
     _, _, (measured, delayed, _, _, _), _, _ = air
     if not measured:
-        return _add_up(first, agents, order, records, crew, lists, rule, said, True, now, features)
+        return _add_up(first, agents, order, records, crew, lists, rule, said, table, True, now, features)
     # Numbers as they are measured, and sums over them.
     shift = np.uintp(order.size if delayed else 0)
     measure(b, first, shift, agents, lists, records, crew[0], rule, air, numbering, features[0])
-    mean, table, _ = said
-    if len(table) > 0:
+    if table is not None:
         return add_up_declared(first, agents, order, records, crew, lists, rule, table, 0, True, now, features, True)
-    add_up_measured(first, agents, order, records, lists, rule, mean, now, features[0])
+    add_up_measured(first, agents, order, records, lists, rule, said[0], now, features[0])
     return True
 
 
@@ -111,7 +115,7 @@ def hear_cells(
 
     `air` is None, or that of the flock: (number of the flock, air, and what `put_on_air` says of senders).
     """
-    declared = len(said[1]) > 0 or air is not None
+    declared = said[1] is not None or air is not None
     memory = batch_memory(cells[0].size, records[0].shape[0], declared)
     return _hear_cells(records, crew, cells, rules, comm_radius, said, now, air, first, last, memory)
 
@@ -149,11 +153,13 @@ def _hear_cells(
             if obstacles:
                 own = s + np.uintp(order.size if on_air[2][1] else 0)
                 apply_rule(own, agents, lists, records, roles, (order, ranks), rules, rule)
-            fine &= take_from_air(b, s, agents, (order, ranks), records, crew, lists, rule, said, now, features, on_air)
+            fine &= take_from_air(
+                b, s, agents, (order, ranks), records, crew, lists, rule, said, said[1], now, features, on_air
+            )
         else:
             if obstacles:
                 apply_rule(s, agents, lists, records, roles, (order, ranks), rules, rule)
-            fine &= _add_up(s, agents, order, records, crew, lists, rule, said, obstacles, now, features)
+            fine &= _add_up(s, agents, order, records, crew, lists, rule, said, said[1], obstacles, now, features)
     return fine
 
 
@@ -178,10 +184,10 @@ def hear_flocks(
     _, N, D = positions.shape
     order, starts, bucket = cell_list(N)
     unranked, calls = np.empty(0, np.int64), make_calls(N if air is not None else 0)
-    older = before.shape[2] - first_hop(said, D)
+    older = before.shape[2] - first_hop(said[1], D)
     delayed = False if air is None else air[2][1]
     records = make_records(N, D, older, delayed)
-    memory = batch_memory(N, D, len(said[1]) > 0 or air is not None)
+    memory = batch_memory(N, D, said[1] is not None or air is not None)
     for b in active:
         # Sort the flock into cells and its records into cell order, then aggregate in all cells.
         shape = sort_into_cells(positions[b], comm_radius, order, starts, bucket)
@@ -203,9 +209,11 @@ def hear_flocks(
 
 
 @kernel
-def first_hop(said: Any, D: Index) -> Index:
+def first_hop(table: Any, D: Index) -> Index:
     """How many numbers the first hop of an agent's block has, C * D."""
-    return (len(said[1]) if len(said[1]) > 0 else PAPER_CHANNELS) * D
+    if table is None:
+        return PAPER_CHANNELS * D
+    return len(table) * D
 
 
 @kernel
@@ -227,11 +235,11 @@ def hear_listed(
     _, N, D = positions.shape
     order, unranked = np.arange(N).astype(np.uintp), np.empty(0, np.int64)
     calls = make_calls(N if air is not None else 0)
-    older = before.shape[2] - first_hop(said, D)
+    older = before.shape[2] - first_hop(said[1], D)
     delayed = False if air is None else air[2][1]
     shift = np.uintp(N if delayed else 0)
     records = make_records(N, D, older, delayed)
-    listing, rule, features = batch_memory(N, D, len(said[1]) > 0 or air is not None)
+    listing, rule, features = batch_memory(N, D, said[1] is not None or air is not None)
     lists = listing[4]
     fine = True
     for b in active:
@@ -267,9 +275,23 @@ def hear_listed(
                     begin = lists[2][a]
             if air is not None:
                 fine &= take_from_air(
-                    b, first, agents, (order, unranked), records, crew, lists, rule, said, now[b], features, air
+                    b,
+                    first,
+                    agents,
+                    (order, unranked),
+                    records,
+                    crew,
+                    lists,
+                    rule,
+                    said,
+                    said[1],
+                    now[b],
+                    features,
+                    air,
                 )
             else:
-                fine &= _add_up(first, agents, order, records, crew, lists, rule, said, D == 2, now[b], features)
+                fine &= _add_up(
+                    first, agents, order, records, crew, lists, rule, said, said[1], D == 2, now[b], features
+                )
             first += agents
     return fine

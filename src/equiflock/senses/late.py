@@ -219,6 +219,8 @@ def hear_late(
             row = np.uintp((air[0][1] % S * B + b) * N) + begin
             if obstacles:
                 apply_rule(row, agents, lists, records, crew[0], numbering, rules, rule)
-            fine &= take_from_air(b, row, agents, numbering, records, crew, lists, rule, said, now, features, air)
+            fine &= take_from_air(
+                b, row, agents, numbering, records, crew, lists, rule, said, said[1], now, features, air
+            )
             begin += agents
     return fine

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float64
@@ -182,7 +182,8 @@ def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str, *
     stacked = _stacked(subject)
     member = stacked.roles != Role.OBSTACLE if failed_too else stacked.working
     result = np.empty(len(stacked))
-    over_flocks(measure, stacked, getattr(stacked, vectors), member, result)
+    many = True if stacked.shape[1] > geometry.FEW_POINTS else None
+    over_flocks(measure, stacked, getattr(stacked, vectors), member, result, many)
     return result.reshape(_velocities(subject).shape[:-2])
 
 
@@ -259,16 +260,25 @@ def _members(vectors: Array, member: Array) -> Array:
 
 
 @kernel
-def _minimum_separations(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
-    """The least distance in each of the flocks first .. last."""
+def _minimum_separations(vectors: Array, member: Array, result: Array, many: Any, first: Index, last: Index) -> bool:
+    """The least distance in each of the flocks first .. last; `many` is None up to FEW_POINTS agents."""
     for b in range(first, last):
-        result[b] = geometry.minimum_separation(_members(vectors[b], member[b]))
+        points = _members(vectors[b], member[b])
+        # Numba leaves out the branch that is not taken.
+        if many is None:
+            result[b] = math.sqrt(geometry.squared_extremes(points)[0])
+        else:
+            result[b] = geometry.minimum_separation(points)
     return True
 
 
 @kernel
-def _diameters(vectors: Array, member: Array, result: Array, first: Index, last: Index) -> bool:
-    """The largest distance in each of the flocks first .. last."""
+def _diameters(vectors: Array, member: Array, result: Array, many: Any, first: Index, last: Index) -> bool:
+    """The largest distance in each of the flocks first .. last; `many` is None up to FEW_POINTS agents."""
     for b in range(first, last):
-        result[b] = geometry.diameter(_members(vectors[b], member[b]))
+        points = _members(vectors[b], member[b])
+        if many is None:
+            result[b] = math.sqrt(geometry.squared_extremes(points)[1])
+        else:
+            result[b] = geometry.diameter(points)
     return True

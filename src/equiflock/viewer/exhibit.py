@@ -86,11 +86,13 @@ class Exhibit:
                 wrong_choice(f"{option.name} of {name}", word[:40], option.choices, more)
             raise InputError(f"{option.name} of {name} is chosen when the server is started; got {word!r:.40}")
 
-    def warm_up(self) -> None:
-        """Compile or load every kernel that a page may need, so that its first flock flies at once.
+    def check(self) -> None:
+        """Raise a clear error if there is no flock for the setting that pages begin with."""
+        self.setting.draw()
 
-        A clear error if there is no flock for the setting that pages begin with.
-        """
+    def warm_up(self) -> None:
+        """Compile or load every kernel that a page may need, beginning with those of its first flock."""
+        Stage(self.setting, self.load).advance(2)
         # A small flock and a large one use different kernels; a far obstacle brings in those of obstacles.
         away = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)
         for agents in (100, SMALL_FLOCK + 1):
@@ -115,7 +117,6 @@ class Exhibit:
         for name in scenario_names():
             with suppress(InputError):  # one that needs options flies once a page has chosen them
                 Setting(scenario=name).draw()
-        Stage(self.setting, self.load).advance(2)
 
     def told(self) -> dict[str, Any]:
         """What a page is sent first: all names, scenarios and limits that it needs to build its controls."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import WebSocket, WebSocketDisconnect
 
+from equiflock.runtime import compiling
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import SearchCancelledError, Stop
 from equiflock.viewer import requests
@@ -22,7 +23,7 @@ from equiflock.viewer.saving import Archive
 from equiflock.viewer.stage import Stage
 
 PROGRESS_SECONDS = 0.25
-"""Seconds between two reports on a flight that is being saved."""
+"""Seconds between two reports on a flight that is being saved, or on kernels that are being compiled."""
 MOST_WAITING = 500
 """Requests that may wait for answers; more close the connection. The page of this package sends a few."""
 IMPATIENT = 1008
@@ -46,8 +47,8 @@ class Session:
     A request is answered by a frame (bytes) or by a JSON object that says what it `is`: "started", "done", "saving",
     "refused" (the request was wrong; nothing has changed), "cancelled" (the search for a start was; nothing has
     changed) or "failed" (the flight raised an error and is gone). Answers come in the order of the requests, so a page
-    that waits for each answer is never sent more than it can draw. Sent unasked: "welcome", and "progress", "saved" or
-    "unsaved" about a flight that is being saved.
+    that waits for each answer is never sent more than it can draw. Sent unasked: "welcome", "compiling" with
+    how far the compiler is, and "progress", "saved" or "unsaved" about a flight that is being saved.
 
     Args:
         exhibit: what there is to choose from.
@@ -97,7 +98,12 @@ class Session:
         await socket.send_json({"is": "welcome", **self.exhibit.told()})
         loop = asyncio.get_running_loop()
         while True:
-            answer = await loop.run_in_executor(self._workers, self._answer, await waiting.get())
+            work = loop.run_in_executor(self._workers, self._answer, await waiting.get())
+            # An answer may have to wait until kernels are compiled, which the page shows.
+            while not (await asyncio.wait([work], timeout=PROGRESS_SECONDS))[0]:
+                if (text := compiling.progress()) is not None:
+                    await socket.send_json({"is": "compiling", "text": text})
+            answer = work.result()
             if isinstance(answer, bytes):
                 await socket.send_bytes(answer)
             else:

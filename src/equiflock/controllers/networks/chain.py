@@ -157,14 +157,18 @@ def fold(table: Array, weights: Array, folded: Array) -> None:
         # b_k, or zero where a layer has no bias.
         for o in range(outputs):
             c[o] = weights[table[k, BIAS] + o] if table[k, BIAS] >= 0 else np.float32(0)
+        # Loops, here and below: Numba takes seconds to compile an assignment to a slice.
         if not table[k, JOINED]:
-            A[:] = W
+            for o in range(outputs):
+                for i in range(inputs):
+                    A[o, i] = W[o, i]
             continue
         # W_k A_(k-1) and W_k c_(k-1).
         before = folded[table[k - 1, FOLDED] :][: inputs * width].reshape(inputs, width)
         shift = folded[table[k - 1, FOLDED_BIAS] :][:inputs]
-        A[:] = np.float32(0)
         for o in range(outputs):
+            for n in range(width):
+                A[o, n] = np.float32(0)
             for i in range(inputs):
                 c[o] += W[o, i] * shift[i]
                 for n in range(width):
@@ -185,9 +189,12 @@ def unfold(table: Array, weights: Array, folded: Array, slopes: Array, gradient:
         dA = slopes[table[k, FOLDED] :][: outputs * width].reshape(outputs, width)
         dc = slopes[table[k, FOLDED_BIAS] :][:outputs]
         if table[k, BIAS] >= 0:
-            gradient[table[k, BIAS] :][:outputs] = dc
+            for o in range(outputs):
+                gradient[table[k, BIAS] + o] = dc[o]
         if not table[k, JOINED]:
-            dW[:] = dA
+            for o in range(outputs):
+                for i in range(inputs):
+                    dW[o, i] = dA[o, i]
             continue
         before = folded[table[k - 1, FOLDED] :][: inputs * width].reshape(inputs, width)
         shift = folded[table[k - 1, FOLDED_BIAS] :][:inputs]

@@ -8,7 +8,7 @@ const LONGEST_WAIT = 5000;
 /** Requests that may be on their way at the same time: what a hand does need not wait for the next frame. */
 const MOST_SENT = 2;
 /** What the server says without having been asked. */
-const NEWS = ["welcome", "progress", "saved", "unsaved"];
+const NEWS = ["welcome", "compiling", "progress", "saved", "unsaved"];
 
 export class Link {
   #socket = null;

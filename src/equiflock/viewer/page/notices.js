@@ -1,6 +1,6 @@
 /** Lines for the reader, below the flock. */
 
-import { make } from "./dom.js";
+import { byId, make } from "./dom.js";
 
 const SHOWN_MS = 6000;
 
@@ -31,6 +31,12 @@ export class Notices {
   dismiss(id) {
     for (const notice of [...this.parent.children]) if (notice.dataset.id === id) notice.remove();
   }
+}
+
+/** Show, where the flock would be, how far the compiler is that it waits for; nothing if the text is empty. */
+export function showCompiling(text) {
+  byId("compiling").hidden = !text;
+  byId("compiling").textContent = text;
 }
 
 /** Tell what the server says of a flight that is being saved. */

@@ -7,7 +7,7 @@ import { byId } from "./dom.js";
 import { leaderVelocity } from "./frames.js";
 import { Lines } from "./lines.js";
 import { Link } from "./link.js";
-import { Notices, tellOfFailure, tellOfSaving } from "./notices.js";
+import { Notices, showCompiling, tellOfFailure, tellOfSaving } from "./notices.js";
 import { offerFlocks, showPlayback } from "./playback.js";
 import { LiveSteps, Player, SavedFrames } from "./player.js";
 import { Screen } from "./screen.js";
@@ -172,6 +172,7 @@ export class View {
 
   #news(message) {
     if (message.is === "welcome") this.#begin(message);
+    else if (message.is === "compiling") showCompiling(message.text);
     else tellOfSaving(message, this.notices);
   }
 
@@ -195,6 +196,7 @@ export class View {
   }
 
   #answer(request, message) {
+    showCompiling("");
     if (!this.#starts.settle(request, message)) return;
     if (message.is === "started") this.#started(request, message);
     if (message.is === "refused") this.#refused(request, message.text);
@@ -251,6 +253,7 @@ export class View {
   }
 
   #lost(reason) {
+    showCompiling("");
     this.#lostOnce = true;
     this.player.forget();
     this.#starts.forget();
@@ -261,6 +264,7 @@ export class View {
   // Time.
 
   #take(frame) {
+    showCompiling("");
     this.received += 1;
     this.#note(this.player.take(frame));
     this.#askAhead();

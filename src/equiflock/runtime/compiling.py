@@ -1,0 +1,136 @@
+"""How far the compiler is: kernels that are not in the cache take up to a minute, and users want to see it.
+
+Numba tells of every function that it begins and ends to compile, and nothing of those that come from the cache, so a
+warm start costs nothing. Here kernels are counted, not Numba's own functions in them. How many there will be is known
+for the call that is being compiled: the kernels that it may call, and those that they may call, of which some turn out
+to be in the cache or not to be needed.
+
+Standard error tells of it once compiling has taken a second, in one line that is rewritten on a terminal, and in a
+single line elsewhere. Displays that draw lines of their own ask for `progress`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import Any
+
+from numba.core import event
+from numba.core.dispatcher import Dispatcher
+
+from equiflock.runtime.kernel_cache import KernelCache
+
+COMPILING = "compiling kernels, first run only"
+PATIENCE = 1.0
+"""Seconds of compiling before anything is shown."""
+CLEAR_LINE = "\r\x1b[2K"
+
+
+def progress() -> str | None:
+    """Such as "compiling kernels, first run only: 23 of 72"; None unless kernels are compiled now, for some time."""
+    return _listener.text() if _listener.is_slow else None
+
+
+@contextmanager
+def shown_elsewhere() -> Iterator[None]:
+    """Inside the block nothing is written to standard error, as a display shows `progress`."""
+    _listener.displays += 1
+    try:
+        yield
+    finally:
+        _listener.displays -= 1
+
+
+class _Listener(event.Listener):
+    """Counts kernels. Numba compiles one function at a time, so events come one after the other."""
+
+    def __init__(self) -> None:
+        self.displays = 0
+        self._done = 0
+        self._open: list[Dispatcher] = []
+        """The kernels that are being compiled, each for the sake of the one before it."""
+        self._reached: list[Dispatcher] = []
+        """All kernels that the first of them may call."""
+        self._seconds = 0.0
+        """How long was compiled, without the first of those that are open."""
+        self._since = 0.0
+        self._told = False
+
+    @property
+    def is_slow(self) -> bool:
+        return bool(self._open) and self._seconds + time.monotonic() - self._since > PATIENCE
+
+    def text(self) -> str:
+        # Whatever has no compiled form yet may need one.
+        waiting = {id(each) for each in self._reached if not each.overloads} | {id(each) for each in self._open}
+        return f"{COMPILING}: {self._done} of {self._done + len(waiting)}"
+
+    def on_start(self, event: Any) -> None:
+        dispatcher = event.data["dispatcher"]
+        if not _is_kernel(dispatcher):
+            return
+        if not self._open:
+            self._since, self._reached = time.monotonic(), kernels_of(dispatcher)
+        self._open.append(dispatcher)
+        self._show()
+
+    def on_end(self, event: Any) -> None:
+        if not _is_kernel(event.data["dispatcher"]):
+            return
+        self._open.pop()
+        self._done += 1
+        if self._open:
+            return
+        self._seconds += time.monotonic() - self._since
+        if self._told:
+            self._write(CLEAR_LINE)
+
+    def _show(self) -> None:
+        # Jobs in other processes are silent, as they share a terminal.
+        if not self.is_slow or self.displays or multiprocessing.parent_process() is not None:
+            return
+        if sys.stderr is not None and sys.stderr.isatty():
+            self._told = True
+            self._write(f"{CLEAR_LINE}{self.text()}")
+        elif not self._told:
+            self._told = True
+            self._write(f"{COMPILING}; this may take a minute\n")
+
+    def _write(self, text: str) -> None:
+        if sys.stderr is None or (text == CLEAR_LINE and not sys.stderr.isatty()):
+            return
+        with suppress(OSError, ValueError):  # a closed pipe must not stop a flight
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def _is_kernel(dispatcher: Any) -> bool:
+    return isinstance(getattr(dispatcher, "_cache", None), KernelCache)
+
+
+def kernels_of(dispatcher: Dispatcher) -> list[Dispatcher]:
+    """A kernel and all kernels that it may call, by the names in its code and in that of functions inlined into it."""
+    found, waiting = {id(dispatcher): dispatcher}, [dispatcher]
+    while waiting:
+        function = waiting.pop().py_func
+        names = function.__code__.co_names
+        known = [function.__globals__.get(name) for name in names]
+        # Of a module, too: geometry.diameter is the names geometry and diameter.
+        known += [vars(each).get(name) for each in known if isinstance(each, ModuleType) for name in names]
+        for each in known:
+            if isinstance(each, Dispatcher) and id(each) not in found:
+                found[id(each)] = each
+                waiting.append(each)
+    return [each for each in found.values() if _is_kernel(each)]
+
+
+_listener = _Listener()
+
+
+def listen() -> None:
+    """Begin to count kernels."""
+    event.register("numba:compile", _listener)

@@ -1,0 +1,108 @@
+"""Users see how far the compiler is, once it takes long."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from numba import njit
+
+from equiflock.runtime import compiling
+from equiflock.runtime.kernel_cache import KernelCache
+from equiflock.senses.hearing import hear_flocks
+
+
+def kernel(function: Any) -> Any:
+    """As kernels of the package are; it is never called here."""
+    compiled = njit(function)
+    compiled._cache = KernelCache(function)
+    return compiled
+
+
+@kernel
+def leaf(x: Any) -> Any:
+    return x
+
+
+@njit
+def part(x: Any) -> Any:
+    return leaf(x)
+
+
+@kernel
+def root(x: Any) -> Any:
+    return part(x) + leaf(x)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> compiling._Listener:
+    monkeypatch.setattr(compiling, "PATIENCE", -1.0)
+    monkeypatch.setattr(compiling, "_listener", compiling._Listener())
+    return compiling._listener
+
+
+def told(dispatcher: Any) -> Any:
+    """What Numba tells a listener."""
+    return SimpleNamespace(data={"dispatcher": dispatcher})
+
+
+def compile_both(listener: compiling._Listener) -> None:
+    """What happens when `root` is called, and `leaf` is compiled for it."""
+    listener.on_start(told(root))
+    listener.on_start(told(part))
+    listener.on_start(told(leaf))
+    listener.on_end(told(leaf))
+    listener.on_end(told(part))
+    listener.on_end(told(root))
+
+
+def test_kernels_are_counted_with_those_that_they_call_and_nothing_else_is() -> None:
+    assert {each.py_func.__name__ for each in compiling.kernels_of(root)} == {"root", "leaf"}
+    reached = {each.py_func.__name__ for each in compiling.kernels_of(hear_flocks)}  # type: ignore[arg-type]
+    assert {"hear_flocks", "list_batch", "add_up_paper", "sort_into_cells"} <= reached
+
+
+def test_a_terminal_has_one_line_that_is_cleared_at_the_end(
+    listener: compiling._Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    compile_both(listener)
+    line = "compiling kernels, first run only: 0 of 2"
+    assert terminal.getvalue() == f"{compiling.CLEAR_LINE}{line}" * 2 + compiling.CLEAR_LINE
+
+
+def test_elsewhere_there_is_a_single_line(listener: compiling._Listener, capsys: pytest.CaptureFixture[str]) -> None:
+    compile_both(listener)
+    compile_both(listener)
+    assert capsys.readouterr().err == "compiling kernels, first run only; this may take a minute\n"
+
+
+def test_displays_ask_for_the_progress_and_nothing_else_is_written(
+    listener: compiling._Listener, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compiling.progress() is None
+    with compiling.shown_elsewhere():
+        listener.on_start(told(root))
+        assert compiling.progress() == "compiling kernels, first run only: 0 of 2"
+        listener.on_start(told(leaf))
+        listener.on_end(told(leaf))
+        listener.on_end(told(root))
+    assert compiling.progress() is None
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_shown_of_what_takes_a_moment(
+    listener: compiling._Listener, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiling, "PATIENCE", 60.0)
+    listener.on_start(told(root))
+    assert compiling.progress() is None
+    listener.on_end(told(root))
+    assert capsys.readouterr().err == ""
