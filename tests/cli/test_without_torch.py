@@ -35,7 +35,7 @@ COMMANDS = [
     "deploy --agents 3 --duration 0.03 --agent package",
 ]
 NEED_TORCH = {
-    "train --out training --epochs 1": "a new network needs torch: pip install 'equiflock[train]'",
+    "train --out training --epochs 1": "train needs torch: pip install 'equiflock[train]'",
     "export starling --out agent.onnx": "ONNX needs torch: pip install 'equiflock[train]'",
     "bench": "training (leave it out with --no-training) needs torch: pip install 'equiflock[train]'",
 }
