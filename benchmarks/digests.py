@@ -8,7 +8,7 @@ python benchmarks/digests.py write before.json
 python benchmarks/digests.py write after.json
 python benchmarks/digests.py compare before.json after.json
 
-Both take --only PREFIX, such as trajectory/etdagnn; with a compiled cache, all entries take about four minutes of CPU.
+Both take --only PREFIX, such as trajectory/etdagnn; with a compiled cache, all entries take about three minutes of CPU.
 """
 
 from __future__ import annotations
