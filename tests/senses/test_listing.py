@@ -36,7 +36,7 @@ def listed(flock: Flock, b: int, most: int, agents: int, room: int) -> dict[int,
     while c < last:
         s = int(starts[c] + done)
         c, done, count = list_batch(
-            c, done, last, place, flock.roles[b], order, starts, shape, most, 1.0, (*rest, lists)
+            c, done, last, place, flock.roles[b], order, starts, shape, most, 1.0, (*rest, lists), tuple(range(D))
         )
         ends = [0, *lists[2][: int(count)].tolist()]
         for a in range(int(count)):

@@ -30,6 +30,7 @@ import numpy as np
 from numba import config
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
@@ -158,7 +159,8 @@ class KernelCache(_Cache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel for these argument types, or None."""
-        target_context.refresh()
+        # Numba's runtime alone: what else compiling needs takes a third of a second to import.
+        rtsys.initialize(target_context)
         path = self._path(sig, target_context.codegen())
         try:
             content = path.read_bytes() if path else b""
@@ -177,8 +179,11 @@ class KernelCache(_Cache):
         path = self._path(sig, data.codegen)
         if path is None or data.lifted or data.library.has_dynamic_globals or not _sources_are_unchanged():
             return
-        # The annotated source, for people, would be longer than the code.
-        payload = dumps((_types(sig), data._replace(type_annotation="")._reduce()))
+        # Without the annotated source, which is for people and longer than the code.
+        *reduced, environments = data._replace(type_annotation="")._reduce()
+        # Environments hold Python objects that compiled code uses, and import a module: those without any are left out.
+        kept = tuple(each for each in environments if each.consts)
+        payload = dumps((_types(sig), (*reduced, kept)))
         scratch = path.with_suffix(f".{uuid4().hex}")
         try:
             # The folder may have been removed since this process began.

@@ -237,7 +237,8 @@ class DelayedAggregation:
 
     def terms(self, flock: Flock) -> tuple[Any, ...]:
         """What the kernels are told besides the state: the obstacle rule, R, and what is said. After a `turn`."""
-        return self._rules, self._radius_of(flock), self._said
+        assert self._said is not None
+        return self._rules, self._radius_of(flock), (*self._said, tuple(range(flock.shape[2])))
 
     def _shape(self, flock: Flock) -> tuple[int, ...]:
         """The shape of observations, (B, N, K, C, D)."""

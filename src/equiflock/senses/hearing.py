@@ -4,12 +4,12 @@ In `before` and `now` an agent's K x C x D block is one row. Further arguments o
 
     crew    (roles, groups) of the agents, each (N,)
     rules   the obstacle rule: is only the nearest obstacle agent heard, do followers orbit, and `Orbit.numbers`
-    said    (mean, table, begun): whether the paper's three channels are averaged; the `ChannelTable`, None if
-            these are all; and how many of its channels are the paper's, at its beginning
+    said    (mean, table, begun, axes): whether the paper's three channels are averaged; the `ChannelTable`, None if
+            these are all; how many of its channels are the paper's, at its beginning; and one number for each axis
     air     what becomes of messages, see `senses.air`; None if all arrive at once and exact
 
-Where an argument is None, Numba leaves out what it is for, and compiles faster. It must be an argument by itself for
-that, so `table` is handed on beside `said`.
+Where an argument is None, Numba leaves out what it is for, and compiles faster; so it does with branches on the length
+of a tuple, here `axes`. It must be an argument by itself for that, so `table` is handed on beside `said`.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def _add_up(
 
     `obstacles` tells whether the flock has any.
     """
-    mean, _, begun = said
+    mean, _, begun, axes = said
     # The paper's channels have a kernel of their own, and so have the older hops with them; others may follow.
     if table is None:
-        add_up_paper(first, agents, order, records, lists, rule, mean, np.intp(PAPER_CHANNELS), now)
+        add_up_paper(first, agents, order, records, lists, rule, mean, np.intp(PAPER_CHANNELS), now, axes)
         return True
     if begun > 0:
-        add_up_paper(first, agents, order, records, lists, rule, mean, np.intp(len(table)), now)
+        add_up_paper(first, agents, order, records, lists, rule, mean, np.intp(len(table)), now, axes)
     return add_up_declared(
-        first, agents, order, records, crew, lists, rule, table, begun, obstacles, now, features, False
+        first, agents, order, records, crew, lists, rule, table, begun, obstacles, now, features, False, axes
     )
 
 
@@ -93,8 +93,10 @@ def take_from_air(
     shift = np.uintp(order.size if delayed else 0)
     measure(b, first, shift, agents, lists, records, crew[0], rule, air, numbering, features[0])
     if table is not None:
-        return add_up_declared(first, agents, order, records, crew, lists, rule, table, 0, True, now, features, True)
-    add_up_measured(first, agents, order, records, lists, rule, said[0], now, features[0])
+        return add_up_declared(
+            first, agents, order, records, crew, lists, rule, table, 0, True, now, features, True, said[3]
+        )
+    add_up_measured(first, agents, order, records, lists, rule, said[0], now, features[0], said[3])
     return True
 
 
@@ -143,7 +145,7 @@ def _hear_cells(
         # Whom a batch of agents hears, after the obstacle rule, and what they make of it.
         s = starts[c] + done
         c, done, agents = list_batch(
-            c, done, last, place, roles, order, starts, shape, most, comm_radius * comm_radius, listing
+            c, done, last, place, roles, order, starts, shape, most, comm_radius * comm_radius, listing, said[3]
         )
         if agents == 0:
             continue

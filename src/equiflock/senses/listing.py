@@ -195,6 +195,7 @@ def list_batch(
     most: Index,
     radius_squared: float,
     memory: Any,
+    axes: Any,
 ) -> tuple[Index, Index, Index]:
     """List whom agents hear, from bucket c on, without the first `done` records of its block, up to bucket `last`.
 
@@ -210,12 +211,13 @@ def list_batch(
         most: how many cells a block has at most.
         radius_squared: R^2.
         memory: that of `list_memory`.
+        axes: one number for each dimension.
 
     Returns:
         `c` and `done` to go on with, and how many agents were listed.
     """
-    # The constant lets the compiler leave the third coordinate out in the plane.
-    if place.shape[0] == 2:
+    # The constant lets the compiler leave the third coordinate out in the plane; of the two calls it compiles one.
+    if len(axes) == 2:
         return _list_batch_of(2, c, done, last, place, roles, order, starts, shape, most, radius_squared, memory)
     return _list_batch_of(3, c, done, last, place, roles, order, starts, shape, most, radius_squared, memory)
 

@@ -137,7 +137,16 @@ def add_older(
 
 @wide_kernel
 def add_up_paper(
-    first: Index, agents: Index, order: Array, records: Any, lists: Any, rule: Any, mean: bool, C: Index, now: Array
+    first: Index,
+    agents: Index,
+    order: Array,
+    records: Any,
+    lists: Any,
+    rule: Any,
+    mean: bool,
+    C: Index,
+    now: Array,
+    axes: Any,
 ) -> None:
     """Write into `now` what a batch of agents, whose records begin with `first`, learns by the paper's three channels.
 
@@ -153,10 +162,11 @@ def add_up_paper(
         mean: whether hop 1 is the mean rather than the sum.
         C: how many channels there are, of which the paper's come first.
         now: (N, K * C * D).
+        axes: one number for each dimension.
     """
     # The constants let the compiler leave the third coordinate out in the plane, and what is measured nowhere.
-    D, entries = records[1].shape[1], lists[2][agents - np.uintp(1)]
-    if D == 2:
+    entries = lists[2][agents - np.uintp(1)]
+    if len(axes) == 2:
         weigh_offsets(2, lists[1], entries)
         _add_up_of(2, False, first, agents, order, records, lists, rule, mean, C, now, records[1])
     else:
@@ -176,10 +186,11 @@ def add_up_measured(
     mean: bool,
     now: Array,
     vectors: Array,
+    axes: Any,
 ) -> None:
     """What `add_up_paper` does, with v_ij from the rows D .. 2 D of `vectors` (2 D, entries), as they were measured."""
-    D, entries = records[1].shape[1], lists[2][agents - np.uintp(1)]
-    if D == 2:
+    entries = lists[2][agents - np.uintp(1)]
+    if len(axes) == 2:
         weigh_offsets(2, lists[1], entries)
         _add_up_of(2, True, first, agents, order, records, lists, rule, mean, PAPER_CHANNELS, now, vectors)
     else:

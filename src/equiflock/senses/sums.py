@@ -202,6 +202,7 @@ def add_up_declared(
     now: Array,
     memory: Any,
     measured: bool,
+    axes: Any,
 ) -> bool:
     """Write into `now` what a batch of agents, whose records begin with `first`, learns by the channels of a table.
 
@@ -211,7 +212,7 @@ def add_up_declared(
     """
     C, D = len(table), records[1].shape[1]
     # The constant lets the compiler leave the third coordinate out in the plane.
-    if D == 2:
+    if len(axes) == 2:
         fine = _add_channels_of(
             2, first, agents, order, records, crew, lists, rule, table, begun, obstacles, now, memory, measured
         )
