@@ -69,17 +69,17 @@ def mean_leader_velocity_distance(subject: Subject) -> Numbers:
 
 def minimum_separation(subject: Subject) -> Numbers:
     """Min over i != j of |r_ij| (Definition 2), failed agents included; infinite for a single agent."""
-    return _over_frames(_minimum_separations, subject, "positions", failed_too=True)
+    return _over_frames(_minimum_separations, subject, "positions", geometry.FEWER_POINTS, failed_too=True)
 
 
 def diameter(subject: Subject) -> Numbers:
     """Max over i, j of |r_ij|, whose boundedness is the cohesion of Definition 1."""
-    return _over_frames(_diameters, subject, "positions")
+    return _over_frames(_diameters, subject, "positions", geometry.FEW_POINTS)
 
 
 def largest_velocity_difference(subject: Subject) -> Numbers:
     """Max over i, j of |v_ij|, whose limit zero is the alignment of Definition 1."""
-    return _over_frames(_diameters, subject, "velocities")
+    return _over_frames(_diameters, subject, "velocities", geometry.FEW_POINTS)
 
 
 def component_count(subject: Subject, comm_radius: float | None = None) -> Numbers:
@@ -177,12 +177,17 @@ def _stacked(subject: Subject) -> Flock:
     return Flock.view(*vectors, *crew, comm_radius=subject.comm_radius)
 
 
-def _over_frames(measure: Callable[..., bool], subject: Subject, vectors: str, *, failed_too: bool = False) -> Numbers:
-    """Apply a kernel for points to every frame and flock: (F, B) for a trajectory, else (B,)."""
+def _over_frames(
+    measure: Callable[..., bool], subject: Subject, vectors: str, few: int, *, failed_too: bool = False
+) -> Numbers:
+    """Apply a kernel for points to every frame and flock: (F, B) for a trajectory, else (B,).
+
+    Up to `few` agents the kernel compares all pairs.
+    """
     stacked = _stacked(subject)
     member = stacked.roles != Role.OBSTACLE if failed_too else stacked.working
     result = np.empty(len(stacked))
-    many = True if stacked.shape[1] > geometry.FEW_POINTS else None
+    many = True if stacked.shape[1] > few else None
     over_flocks(measure, stacked, getattr(stacked, vectors), member, result, many)
     return result.reshape(_velocities(subject).shape[:-2])
 
@@ -261,7 +266,7 @@ def _members(vectors: Array, member: Array) -> Array:
 
 @kernel
 def _minimum_separations(vectors: Array, member: Array, result: Array, many: Any, first: Index, last: Index) -> bool:
-    """The least distance in each of the flocks first .. last; `many` is None up to FEW_POINTS agents."""
+    """The least distance in each of the flocks first .. last; all pairs are compared if `many` is None."""
     for b in range(first, last):
         points = _members(vectors[b], member[b])
         # Numba leaves out the branch that is not taken.
@@ -274,7 +279,7 @@ def _minimum_separations(vectors: Array, member: Array, result: Array, many: Any
 
 @kernel
 def _diameters(vectors: Array, member: Array, result: Array, many: Any, first: Index, last: Index) -> bool:
-    """The largest distance in each of the flocks first .. last; `many` is None up to FEW_POINTS agents."""
+    """The largest distance in each of the flocks first .. last; all pairs are compared if `many` is None."""
     for b in range(first, last):
         points = _members(vectors[b], member[b])
         if many is None:
