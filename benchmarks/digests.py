@@ -548,9 +548,11 @@ class Write:
         for number, group in enumerate(groups, 1):
             entries = {name: entry for name, entry in group() if name.startswith(self.only)}
             for done, (name, entry) in enumerate(entries.items(), 1):
-                print(f"\rgroup {number} of {len(groups)}: {done} of {len(entries)}\033[K", end="", file=sys.stderr)
+                # A terminal's line is rewritten; elsewhere each group is one line.
+                if sys.stderr.isatty() or done == len(entries):
+                    line = f"group {number} of {len(groups)}: {done} of {len(entries)}"
+                    print(f"\r{line}", end="\n" if done == len(entries) else "", file=sys.stderr)
                 found[name] = compute(entry)
-            print(file=sys.stderr)
         self.out.write_text(json.dumps(found, indent=1) + "\n")
         refused = sum(value == "refused" for value in found.values())
         print(f"{self.out}: {len(found):,} digests, {refused:,} of them refused")

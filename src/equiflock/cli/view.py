@@ -83,9 +83,10 @@ class View:
         # Ctrl-C is the usual end of a server, and no error.
         with listening, suppress(KeyboardInterrupt):
             serve(exhibit, self.host).run([listening])
+        # The compiler cannot be interrupted, but a second Ctrl-C ends the program.
         if warming.is_alive():
-            sys.stdout.flush()
-            os._exit(0)  # the compiler cannot be interrupted
+            err.print("waiting for the compiler (Ctrl-C ends it at once)", highlight=False)
+            warming.join()
 
     def _exhibit(self) -> Exhibit:
         """What the server offers, by the options of this command."""
