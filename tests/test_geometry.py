@@ -51,6 +51,8 @@ def test_extremes_are_those_of_all_pairs(shape: str, D: int) -> None:
     assert (i, j) == farthest_pair_by_loops(points)
     assert math.sqrt(square) == geometry.diameter(points) == pytest.approx(distances.max(), rel=1e-15)
     assert geometry.minimum_separation(points) == pytest.approx(distances.min(), rel=1e-15)
+    near, far = np.sqrt(geometry.squared_extremes(points))
+    assert (near, far) == (geometry.minimum_separation(points), geometry.diameter(points))
     low, high = geometry.bounding_box(points)
     assert (low == points.min(axis=0)).all()
     assert (high == points.max(axis=0)).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from playwright.sync_api import expect
 
 import equiflock as ef
@@ -150,6 +151,18 @@ def test_a_search_that_takes_long_is_told_and_can_be_cancelled(server: Running, 
     assert page.url == before
     page.keyboard.press(".")
     wait_for(page, "view.frame.step === 1")
+
+
+def test_the_page_shows_how_far_the_compiler_is_that_it_waits_for(
+    server: Running, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = open_page(server)
+    expect(page.locator("#compiling")).to_be_hidden()
+    monkeypatch.setattr("equiflock.runtime.compiling.progress", lambda: "compiling kernels: 3 of 5")
+    page.evaluate("flockView.change({ agents: 400, comm_radius: 0.1 })")  # there is no such start
+    expect(page.locator("#compiling")).to_have_text("compiling kernels: 3 of 5")
+    page.locator("#notices").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#compiling")).to_be_hidden()
 
 
 def test_another_choice_ends_a_search_at_once(server: Running, open_page: Open) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 from numba import config
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
