@@ -1,6 +1,8 @@
 """Types and shapes in annotations are enforced while tests run: this must come before equiflock is imported."""
 
+import signal
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,10 @@ jaxtyping.install_import_hook(
 # Kernels compile at their first call, so a single example may take seconds.
 settings.register_profile("equiflock", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("equiflock")
+
+# Where tests run in the background, Ctrl-C is ignored, and every process that they start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HERE = Path(__file__).parent
 COMPILING = [
@@ -77,6 +83,29 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
             yield number
 
     monkeypatch.setattr(running, "in_a_pool", work)
+
+
+@pytest.fixture
+def trainings_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `jobs_here`, for several trainings by one command."""
+    from equiflock.cli import train
+    from equiflock.learning import several
+
+    def work(folders: Sequence[Path], workers: int, **how: Any) -> None:
+        if workers > 1:
+            several.train_several(folders, workers, **how)
+            return
+        failures = []
+        for folder in folders:
+            calls = partial(how["on_epoch"], folder), partial(how["on_notice"], folder)
+            try:
+                several.TrainingRun(folder).train(*calls, should_stop=how["should_stop"])
+            except several.InputError as error:
+                failures.append(f"{folder}: {error}")
+        if failures:
+            raise several.InputError("; ".join(failures))
+
+    monkeypatch.setattr(train, "train_several", work)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from equiflock.experiments.paper.flocking import FlockingJob
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import file_checksum, read_json, write_json
 from equiflock.simulation import metrics
+from tests.cli.commands import forgetting_plugins
 
 SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--workers", "1")
 LAW = """
@@ -189,17 +190,12 @@ def test_a_controller_that_raises_is_one_line_and_blocks_nothing(
 ) -> None:
     Path(f"{name}.py").write_text(LAW.format(name=name, fails=fails))
     options = (name, "--plugin", f"{name}.py", *SMALL, "--flocks", "4")
-    assert "failed: ValueError: no idea" in failure(capsys, *options, "--workers", workers)
+    with forgetting_plugins(tmp_path):
+        assert "failed: ValueError: no idea" in failure(capsys, *options, "--workers", workers)
     assert not list(tmp_path.glob(f"runs/evaluation/*/jobs/{name}-*.csv"))  # those of others may be done, and stay
     Path(f"{name}.py").write_text(LAW.format(name=name, fails="False"))
-    evaluate_anew(*options)
-
-
-def evaluate_anew(*arguments: str) -> None:
-    """In a process of its own, as the module of before is still in this one."""
-    from tests.cli.commands import command
-
-    command("evaluate", *arguments, folder=Path.cwd())
+    with forgetting_plugins(tmp_path):
+        evaluate(*options)
 
 
 def test_bad_settings_leave_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

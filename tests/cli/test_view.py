@@ -114,7 +114,6 @@ def test_view_takes_the_next_port_serves_the_page_and_ends_with_ctrl_c(tmp_path:
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         try:
             assert process.stdout is not None

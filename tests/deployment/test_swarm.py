@@ -160,8 +160,6 @@ def test_no_process_is_left_when_the_world_is_interrupted_or_killed(how: signal.
         stderr=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
-        # Where the tests run in the background, Ctrl-C is ignored, and a child would inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert world.stdout is not None
     while "step" not in world.stdout.readline():

@@ -17,7 +17,7 @@ from equiflock.experiments.runner.jobs import collect
 from equiflock.experiments.runner.running import run_jobs
 from equiflock.runtime.checks import InputError
 from tests.experiments.runner.cluster import Cluster, cluster
-from tests.experiments.runner.test_jobs import Square
+from tests.experiments.runner.squares import Square
 
 GRID = ["sweep", "--controller", "etdagnn,tanner", "--agents", "20,40", "--comm-radius", "1,1.5", "--flocks", "3"]
 
