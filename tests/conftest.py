@@ -1,7 +1,7 @@
 """Types and shapes in annotations are enforced while tests run: this must come before equiflock is imported."""
 
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,18 +71,9 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single worker is this process: one of its own takes seconds to begin. Several are processes, as ever."""
-    from equiflock.experiments.runner import running
-    from equiflock.experiments.runner.pool import in_a_pool
+    from tests.experiments.runner.here import work_here
 
-    def work(do: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
-        if workers > 1:
-            yield from in_a_pool(do, jobs, workers)
-            return
-        for number, job in enumerate(jobs):
-            do(*job)
-            yield number
-
-    monkeypatch.setattr(running, "in_a_pool", work)
+    work_here(monkeypatch)
 
 
 @pytest.fixture

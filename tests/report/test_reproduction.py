@@ -22,6 +22,7 @@ from equiflock.experiments.paper.shown import FILMS
 from equiflock.learning.fast_forward import FastForward
 from equiflock.report.reproduction import draw_figures, draw_film
 from equiflock.simulation import assembly
+from tests.experiments.runner.here import work_here
 
 TINY = Profile(
     "quick",
@@ -53,10 +54,11 @@ class Tags(HTMLParser):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "paper"
     with pytest.MonkeyPatch.context() as patch:
+        work_here(patch)
         patch.setitem(profiles.PROFILES, "quick", TINY)
         for name, film in FILMS.items():
             patch.setitem(FILMS, name, replace(film, speed=10 * film.speed))  # as many frames as a test needs
-        cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "2", "--checks"])
+        cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "1", "--checks"])
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def test_damaged_scores_are_computed_again(
     undisturbed: Path, tmp_path: Path, damage: Callable[[Path, random.Random], None]
 ) -> None:
     run = small(tmp_path / "run")
-    tuned(run)
+    shutil.copytree(undisturbed, run.folder)
     for name in ("generation-000002.csv", "validation-000004.csv"):
         damage(run.folder / "scores" / name, random.Random(1))
     run.weights.write_bytes(b"")
@@ -109,7 +110,7 @@ def test_damaged_scores_are_computed_again(
 
 def test_scores_of_other_candidates_are_not_taken_for_ones_own(undisturbed: Path, tmp_path: Path) -> None:
     run = small(tmp_path / "run")
-    tuned(run)
+    shutil.copytree(undisturbed, run.folder)
     (run.folder / "scores" / "generation-000001.csv").replace(run.folder / "scores" / "generation-000003.csv")
     notices: list[str] = []
     tuned(run, on_notice=notices.append)
