@@ -52,12 +52,37 @@ COMPILING = [
     HERE / "learning/test_dagger.py",
 ]
 """The tests of these files need most of the kernels, those of two neighbours in the list different ones."""
+LONGEST = [
+    HERE / "report/test_reproduction.py",
+    HERE / "deployment/test_swarm.py",
+    HERE / "deployment/export/test_onnx.py",
+    HERE / "test_docs.py",
+    HERE / "test_cli.py",
+    HERE / "viewer/test_world_page.py",
+    HERE / "cli/test_train.py",
+    HERE / "experiments/runner/test_cluster.py",
+    HERE / "viewer/test_page.py",
+    HERE / "viewer/test_play.py",
+    HERE / "viewer/test_layout.py",
+    HERE / "viewer/test_laws_page.py",
+    HERE / "experiments/paper/test_search.py",
+    HERE / "experiments/tuning/test_run.py",
+    HERE / "cli/test_evaluate.py",
+]
+"""Each takes a process for longer than ten seconds; a process that got one of them last would let the other wait."""
+FIRST = [*COMPILING, *LONGEST]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Compile kernels first: where none is in the cache, every process that other tests start would compile it."""
-    assert all(path.exists() for path in COMPILING)
-    items.sort(key=lambda item: COMPILING.index(item.path) if item.path in COMPILING else len(COMPILING))
+    """Put tests in order, and mark those in a browser as slow.
+
+    Kernels are compiled first: where none is in the cache, every process that other tests start would compile it.
+    """
+    assert all(path.exists() for path in FIRST)
+    items.sort(key=lambda item: FIRST.index(item.path) if item.path in FIRST else len(FIRST))
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

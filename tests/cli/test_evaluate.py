@@ -53,6 +53,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ef.scenario_names())
 def test_a_controller_stands_beside_those_of_the_package_under_its_own_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, scenario: str
@@ -99,6 +100,7 @@ def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
     assert printed.count("etdagnn") == 1 + printed.count("runs/")  # once, although it is also of the package
 
 
+@pytest.mark.slow
 def test_a_controller_in_the_units_of_a_robot_has_rivals_in_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +142,7 @@ def test_curves_are_those_of_the_reproduction() -> None:
     pd.testing.assert_frame_equal(evaluated.run()[: 2 * 101], job.run(), check_exact=True)
 
 
+@pytest.mark.slow
 def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None:
     files = []
     for seed in (1, 2):
@@ -157,6 +160,7 @@ def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None
     assert len(list((tmp_path / "runs" / "evaluation").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_the_config_tells_settings_and_weights(capsys: pytest.CaptureFixture[str]) -> None:
     Path("config_law.py").write_text(LAW.format(name="config-law", fails=False))
     evaluate("config-law", "--plugin", "config_law.py", *SMALL)
@@ -168,6 +172,7 @@ def test_the_config_tells_settings_and_weights(capsys: pytest.CaptureFixture[str
     evaluate("config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4", "--force")
 
 
+@pytest.mark.slow
 def test_weights_of_the_package_that_changed_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +238,7 @@ def test_options_that_make_no_sense_are_refused(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_of_version_0_1_is_refused_in_one_line_and_force_removes_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from equiflock.experiments.runner import running
 from tests.cli.commands import run, start, stays_alive
 
-SWEEP = ("sweep", "--controller", "etdagnn,tanner", "--agents", "20,40,60", "--flocks", "10", "--duration", "5")
+SWEEP = ("sweep", "--controller", "etdagnn,tanner", "--agents", "20,40,60", "--flocks", "10", "--duration", "3")
 SETTINGS = (*SWEEP, "--workers", "2", "--out", "sweep")
 
 
@@ -37,6 +37,7 @@ def interrupt(*arguments: str, folder: Path, jobs: int) -> str:
     return errors
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:

@@ -55,6 +55,7 @@ def rows(folder: Path) -> int:
     return table.read_text().count("\n") - 1 if table.exists() else 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     code, printed = interrupt(["train", *ENDLESS, "--out", str(folder)], lambda: rows(folder) > 2)
@@ -96,6 +97,7 @@ def test_ctrl_c_twice_stops_at_once(
     assert TrainingRun(folder).checkpoints == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_lets_several_trainings_write_their_checkpoints(tmp_path: Path) -> None:
     folder = tmp_path / "several"
     runs = [folder / f"etdagnn-{seed}" for seed in range(2)]
@@ -114,6 +116,7 @@ def test_ctrl_c_lets_several_trainings_write_their_checkpoints(tmp_path: Path) -
         assert checkpoint.stem == f"epoch-{rows(path):06d}"
 
 
+@pytest.mark.slow
 def test_resume_with_epochs_prolongs_even_to_the_default_number(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +151,7 @@ def test_weights_that_are_damaged_are_never_called_done(capsys: pytest.CaptureFi
     assert weights.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_from_begins_with_the_weights_of_a_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings_here: None
 ) -> None:
@@ -176,6 +180,7 @@ def test_from_begins_with_the_weights_of_a_file(
     assert not Path("no").exists()
 
 
+@pytest.mark.slow
 def test_a_training_that_fails_before_its_first_result_leaves_no_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings_here: None
 ) -> None:
@@ -208,6 +213,7 @@ def test_a_training_takes_the_options_of_random_disk(tmp_path: Path) -> None:
     assert ef.simulate(ef.random_disk(1, 20, dimensions=3), controller, duration=0.02).positions.shape[-1] == 3
 
 
+@pytest.mark.slow
 def test_train_flies_under_a_radio_and_in_bodies_and_refuses_those_that_make_no_sense(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, trainings_here: None
 ) -> None:

@@ -23,6 +23,7 @@ SMALL = (
 )
 
 
+@pytest.mark.slow
 def test_it_tunes_says_what_became_of_each_measure_and_repeats_its_own_command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_tuned_weights_fly_with_their_own_technique_and_the_commands_say_so(
     assert told in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_cannot_be_tuned_gets_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = "--out", str(tmp_path / "run")
     for words, told in (
@@ -92,6 +94,7 @@ def test_what_cannot_be_tuned_gets_one_line(capsys: pytest.CaptureFixture[str], 
     run("tune", "etdagnn", *SMALL, "--generations", "1", "--sigma", "0.1", *out, "--force")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_the_generation_and_the_same_command_goes_on(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def test_a_job_is_a_row_of_the_table() -> None:
     assert found.verdict[0] == "holds"
 
 
+@pytest.mark.slow
 def test_laws_differ_in_what_is_measured() -> None:
     drift = [MeanVelocityDrift(law, "", seconds=0.5).measure() for law in ("cucker-smale", "cucker-smale-local")]
     assert drift[0] < 1e-12 < 1e-3 < drift[1]
@@ -53,6 +54,7 @@ def test_laws_differ_in_what_is_measured() -> None:
     assert nearest[0] > nearest[1]
 
 
+@pytest.mark.slow
 def test_two_agents_do_as_their_equation_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert EscapeSpeed("cucker-smale:beta=1", "").measure() == pytest.approx(1.0, abs=0.01)
 
@@ -71,11 +73,13 @@ def test_bonds_are_as_long_as_the_law_says() -> None:
     assert BondLength("bonding:spring=0", "", disk=triangle, seconds=10.0).measure() != pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_on_a_line_nobody_passes_anybody_only_under_an_influence_that_is_singular_enough() -> None:
     assert OrderKept("cucker-smale-singular", "").measure() == 1.0
     assert OrderKept("cucker-smale-singular:alpha=0.5", "").measure() < 1.0
 
 
+@pytest.mark.slow
 def test_success_is_counted_by_the_scenario() -> None:
     assert Succeeds("segregation", "", scenario="segregation:agents=20:groups=2", flocks=4).measure() == 1.0
     assert Succeeds("cucker-smale", "", scenario="segregation:agents=20:groups=2", flocks=4).measure() == 0.0
