@@ -105,21 +105,23 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def trainings_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `jobs_here`, for several trainings by one command."""
     from equiflock.cli import train
-    from equiflock.learning import several
+    from equiflock.learning.run import TrainingRun
+    from equiflock.learning.several import train_several
+    from equiflock.runtime.checks import InputError
 
     def work(folders: Sequence[Path], workers: int, **how: Any) -> None:
         if workers > 1:
-            several.train_several(folders, workers, **how)
+            train_several(folders, workers, **how)
             return
         failures = []
         for folder in folders:
             calls = partial(how["on_epoch"], folder), partial(how["on_notice"], folder)
             try:
-                several.TrainingRun(folder).train(*calls, should_stop=how["should_stop"])
-            except several.InputError as error:
+                TrainingRun(folder).train(*calls, should_stop=how["should_stop"])
+            except InputError as error:
                 failures.append(f"{folder}: {error}")
         if failures:
-            raise several.InputError("; ".join(failures))
+            raise InputError("; ".join(failures))
 
     monkeypatch.setattr(train, "train_several", work)
 

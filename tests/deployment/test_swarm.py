@@ -26,6 +26,8 @@ from tests.deployment.robots import children
 
 pytest.importorskip("zenoh")
 
+pytestmark = pytest.mark.slow
+
 
 def flown(agents: int = 8, steps: int = 20, seed: int = 0, **options: Any) -> Deployed:
     start = ef.random_disk(flocks=1, agents=agents, seed=seed, min_degree=min(2, agents - 1))
@@ -38,7 +40,6 @@ def value(found: Deployed, name: str) -> str:
     return dict(found.table)[name]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("agents", "steps", "loss"), [(30, 200, 0.2), (6, 50, 0.0)])
 def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does(agents: int, steps: int, loss: float) -> None:
     found = flown(agents, steps, radio=ef.Radio(loss=loss))
@@ -48,7 +49,6 @@ def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does(agents: in
     assert value(found, "parity").startswith(f"yes: {agents * steps:,} of {agents * steps:,}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_any_kind_of_agent_does(kind: Any) -> None:
     found = flown(agents=2, steps=10, agent=kind)
@@ -58,7 +58,6 @@ def test_any_kind_of_agent_does(kind: Any) -> None:
     assert longest == (kind == "torch")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("radio", [ef.Radio(loss=0.3, delay=1), ef.Radio(loss=0.3, jitter=2, last_known=2, every=2)])
 def test_it_does_by_any_radio_that_passes_messages_on_as_they_are(radio: ef.Radio) -> None:
     found = flown(agents=6, steps=20, radio=radio)
@@ -66,7 +65,6 @@ def test_it_does_by_any_radio_that_passes_messages_on_as_they_are(radio: ef.Radi
     assert found.parity.holds
 
 
-@pytest.mark.slow
 def test_a_swarm_that_flies_by_another_controller_has_no_parity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "equiflock.deployment.deploying.export", lambda _, path, **rest: export(ef.load("tdagnn"), path, **rest)
@@ -76,7 +74,6 @@ def test_a_swarm_that_flies_by_another_controller_has_no_parity(monkeypatch: pyt
     assert value(found, "parity").startswith("no")
 
 
-@pytest.mark.slow
 def test_killed_processes_are_those_that_fail_in_the_simulator() -> None:
     found = flown(agents=10, steps=30, failures=ef.Failures(agents=2, time=0.1))
     assert len(found.log.lost) == 2
@@ -86,7 +83,6 @@ def test_killed_processes_are_those_that_fail_in_the_simulator() -> None:
     assert len(found.log.seconds) == 30
 
 
-@pytest.mark.slow
 def test_the_others_fly_on_when_somebody_kills_one() -> None:
     def kill(step: int) -> None:
         if step == 5:
@@ -99,7 +95,6 @@ def test_the_others_fly_on_when_somebody_kills_one() -> None:
     assert "not compared from step 5 on, when agent" in value(found, "parity")
 
 
-@pytest.mark.slow
 def test_the_others_fly_on_while_one_stalls_and_it_begins_anew_when_it_is_back() -> None:
     options = {"agent": "numpy", "steps": 40, "stall": 1}
     start = ef.random_disk(flocks=1, agents=4, seed=0)
@@ -122,7 +117,6 @@ def test_the_others_fly_on_while_one_stalls_and_it_begins_anew_when_it_is_back()
     assert next(change for change in again.changes if change.agent == 0).accelerations == len(told) - 1
 
 
-@pytest.mark.slow
 def test_garbage_is_dropped_and_counted_and_its_sender_is_silent_to_all() -> None:
     found = flown(steps=20, garbage=1)
     said = value(found, "dropped messages")
@@ -130,7 +124,6 @@ def test_garbage_is_dropped_and_counted_and_its_sender_is_silent_to_all() -> Non
     assert found.parity.holds
 
 
-@pytest.mark.slow
 def test_in_real_time_steps_take_as_long_as_they_should() -> None:
     found = flown(agents=3, steps=10, rate=10.0, time_step=0.1)
     assert sum(found.log.seconds) > 0.9
@@ -138,7 +131,6 @@ def test_in_real_time_steps_take_as_long_as_they_should() -> None:
     assert len(found.reports) == 3
 
 
-@pytest.mark.slow
 def test_a_robot_of_the_exported_controller_imports_neither_torch_nor_kernels() -> None:
     light = "from equiflock.deployment.crew import LIGHT; print(LIGHT)"
     code = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True).stdout
@@ -148,7 +140,6 @@ def test_a_robot_of_the_exported_controller_imports_neither_torch_nor_kernels() 
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.slow
 def test_no_process_is_left_after_a_flight() -> None:
     flown(agents=3, steps=3)
     assert not children()
@@ -163,7 +154,6 @@ deploy("etdagnn", ef.random_disk(flocks=1, agents=3), Deployment(agent="c", step
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_no_process_is_left_when_the_world_is_interrupted_or_killed(how: signal.Signals, tmp_path: Path) -> None:
     world = subprocess.Popen(

@@ -16,6 +16,8 @@ from equiflock.deployment.swarm_audit import audit_swarm
 
 pytest.importorskip("zenoh")
 
+pytestmark = pytest.mark.slow
+
 
 def audited(agents: int = 6, steps: int = 8) -> Any:
     start = ef.random_disk(flocks=1, agents=agents, seed=0)
@@ -23,7 +25,6 @@ def audited(agents: int = 6, steps: int = 8) -> Any:
     return audit_swarm("etdagnn", start, deployment, deploy("etdagnn", start, deployment, keep=True))
 
 
-@pytest.mark.slow
 def test_processes_that_use_what_they_received_alone_pass_the_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,7 +48,6 @@ def test_processes_that_use_what_they_received_alone_pass_the_audit(
     assert sum(row["sender"] == "itself" for row in rows) == 6 * 8
 
 
-@pytest.mark.slow
 def test_a_record_of_other_bytes_than_were_received_proves_nothing() -> None:
     start, deployment = ef.random_disk(flocks=1, agents=3, seed=0), Deployment(steps=3)
     found = deploy("etdagnn", start, deployment, keep=True)
@@ -100,7 +100,6 @@ class Agent(Honest):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cheat", [FILES, LISTENING], ids=["files", "listening"])
 def test_processes_that_learn_of_each_other_by_another_way_are_caught(
     cheat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

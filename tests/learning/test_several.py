@@ -21,8 +21,9 @@ from tests.learning.small import small
 if TYPE_CHECKING:  # processes that only look up how they are prepared need no torch, which takes seconds
     from equiflock.learning.dagger import EpochReport
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_trainings_side_by_side_are_those_one_by_one_and_one_that_fails_does_not_stop_the_others(
     tmp_path: Path,
 ) -> None:
@@ -39,7 +40,6 @@ def test_trainings_side_by_side_are_those_one_by_one_and_one_that_fails_does_not
     assert TrainingRun(folders[2]).finished
 
 
-@pytest.mark.slow
 def test_one_that_is_killed_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     folders = [tmp_path / "0", tmp_path / "1"]
     for seed, folder in enumerate(folders):
@@ -58,7 +58,6 @@ def test_one_that_is_killed_is_reported_and_the_others_go_on(tmp_path: Path) -> 
     assert TrainingRun(folders[0]).finished
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("end", "workers"), [(signal.SIGTERM, 1), (signal.SIGKILL, 2)])
 def test_no_process_outlives_the_command(tmp_path: Path, end: signal.Signals, workers: int) -> None:
     """Ctrl-C is tested where trainings write their checkpoints after it, in tests/cli/test_train.py."""
@@ -84,7 +83,6 @@ def test_no_process_outlives_the_command(tmp_path: Path, end: signal.Signals, wo
             pass
 
 
-@pytest.mark.slow
 def test_a_process_that_dies_is_reported(tmp_path: Path) -> None:
     TrainingRun.create(tmp_path / "run", small())
     with pytest.raises(InputError, match="its process ended with code 1"):
@@ -95,7 +93,6 @@ def _die() -> None:
     raise SystemExit(1)
 
 
-@pytest.mark.slow
 def test_a_process_takes_one_training_after_the_other_and_a_failure_of_one_is_not_the_next_ones(tmp_path: Path) -> None:
     folders = [tmp_path / f"{seed}" for seed in range(3)]
     for seed, folder in enumerate(folders):
@@ -112,7 +109,6 @@ def test_a_process_takes_one_training_after_the_other_and_a_failure_of_one_is_no
     assert [TrainingRun(folder).finished for folder in folders] == [True, False, True]
 
 
-@pytest.mark.slow
 def test_a_preparation_that_fails_is_the_failure_of_every_training(tmp_path: Path) -> None:
     folders = [tmp_path / "0", tmp_path / "1"]
     for folder in folders:

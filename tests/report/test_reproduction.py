@@ -24,6 +24,8 @@ from equiflock.report.reproduction import draw_figures, draw_film
 from equiflock.simulation import assembly
 from tests.experiments.runner.here import work_here
 
+pytestmark = pytest.mark.slow
+
 TINY = Profile(
     "quick",
     seeds=(0,),
@@ -68,7 +70,6 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("equiflock.report.reproduction.draw_figures", lambda *_: [])
 
 
-@pytest.mark.slow
 def test_it_writes_a_ledger_with_every_statement(folder: Path) -> None:
     ledger = json.loads((folder / "ledger.json").read_text())
     expected = ["A1", "A2", "A3", *(f"T{n}" for n in range(1, 10)), "F1", "F2", "F3", "F5", "F6", "L1", "L2"]
@@ -96,7 +97,6 @@ def test_its_page_is_whole_and_needs_nothing_else(folder: Path) -> None:
     assert "This is not the whole of the paper's experiments" in html.replace("&#x27;", "'")
 
 
-@pytest.mark.slow
 def test_what_the_report_shows_was_kept_as_flights_and_the_report_flies_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +126,6 @@ def test_a_damaged_flight_is_flown_again(folder: Path, tmp_path: Path) -> None:
     assert flown == ["flocks"]
 
 
-@pytest.mark.slow
 def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, no_figures: None
 ) -> None:
@@ -142,7 +141,6 @@ def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     assert "did you mean 'flocking'" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None
@@ -161,7 +159,6 @@ def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
     assert (copy / "flocking.csv").read_bytes() == (folder / "flocking.csv").read_bytes()
 
 
-@pytest.mark.slow
 def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_figures: None) -> None:
     monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     copy = tmp_path / "paper"
@@ -171,7 +168,6 @@ def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert not (copy / "leaders.csv").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_another_reading_is_flown_told_and_kept_apart(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None

@@ -5,10 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from multiprocessing import resource_tracker
-from multiprocessing.context import BaseContext
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
 
 
-def fresh_context() -> BaseContext:
+def fresh_context() -> ForkServerContext | SpawnContext:
     """Return the multiprocessing context for processes that share no thread and no lock with this one.
 
     A server without threads forks them. It imports once what this process has imported of the package, and torch, so a

@@ -19,6 +19,8 @@ from equiflock.runtime.checks import InputError
 from tests.experiments.runner.cluster import Cluster, cluster
 from tests.experiments.runner.squares import Square
 
+pytestmark = pytest.mark.slow
+
 GRID = ["sweep", "--controller", "etdagnn,tanner", "--agents", "20,40", "--comm-radius", "1,1.5", "--flocks", "3"]
 
 
@@ -29,7 +31,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Cluster:  # type: ignore[
         yield found
 
 
-@pytest.mark.slow
 def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(
     small: Cluster, tmp_path: Path, jobs_here: None
 ) -> None:
@@ -65,7 +66,6 @@ def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(
     assert len(names[0]) == 8
 
 
-@pytest.mark.slow
 def test_a_finished_job_is_not_run_again_by_whomever(small: Cluster, tmp_path: Path) -> None:
     jobs = [Square(n, tmp_path) for n in (3, 1, 2)]
     run_jobs(jobs[:1], tmp_path / "jobs", 1)
@@ -115,7 +115,6 @@ def test_a_worker_that_imported_a_plugin_before_its_change_refuses(
     assert "must be started again after a change" in errors
 
 
-@pytest.mark.slow
 def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path, trainings_here: None) -> None:
     recipe = ["--agents", "20", "--flocks", "3", "--duration", "0.1", "--updates", "5", "--validation-flocks", "2"]
     many = ["train", "--controller", "etdagnn", "--seeds", "0-1", "--epochs", "2", *recipe]
@@ -136,7 +135,6 @@ def test_a_tuning_by_workers_elsewhere_ends_as_one_here(small: Cluster, tmp_path
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes(), name
 
 
-@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +145,6 @@ def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_told(
         run_jobs([Square(1, tmp_path)], tmp_path / "jobs", 1, scheduler=found.address)
 
 
-@pytest.mark.slow
 def test_results_of_other_settings_are_other_files(tmp_path: Path) -> None:
     here, there = Square(1, tmp_path), Square(1, tmp_path / ".." / tmp_path.name)
     run_jobs([here], tmp_path / "jobs", 1)

@@ -17,8 +17,9 @@ from equiflock.runtime.checks import InputError
 from tests.damage import empty, flip_a_bit
 from tests.experiments.runner.squares import Fragile, Puzzled, Square, make_ready, refuse
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_jobs_run_in_parallel_and_are_collected_in_order(tmp_path: Path, workers: int) -> None:
     jobs = [Square(n, tmp_path) for n in (3, 1, 2)]
@@ -28,7 +29,6 @@ def test_jobs_run_in_parallel_and_are_collected_in_order(tmp_path: Path, workers
     assert collect(jobs, tmp_path / "jobs").to_dict("list") == {"square": [9, 1, 4], "number": [3, 1, 2]}
 
 
-@pytest.mark.slow
 def test_a_finished_job_is_never_run_again_and_one_that_failed_is(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no square today"):
         run_jobs([Square(1, tmp_path), Square(2, tmp_path, fails=True)], tmp_path / "jobs", 1)
@@ -38,7 +38,6 @@ def test_a_finished_job_is_never_run_again_and_one_that_failed_is(tmp_path: Path
     assert (tmp_path / "2").read_text() == "xx"
 
 
-@pytest.mark.slow
 def test_a_process_that_dies_has_its_jobs_run_again(tmp_path: Path) -> None:
     jobs = [Fragile(1, tmp_path), Square(2, tmp_path)]
     run_jobs(jobs, tmp_path / "jobs", 2)
@@ -47,7 +46,6 @@ def test_a_process_that_dies_has_its_jobs_run_again(tmp_path: Path) -> None:
         run_jobs([Fragile(3, tmp_path, always=True)], tmp_path / "jobs", 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", [flip_a_bit, empty], ids=lambda damage: damage.__name__)
 def test_a_damaged_result_is_told_and_computed_again(tmp_path: Path, damage: Any) -> None:
     jobs = [Square(1, tmp_path), Square(2, tmp_path)]
@@ -80,7 +78,6 @@ def test_a_table_comes_back_as_it_would_from_plain_csv(tmp_path: Path) -> None:
     assert path_of(job, tmp_path).read_bytes().startswith((tmp_path / "plain.csv").read_bytes())
 
 
-@pytest.mark.slow
 def test_whatever_is_prepared_first_may_refuse(tmp_path: Path) -> None:
     jobs = [Puzzled(1, tmp_path)]
     with pytest.raises(InputError, match="not like this"):
@@ -89,7 +86,6 @@ def test_whatever_is_prepared_first_may_refuse(tmp_path: Path) -> None:
     assert collect(jobs, tmp_path / "jobs").prepared.tolist() == ["yes"]
 
 
-@pytest.mark.slow
 def test_a_caller_that_stops_halfway_leaves_no_process(tmp_path: Path) -> None:
     def stop(job: object) -> None:
         raise KeyboardInterrupt

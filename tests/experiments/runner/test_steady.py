@@ -12,8 +12,9 @@ from equiflock.experiments.runner.steady import SteadyWorkers
 from equiflock.runtime.checks import InputError
 from tests.experiments.runner.squares import Square, Whereabouts
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_the_order_of_jobs_from_the_same_processes(workers: int) -> None:
     with SteadyWorkers(workers) as steady:
@@ -25,7 +26,6 @@ def test_results_come_in_the_order_of_jobs_from_the_same_processes(workers: int)
     assert (processes == {os.getpid()}) == (workers == 1)
 
 
-@pytest.mark.slow
 def test_a_process_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
     with SteadyWorkers(2) as steady:
@@ -39,7 +39,6 @@ def test_a_process_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.Mon
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.slow
 def test_the_error_of_a_job_is_raised_and_no_process_is_left(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no square today"), SteadyWorkers(2) as steady:
         steady.tables([Square(1, tmp_path), Square(2, tmp_path, fails=True)])
