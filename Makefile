@@ -5,10 +5,10 @@ READY := .venv/.ready
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo view browser emulator robot test check lint types bench peers weights starling atlas clean
+.PHONY: help demo view browser emulator robot test test-fast check lint types bench peers weights starling atlas clean
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # python3.11 by name where there is one, else whatever python3 is (pip checks the version).
 $(READY): pyproject.toml constraints.txt
@@ -38,12 +38,16 @@ emulator:  ## install a compiler for Cortex-M and its emulator, from Debian's pa
 robot: $(READY) emulator  ## what exported controllers take of a Cortex-M4F: flash, RAM, instructions per step
 	$(BIN)/python benchmarks/robot.py
 
-# Two processes, each with whole files, whose tests share what takes long to make. In the order of their names: the files
-# that end the list are short, so that neither process waits long for the other. Both use torch's threads, which by
+# Two processes, each with whole files, whose tests share what takes long to make. In the order of tests/conftest.py: the
+# files that end it are short, so that neither process waits long for the other. Both use torch's threads, which by
 # default keep a core busy while they wait, and take it from the other process.
-test: export OMP_WAIT_POLICY := passive
-test: $(READY) browser emulator  ## run the tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+test test-fast: export OMP_WAIT_POLICY := passive
+test: $(READY) browser emulator  ## run the tests (about six minutes on 2 cores)
+	$(PYTEST)
+
+test-fast: $(READY)  ## run the tests that start no process and no browser (about two minutes on 2 cores)
+	$(PYTEST) -m 'not slow'
 
 lint: $(READY)  ## ruff: style and format
 	$(BIN)/ruff check .

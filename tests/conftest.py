@@ -1,6 +1,8 @@
 """Types and shapes in annotations are enforced while tests run: this must come before equiflock is imported."""
 
-from collections.abc import Callable, Generator, Sequence
+import signal
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,10 @@ jaxtyping.install_import_hook(
 settings.register_profile("equiflock", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("equiflock")
 
+# Where tests run in the background, Ctrl-C is ignored, and every process that they start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 HERE = Path(__file__).parent
 COMPILING = [
     HERE / "senses/test_aggregation.py",
@@ -46,12 +52,37 @@ COMPILING = [
     HERE / "learning/test_dagger.py",
 ]
 """The tests of these files need most of the kernels, those of two neighbours in the list different ones."""
+LONGEST = [
+    HERE / "report/test_reproduction.py",
+    HERE / "deployment/test_swarm.py",
+    HERE / "deployment/export/test_onnx.py",
+    HERE / "test_docs.py",
+    HERE / "test_cli.py",
+    HERE / "viewer/test_world_page.py",
+    HERE / "cli/test_train.py",
+    HERE / "experiments/runner/test_cluster.py",
+    HERE / "viewer/test_page.py",
+    HERE / "viewer/test_play.py",
+    HERE / "viewer/test_layout.py",
+    HERE / "viewer/test_laws_page.py",
+    HERE / "experiments/paper/test_search.py",
+    HERE / "experiments/tuning/test_run.py",
+    HERE / "cli/test_evaluate.py",
+]
+"""Each takes a process for longer than ten seconds; a process that got one of them last would let the other wait."""
+FIRST = [*COMPILING, *LONGEST]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Compile kernels first: where none is in the cache, every process that other tests start would compile it."""
-    assert all(path.exists() for path in COMPILING)
-    items.sort(key=lambda item: COMPILING.index(item.path) if item.path in COMPILING else len(COMPILING))
+    """Put tests in order, and mark those in a browser as slow.
+
+    Kernels are compiled first: where none is in the cache, every process that other tests start would compile it.
+    """
+    assert all(path.exists() for path in FIRST)
+    items.sort(key=lambda item: FIRST.index(item.path) if item.path in FIRST else len(FIRST))
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
@@ -71,18 +102,34 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single worker is this process: one of its own takes seconds to begin. Several are processes, as ever."""
-    from equiflock.experiments.runner import running
-    from equiflock.experiments.runner.pool import in_a_pool
+    from tests.experiments.runner.here import work_here
 
-    def work(do: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
+    work_here(monkeypatch)
+
+
+@pytest.fixture
+def trainings_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `jobs_here`, for several trainings by one command."""
+    from equiflock.cli import train
+    from equiflock.learning.run import TrainingRun
+    from equiflock.learning.several import train_several
+    from equiflock.runtime.checks import InputError
+
+    def work(folders: Sequence[Path], workers: int, **how: Any) -> None:
         if workers > 1:
-            yield from in_a_pool(do, jobs, workers)
+            train_several(folders, workers, **how)
             return
-        for number, job in enumerate(jobs):
-            do(*job)
-            yield number
+        failures = []
+        for folder in folders:
+            calls = partial(how["on_epoch"], folder), partial(how["on_notice"], folder)
+            try:
+                TrainingRun(folder).train(*calls, should_stop=how["should_stop"])
+            except InputError as error:
+                failures.append(f"{folder}: {error}")
+        if failures:
+            raise InputError("; ".join(failures))
 
-    monkeypatch.setattr(running, "in_a_pool", work)
+    monkeypatch.setattr(train, "train_several", work)
 
 
 @pytest.fixture

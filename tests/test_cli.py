@@ -54,7 +54,11 @@ def test_animate_films_a_saved_flight_and_a_new_one(capsys: pytest.CaptureFixtur
     assert str(tmp_path / "new.mp4") in capsys.readouterr().out.replace("\n", "")
 
 
-def test_bench_prints_a_table_and_writes_its_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_bench_prints_a_table_and_writes_its_figures(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("equiflock.controllers.trained.TRAINED", TRAINED[:1])  # others train at the same speed
     run(
         "bench",
         "--agents",
@@ -108,7 +112,7 @@ def test_train_keeps_a_run_and_its_weights_fly(
 
 
 def test_train_does_several_controllers_and_seeds_and_resumes_them_all(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, trainings_here: None
 ) -> None:
     folder = tmp_path / "several"
     run("train", "--controller", "all", "--seeds", "3", "--workers", "1", "--out", str(folder), *SMALL_TRAINING)
@@ -124,6 +128,7 @@ def test_train_does_several_controllers_and_seeds_and_resumes_them_all(
     assert (folder / "tdagnn-3" / "weights.safetensors").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_train_takes_a_network_of_ones_own_from_a_plugin(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None
 ) -> None:
@@ -227,14 +232,18 @@ def test_an_existing_file_is_not_overwritten_and_that_is_said_before_flying(
     assert "exists already" in failure(capsys, "simulate", "--agents", "10", "--save", str(tmp_path / "run.zarr"))
 
 
-def test_folders_are_not_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_folders_are_not_overwritten(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("equiflock.experiments.bench.BATCHES", ())
     folder = tmp_path / "precious.mp4"
     folder.mkdir()
     (folder / "report.html").write_text("somebody's")
     (folder / "thesis.txt").write_text("years of work")
     small = "--agents", "5", "--duration", "0", "--dots-per-inch", "20"
     assert "is a folder" in failure(capsys, "animate", *small, "--out", str(folder))
-    assert "is a folder" in failure(capsys, "bench", "--agents", "100", "--repeats", "1", "--json", str(folder))
+    quick = "--agents", "100", "--repeats", "1", "--no-training"
+    assert "is a folder" in failure(capsys, "bench", *quick, "--json", str(folder))
     assert "holds something else" in failure(capsys, "demo", "--out", str(folder))
     assert len(list(folder.iterdir())) == 2
 
@@ -290,6 +299,7 @@ def flying(observations):
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "law.py").write_text(FLYING)
     saved = tmp_path / "saved"

@@ -27,8 +27,9 @@ SHORTENED = {
     r"--profile quick": "--profile quick --only training --no-films",
     r"--flocks \d+": "--flocks 2",
     r"--agents 100000": "--agents 5000",
-    r"bench --agents 100 1000 10000": "bench --repeats 1 --agents 100 1000",
+    r"bench --agents 100 1000 10000": "bench --repeats 1 --no-training --agents 100 1000",
     r"^equiflock animate --controller": "equiflock animate --duration 0.3 --controller",
+    r"^equiflock animate flight.zarr": "equiflock animate flight.zarr --dots-per-inch 40 --frames-per-second 10",
     r"^equiflock (atlas|evaluate|reproduce|sweep)": r"equiflock \1 --workers 1",
 }
 """What takes minutes is run as far as seconds go: patterns, and what stands in their place."""
@@ -45,6 +46,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None)
     monkeypatch.syspath_prepend(tmp_path)  # as for a script, which finds modules that are beside it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
     names: dict[str, object] = {}
@@ -52,6 +54,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
         exec(compile(block, page.name, "exec"), names)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch, jobs_here: None) -> None:
     monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)  # it would serve for ever
     monkeypatch.setattr("webbrowser.open", lambda address: None)
@@ -85,6 +88,7 @@ def test_the_table_of_robust_weights_is_that_of_the_sweep_beside_it() -> None:
     assert f"It is better in {better.sum()} of the {len(better)} worlds" in page
 
 
+@pytest.mark.slow
 def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_from_the_tables_beside_it() -> None:
     folder = ROOT / "docs" / "reproduction"
     ledger = read_ledger(folder / "ledger.json")

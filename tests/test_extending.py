@@ -61,9 +61,10 @@ def test_an_example_is_one_short_file_that_runs(example: Example, capsys: pytest
     assert capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_commands_below_an_example_run(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_below_an_example_run(example: Example, monkeypatch: pytest.MonkeyPatch, jobs_here: None) -> None:
     Path(example.name).write_text(example.content)
     monkeypatch.delitem(sys.modules, example.name.removesuffix(".py"), raising=False)
     for line in example.commands:
-        cli.main(shlex.split(line)[1:])
+        cli.main([*shlex.split(line)[1:], *(["--workers", "1"] if line.startswith("equiflock evaluate") else [])])

@@ -6,8 +6,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from equiflock.runtime.kernel_cache import PARTS_WITH_KERNELS
 
 ROOT = Path(__file__).parent.parent
@@ -59,13 +57,16 @@ def test_every_part_is_on_the_ladder() -> None:
     assert set(map(part_of, MODULES)) == set(HEIGHT)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_only_from_its_own_part_or_from_below(module: str) -> None:
-    part = part_of(module)
-    for other in sorted(IMPORTS[module]):
+def test_a_module_imports_only_from_its_own_part_or_from_below() -> None:
+    pairs = [(module, other) for module in MODULES for other in sorted(IMPORTS[module])]
+    for module, other in pairs:
         assert other in MODULES, f"{module} imports {other}: name the module that has it"
-        below = part_of(other) == part or HEIGHT[part_of(other)] < HEIGHT[part]
-        assert below, f"{module} must not import {other}"
+
+    def below(module: str, other: str) -> bool:
+        return part_of(other) == part_of(module) or HEIGHT[part_of(other)] < HEIGHT[part_of(module)]
+
+    wrong = [f"{module} must not import {other}" for module, other in pairs if not below(module, other)]
+    assert wrong == []
 
 
 def circle_from(start: str) -> list[str]:
@@ -82,16 +83,20 @@ def circle_from(start: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_module_imports_itself_by_way_of_others(module: str) -> None:
-    assert " -> ".join(circle_from(module)) == ""
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    circles = [" -> ".join(circle_from(module)) for module in MODULES]
+    assert [circle for circle in circles if circle] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_kernels_are_only_where_a_change_compiles_them_anew(module: str) -> None:
-    source = MODULES[module]
-    if source.parent == PACKAGE or part_of(module) in PARTS_WITH_KERNELS:
-        return
+def decorators_in(source: Path) -> set[str]:
     functions = [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.FunctionDef)]
-    decorators = {ast.unparse(decorator) for function in functions for decorator in function.decorator_list}
-    assert not decorators & {"kernel", "inlined"}
+    return {ast.unparse(decorator) for function in functions for decorator in function.decorator_list}
+
+
+def test_kernels_are_only_where_a_change_compiles_them_anew() -> None:
+    elsewhere = [
+        source
+        for module, source in MODULES.items()
+        if source.parent != PACKAGE and part_of(module) not in PARTS_WITH_KERNELS
+    ]
+    assert [source for source in elsewhere if decorators_in(source) & {"kernel", "inlined"}] == []

@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import equiflock
 from equiflock import cli
+from equiflock.cli import plugins
+from equiflock.controllers import registry
 
 SOURCE = Path(equiflock.__file__).parents[1]
 
@@ -26,8 +30,6 @@ def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "80"},
         start_new_session=True,
-        # Where the tests run in the background, Ctrl-C is ignored, and a child would inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -43,6 +45,34 @@ def command(*arguments: str, folder: Path, code: int = 0) -> tuple[str, str]:
 def run(*arguments: str) -> None:
     """Give a command in this process."""
     cli.main(list(arguments))
+
+
+@contextmanager
+def stays_alive() -> Iterator[None]:
+    """Let a command in this process end as Ctrl-C ends it, with a SystemExit."""
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "_exit", sys.exit)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)  # a program that ends ignores it
+
+
+@contextmanager
+def forgetting_plugins(folder: Path) -> Iterator[None]:
+    """As in a process of its own: plugins in the folder are imported anew, and forgotten afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_factories", dict(registry._factories))
+        patch.setattr(plugins, "_brought", {})
+        patch.setattr(plugins, "_imported", {})
+        patch.setattr(sys, "dont_write_bytecode", True)  # or a change within a second would go unnoticed
+        try:
+            yield
+        finally:
+            for name, module in list(sys.modules.items()):
+                if str(folder) in str(getattr(module, "__file__", None) or ""):
+                    del sys.modules[name]
 
 
 def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

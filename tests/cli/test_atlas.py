@@ -40,6 +40,7 @@ def atlas(*arguments: str) -> None:
     cli.main(["atlas", "--workers", "1", *arguments])
 
 
+@pytest.mark.slow
 def test_the_page_has_a_film_a_paragraph_and_the_numbers_of_each_law(capsys: pytest.CaptureFixture[str]) -> None:
     atlas("--out", "found")
     page, table = Path("found/atlas.md").read_text(), pd.read_csv("found/atlas.csv")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import pytest
@@ -13,14 +13,6 @@ from numba.core.codegen import initialize_llvm
 
 from equiflock.cli.ctrl_c import heard_everywhere
 from equiflock.cli.stopping import Stopping
-
-
-@pytest.fixture(autouse=True)
-def in_the_foreground() -> Iterator[None]:
-    """Where the tests run in the background, Ctrl-C is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def press() -> None:
@@ -100,6 +92,9 @@ def test_afterwards_all_is_as_before_and_where_it_was_ignored_it_is_ignored() ->
         pass
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert sys.unraisablehook is hook
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with heard_everywhere():
-        press()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with heard_everywhere():
+            press()
+    finally:
+        signal.signal(signal.SIGINT, before)

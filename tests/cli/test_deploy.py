@@ -12,6 +12,7 @@ pytest.importorskip("zenoh")
 SHORT = ("deploy", "--agents", "4", "--agent", "c")
 
 
+@pytest.mark.slow
 def test_the_table_has_parity_bandwidth_ages_and_times(capsys: pytest.CaptureFixture[str]) -> None:
     run(*SHORT, "--duration", "0.1", "--loss", "0.2")
     printed = capsys.readouterr().out
@@ -20,6 +21,7 @@ def test_the_table_has_parity_bandwidth_ages_and_times(capsys: pytest.CaptureFix
     assert "40 of 40 accelerations" in printed
 
 
+@pytest.mark.slow
 def test_the_audit_is_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -30,6 +32,7 @@ def test_the_audit_is_a_page(
     assert (tmp_path / "audit.csv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", ["parity", "audit"])
 def test_a_swarm_that_fails_its_checks_has_exit_code_1(
     fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

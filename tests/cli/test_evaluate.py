@@ -19,6 +19,7 @@ from equiflock.experiments.paper.flocking import FlockingJob
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import file_checksum, read_json
 from equiflock.simulation import metrics
+from tests.cli.commands import forgetting_plugins
 
 SMALL = ("--flocks", "3", "--agents", "30", "--time-step", "0.02", "--workers", "1")
 LAW = """
@@ -52,6 +53,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ef.scenario_names())
 def test_a_controller_stands_beside_those_of_the_package_under_its_own_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, scenario: str
@@ -98,6 +100,7 @@ def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
     assert printed.count("etdagnn") == 1 + printed.count("runs/")  # once, although it is also of the package
 
 
+@pytest.mark.slow
 def test_a_controller_in_the_units_of_a_robot_has_rivals_in_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ def test_curves_are_those_of_the_reproduction() -> None:
     pd.testing.assert_frame_equal(evaluated.run()[: 2 * 101], job.run(), check_exact=True)
 
 
+@pytest.mark.slow
 def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None:
     files = []
     for seed in (1, 2):
@@ -156,6 +160,7 @@ def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None
     assert len(list((tmp_path / "runs" / "evaluation").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_the_config_tells_settings_and_weights(capsys: pytest.CaptureFixture[str]) -> None:
     Path("config_law.py").write_text(LAW.format(name="config-law", fails=False))
     evaluate("config-law", "--plugin", "config_law.py", *SMALL)
@@ -167,6 +172,7 @@ def test_the_config_tells_settings_and_weights(capsys: pytest.CaptureFixture[str
     evaluate("config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4", "--force")
 
 
+@pytest.mark.slow
 def test_weights_of_the_package_that_changed_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,17 +195,12 @@ def test_a_controller_that_raises_is_one_line_and_blocks_nothing(
 ) -> None:
     Path(f"{name}.py").write_text(LAW.format(name=name, fails=fails))
     options = (name, "--plugin", f"{name}.py", *SMALL, "--flocks", "4")
-    assert "failed: ValueError: no idea" in failure(capsys, *options, "--workers", workers)
+    with forgetting_plugins(tmp_path):
+        assert "failed: ValueError: no idea" in failure(capsys, *options, "--workers", workers)
     assert not list(tmp_path.glob(f"runs/evaluation/*/jobs/{name}-*.csv"))  # those of others may be done, and stay
     Path(f"{name}.py").write_text(LAW.format(name=name, fails="False"))
-    evaluate_anew(*options)
-
-
-def evaluate_anew(*arguments: str) -> None:
-    """In a process of its own, as the module of before is still in this one."""
-    from tests.cli.commands import command
-
-    command("evaluate", *arguments, folder=Path.cwd())
+    with forgetting_plugins(tmp_path):
+        evaluate(*options)
 
 
 def test_bad_settings_leave_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

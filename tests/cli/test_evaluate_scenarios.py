@@ -54,6 +54,7 @@ class Leaving:
 FAILS = "figure, succeeded = 'endings', (AWAY,)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_scenario_of_ones_own_is_evaluated_by_its_endings_and_measures(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, workers: str

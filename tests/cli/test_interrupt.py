@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from equiflock.experiments.runner import running
-from tests.cli.commands import command, run, start
+from tests.cli.commands import run, start, stays_alive
 
-SWEEP = ("sweep", "--controller", "etdagnn,tanner", "--agents", "20,40,60", "--flocks", "10", "--duration", "5")
+SWEEP = ("sweep", "--controller", "etdagnn,tanner", "--agents", "20,40,60", "--flocks", "10", "--duration", "3")
 SETTINGS = (*SWEEP, "--workers", "2", "--out", "sweep")
 
 
@@ -38,14 +37,18 @@ def interrupt(*arguments: str, folder: Path, jobs: int) -> str:
     return errors
 
 
-def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(tmp_path: Path, jobs_here: None) -> None:
+@pytest.mark.slow
+def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
+) -> None:
     errors = interrupt(*SETTINGS, "--force", folder=tmp_path, jobs=2)
     assert errors == f"equiflock: interrupted\ngo on with: equiflock {' '.join(SETTINGS)}\n"
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("sweep/jobs/[!.]*.csv")}
     assert 2 <= len(kept) < 6
-    command(*SETTINGS, folder=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run(*SETTINGS, "--workers", "1")
     assert kept.items() <= {path: path.stat().st_mtime_ns for path in tmp_path.glob("sweep/jobs/*")}.items()
-    run(*SWEEP, "--workers", "1", "--out", str(tmp_path / "undisturbed"))
+    run(*SWEEP, "--workers", "1", "--out", "undisturbed")
     for name in ("sweep.csv", "summary.csv", "ivv.png"):
         assert (tmp_path / "sweep" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
@@ -70,14 +73,9 @@ def test_other_commands_with_jobs_say_how_to_go_on(
         signal.raise_signal(signal.SIGINT)
         yield 0
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(running, "in_a_pool", pressed)
-    monkeypatch.setattr(os, "_exit", sys.exit)
     monkeypatch.chdir(tmp_path)
-    try:
-        with pytest.raises(SystemExit) as caught:
-            run(*words)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with stays_alive(), pytest.raises(SystemExit) as caught:
+        run(*words)
     assert (caught.value.code, asked) == (130, [2])
     assert capsys.readouterr().err == f"equiflock: interrupted\ngo on with: {shlex.join(['equiflock', *words])}\n"

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.cli import plugins
 from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
 from equiflock.runtime.checks import InputError
-from tests.cli.commands import command
+from tests.cli.commands import forgetting_plugins, run
 
 LAW = """
 import equiflock as ef
@@ -34,14 +33,9 @@ def write_law(path: Path, name: str, top: str = "", inside: str = "pass", gain: 
 def nothing_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> Iterator[None]:
     """What is imported is forgotten, so that tests may use the same names."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(plugins, "_brought", {})
-    monkeypatch.setattr(plugins, "_imported", {})
     monkeypatch.chdir(tmp_path)
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", None) or ""):
-            del sys.modules[name]
+    with forgetting_plugins(tmp_path):
+        yield
 
 
 def sources_of(plugin: str) -> set[str]:
@@ -130,7 +124,7 @@ def test_what_a_plugin_raises_in_flight_is_one_line_with_its_place(tmp_path: Pat
 SMALL = ("--flocks", "2", "--agents", "20", "--time-step", "0.05", "--workers", "1")
 
 
-def test_evaluate_prints_new_numbers_when_an_imported_file_changed(tmp_path: Path) -> None:
+def test_evaluate_prints_new_numbers_when_an_imported_file_changed(tmp_path: Path, jobs_here: None) -> None:
     write_law(tmp_path / "laws.py", "mine", inside="from gains import G", gain="G")
     (tmp_path / "gains.py").write_text("G = 2.0\n")
     mine = ("mine", "--plugin", "laws.py")
@@ -138,7 +132,8 @@ def test_evaluate_prints_new_numbers_when_an_imported_file_changed(tmp_path: Pat
     seen = []
     for gain in ("2.0", "9.0"):
         (tmp_path / "gains.py").write_text(f"G = {gain}\n")
-        command("evaluate", *mine, *SMALL, folder=tmp_path)
+        with forgetting_plugins(tmp_path):
+            run("evaluate", *mine, *SMALL)
         seen.append((folder / "flocking.csv").read_text())
     assert seen[0] != seen[1]
     # Those of the package were flown once, the law once for each of its two forms.

@@ -29,6 +29,7 @@ def test_every_scenario_is_simulated_and_saved_with_its_name_and_options(
     assert (saved.positions[0] == made.draw().positions).all()
 
 
+@pytest.mark.slow
 def test_options_of_a_scenario_are_options_of_the_command_or_follow_its_name(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_scenario_flies_as_long_as_its_test_unless_told_otherwise(
     assert "leader velocity distance (MLVD), end" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_line_tells_if_the_law_flies_another_pattern_than_the_scenario_wants(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, jobs_here: None
 ) -> None:

@@ -11,17 +11,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
 
 import equiflock as ef
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
+from equiflock.learning.compiled_learner import CompiledLearner
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.run import TrainingRun
 from equiflock.runtime.checksums import read_json
 from equiflock.runtime.provenance import write_config
-from tests.cli.commands import failure, run
+from tests.cli.commands import failure, run, stays_alive
 from tests.test_cli import SMALL_TRAINING
 
 RESULTS = "weights.safetensors", "metrics.csv", "validation.csv"
@@ -31,23 +33,20 @@ ENDLESS = (
 )
 
 
-def interrupt(arguments: list[str], ready: Callable[[], bool], presses: int = 1, pause: float = 0.0) -> tuple[int, str]:
-    """Run a command, press Ctrl-C as often as that when it is ready, and return its exit code and what it printed."""
+def interrupt(arguments: list[str], ready: Callable[[], bool]) -> tuple[int, str]:
+    """Run a command, press Ctrl-C when it is ready, and return its exit code and what it printed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "equiflock", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,  # a terminal sends Ctrl-C to all processes of a command
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None and not ready():
         time.sleep(0.02)
     assert process.poll() is None, process.communicate()[0]
-    for _ in range(presses):
-        os.killpg(process.pid, signal.SIGINT)
-        time.sleep(pause)
+    os.killpg(process.pid, signal.SIGINT)
     printed, _ = process.communicate(timeout=120)
     return process.returncode, printed
 
@@ -57,6 +56,7 @@ def rows(folder: Path) -> int:
     return table.read_text().count("\n") - 1 if table.exists() else 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     code, printed = interrupt(["train", *ENDLESS, "--out", str(folder)], lambda: rows(folder) > 2)
@@ -74,21 +74,31 @@ def test_ctrl_c_ends_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
         assert (folder / name).read_bytes() == (undisturbed.folder / name).read_bytes(), name
 
 
-def test_ctrl_c_twice_stops_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_twice_stops_at_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "run"
-    slow = "--updates", "200000"  # an epoch takes seconds
+    descend, said = CompiledLearner.descend, ""
 
-    def in_the_second_epoch() -> bool:
-        time.sleep(0.3)
-        return rows(folder) == 1
+    def press_twice_in_the_second_epoch(learner: CompiledLearner, *given: Any) -> Any:
+        nonlocal said
+        if rows(folder) == 1:
+            signal.raise_signal(signal.SIGINT)
+            while "again stops at once" not in said:
+                said += capsys.readouterr().out
+            signal.raise_signal(signal.SIGINT)
+        return descend(learner, *given)
 
-    arguments = ["train", *ENDLESS, *slow, "--out", str(folder)]
-    code, printed = interrupt(arguments, in_the_second_epoch, presses=2, pause=0.5)
-    assert code == 130
-    assert "finishing epoch 2; Ctrl-C again stops at once" in printed
+    monkeypatch.setattr(CompiledLearner, "descend", press_twice_in_the_second_epoch)
+    with stays_alive(), pytest.raises(SystemExit) as caught:
+        run("train", *ENDLESS, "--out", str(folder))
+    assert caught.value.code == 130
+    assert "finishing epoch 2; Ctrl-C again stops at once" in said
+    assert rows(folder) == 1
     assert TrainingRun(folder).checkpoints == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_lets_several_trainings_write_their_checkpoints(tmp_path: Path) -> None:
     folder = tmp_path / "several"
     runs = [folder / f"etdagnn-{seed}" for seed in range(2)]
@@ -107,6 +117,7 @@ def test_ctrl_c_lets_several_trainings_write_their_checkpoints(tmp_path: Path) -
         assert checkpoint.stem == f"epoch-{rows(path):06d}"
 
 
+@pytest.mark.slow
 def test_resume_with_epochs_prolongs_even_to_the_default_number(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,8 +152,9 @@ def test_weights_that_are_damaged_are_never_called_done(capsys: pytest.CaptureFi
     assert weights.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_from_begins_with_the_weights_of_a_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings_here: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run("train", *SMALL_TRAINING, "--controller", "tdagnn", "--hops", "2", "--out", "first")
@@ -169,8 +181,9 @@ def test_from_begins_with_the_weights_of_a_file(
     assert not Path("no").exists()
 
 
+@pytest.mark.slow
 def test_a_training_that_fails_before_its_first_result_leaves_no_folder(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings_here: None
 ) -> None:
     folder = tmp_path / "run"
     bad = "--learning-rate", "1e30", "--out", str(folder)
@@ -201,8 +214,9 @@ def test_a_training_takes_the_options_of_random_disk(tmp_path: Path) -> None:
     assert ef.simulate(ef.random_disk(1, 20, dimensions=3), controller, duration=0.02).positions.shape[-1] == 3
 
 
+@pytest.mark.slow
 def test_train_flies_under_a_radio_and_in_bodies_and_refuses_those_that_make_no_sense(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, trainings_here: None
 ) -> None:
     hard = "--loss", "0-0.5", "--delay", "0-2", "--max-acceleration", "3-100", "--lag", "0-0.1"
     several = "--seeds", "0-1", "--workers", "1", "--out", str(tmp_path / "hard")

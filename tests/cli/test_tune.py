@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 import equiflock as ef
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
-from tests.cli.commands import failure, run, start
+from tests.cli.commands import failure, run, stays_alive
 
 TASKS = "1*flocking:agents=20:duration=0.3+1*obstacles:sides=6:agents=20:duration=1"
 SMALL = (
@@ -22,6 +24,7 @@ SMALL = (
 )
 
 
+@pytest.mark.slow
 def test_it_tunes_says_what_became_of_each_measure_and_repeats_its_own_command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +68,7 @@ def test_tuned_weights_fly_with_their_own_technique_and_the_commands_say_so(
     assert told in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_cannot_be_tuned_gets_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = "--out", str(tmp_path / "run")
     for words, told in (
@@ -91,22 +95,29 @@ def test_what_cannot_be_tuned_gets_one_line(capsys: pytest.CaptureFixture[str], 
     run("tune", "etdagnn", *SMALL, "--generations", "1", "--sigma", "0.1", *out, "--force")
 
 
-def test_ctrl_c_ends_with_the_generation_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    words = ("tune", "etdagnn", *SMALL[:-2])
-    process = start(*words, "--workers", "2", "--generations", "100000", "--out", "run", folder=tmp_path)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("generation 2:"):
-            break
-    os.killpg(process.pid, signal.SIGINT)
-    printed, errors = process.communicate(timeout=120)
-    assert process.returncode == 130, printed + errors
+@pytest.mark.slow
+def test_ctrl_c_ends_with_the_generation_and_the_same_command_goes_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """In this process: its workers are those of a sweep, in tests/cli/test_interrupt.py."""
+    words = ("tune", "etdagnn", *SMALL)
+    scores = tmp_path / "run" / "scores"
+
+    def press_after_the_second_generation() -> None:
+        while not (scores / "generation-000002.csv").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press_after_the_second_generation, daemon=True).start()
+    with stays_alive(), pytest.raises(SystemExit) as caught:
+        run(*words, "--generations", "100000", "--out", str(tmp_path / "run"))
+    printed, errors = capsys.readouterr()
+    assert caught.value.code == 130, printed + errors
     assert re.search(r"finishing generation \d+; Ctrl-C again stops at once", printed)
     assert "go on with: equiflock tune etdagnn --tasks" in errors
-    assert "Traceback" not in errors
-    done = len(list((tmp_path / "run" / "scores").glob("generation-*.csv")))
+    done = len(list(scores.glob("generation-*.csv")))
     assert done >= 2
     for folder in ("run", "undisturbed"):
-        run(*words, "--workers", "1", "--generations", str(done + 1), "--out", str(tmp_path / folder))
+        run(*words, "--generations", str(done + 1), "--out", str(tmp_path / folder))
     weights = [(tmp_path / folder / "weights.safetensors").read_bytes() for folder in ("run", "undisturbed")]
     assert weights[0] == weights[1]

@@ -105,6 +105,7 @@ def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, 
     assert abs(exhibit.setting.draw().velocities).max() <= 0.2
 
 
+@pytest.mark.slow
 def test_view_takes_the_next_port_serves_the_page_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
@@ -114,7 +115,6 @@ def test_view_takes_the_next_port_serves_the_page_and_ends_with_ctrl_c(tmp_path:
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         try:
             assert process.stdout is not None

@@ -118,6 +118,7 @@ def test_a_scenario_s_own_options_of_the_same_names_follow_its_name(tmp_path: Pa
     assert (config["start"]["lag"], config["body"]["lag"]) == (3.0, 0.0)
 
 
+@pytest.mark.slow
 def test_all_controllers_of_an_evaluation_fly_in_one_world_and_its_folder_tells_which(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
@@ -136,6 +137,7 @@ def test_all_controllers_of_an_evaluation_fly_in_one_world_and_its_folder_tells_
     assert "settings world loss = 0.2, not 0.3, settings world body" in told
 
 
+@pytest.mark.slow
 def test_a_job_of_an_evaluation_is_flown_again_in_its_world(tmp_path: Path, jobs_here: None) -> None:
     from equiflock.experiments.again import fly_again
 
@@ -146,6 +148,7 @@ def test_a_job_of_an_evaluation_is_flown_again_in_its_world(tmp_path: Path, jobs
     assert again.config["failures"] == description(ef.Failures(agents=3))
 
 
+@pytest.mark.slow
 def test_a_sweep_has_a_column_for_each_axis_that_was_given_and_keeps_results_by_their_world(
     tmp_path: Path, jobs_here: None
 ) -> None:

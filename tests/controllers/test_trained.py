@@ -95,6 +95,7 @@ def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is
         ef.train(ef.DAgger(controller="etdagnn-robust"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["etdagnn", "tdagnn"])
 def test_segregation_is_learned_from_the_law_of_that_name(network: str) -> None:
     """The paper says that TDAGNN learns it: hearing those within R alone, at least 70% of flocks segregate."""
@@ -132,6 +133,7 @@ def test_starling_was_trained_and_then_tuned(seed: int) -> None:
     assert controller.size == 2 * 656
 
 
+@pytest.mark.slow
 def test_starling_agrees_better_than_the_papers_networks_and_passes_obstacles() -> None:
     start = ef.random_disk(8, 200, seed=0, split="test")
     left = {

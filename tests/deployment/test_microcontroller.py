@@ -48,6 +48,7 @@ def test_etdagnn_has_less_than_four_kilobytes(emulator: None, tmp_path: Path) ->
     assert found.weights < found.flash < 4096
 
 
+@pytest.mark.slow
 def test_obstacles_are_avoided_there_too(emulator: None, tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     orbit = ef.Orbit(gravity_break=0.3)
@@ -55,6 +56,7 @@ def test_obstacles_are_avoided_there_too(emulator: None, tmp_path: Path) -> None
     assert emulate(controller, recording, tmp_path, orbit=orbit).worst < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [5, 8, 26])
 def test_who_knows_of_an_obstacle_decides_by_other_weights_there_too(
     agent: int, emulator: None, tmp_path: Path

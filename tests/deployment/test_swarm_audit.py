@@ -16,9 +16,11 @@ from equiflock.deployment.swarm_audit import audit_swarm
 
 pytest.importorskip("zenoh")
 
+pytestmark = pytest.mark.slow
 
-def audited(steps: int = 8) -> Any:
-    start = ef.random_disk(flocks=1, agents=6, seed=0)
+
+def audited(agents: int = 6, steps: int = 8) -> Any:
+    start = ef.random_disk(flocks=1, agents=agents, seed=0)
     deployment = Deployment(agent="numpy", steps=steps)
     return audit_swarm("etdagnn", start, deployment, deploy("etdagnn", start, deployment, keep=True))
 
@@ -108,6 +110,6 @@ def test_processes_that_learn_of_each_other_by_another_way_are_caught(
         return written
 
     monkeypatch.setattr("equiflock.deployment.deploying.export", with_a_cheat)
-    found = audited(steps=4)
+    found = audited(agents=4, steps=4)
     assert not found.passed
     assert "used what it did not receive" in found.verdict

@@ -40,6 +40,7 @@ def test_the_multiply_adds_of_a_training_by_hand(name: str, by_hand: float) -> N
     assert multiply_adds_per_agent(chain, D=2) == by_hand
 
 
+@pytest.mark.slow
 def test_an_epoch_is_its_flight_its_updates_and_a_share_of_a_validation() -> None:
     timing = measure_epoch("etdagnn", repeats=1)
     assert timing.epoch == pytest.approx(timing.flight + timing.updates + timing.validation / 40)

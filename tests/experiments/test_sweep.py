@@ -36,6 +36,7 @@ def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
     assert table.flock.tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_point_without_such_flocks_says_why() -> None:
     table = SweepJob("tanner", 0, agents=10, comm_radius=0.01, hops=None, flocks=1).run()
     assert table[list(METRICS)].isna().all(axis=None)
@@ -120,6 +121,7 @@ def test_a_map_is_over_the_two_axes_of_most_values_with_a_panel_for_each_combina
     assert shown == [[str(8 * i + 4 * d + j) for i in range(3) for j in range(4)] for d in range(2)]
 
 
+@pytest.mark.slow
 def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +212,7 @@ def test_a_sweep_without_any_flocks_fails_and_says_why(
     )
 
 
+@pytest.mark.slow
 def test_a_damaged_job_of_a_sweep_is_told_and_computed_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs_here: None
 ) -> None:

@@ -48,6 +48,7 @@ def test_the_loss_is_the_mean_over_tuples_of_the_clipped_score(data: FastForward
     assert 0.0 < live < 1.0
 
 
+@pytest.mark.slow
 def test_it_learns_and_the_same_seed_gives_the_same_bits(data: FastForwardData) -> None:
     def run(seed: int) -> tuple[list[CloningReport], list[float]]:
         reports: list[CloningReport] = []

@@ -82,6 +82,7 @@ def test_an_epoch_says_what_came_of_it_and_validates_when_it_is_time() -> None:
     np.testing.assert_array_equal(reports[-1].validation.ivv, flown)
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_from_epoch_to_epoch_but_what_was_made_at_first() -> None:
     trainer = Trainer(small(capacity=30))
 
@@ -99,6 +100,7 @@ def test_nothing_is_kept_from_epoch_to_epoch_but_what_was_made_at_first() -> Non
     assert [array.ctypes.data for array in trainer.replay.tuples] == places
 
 
+@pytest.mark.slow
 def test_a_module_of_ones_own_learns(own_registry: None) -> None:
     class Linear(torch.nn.Module):
         senses = ef.paper_senses("mean", hops=1)

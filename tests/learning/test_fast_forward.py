@@ -50,6 +50,7 @@ def test_the_papers_set_has_80400_tuples_of_which_30150_are_for_training() -> No
     assert (len(data), data.samples, len(data) - data.samples) == (80_400, 30_150, 50_250)
 
 
+@pytest.mark.slow
 def test_no_flock_is_used_twice_nor_in_any_other_set() -> None:
     whole = replace(FastForward(), agents=10, train_flocks=2, test_flocks=2)
     starts = [whole.disk(step).draw() for step in range(whole.indices)]

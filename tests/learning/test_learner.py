@@ -116,6 +116,7 @@ def test_gradients_are_torchs_for_any_number_of_channels(name: str, channels: in
     assert_gradients_agree(network, *batch(network, 4, 33, 2))
 
 
+@pytest.mark.slow
 @given(st.sampled_from(list(NETWORKS)), st.integers(1, 5), st.integers(1, 300), st.integers(0, 2**31))
 def test_gradients_are_torchs_for_any_number_of_agents(name: str, tuples: int, agents: int, seed: int) -> None:
     network = randomized(new_network(name), seed)

@@ -113,6 +113,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
     assert_same_results(tmp_path / "run", undisturbed)
 
 
+@pytest.mark.slow
 def test_a_training_that_was_killed_goes_on_to_the_same_bits(undisturbed: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     TrainingRun.create(folder, small())
@@ -129,6 +130,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(undisturbed: Path, 
     assert not list(folder.glob("checkpoints/.*"))
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_again_and_again_at_random_times_does_so_too(tmp_path: Path) -> None:
     recipe = small(epochs=150, checkpoint_every=1)
     undisturbed = TrainingRun.create(tmp_path / "undisturbed", recipe)

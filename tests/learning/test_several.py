@@ -21,6 +21,8 @@ from tests.learning.small import small
 if TYPE_CHECKING:  # processes that only look up how they are prepared need no torch, which takes seconds
     from equiflock.learning.dagger import EpochReport
 
+pytestmark = pytest.mark.slow
+
 
 def test_trainings_side_by_side_are_those_one_by_one_and_one_that_fails_does_not_stop_the_others(
     tmp_path: Path,

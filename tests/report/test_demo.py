@@ -23,6 +23,7 @@ from equiflock.scenarios import RandomDisk
 TINY = replace(RECIPE, epochs=2, validate_every=1, agents=30, flocks=3, validation_flocks=2, duration=0.1)
 
 
+@pytest.mark.slow
 def test_the_demo_writes_films_runs_and_one_self_contained_page(tmp_path: Path) -> None:
     found = demonstrate(RandomDisk(flocks=2, agents=30), TINY, duration=0.1)
     folder = tmp_path / "demo"
@@ -39,6 +40,7 @@ def test_the_demo_writes_films_runs_and_one_self_contained_page(tmp_path: Path) 
     assert len(list(folder.glob("*.zarr"))) == 4
 
 
+@pytest.mark.slow
 def test_a_demo_that_was_killed_while_it_trained_goes_on_to_the_same_network_and_flights(tmp_path: Path) -> None:
     recipe = replace(TINY, epochs=40, validate_every=20, checkpoint_every=1, capacity=200)
     disk = RandomDisk(flocks=2, agents=30)

@@ -39,6 +39,7 @@ def near(image: NDArray[np.uint8], colour: tuple[int, int, int]) -> int:
     return int((np.abs(image.astype(int) - colour).max(axis=-1) < 40).sum())
 
 
+@pytest.mark.slow
 def test_a_film_lasts_as_long_as_the_flight_at_its_speed(run: ef.Trajectory, tmp_path: Path) -> None:
     drawn = []
     path = film(

@@ -22,6 +22,9 @@ from equiflock.experiments.paper.shown import FILMS
 from equiflock.learning.fast_forward import FastForward
 from equiflock.report.reproduction import draw_figures, draw_film
 from equiflock.simulation import assembly
+from tests.experiments.runner.here import work_here
+
+pytestmark = pytest.mark.slow
 
 TINY = Profile(
     "quick",
@@ -53,11 +56,18 @@ class Tags(HTMLParser):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "paper"
     with pytest.MonkeyPatch.context() as patch:
+        work_here(patch)
         patch.setitem(profiles.PROFILES, "quick", TINY)
         for name, film in FILMS.items():
             patch.setitem(FILMS, name, replace(film, speed=10 * film.speed))  # as many frames as a test needs
-        cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "2", "--checks"])
+        cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "1", "--checks"])
     return folder
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take seconds to draw."""
+    monkeypatch.setattr("equiflock.report.reproduction.draw_figures", lambda *_: [])
 
 
 def test_it_writes_a_ledger_with_every_statement(folder: Path) -> None:
@@ -117,7 +127,7 @@ def test_a_damaged_flight_is_flown_again(folder: Path, tmp_path: Path) -> None:
 
 
 def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, no_figures: None
 ) -> None:
     monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     jobs = {path: path.stat().st_mtime_ns for path in (folder / "jobs").iterdir()}
@@ -131,6 +141,7 @@ def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     assert "did you mean 'flocking'" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
@@ -148,7 +159,7 @@ def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
     assert (copy / "flocking.csv").read_bytes() == (folder / "flocking.csv").read_bytes()
 
 
-def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_figures: None) -> None:
     monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     copy = tmp_path / "paper"
     shutil.copytree(folder, copy)
@@ -157,6 +168,7 @@ def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert not (copy / "leaders.csv").exists()
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_another_reading_is_flown_told_and_kept_apart(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:

@@ -54,6 +54,7 @@ def test_more_flocks_begin_with_the_same_ones(start: ef.Flock) -> None:
     assert (few.positions == start.positions[:2]).all()
 
 
+@pytest.mark.slow
 def test_some_flocks_pass_and_some_fail() -> None:
     scenario = ef.make_scenario("corridor:flocks=12:disks=2:sides=6")
     run = ef.simulate(

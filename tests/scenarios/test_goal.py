@@ -57,6 +57,7 @@ def test_the_goal_is_where_the_law_seeks_it_by_default() -> None:
         assert tuple(law.goal_of(scenario.draw())) == scenario.goal
 
 
+@pytest.mark.slow
 def test_informed_agents_bring_their_flocks_there_and_flocks_without_any_fly_past() -> None:
     scenario = ef.make_scenario("goal", flocks=4)
     failed = {}

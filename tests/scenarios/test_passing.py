@@ -79,6 +79,7 @@ def test_the_obstacle_joins_the_followers_that_hear_it_but_not_leaders() -> None
     assert outcome(far, obstacle_node="each") is Outcome.DISCONNECTED
 
 
+@pytest.mark.slow
 def test_a_leader_may_count_as_the_flock_being_aware_of_the_obstacle() -> None:
     still, far = [0.0, 0.0], [0.0, 3.0]
     # A leader beyond the obstacle is joined to the follower on the near side by it.
@@ -121,6 +122,7 @@ def test_each_obstacle_joins_only_the_followers_that_hear_it() -> None:
     assert ef.UntilPassed()(0.0, apart, np.array([True])) == [Outcome.DISCONNECTED]
 
 
+@pytest.mark.slow
 def test_one_obstacle_after_the_other_must_be_passed_but_not_what_lies_behind_or_aside() -> None:
     def seconds(*centres: tuple[float, float]) -> float:
         run = ef.simulate(course(*centres), COAST, duration=20.0, ending=ef.UntilPassed())
@@ -277,6 +279,7 @@ def test_endings_that_make_no_sense_are_refused(options: dict[str, Any], text: s
         ef.UntilPassed(**options)
 
 
+@pytest.mark.slow
 def test_the_technique_brings_a_flock_past_what_it_cannot_pass_without() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(flocks=5, seed=1), sides=6).draw()
     passed = {}

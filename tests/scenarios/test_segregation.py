@@ -82,6 +82,7 @@ def test_flocks_that_ended_are_not_looked_at() -> None:
     assert ending(1.0, parted, flying).tolist() == [SEGREGATED, Outcome.FLYING]
 
 
+@pytest.mark.slow
 def test_the_law_of_that_name_segregates_and_alignment_alone_does_not() -> None:
     scenario = ef.make_scenario("segregation", flocks=10)
     start = scenario.draw()

@@ -32,6 +32,7 @@ def wandering(flock: Flock, steps: int) -> list[Flock]:
     return [dataclasses.replace(flock, positions=flock.positions + 0.1 * n * flock.velocities) for n in range(steps)]
 
 
+@pytest.mark.slow
 @given(flocks(failed=True), st.integers(1, 4), AGGREGATION, ORBIT, st.sampled_from(["nearest", "all"]))
 def test_every_flock_at_every_step_gives_the_dense_result(
     flock: Flock, hops: int, aggregation: Aggregation, orbit: Orbit | None, obstacles: Obstacles

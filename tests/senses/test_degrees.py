@@ -70,11 +70,13 @@ def test_older_hops_divided_by_the_senders_degree_are_the_dense_result(
     assert_dense(flock, paper_senses(aggregation, hops, topology, "sender"), Orbit(), obstacles)
 
 
+@pytest.mark.slow
 @given(flocks())
 def test_so_are_those_of_declared_channels(flock: Flock) -> None:
     assert_dense(flock, OWN)
 
 
+@pytest.mark.slow
 @given(flocks(), st.integers(2, 4))
 def test_so_are_those_of_large_flocks(flock: Flock, hops: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -95,6 +95,7 @@ def with_groups(flock: Flock, seed: int) -> Flock:
     return dataclasses.replace(flock, groups=groups, obstacles=flock.obstacles)
 
 
+@pytest.mark.slow
 @given(
     flocks(),
     st.integers(0, 99),

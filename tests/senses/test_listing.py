@@ -74,6 +74,7 @@ def test_a_crowd_is_listed_word_by_word(D: int, most: int, agents: int, room: in
     check_lists(crowd(D), most, agents, room)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("D", [2, 3])
 def test_a_crowd_knows_what_the_dense_twin_knows(D: int) -> None:
     flock, sensing = crowd(D), DelayedAggregation(paper_senses("mean", 2), comm_radius=1.0)

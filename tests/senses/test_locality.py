@@ -20,6 +20,7 @@ def reach(flock: Flock, agent: int, hops: int) -> NDArray[Any]:
     return np.linalg.matrix_power(joined.astype(int), hops)[agent] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("D", [2, 3])
 def test_nothing_out_of_reach_changes_a_single_bit(D: int) -> None:
     rng = np.random.default_rng(5)

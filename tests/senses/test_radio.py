@@ -49,6 +49,7 @@ def radios(draw: st.DrawFn) -> Radio:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(flocks(max_agents=12), radios(), st.sampled_from(SENSES), st.sampled_from([None, Orbit()]))
 def test_every_radio_gives_every_flock_the_observations_of_its_slow_twin(
@@ -99,6 +100,7 @@ def test_bits_are_the_same_for_any_number_of_threads(radio: Radio, shape: tuple[
     assert found[0].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radio", RADIOS[:3], ids=str)
 def test_a_large_flock_hears_what_it_would_hear_as_a_small_one(radio: Radio, monkeypatch: pytest.MonkeyPatch) -> None:
     start = random_disk(1, 400, seed=3)

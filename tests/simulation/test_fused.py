@@ -65,6 +65,7 @@ def network(name: str, dimensions: int, **options: Any) -> Any:
     return new_network(name, 3, **sizes, **options).eval()
 
 
+@pytest.mark.slow
 @given(flocks(), st.sampled_from(["etdagnn", "tdagnn", "tdagnn-tf"]), st.integers(1, 3), st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
 def test_whole_flights_are_the_same_to_the_bit(start: Flock, name: str, hops: int, threads: int) -> None:

@@ -132,6 +132,7 @@ def test_a_damaged_or_foreign_store_is_refused_in_one_line(run: ef.Trajectory, t
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("how", DAMAGES, ids=lambda how: how.__name__)
 def test_no_damage_to_any_file_of_a_store_goes_unnoticed(run: ef.Trajectory, tmp_path: Path, how: Any) -> None:

@@ -100,6 +100,7 @@ def test_the_class_has_the_product_of_its_parts_numbers(bound: Bound, radius: fl
     assert log_class_cover(bound, radius) > log_class_cover(bound, radius, parts=bound.layers)
 
 
+@pytest.mark.slow
 @given(bounds())
 def test_the_proof_line_by_line_from_dudleys_bound_to_the_closed_form(bound: Bound) -> None:
     m, D, L = bound.samples, bound.largest_dimension, bound.layers
@@ -124,6 +125,7 @@ def test_the_proof_line_by_line_from_dudleys_bound_to_the_closed_form(bound: Bou
     assert 2 * bound.rademacher_term + bound.confidence_term == pytest.approx(bound.value, rel=1e-14)
 
 
+@pytest.mark.slow
 @given(bounds())
 def test_the_closed_form_holds_with_the_lemma_and_the_number_of_parts_as_they_must_be(bound: Bound) -> None:
     """From five samples on: the integral of the root is at most that of ln N's mean, which has no m in it."""

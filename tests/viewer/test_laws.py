@@ -112,6 +112,7 @@ def test_a_law_with_other_hops_is_shown_under_a_radio_before_anybody_has_heard(o
     assert len(live.pictures()[0].links.edges) > 0
 
 
+@pytest.mark.slow
 def test_a_saved_flight_tells_the_law_and_when_it_had_which_numbers(tmp_path: Path) -> None:
     live = stage(controller="reynolds:cohesion=2")
     fly(live, 4)

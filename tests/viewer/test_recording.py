@@ -56,6 +56,7 @@ def test_a_new_recording_begins_when_agents_come_go_or_change_their_roles() -> N
     assert run.config["begins_at"] == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_a_saved_flight_opens_again_with_its_obstacles(tmp_path: Path) -> None:
     live = stage(
         compare="tanner-dynamic",

@@ -21,6 +21,7 @@ from tests.viewer.servers import Running, get, running, wait_until
 from tests.viewer.stages import stage
 
 
+@pytest.mark.slow
 def test_a_closed_page_frees_its_flight_though_it_is_being_saved(server: Running) -> None:
     with server.page() as page:
         page.start(agents=300)
@@ -51,6 +52,7 @@ def test_flights_that_are_saved_at_once_are_saved_one_after_the_other(tmp_path: 
         assert {path.name for path in tmp_path.iterdir()} == {Path(folder).name for folder in folders}
 
 
+@pytest.mark.slow
 def test_only_so_many_flights_wait_to_be_saved(tmp_path: Path) -> None:
     archive = Archive(tmp_path)
     hold = threading.Event()
@@ -63,6 +65,7 @@ def test_only_so_many_flights_wait_to_be_saved(tmp_path: Path) -> None:
     assert len({work.result() for work in works}) == MOST_WAITING
 
 
+@pytest.mark.slow
 def test_a_flight_is_saved_as_a_film_and_a_folder(server: Running) -> None:
     with server.page() as page:
         page.start(compare="tanner-dynamic")
@@ -144,6 +147,7 @@ def test_a_flight_that_cannot_be_saved_leaves_nothing_behind(
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_server_that_is_stopped_while_it_saves_saves_to_the_end_first(tmp_path: Path) -> None:
     with running(Exhibit(Setting(controller="tanner"), out=tmp_path)) as server, server.page() as page:
         page.start()

@@ -31,6 +31,7 @@ def age(folder: Path) -> None:
     os.utime(folder, (then, then))
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_removed_when_the_next_server_starts(tmp_path: Path) -> None:
     script = """
 import os, pathlib, sys

@@ -76,6 +76,7 @@ def test_a_message_that_is_too_long_ends_the_connection_and_nothing_else(server:
         assert other.ask("advance", steps=1).step == 1
 
 
+@pytest.mark.slow
 def test_a_closed_page_frees_its_flight(server: Running) -> None:
     with server.page() as page:
         page.start()
@@ -99,6 +100,7 @@ def test_a_connection_that_breaks_frees_its_flight_too(server: Running) -> None:
         wait_until(lambda: not server.sessions)
 
 
+@pytest.mark.slow
 def test_there_is_a_limit_to_pages(server: Running) -> None:
     opened = [server.page() for _ in range(MOST_SESSIONS)]
     for each in opened:

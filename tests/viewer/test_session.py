@@ -136,6 +136,7 @@ STRANGE = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(messages=st.lists(SENSIBLE | STRANGE | st.text(max_size=30) | st.binary(max_size=9), max_size=15))
 def test_whatever_is_sent_the_server_answers_and_goes_on(server: Running, messages: list[object]) -> None:

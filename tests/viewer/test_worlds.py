@@ -238,6 +238,7 @@ def test_a_saved_flight_has_its_world_and_shows_who_had_failed_when(tmp_path: Pa
     assert counts == [0] * 4 + [3] * 5
 
 
+@pytest.mark.slow
 def test_a_recording_begins_anew_when_bodies_remember_something_else() -> None:
     live = stage()
     fly(live, 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import sys
 from collections import deque
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 from equiflock.learning.run import TrainingRun
 from equiflock.runtime.checks import InputError, check_count
 from equiflock.runtime.files import deaf_children
+from equiflock.runtime.processes import fresh_context
 
 if TYPE_CHECKING:
     from equiflock.learning.dagger import EpochReport
@@ -55,8 +55,8 @@ def train_several(
         KeyboardInterrupt: if `should_stop` returned True, after the checkpoints are written.
     """
     check_count("workers", workers)
-    # Fresh interpreters: a forked process would inherit locks of torch's threads, but not the threads.
-    context = multiprocessing.get_context("spawn")
+    # Not forked from this process: they would inherit locks of torch's threads, but not the threads.
+    context = fresh_context()
     waiting = deque(folder for folder in folders if not TrainingRun(folder).finished)
     # A pipe for each process, so that a process that dies cannot damage what others send.
     running: dict[Connection, tuple[Path, BaseProcess]] = {}

@@ -18,6 +18,7 @@ APART = 0.9
 """2 R0, by default."""
 
 
+@pytest.mark.slow
 @given(flocks(roles=False), st.sampled_from(["bonding", "bonding-local"]), st.sampled_from([0.0, 0.45, 3.0]))
 def test_the_law_is_its_equation(flock: Flock, name: str, half_distance: float) -> None:
     r, v, distance = pairs(flock)

@@ -63,6 +63,7 @@ def stop_at(speed: float) -> float:
     return float(brentq(left, CORE * (1.0 + 1e-6), 1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [8.0, 12.0, 16.0])
 def test_two_agents_stop_outside_the_core(speed: float) -> None:
     # They come to rest only in the end; what is left to fly after half a second is little.
@@ -76,6 +77,7 @@ def test_without_the_push_they_fly_through_each_other(speed: float) -> None:
     assert fly(head_on(speed), "cucker-smale", 2e-4, 0.5, [gap]).series["gap"].min() < 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [2, 3])
 def test_flocks_that_fly_to_their_own_middle_keep_their_cores_apart(dimensions: int) -> None:
     start, nearest = imploding(10, 30, dimensions, rate=20.0), {}
@@ -86,6 +88,7 @@ def test_flocks_that_fly_to_their_own_middle_keep_their_cores_apart(dimensions: 
     assert nearest["cucker-smale"].max() < CORE / 10
 
 
+@pytest.mark.slow
 def test_as_it_is_loaded_no_two_agents_of_the_usual_flocks_come_within_the_core() -> None:
     # With its clamp, and at the usual time step, which the theorem knows nothing of.
     start, nearest = ef.random_disk(flocks=10, agents=100, seed=0), {}

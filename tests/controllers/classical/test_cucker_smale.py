@@ -71,6 +71,7 @@ def test_cut_off_at_r_the_mean_velocity_is_not_kept() -> None:
 # which for beta = 1 is u0 - strength (atan r - atan r0), and ends at u0 - strength (pi/2 - atan r0) if that is above 0.
 
 
+@pytest.mark.slow
 def test_for_beta_one_two_agents_that_part_fast_never_agree() -> None:
     speed, distance = 20.0, 1.0
     limit = speed - STRENGTH * (math.pi / 2 - math.atan(distance))
@@ -85,6 +86,7 @@ def test_for_beta_one_two_agents_that_part_fast_never_agree() -> None:
     assert parted - left == pytest.approx(limit, rel=5e-3)
 
 
+@pytest.mark.slow
 def test_from_the_same_start_they_agree_for_beta_one_half() -> None:
     # u = 0 where asinh r = asinh r0 + u0 / strength.
     run = fly(head_on(-20.0, 1.0), "cucker-smale", 0.001, 10.0, [gap], beta=0.5)
@@ -92,6 +94,7 @@ def test_from_the_same_start_they_agree_for_beta_one_half() -> None:
     assert run.series["gap"][-1, 0] == pytest.approx(math.sinh(math.asinh(1.0) + 2.0), rel=0.02)
 
 
+@pytest.mark.slow
 def test_for_beta_one_two_groups_that_part_fast_never_agree() -> None:
     # Let w be the least speed at which an agent of one group leaves one of the other along the line between the
     # groups, and g the least gap between them. Nobody is pulled back faster than by strength phi(g) u0 / 2 on each

@@ -57,6 +57,7 @@ def test_from_one_on_two_agents_stop_before_they_meet(alpha: float, speed: float
     assert velocity_variance(run)[-1, 0] < 1e-6
 
 
+@pytest.mark.slow
 def test_below_one_they_meet() -> None:
     # The integral up to 0 is 2 sqrt(r0) for alpha = 1/2, so agents faster than 2 strength meet, at the speed left over.
     speed = 30.0
@@ -94,6 +95,7 @@ def test_on_a_line_nobody_passes_anybody_from_one_on(alpha: float, passed: bool)
     assert (gaps.min(axis=0) < 0.0).sum() > 3 if passed else gaps.min() > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [2, 3])
 def test_flocks_that_fly_to_their_own_middle_stop_apart_from_one_on(dimensions: int) -> None:
     start, nearest = imploding(10, 30, dimensions, rate=20.0), {}

@@ -105,6 +105,7 @@ def flown(flock: Flock, seconds: float, **options: Any) -> tuple[Array, Array]:
     return pattern_error(end.positions, places_of(end, law.pattern, law.spacing)), run.series["minimum_separation"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["vee", "circle", "EQ"])
 @pytest.mark.parametrize("agents", [30, 100])
 def test_flocks_reach_their_pattern_within_six_seconds(pattern: str, agents: int) -> None:

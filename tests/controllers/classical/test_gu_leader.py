@@ -135,6 +135,7 @@ def test_an_informed_tenth_brings_the_flock_to_the_goal(dimensions: int) -> None
     assert np.linalg.norm(end.velocities, axis=-1).max() < 0.3
 
 
+@pytest.mark.slow
 def test_a_centre_over_three_hops_holds_flocks_together_that_neighbours_alone_do_not() -> None:
     start = ef.random_disk(flocks=10, agents=100, seed=5)
     pieces = {}

@@ -73,6 +73,7 @@ def test_agents_at_rest_accelerate_down_the_potential_of_the_flock(name: str, di
     np.testing.assert_allclose(accelerations(flock, name, **PUBLISHED), -slope, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "liked"), [([0, 0], WITHIN), ([0, 1], BETWEEN)])
 def test_two_agents_like_the_distance_of_their_groups(groups: list[int], liked: float) -> None:
     distances = np.array([0.1, 0.5, 0.9, 1.0, 1.1, 2.0, 10.0]) * liked
@@ -85,6 +86,7 @@ def test_two_agents_like_the_distance_of_their_groups(groups: list[int], liked: 
     np.testing.assert_allclose(ended[:, 0, 0] - ended[:, 1, 0], liked, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_energy_of_a_flock_never_grows_velocities_agree_and_nobody_collides() -> None:
     rng = np.random.default_rng(0)
     start = Flock(rng.uniform(-1.5, 1.5, (5, 15, 2)), rng.normal(size=(5, 15, 2)), groups=rng.integers(0, 3, (5, 15)))

@@ -58,6 +58,7 @@ def test_what_it_hears_of_obstacles_counts_for_nothing_before_it_is_tuned() -> N
     assert torch.equal(network(torch.from_numpy(z)), network(torch.from_numpy(quiet)))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 2 * LANES + 3), st.integers(1, 4), st.sampled_from([2, 3]), st.integers(0, 99))
 def test_who_knows_of_an_obstacle_decides_by_other_weights(agents: int, hops: int, D: int, seed: int) -> None:
     network, z = starling(hops=hops, seed=seed), observations(agents, hops, D, seed)

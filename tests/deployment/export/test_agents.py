@@ -113,6 +113,7 @@ CHANNELS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(
     st.lists(CHANNELS, min_size=1, max_size=5),
@@ -203,6 +204,7 @@ def test_the_last_message_of_a_silent_neighbour_is_used_for_a_while(tmp_path: Pa
     assert fly(controller, start_of(), module, 12, **radio).worst > 1e-3
 
 
+@pytest.mark.slow
 def test_the_same_bits_at_every_level_of_optimisation(tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     found = []

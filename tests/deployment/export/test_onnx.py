@@ -32,6 +32,7 @@ def observations_of(controller: Any, B: int, N: int, D: int = 2) -> Any:
     return (chance.normal(size=shape) * 10.0 ** chance.uniform(-1.0, 2.0, (B, N, 1, 1, 1))).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "D"), CASES)
 def test_a_graph_takes_any_number_of_flocks_and_agents(name: str, D: int, tmp_path: Path) -> None:
     controller: Any = ef.load(name)
@@ -47,6 +48,7 @@ def test_a_graph_takes_any_number_of_flocks_and_agents(name: str, D: int, tmp_pa
         assert (np.abs(found - wanted) / program.magnitude(observations)).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_a_graph_for_space_and_in_units_of_robots(tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn", comm_radius=5.0, time_scale=4.0)
     path, _ = ef.export(controller, tmp_path / "graph.onnx", dimensions=3)
@@ -75,6 +77,7 @@ class Looping(Own):
         return observations[:, :, 0, 0] * len(range(steps))
 
 
+@pytest.mark.slow
 def test_a_torch_module_of_layers_of_its_own_is_a_graph_and_nothing_else(tmp_path: Path) -> None:
     controller: Any = Own()
     path, readme = ef.export(controller, tmp_path / "graph.onnx")
@@ -90,6 +93,7 @@ def test_a_torch_module_of_layers_of_its_own_is_a_graph_and_nothing_else(tmp_pat
             ef.export(controller, tmp_path / f"own{ending}")
 
 
+@pytest.mark.slow
 def test_a_torch_module_that_has_no_graph_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ef.InputError, match="Looping is a torch module that ONNX has no form for: ") as told:
         ef.export(Looping(), tmp_path / "graph.onnx")

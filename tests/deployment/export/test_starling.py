@@ -110,6 +110,7 @@ def observations_of(controller: Any, D: int) -> Any:
     return known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("near", "D"), [(True, 2), (True, 3), (False, 2)])
 def test_the_graph_of_a_starling(near: bool, D: int, tmp_path: Path) -> None:
     controller = starling(near)

@@ -103,6 +103,7 @@ def test_the_papers_counts_are_not_asked_of_smaller_data() -> None:
     assert "G1" not in verdicts(table)
 
 
+@pytest.mark.slow
 def test_a_cloning_notes_the_mean_weight_of_every_epoch(tmp_path: Path) -> None:
     data = FastForward(train_flocks=1, test_flocks=1, steps=5, agents=20)
     recipe = Cloning("etdagnn", seed=3, epochs=1, warm_up=1)

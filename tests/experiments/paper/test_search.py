@@ -114,6 +114,7 @@ def read_stretched(path: Path, seed: int) -> pd.DataFrame:
     return table.assign(epoch=table.epoch * 40)
 
 
+@pytest.mark.slow
 def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {
         "clamp": replace(CHOICES["clamp"], others=(50.0,)),

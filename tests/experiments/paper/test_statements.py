@@ -59,6 +59,7 @@ def verdicts(statements: list[Any]) -> dict[str, str]:
     return {statement.id: statement.verdict for statement in statements}
 
 
+@pytest.mark.slow
 def test_flocking_as_the_paper_describes_it_holds_and_its_opposite_does_not() -> None:
     sizes = (50, 100, 200, 400)
     found = flocking_statements(curves(flocking_as_described, sizes, (VARIANCE, EFFORT)))

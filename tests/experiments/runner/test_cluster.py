@@ -17,46 +17,11 @@ from equiflock.experiments.runner.jobs import collect
 from equiflock.experiments.runner.running import run_jobs
 from equiflock.runtime.checks import InputError
 from tests.experiments.runner.cluster import Cluster, cluster
-from tests.experiments.runner.test_jobs import Square
+from tests.experiments.runner.squares import Square
+
+pytestmark = pytest.mark.slow
 
 GRID = ["sweep", "--controller", "etdagnn,tanner", "--agents", "20,40", "--comm-radius", "1,1.5", "--flocks", "3"]
-
-
-def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(
-    tmp_path: Path, jobs_here: None
-) -> None:
-    cli.main([*GRID, "--workers", "1", "--out", str(tmp_path / "here")])
-    with cluster(tmp_path / "cluster") as found:
-        found.add_worker("--name", "steady")
-        doomed = found.add_worker("--name", "doomed")
-        done_when_killed: list[int] = []
-
-        def kill_halfway() -> None:
-            """When the worker is at a job, and some are done."""
-            with distributed.Client(found.address, set_as_default=False) as client:
-                while not done_when_killed:
-                    held = client.processing()  # address -> keys
-                    names = client.run(lambda dask_worker: dask_worker.name, on_error="ignore")
-                    busy = {name for address, name in names.items() if held.get(address)}
-                    done = len(list((tmp_path / "there" / "jobs").glob("*.csv")))
-                    if "doomed" in busy and done >= 2:
-                        doomed.kill()
-                        done_when_killed.append(done)
-                    time.sleep(0.01)
-
-        with distributed.Client(found.address, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=60)
-        killer = threading.Thread(target=kill_halfway, daemon=True)
-        killer.start()
-        cli.main([*GRID, "--scheduler", found.address, "--out", str(tmp_path / "there")])
-        killer.join(timeout=10)
-        assert done_when_killed
-        assert 2 <= done_when_killed[0] < 8
-    for table in ("sweep.csv", "summary.csv"):
-        assert (tmp_path / "there" / table).read_text() == (tmp_path / "here" / table).read_text()
-    names = [sorted(path.name for path in (tmp_path / side / "jobs").iterdir()) for side in ("here", "there")]
-    assert names[0] == names[1]
-    assert len(names[0]) == 8
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +29,41 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Cluster:  # type: ignore[
     with cluster(tmp_path_factory.mktemp("cluster")) as found:
         found.add_worker()
         yield found
+
+
+def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(
+    small: Cluster, tmp_path: Path, jobs_here: None
+) -> None:
+    cli.main([*GRID, "--workers", "1", "--out", str(tmp_path / "here")])
+    doomed = small.add_worker("--name", "doomed")
+    done_when_killed: list[int] = []
+
+    def kill_halfway() -> None:
+        """When the worker is at a job, and some are done."""
+        with distributed.Client(small.address, set_as_default=False) as client:
+            while not done_when_killed:
+                held = client.processing()  # address -> keys
+                names = client.run(lambda dask_worker: dask_worker.name, on_error="ignore")
+                busy = {name for address, name in names.items() if held.get(address)}
+                done = len(list((tmp_path / "there" / "jobs").glob("*.csv")))
+                if "doomed" in busy and done >= 2:
+                    doomed.kill()
+                    done_when_killed.append(done)
+                time.sleep(0.01)
+
+    with distributed.Client(small.address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+    killer = threading.Thread(target=kill_halfway, daemon=True)
+    killer.start()
+    cli.main([*GRID, "--scheduler", small.address, "--out", str(tmp_path / "there")])
+    killer.join(timeout=10)
+    assert done_when_killed
+    assert 2 <= done_when_killed[0] < 8
+    for table in ("sweep.csv", "summary.csv"):
+        assert (tmp_path / "there" / table).read_text() == (tmp_path / "here" / table).read_text()
+    names = [sorted(path.name for path in (tmp_path / side / "jobs").iterdir()) for side in ("here", "there")]
+    assert names[0] == names[1]
+    assert len(names[0]) == 8
 
 
 def test_a_finished_job_is_not_run_again_by_whomever(small: Cluster, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_worker_that_imported_a_plugin_before_its_change_refuses(
     assert "must be started again after a change" in errors
 
 
-def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path) -> None:
+def test_several_trainings_on_workers_elsewhere(small: Cluster, tmp_path: Path, trainings_here: None) -> None:
     recipe = ["--agents", "20", "--flocks", "3", "--duration", "0.1", "--updates", "5", "--validation-flocks", "2"]
     many = ["train", "--controller", "etdagnn", "--seeds", "0-1", "--epochs", "2", *recipe]
     cli.main([*many, "--scheduler", small.address, "--out", str(tmp_path / "there")])

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import random
-import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +15,9 @@ from equiflock.experiments.runner.jobs import collect, keep, path_of, read_table
 from equiflock.experiments.runner.running import run_jobs
 from equiflock.runtime.checks import InputError
 from tests.damage import empty, flip_a_bit
+from tests.experiments.runner.squares import Fragile, Puzzled, Square, make_ready, refuse
 
-
-@dataclass(frozen=True)
-class Square:
-    """Squares its number, counts its runs in a file, and may fail."""
-
-    number: int
-    runs: Path
-    fails: bool = False
-
-    @property
-    def key(self) -> str:
-        return f"square-{self.number}"
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        return {"number": self.number}
-
-    def run(self) -> pd.DataFrame:
-        with (self.runs / f"{self.number}").open("a") as file:
-            file.write("x")
-        if self.fails:
-            raise InputError("no square today")
-        return pd.DataFrame({"square": [self.number**2]})
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -60,20 +36,6 @@ def test_a_finished_job_is_never_run_again_and_one_that_failed_is(tmp_path: Path
     run_jobs([Square(1, tmp_path), Square(2, tmp_path)], tmp_path / "jobs", 1)
     assert (tmp_path / "1").read_text() == "x"
     assert (tmp_path / "2").read_text() == "xx"
-
-
-@dataclass(frozen=True)
-class Fragile(Square):
-    """Its process dies at the first try, or at every one."""
-
-    always: bool = False
-
-    def run(self) -> pd.DataFrame:
-        first = not (self.runs / f"{self.number}").exists()
-        table = super().run()
-        if first or self.always:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return table
 
 
 def test_a_process_that_dies_has_its_jobs_run_again(tmp_path: Path) -> None:
@@ -114,22 +76,6 @@ def test_a_table_comes_back_as_it_would_from_plain_csv(tmp_path: Path) -> None:
     plain = pd.read_csv(tmp_path / "plain.csv")
     pd.testing.assert_frame_equal(read_table(path_of(job, tmp_path)), plain, check_exact=True)
     assert path_of(job, tmp_path).read_bytes().startswith((tmp_path / "plain.csv").read_bytes())
-
-
-@dataclass(frozen=True)
-class Puzzled(Square):
-    """Needs something to be prepared first."""
-
-    def run(self) -> pd.DataFrame:
-        return pd.DataFrame({"prepared": [os.environ.get("PREPARED")]})
-
-
-def make_ready() -> None:
-    os.environ["PREPARED"] = "yes"
-
-
-def refuse() -> None:
-    raise InputError("not like this")
 
 
 def test_whatever_is_prepared_first_may_refuse(tmp_path: Path) -> None:

@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
 
 from equiflock.experiments.runner.steady import SteadyWorkers
 from equiflock.runtime.checks import InputError
-from tests.experiments.runner.test_jobs import Square
+from tests.experiments.runner.squares import Square, Whereabouts
 
-
-@dataclass(frozen=True)
-class Whereabouts:
-    """Tells its process; the first of a number may be killed."""
-
-    number: int
-    deaths: Path | None = None
-    deadly: bool = False
-
-    @property
-    def key(self) -> str:
-        return f"whereabouts-{self.number}"
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        return {"number": self.number}
-
-    def run(self) -> pd.DataFrame:
-        if self.deaths is not None and (self.deadly or not self.deaths.exists()):
-            self.deaths.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return pd.DataFrame({"process": [os.getpid()], "number": [self.number]})
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -114,6 +114,7 @@ def test_a_flight_that_never_gets_there_has_failed() -> None:
     assert found["time"] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_a_flight_that_ends_as_the_scenario_says_is_judged_as_it_judges() -> None:
     (task,) = read_tasks("obstacles:sides=12:agents=40:duration=12")
     scenario = task.scene(6, 3, "judged")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_short_tuning_improves_what_it_measures_and_the_file_is_what_was_judged(tmp_path: Path) -> None:
     options = {"tasks": FLOCKING, "measures": "1*variance", "generations": 15, "population": 8, "sigma": 0.2}
     run = small(tmp_path / "run", **options, validate_every=5)
@@ -42,6 +44,7 @@ def test_a_short_tuning_improves_what_it_measures_and_the_file_is_what_was_judge
     assert found == kept.measured[0]
 
 
+@pytest.mark.slow
 def test_what_is_best_on_held_out_flocks_is_kept_with_all_that_tells_where_it_comes_from(undisturbed: Path) -> None:
     metadata = read_tensors(undisturbed / "weights.safetensors", FORMAT)[1]
     rows = [line.split(",") for line in (undisturbed / "validation.csv").read_text().splitlines()[1:]]
@@ -72,6 +75,7 @@ def stopping_after(asked: int) -> Callable[[], bool]:
     return stop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [0, 1, 3, 4, 6])
 def test_a_tuning_that_is_stopped_anywhere_goes_on_and_ends_with_the_same_bits(
     undisturbed: Path, tmp_path: Path, asked: int
@@ -85,6 +89,7 @@ def test_a_tuning_that_is_stopped_anywhere_goes_on_and_ends_with_the_same_bits(
     assert not reports[-1]
 
 
+@pytest.mark.slow
 def test_another_number_of_workers_gives_the_same_bits(undisturbed: Path, tmp_path: Path) -> None:
     tuned(small(tmp_path / "run"), workers=2)
     assert results(tmp_path / "run") == results(undisturbed)
@@ -95,7 +100,7 @@ def test_damaged_scores_are_computed_again(
     undisturbed: Path, tmp_path: Path, damage: Callable[[Path, random.Random], None]
 ) -> None:
     run = small(tmp_path / "run")
-    tuned(run)
+    shutil.copytree(undisturbed, run.folder)
     for name in ("generation-000002.csv", "validation-000004.csv"):
         damage(run.folder / "scores" / name, random.Random(1))
     run.weights.write_bytes(b"")
@@ -108,7 +113,7 @@ def test_damaged_scores_are_computed_again(
 
 def test_scores_of_other_candidates_are_not_taken_for_ones_own(undisturbed: Path, tmp_path: Path) -> None:
     run = small(tmp_path / "run")
-    tuned(run)
+    shutil.copytree(undisturbed, run.folder)
     (run.folder / "scores" / "generation-000001.csv").replace(run.folder / "scores" / "generation-000003.csv")
     notices: list[str] = []
     tuned(run, on_notice=notices.append)
@@ -117,6 +122,7 @@ def test_scores_of_other_candidates_are_not_taken_for_ones_own(undisturbed: Path
     assert results(run.folder) == results(undisturbed)
 
 
+@pytest.mark.slow
 def test_a_prolonged_tuning_is_as_if_that_had_been_asked_for_at_once(undisturbed: Path, tmp_path: Path) -> None:
     tuned(small(tmp_path / "run", generations=3))
     tuned(small(tmp_path / "run"))
@@ -160,6 +166,7 @@ def loaded(path: Path) -> Any:
     return ef.load(path)
 
 
+@pytest.mark.slow
 def test_weights_near_obstacles_are_tuned_while_all_others_stay(tmp_path: Path) -> None:
     run = small(tmp_path / "run", "starling", near=True, search="gains", tasks=COURSE, technique="near=0.4:slow=0.1")
     assert run.genome.size == 24 + 16 + 1 + 3

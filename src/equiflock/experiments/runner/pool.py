@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from equiflock.runtime.files import deaf_children, uninterrupted
+from equiflock.runtime.processes import fresh_context
 
 
 class Pool:
@@ -27,7 +28,7 @@ class Pool:
     def __enter__(self) -> Pool:
         # Processes that were there before belong to somebody else.
         self._others = multiprocessing.active_children()
-        self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _begin)
+        self._pool = ProcessPoolExecutor(self.workers, fresh_context(), _begin)
         return self
 
     def __exit__(

@@ -1,0 +1,25 @@
+"""Jobs of a single worker in the process of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import pytest
+
+from equiflock.experiments.runner import running
+from equiflock.experiments.runner.pool import in_a_pool
+
+
+def work_here(patch: pytest.MonkeyPatch) -> None:
+    """Let a single worker be this process: one of its own loads every kernel. Several are processes, as ever."""
+
+    def work(do: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
+        if workers > 1:
+            yield from in_a_pool(do, jobs, workers)
+            return
+        for number, job in enumerate(jobs):
+            do(*job)
+            yield number
+
+    patch.setattr(running, "in_a_pool", work)
