@@ -19,7 +19,7 @@ jaxtyping.install_import_hook(
         "equiflock.runtime.randomness",
         "equiflock.simulation.trajectory",
         *(f"equiflock.controllers.{name}" for name in ("bridge", "trained")),
-        *(f"equiflock.controllers.networks.{name}" for name in ("layers", "paper", "tolstaya", "weights")),
+        *(f"equiflock.controllers.networks.{name}" for name in ("architecture", "layers", "models", "tolstaya", "weights")),
         "equiflock.learning.cloning",
         "equiflock.learning.fast_forward",
         "equiflock.learning.mixture",
