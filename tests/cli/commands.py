@@ -33,15 +33,6 @@ def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def command(*arguments: str, folder: Path, code: int = 0) -> tuple[str, str]:
-    """Run a command to its end; returns what it printed on standard output and standard error."""
-    process = start(*arguments, folder=folder)
-    printed, errors = process.communicate(timeout=300)
-    assert process.returncode == code, printed + errors
-    assert "Traceback" not in errors
-    return printed, errors
-
-
 def run(*arguments: str) -> None:
     """Give a command in this process."""
     cli.main(list(arguments))

@@ -32,7 +32,7 @@ TINY = Profile(
     flocks=2,
     sizes=(50,),
     sides=(3,),
-    fast_forward=FastForward(train_flocks=1, test_flocks=1, steps=20, agents=20),
+    fast_forward=FastForward(train_flocks=1, test_flocks=1, steps=5, agents=20),
     cloning_seeds=(0,),
 )
 
@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         work_here(patch)
         patch.setitem(profiles.PROFILES, "quick", TINY)
         for name, film in FILMS.items():
-            patch.setitem(FILMS, name, replace(film, speed=10 * film.speed))  # as many frames as a test needs
+            patch.setitem(FILMS, name, replace(film, speed=40 * film.speed))  # as many frames as a test needs
         cli.main(["reproduce", "--profile", "quick", "--out", str(folder), "--workers", "1", "--checks"])
     return folder
 

@@ -34,9 +34,9 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def blank_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """Gives pages with nothing on them, which tests of a file use one after the other: a new one costs a second."""
+    """Gives pages with nothing on them, which tests use one after the other: a new one costs a second."""
     pages: list[tuple[dict[str, Any], Page]] = []
 
     def blank(**options: Any) -> Page:
@@ -100,7 +100,7 @@ def page(server: Running) -> Iterator[servers.Page]:
         yield found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run(chromium: Browser) -> Iterator[Callable[..., Any]]:
     """Runs JavaScript with a module of the page, `m`, on a page without scripts of its own."""
     with running() as server:
