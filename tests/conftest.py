@@ -19,7 +19,10 @@ jaxtyping.install_import_hook(
         "equiflock.runtime.randomness",
         "equiflock.simulation.trajectory",
         *(f"equiflock.controllers.{name}" for name in ("bridge", "trained")),
-        *(f"equiflock.controllers.networks.{name}" for name in ("architecture", "layers", "models", "tolstaya", "weights")),
+        *(
+            f"equiflock.controllers.networks.{name}"
+            for name in ("architecture", "layers", "models", "tolstaya", "weights")
+        ),
         "equiflock.learning.cloning",
         "equiflock.learning.fast_forward",
         "equiflock.learning.mixture",

@@ -166,7 +166,7 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
             ("simulate", "--controller", "etdagnn:comm_radius=nan"),
             "comm_radius must be a finite number above 0; got nan",
         ),
-        (("train", "--controller", "etdagnn:time_scale=2"), "a new network is made in its own units"),
+        (("train", "--controller", "etdagnn:time_scale=2"), "a new network is in its own units"),
         (("simulate", "--controller", "etdagnn:7"), "weights of etdagnn come for seeds 0 to 4; got 7"),
         (("train", "--workers", "0"), "workers must be a whole number of at least 1"),
         (("train", "--epochs", "-3"), "epochs must be a whole number of at least 1; got -3"),

@@ -217,7 +217,7 @@ def test_a_scaled_controller_is_neither_trained_nor_saved(tmp_path: Path) -> Non
         ef.save(ef.load("etdagnn", comm_radius=5.0), tmp_path / "mine.safetensors")
     with pytest.raises(InputError, match=r"must be a torch module .* got Scaled\(etdagnn, length_scale=5, "):
         ef.train(ef.DAgger(epochs=1), ef.load("etdagnn", comm_radius=5.0))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="is made in its own units: leave out comm_radius and time_scale"):
+    with pytest.raises(InputError, match="is in its own units: leave out comm_radius and time_scale"):
         ef.train(ef.DAgger(controller="etdagnn:comm_radius=5:time_scale=15", epochs=1))
 
 

@@ -6,10 +6,12 @@ import contextlib
 
 import psutil
 
+from equiflock.deployment.crew import ROBOT
+
 
 def children() -> list[psutil.Process]:
-    """The processes of robots. Others of this process are those of earlier tests, such as multiprocessing's tracker."""
-    return [each for each in psutil.Process().children() if "multiprocessing" not in " ".join(_command(each))]
+    """The processes of robots. Others of this process are those of earlier tests, such as a browser's."""
+    return [each for each in psutil.Process().children() if ROBOT in _command(each)]
 
 
 def _command(process: psutil.Process) -> list[str]:

@@ -201,7 +201,7 @@ def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> N
         ({"stall": 3, "garbage": 3}, "at most the number of followers"),
         ({"rate": 0.0}, "rate must be"),
         ({"port": 70000}, "port must be"),
-        ({"agent": "C"}, "agent must be one of 'numpy', 'c', 'torch'; got 'C'"),
+        ({"agent": "C"}, "agent must be one of 'numpy', 'c', 'package'; got 'C'"),
     ],
 )
 def test_what_a_swarm_cannot_do_is_one_clear_line(options: dict[str, Any], expected: str) -> None:

@@ -164,7 +164,7 @@ def test_a_state_off_the_scale_is_refused() -> None:
 @pytest.mark.parametrize("agents", [100, SMALL_FLOCK + 1])
 def test_a_compiled_network_flies_by_what_its_senses_say(agents: int) -> None:
     start: Any = ef.random_disk(1, agents, seed=3, radius_rule="constant-density")
-    network: Any = ef.load("etdagnn")
+    network: Any = ef.load_module("etdagnn")
     network.senses = dataclasses.replace(network.senses, hop_mean="sender")
     run = ef.simulate(start, network, duration=0.05)
     usual = ef.simulate(start, ef.load("etdagnn"), duration=0.05)

@@ -15,8 +15,8 @@ from tests.viewer.servers import running
 
 def test_weights_of_the_command_line_are_offered_and_no_others(tmp_path: Path) -> None:
     source = ef.load("etdagnn", seed=1)
-    mine = source.save(tmp_path / "mine.safetensors")  # type: ignore[union-attr]
-    other = source.save(tmp_path / "other.safetensors")  # type: ignore[union-attr]
+    mine = ef.save(source, tmp_path / "mine.safetensors")
+    other = ef.save(source, tmp_path / "other.safetensors")
     with running(Exhibit(weights=(mine,))) as server, server.page() as page:
         assert page.welcome["weights"] == [str(mine)]
         assert page.start(controller=str(mine)).step == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -259,8 +259,8 @@ def test_the_technique_is_the_scenarios_with_its_numbers(own_registry: None) -> 
 
 
 def test_each_flight_has_the_technique_of_its_own_controller(tmp_path: Path) -> None:
-    network = ef.load("etdagnn")
-    network.orbit = ef.Orbit(near=0.25)  # type: ignore[union-attr]
+    network: Any = ef.load_module("etdagnn")
+    network.orbit = ef.Orbit(near=0.25)
     tuned = str(ef.save(network, tmp_path / "tuned.safetensors"))
     live = stage(scenario="obstacles", controller=tuned, compare="etdagnn")
     assert [each.sensing.orbit for each in live.flights] == [ef.Orbit(near=0.25), ef.Orbit()]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
@@ -17,9 +17,6 @@ from equiflock.features import Senses, paper_senses
 from equiflock.runtime.checks import InputError, short
 from equiflock.runtime.options import read_options
 
-if TYPE_CHECKING:
-    from equiflock.controllers.networks.architecture import Architecture
-
 WEIGHTS = ".safetensors"
 """How the name of a file of weights ends."""
 
@@ -27,8 +24,8 @@ UNITS = ("comm_radius", "time_scale")
 """Options that every controller takes: the units of the robots that it flies (see `equiflock.controllers.scaled`)."""
 
 _factories: dict[str, Callable[..., Any]] = {}
-_networks: dict[str, Callable[..., Architecture]] = {}
-"""Functions that describe the networks of the package, by their names."""
+_networks: dict[str, Callable[..., Any]] = {}
+"""Functions that describe the networks of the package, each an `Architecture`, by their names."""
 Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 
@@ -126,12 +123,12 @@ def _law(name: str, function: Callable[..., Any], senses: Senses, privileged: bo
     return Law(name, function, senses, options, privileged)
 
 
-def add_network(name: str, describe: Callable[..., Architecture]) -> None:
+def add_network(name: str, describe: Callable[..., Any]) -> None:
     """Add a network of the package, whose weights are bundled under the same name."""
     _networks[name] = describe
 
 
-def network_description(name: str) -> Callable[..., Architecture] | None:
+def network_description(name: str) -> Callable[..., Any] | None:
     """Return the function that describes a network of the package; None if there is none of that name."""
     return _networks.get(name)
 

@@ -138,5 +138,7 @@ def test_observations_of_another_kind_are_refused() -> None:
     assert flat is not None
     with pytest.raises(InputError, match="tdagnn is built for D = 2; got observations of D = 3"):
         flat(observations(1, 2, 3, 3))
-    with pytest.raises(InputError, match="built for K = 3 hops of C = 3 channels; got observations of K = 2, C = 3"):
+    with pytest.raises(
+        InputError, match=r"tdagnn needs observations of shape \(B, N, K = 3, C = 3, D\); got \(1, 2, 2, 3, 2\)"
+    ):
         flat(observations(1, 2, 2, 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -169,7 +169,7 @@ def test_etdagnn_flies_in_space_with_weights_from_the_plane_and_tdagnn_says_it_c
 
 def test_a_network_takes_numpy_as_laws_do_and_tensors_as_modules_do() -> None:
     start = ef.random_disk(2, 30)
-    network: Any = ef.load("etdagnn")
+    network: Any = ef.load_module("etdagnn")
     moment = next(ef.flight(start, network))  # its arrays must not be written to
     answer = network(moment.observations)
     assert isinstance(answer, np.ndarray)
@@ -193,10 +193,10 @@ def test_a_law_may_ask_a_network() -> None:
 
 
 def test_arrays_of_another_shape_are_refused_in_one_line() -> None:
-    network: Any = ef.load("etdagnn")
-    for shape in ((1, 5, 2, 3, 2), (5, 3, 3, 2)):
-        with pytest.raises(InputError, match=r"etdagnn needs observations of shape \(B, N, K = 3, C = 3, D\); got"):
-            network(np.zeros(shape, np.float32))
+    for network in (cast(Any, ef.load("etdagnn")), ef.load_module("etdagnn")):
+        for shape in ((1, 5, 2, 3, 2), (5, 3, 3, 2)):
+            with pytest.raises(InputError, match=r"etdagnn needs observations of shape \(B, N, K = 3, C = 3, D\); got"):
+                network(np.zeros(shape, np.float32))
 
 
 @pytest.mark.parametrize(("name", "count"), [("etdagnn", 560), ("tdagnn", 1730 + 6 * 3 * 32)])

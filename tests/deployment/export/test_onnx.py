@@ -102,6 +102,6 @@ def test_a_torch_module_that_has_no_graph_is_told_in_one_line(tmp_path: Path) ->
 
 
 def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ef.InputError, match=r"equiflock\[deploy\]"):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "torch" or None)
+    with pytest.raises(ef.InputError, match=r"ONNX needs onnx and onnxscript: pip install 'equiflock\[deploy\]'"):
         ef.export("etdagnn", tmp_path / "graph.onnx")

@@ -114,16 +114,12 @@ class CompiledNetwork:
 
     def __call__(self, observations: Observations) -> Vectors:
         """Return accelerations, the same for any number of threads."""
-        if np.ndim(observations) != 5:
-            raise InputError(f"{self.name} needs observations of shape (B, N, K, C, D); got {np.shape(observations)}")
-        B, N, K, C, D = observations.shape
+        shape, (K, C) = np.shape(observations), (self.senses.hops, self.senses.width)
+        if len(shape) != 5 or shape[2:4] != (K, C):
+            raise InputError(f"{self.name} needs observations of shape (B, N, K = {K}, C = {C}, D); got {shape}")
+        B, N, _, _, D = shape
         if self.dimensions not in (None, D):
             raise InputError(f"{self.name} is built for D = {self.dimensions}; got observations of D = {D}")
-        if (self.senses.hops, self.senses.width) != (K, C):
-            raise InputError(
-                f"{self.name} is built for K = {self.senses.hops} hops of C = {self.senses.width} channels; got "
-                f"observations of K = {K}, C = {C}"
-            )
         # Contiguous float32, as the kernel would be compiled anew for any other layout or type.
         known, accelerations = np.ascontiguousarray(observations, np.float32).reshape(B * N, -1), np.empty((B, N, D))
         common = known, self.program, accelerations.reshape(B * N, D)
