@@ -139,6 +139,6 @@ def test_observations_of_another_kind_are_refused() -> None:
     with pytest.raises(InputError, match="tdagnn is built for D = 2; got observations of D = 3"):
         flat(observations(1, 2, 3, 3))
     with pytest.raises(
-        InputError, match=r"tdagnn needs observations of shape \(B, N, K = 3, C = 3, D\); got \(1, 2, 2, 3, 2\)"
+        InputError, match=r"needs observations of shape \(B, N, K = 3, C = 3, D\); got \(1, 2, 2, 3, 2\)"
     ):
         flat(observations(1, 2, 2, 2))

@@ -57,4 +57,5 @@ def _describe_near(network: CompiledNetwork) -> Architecture:
     """Describe the network with a second set of weights."""
     describe = network_description(network.name)
     assert describe is not None  # only networks of the package are compiled without a torch module
-    return describe(**{**network.options, "near": True})
+    described: Architecture = describe(**{**network.options, "near": True})
+    return described
