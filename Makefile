@@ -38,11 +38,12 @@ emulator:  ## install a compiler for Cortex-M and its emulator, from Debian's pa
 robot: $(READY) emulator  ## what exported controllers take of a Cortex-M4F: flash, RAM, instructions per step
 	$(BIN)/python benchmarks/robot.py
 
-# Two processes, each with whole files, whose tests share what takes long to make. In the order of tests/conftest.py: the
-# files that end it are short, so that neither process waits long for the other. Both use torch's threads, which by
-# default keep a core busy while they wait, and take it from the other process.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Three processes for two cores, as tests of servers and swarms wait a lot; each runs whole files, whose tests share
+# expensive fixtures. In the order of tests/conftest.py: the last files are short, so that no process waits long for the
+# others. Torch's threads must not keep a core busy while they wait. Bytecode is kept, as tests start many processes.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 test test-fast: export OMP_WAIT_POLICY := passive
+test test-fast: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) browser emulator  ## run the tests (about six minutes on 2 cores)
 	$(PYTEST)
 

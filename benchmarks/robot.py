@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import equiflock as ef
-from equiflock.cli.terminal import err, out, print_table
+from equiflock.cli.console import err, out
+from equiflock.cli.terminal import print_table
 from equiflock.controllers.loading import new_network
 from equiflock.deployment.microcontroller import Figures, emulate, missing_tools
 from equiflock.deployment.recording import record

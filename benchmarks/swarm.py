@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 
 import equiflock as ef
-from equiflock.cli.terminal import out, print_table
+from equiflock.cli.console import out
+from equiflock.cli.terminal import print_table
 from equiflock.deployment.deploying import Deployed, Deployment, deploy
 
 FLIGHTS = 3

@@ -53,6 +53,10 @@ def test_there_are_six() -> None:
         assert word in example.heading
 
 
+SHORTENED = {"animate": ("--dots-per-inch", "40", "--frames-per-second", "5"), "evaluate": ("--workers", "1")}
+"""Options that make a command take seconds."""
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_is_one_short_file_that_runs(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(example.content.splitlines()) <= LONGEST
@@ -67,4 +71,5 @@ def test_the_commands_below_an_example_run(example: Example, monkeypatch: pytest
     Path(example.name).write_text(example.content)
     monkeypatch.delitem(sys.modules, example.name.removesuffix(".py"), raising=False)
     for line in example.commands:
-        cli.main([*shlex.split(line)[1:], *(["--workers", "1"] if line.startswith("equiflock evaluate") else [])])
+        _, command, *options = shlex.split(line)
+        cli.main([command, *options, *SHORTENED.get(command, ())])

@@ -12,7 +12,7 @@ import pytest
 
 import equiflock as ef
 from equiflock import cli
-from equiflock.cli import terminal
+from equiflock.cli import console
 from equiflock.controllers.trained import TRAINED, trained_weights
 from equiflock.experiments.evaluation import EvaluationJob, evaluation_jobs, folder_name, label_of, rivals_of
 from equiflock.experiments.paper.flocking import FlockingJob
@@ -58,7 +58,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_a_controller_stands_beside_those_of_the_package_under_its_own_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
-    monkeypatch.setattr(terminal.out, "width", 80)
+    monkeypatch.setattr(console.out, "width", 80)
     shutil.copy(trained_weights("etdagnn", 2), "mine.safetensors")
     evaluate("mine.safetensors", "--scenario", scenario, *SMALL, "--out", "mine")
     printed = capsys.readouterr().out
@@ -76,7 +76,7 @@ def test_a_controller_stands_beside_those_of_the_package_under_its_own_name(
 def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal.out, "width", 200)
+    monkeypatch.setattr(console.out, "width", 200)
     evaluate("etdagnn", *SMALL, "--out", "mine")
     table = pd.read_csv("mine/flocking.csv")
     found = table[(table.controller == "etdagnn") & (table.time == 2.0)].set_index("metric")
@@ -104,7 +104,7 @@ def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
 def test_a_controller_in_the_units_of_a_robot_has_rivals_in_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal.out, "width", 80)
+    monkeypatch.setattr(console.out, "width", 80)
     shutil.copy(trained_weights("etdagnn", 2), "mine.safetensors")
     units, metres = ":comm_radius=4:time_scale=16", ("--comm-radius", "4", "--disk-radius", "9.6")
     times = "--time-step", "0.32", "--duration", "6.4", "--max-speed", "0.75", "--min-separation", "0.4"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from equiflock.cli import terminal
+from equiflock.cli import console
 from equiflock.runtime.checksums import read_json
 from tests.cli.test_evaluate import SMALL, evaluate, failure
 
@@ -59,7 +59,7 @@ FAILS = "figure, succeeded = 'endings', (AWAY,)"
 def test_a_scenario_of_ones_own_is_evaluated_by_its_endings_and_measures(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:
-    monkeypatch.setattr(terminal.out, "width", 200)
+    monkeypatch.setattr(console.out, "width", 200)
     module = f"leaving_{workers}"
     Path(f"{module}.py").write_text(OWN_SCENARIO.format(name=module, more=FAILS, ending="ending"))
     own = ("--scenario", module, "--plugin", f"{module}.py", "--distance", "0.2", "--flocks", "4", "--workers", workers)
@@ -77,7 +77,7 @@ def test_a_scenario_of_ones_own_is_evaluated_by_its_endings_and_measures(
 def test_measures_of_a_scenario_of_ones_own_get_a_column_and_a_panel(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal.out, "width", 200)
+    monkeypatch.setattr(console.out, "width", 200)
     Path("staying.py").write_text(OWN_SCENARIO.format(name="staying", more="", ending="unused"))
     evaluate("etdagnn", "--scenario", "staying:agents=15", "--plugin", "staying.py", "--flocks", "2", "--workers", "1")
     table = pd.read_csv("runs/evaluation/etdagnn-staying/staying.csv")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equiflock.cli import terminal
+from equiflock.cli import console
 from equiflock.cli.terminal import print_table
 
 HEADER = ["", "IVV", "smallest\nseparation"]
@@ -13,7 +13,7 @@ POOR = [[row[0], *(text.split()[0] for text in row[1:])] for row in RICH]
 
 
 def printed(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(terminal.out, "width", width)
+    monkeypatch.setattr(console.out, "width", width)
     print_table("title", (HEADER, RICH), (HEADER, POOR))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
+import importlib
 import os
 import shlex
 import signal
@@ -14,41 +15,28 @@ from typing import Any
 
 import tyro
 
-from equiflock.cli.animate import Animate
-from equiflock.cli.atlas import Atlas
-from equiflock.cli.bench import Bench
+from equiflock.cli.console import err
 from equiflock.cli.ctrl_c import heard_everywhere
-from equiflock.cli.demo import Demo
-from equiflock.cli.deploy import Deploy
-from equiflock.cli.evaluate import Evaluate
-from equiflock.cli.export import Export
-from equiflock.cli.fitting import fitted
 from equiflock.cli.plugins import in_one_line
-from equiflock.cli.reproduce import Reproduce
-from equiflock.cli.simulate import Simulate
-from equiflock.cli.sweep import Sweep
-from equiflock.cli.terminal import err
-from equiflock.cli.train import Train
-from equiflock.cli.tune import Tune
-from equiflock.cli.view import View
 from equiflock.runtime.checks import InputError
 from equiflock.version import __version__
 
-COMMANDS: dict[str, Callable[..., Any]] = {
-    "train": Train,
-    "tune": Tune,
-    "simulate": Simulate,
-    "view": View,
-    "animate": Animate,
-    "evaluate": Evaluate,
-    "export": Export,
-    "reproduce": Reproduce,
-    "sweep": Sweep,
-    "atlas": Atlas,
-    "deploy": Deploy,
-    "demo": Demo,
-    "bench": Bench,
+COMMANDS = {
+    "train": ("Train", "Train a network by DAgger; the defaults are the paper's recipe."),
+    "tune": ("Tune", "Improve a trained network directly on the measures of its flights, by CMA-ES."),
+    "simulate": ("Simulate", "Fly random flocks under a controller and print metrics."),
+    "view": ("View", "Fly flocks live in a browser, or play saved flights."),
+    "animate": ("Animate", "Draw a film of saved flights, side by side, or of a new one."),
+    "evaluate": ("Evaluate", "Compare a controller with those of the package, in the paper's metrics and figures."),
+    "export": ("Export", "Write one agent's controller for a robot: C, NumPy or ONNX."),
+    "reproduce": ("Reproduce", "Run the paper's experiments and judge its statements."),
+    "sweep": ("Sweep", "Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures."),
+    "atlas": ("Atlas", "Measure what the classical laws promise, and film each of them."),
+    "deploy": ("Deploy", "Fly a swarm of processes, one per agent, beside the simulator."),
+    "demo": ("Demo", "Train a network, fly it on unseen flocks beside others, and write films and a report."),
+    "bench": ("Bench", "Measure how fast this machine flies flocks."),
 }
+"""The class of each command, in the module of its name, which is imported when it is chosen, and its summary."""
 
 GO_ON = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
 """The commands that continue an interrupted run when they are called again."""
@@ -65,10 +53,9 @@ def main(arguments: list[str] | None = None) -> None:
     # SIGTERM becomes an exception, too, so that half-written files are removed on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        # The chosen command gets the options of its scenario and body, which depend on the arguments, before parsing.
         chosen = arguments[0] if arguments else ""
         command = tyro.extras.subcommand_cli_from_dict(
-            {name: fitted(each, arguments[1:]) if name == chosen else each for name, each in COMMANDS.items()},
+            {name: _command(name, arguments[1:]) if name == chosen else _summary(name) for name in COMMANDS},
             prog="equiflock",
             description="Swarms that fly together with no central computer: train, simulate, watch and measure them.",
             args=arguments,
@@ -96,6 +83,23 @@ def main(arguments: list[str] | None = None) -> None:
             err.print(f"go on with: {again}", highlight=False, markup=False, soft_wrap=True)
         sys.stdout.flush()
         os._exit(130)  # at once, even if a kernel is at work in another thread
+
+
+def _command(name: str, arguments: list[str]) -> Any:
+    """Import a command, with the options of the scenario and body that its arguments name."""
+    from equiflock.cli.fitting import fitted
+
+    return fitted(getattr(importlib.import_module(f"equiflock.cli.{name}"), COMMANDS[name][0]), arguments)
+
+
+def _summary(name: str) -> Callable[[], None]:
+    """Return a stand-in for a command that is not chosen, with the text that help lists."""
+
+    def command() -> None:
+        raise AssertionError(f"{name} was not chosen")
+
+    command.__doc__ = COMMANDS[name][1]
+    return command
 
 
 def _fail(message: str) -> None:

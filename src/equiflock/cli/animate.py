@@ -8,9 +8,10 @@ from typing import Annotated
 
 import tyro
 
+from equiflock.cli.console import out
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
-from equiflock.cli.terminal import PREPARING, out, progress
+from equiflock.cli.terminal import PREPARING, progress
 from equiflock.controllers import load
 from equiflock.experiments.flights import fly, told
 from equiflock.runtime.checks import InputError

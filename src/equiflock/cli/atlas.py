@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from equiflock.cli.terminal import notice, out, print_words, progress
+from equiflock.cli.console import out
+from equiflock.cli.terminal import notice, print_words, progress
 from equiflock.runtime.checks import check_choice, check_count
 
 OURS = ("jobs", "*.gif", "*.csv", "*.md")

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from equiflock.cli.terminal import out, print_table, progress
+from equiflock.cli.console import out
+from equiflock.cli.terminal import print_table, progress
 from equiflock.runtime.checks import check_count
 from equiflock.runtime.extras import require_torch
 from equiflock.runtime.files import atomic_write, check_writable

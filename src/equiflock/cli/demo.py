@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from equiflock.cli.console import out
 from equiflock.cli.stopping import Stopping
-from equiflock.cli.terminal import Training, out, print_table, progress
+from equiflock.cli.terminal import Training, print_table, progress
 from equiflock.experiments.demo import CONTROLLERS, RECIPE, SECONDS, TIME_STEP, begin_training, demonstrate
 from equiflock.protocols import Moment
 from equiflock.scenarios import RandomDisk

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from equiflock.cli.console import out
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
-from equiflock.cli.terminal import PREPARING, out, progress
+from equiflock.cli.terminal import PREPARING, progress
 from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
 from equiflock.deployment.agent import AgentKind

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from equiflock.cli.console import out
 from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
 from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
-from equiflock.cli.terminal import fly_a_little, notice, out, print_orbit, print_table, progress
+from equiflock.cli.terminal import fly_a_little, notice, print_orbit, print_table, progress
 from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
 from equiflock.experiments.world import World

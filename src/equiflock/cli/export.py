@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from equiflock.cli.console import out
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.terminal import out
 from equiflock.controllers import load
 from equiflock.runtime.files import check_writable
 from equiflock.technique import Orbit

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from equiflock.cli.terminal import notice, out, print_words, progress
+from equiflock.cli.console import out
+from equiflock.cli.terminal import notice, print_words, progress
 from equiflock.runtime.checks import InputError, check_count
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_
 
 import tyro
 
-from equiflock.cli.terminal import err
+from equiflock.cli.console import err
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.docstrings import field_docstrings
 from equiflock.runtime.options import is_union

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from equiflock.cli.console import out
 from equiflock.cli.plugins import import_plugin
 from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
-from equiflock.cli.terminal import PREPARING, out, print_orbit, print_table, progress
+from equiflock.cli.terminal import PREPARING, print_orbit, print_table, progress
 from equiflock.cli.world import OneWorld, WorldOptions, print_world
 from equiflock.controllers import load
 from equiflock.experiments.flights import fly, measures_of, told

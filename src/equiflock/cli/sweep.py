@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from equiflock.cli.console import out
 from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
-from equiflock.cli.terminal import fly_a_little, notice, numbers, out, print_table, progress, whole_numbers
+from equiflock.cli.terminal import fly_a_little, notice, numbers, print_table, progress, whole_numbers
 from equiflock.cli.world import ManyWorlds, WorldAxes
 from equiflock.learning.recipe import EXPERT, DAgger
 from equiflock.runtime.checks import InputError, check_count

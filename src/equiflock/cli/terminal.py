@@ -1,4 +1,4 @@
-"""What the commands share: consoles, progress, tables, and lists of numbers."""
+"""What the commands share: progress, tables, and lists of numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -24,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from equiflock.cli.console import err, out
 from equiflock.controllers import load
 from equiflock.flock import Flock
 from equiflock.learning.recipe import DAgger
@@ -43,8 +43,6 @@ REFRESHES_PER_SECOND = 4
 """How often a bar is drawn; each time takes 1.5 ms from the work that it shows."""
 LEAST_NAME = 12
 """The least width, in characters, to which long names in a table are broken."""
-out = Console()
-err = Console(stderr=True)
 
 
 def whole_numbers(name: str, text: str) -> list[int]:

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from equiflock.cli.console import err, out
 from equiflock.cli.plugins import import_plugin, plugin_sources
 from equiflock.cli.stopping import Stopping
-from equiflock.cli.terminal import ONCE_MORE, Training, err, out, progress, whole_numbers
+from equiflock.cli.terminal import ONCE_MORE, Training, progress, whole_numbers
 from equiflock.controllers.loading import load_module
 from equiflock.controllers.trained import TRAINED
 from equiflock.learning.config import recipe_for

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from equiflock.cli.console import out
 from equiflock.cli.plugins import import_plugin, plugin_sources
 from equiflock.cli.stopping import Stopping
-from equiflock.cli.terminal import ONCE_MORE, PREPARING, out, print_orbit, print_table, progress
+from equiflock.cli.terminal import ONCE_MORE, PREPARING, print_orbit, print_table, progress
 from equiflock.controllers import load
 from equiflock.controllers.loading import weights_file
 from equiflock.controllers.registry import split_units, with_options

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from equiflock.cli.console import err, out
 from equiflock.cli.plugins import import_plugin, plugin_checksum
-from equiflock.cli.terminal import PREPARING, err, out, progress
+from equiflock.cli.terminal import PREPARING, progress
 from equiflock.controllers.registry import WEIGHTS
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import check_writable

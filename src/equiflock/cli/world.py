@@ -11,8 +11,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_type_hint
 import tyro
 
 from equiflock.bodies import body_names, make_body
+from equiflock.cli.console import out
 from equiflock.cli.scenarios import is_plain, option_names
-from equiflock.cli.terminal import numbers, out, whole_numbers
+from equiflock.cli.terminal import numbers, whole_numbers
 from equiflock.experiments.wording import in_words
 from equiflock.experiments.world import FAILURES, RADIO, RENAMED, USUAL_BODY, World, make_world
 from equiflock.runtime.checks import InputError

@@ -1,12 +1,11 @@
-"""How far the compiler is: kernels that are not in the cache take up to a minute, and users want to see it.
+"""Progress of the compiler: without a cache, the kernels of a first run take up to a minute.
 
-Numba tells of every function that it begins and ends to compile, and nothing of those that come from the cache, so a
-warm start costs nothing. Here kernels are counted, not Numba's own functions in them. How many there will be is known
-for the call that is being compiled: the kernels that it may call, and those that they may call, of which some turn out
-to be in the cache or not to be needed.
+Numba reports the start and the end of each function that it compiles, and nothing for functions from the cache, so a
+warm start costs nothing. This module counts kernels, without Numba's own functions in them. The total is the number of
+kernels that the call under way may reach; some of them turn out to be cached or unused.
 
-Standard error tells of it once compiling has taken a second, in one line that is rewritten on a terminal, and in a
-single line elsewhere. Displays that draw lines of their own ask for `progress`.
+After a second of compiling, standard error shows the progress: one line, rewritten on a terminal. A display that draws
+its own lines wraps its work in `shown_elsewhere` and calls `progress`.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ CLEAR_LINE = "\r\x1b[2K"
 
 
 def progress() -> str | None:
-    """Such as "compiling kernels, first run only: 23 of 72"; None unless kernels are compiled now, for some time."""
+    """Return a text such as "compiling kernels, first run only: 23 of 72"; None unless the compiler has been busy."""
     return _listener.text() if _listener.is_slow else None
 
 
 @contextmanager
 def shown_elsewhere() -> Iterator[None]:
-    """Inside the block nothing is written to standard error, as a display shows `progress`."""
+    """Write nothing to standard error inside the block, as a display shows `progress`."""
     _listener.displays += 1
     try:
         yield

@@ -197,7 +197,7 @@ class KernelCache(_Cache):
     def _path(self, sig: Any, codegen: Any) -> Path | None:
         folder = key_folder()
         types = str(_types(sig))
-        # What is told apart by an address is another thing in every process, and so is what a closure holds.
+        # Types that are named by an address differ from process to process, and so do the values of a closure.
         if folder is None or " at 0x" in types or self.function.__closure__:
             return None
         code = self.function.__code__

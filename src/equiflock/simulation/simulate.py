@@ -204,18 +204,19 @@ class _Frames:
     """The frames that are kept, filled in as the flight goes on."""
 
     def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int], body_state: BodyState) -> None:
-        # The steps whose frames are kept, the first and the last in any case.
         every = keep_every or max(steps, 1)
-        self.kept = np.append(np.arange(0, steps, every), steps)
         # Three arrays of float64, conditions, and what bodies remember. Refused here, with a hint, rather than by the
         # system in the middle of a flight.
+        frames = -(-steps // every) + 1
         remembered = sum(array.nbytes for array in body_state.values())
-        size = len(self.kept) * (3 * 8 * math.prod(shape) + math.prod(shape[:2]) + remembered)
+        size = frames * (3 * 8 * math.prod(shape) + math.prod(shape[:2]) + remembered)
         if size > physical_memory():
             raise InputError(
-                f"keeping {len(self.kept):,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
+                f"keeping {frames:,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
                 "raise keep_every, or set it to None and record what you need"
             )
+        # The steps whose frames are kept, the first and the last in any case.
+        self.kept = np.append(np.arange(0, steps, every), steps)
         self.filled = 0
         self.positions = np.empty((len(self.kept), *shape))
         self.velocities = np.empty_like(self.positions)
