@@ -38,16 +38,16 @@ emulator:  ## install a compiler for Cortex-M and its emulator, from Debian's pa
 robot: $(READY) emulator  ## what exported controllers take of a Cortex-M4F: flash, RAM, instructions per step
 	$(BIN)/python benchmarks/robot.py
 
-# Three processes for two cores, as tests of servers and swarms wait a lot; each runs whole files, whose tests share
-# expensive fixtures. In the order of tests/conftest.py: the last files are short, so that no process waits long for the
-# others. Torch's threads must not keep a core busy while they wait. Bytecode is kept, as tests start many processes.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# Two processes, each with whole files, whose tests share expensive fixtures. In the order of tests/conftest.py: the last
+# files are short, so that neither process waits long for the other. Torch's threads must not keep a core busy while
+# they wait. Bytecode is kept, as tests start many processes.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test test-fast: export OMP_WAIT_POLICY := passive
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
-test: $(READY) browser emulator  ## run the tests (about six minutes on 2 cores)
+test: $(READY) browser emulator  ## run the tests (about nine minutes on 2 cores)
 	$(PYTEST)
 
-test-fast: $(READY)  ## run the tests that start no process and no browser (about two minutes on 2 cores)
+test-fast: $(READY)  ## run the tests that start no process and no browser (about four minutes on 2 cores)
 	$(PYTEST) -m 'not slow'
 
 lint: $(READY)  ## ruff: style and format

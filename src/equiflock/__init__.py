@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """Return a public name."""
-    # Python asks for names such as __path__ and __wrapped__, too, which are nobody's reason to import everything.
+    # Python looks up names such as __path__ and __wrapped__, too, which must not import everything.
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module 'equiflock' has no attribute {name!r}")
+    api = import_module("equiflock.api")
     try:
-        return getattr(import_module("equiflock.api"), name)
+        return getattr(api, name)
     except AttributeError:
         raise AttributeError(f"module 'equiflock' has no attribute {name!r}") from None
 

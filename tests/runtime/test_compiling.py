@@ -48,19 +48,19 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> compiling._Listener:
     return compiling._listener
 
 
-def told(dispatcher: Any) -> Any:
+def compile_event(dispatcher: Any) -> Any:
     """What Numba tells a listener."""
     return SimpleNamespace(data={"dispatcher": dispatcher})
 
 
 def compile_both(listener: compiling._Listener) -> None:
     """What happens when `root` is called, and `leaf` is compiled for it."""
-    listener.on_start(told(root))
-    listener.on_start(told(part))
-    listener.on_start(told(leaf))
-    listener.on_end(told(leaf))
-    listener.on_end(told(part))
-    listener.on_end(told(root))
+    listener.on_start(compile_event(root))
+    listener.on_start(compile_event(part))
+    listener.on_start(compile_event(leaf))
+    listener.on_end(compile_event(leaf))
+    listener.on_end(compile_event(part))
+    listener.on_end(compile_event(root))
 
 
 def test_kernels_are_counted_with_those_that_they_call_and_nothing_else_is() -> None:
@@ -89,11 +89,11 @@ def test_displays_ask_for_the_progress_and_nothing_else_is_written(
 ) -> None:
     assert compiling.progress() is None
     with compiling.shown_elsewhere():
-        listener.on_start(told(root))
+        listener.on_start(compile_event(root))
         assert compiling.progress() == "compiling kernels, first run only: 0 of 2"
-        listener.on_start(told(leaf))
-        listener.on_end(told(leaf))
-        listener.on_end(told(root))
+        listener.on_start(compile_event(leaf))
+        listener.on_end(compile_event(leaf))
+        listener.on_end(compile_event(root))
     assert compiling.progress() is None
     assert capsys.readouterr().err == ""
 
@@ -102,7 +102,7 @@ def test_nothing_is_shown_of_what_takes_a_moment(
     listener: compiling._Listener, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(compiling, "PATIENCE", 60.0)
-    listener.on_start(told(root))
+    listener.on_start(compile_event(root))
     assert compiling.progress() is None
-    listener.on_end(told(root))
+    listener.on_end(compile_event(root))
     assert capsys.readouterr().err == ""

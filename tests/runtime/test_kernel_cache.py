@@ -134,15 +134,17 @@ def test_a_folder_that_cannot_be_made_is_not_used(opened: Path, capsys: pytest.C
 
 
 def test_a_new_key_removes_those_that_were_not_used_for_long(tmp_path: Path) -> None:
-    for key, days in (("old", DAYS_KEPT + 1), ("recent", DAYS_KEPT - 1), ("used", DAYS_KEPT + 1)):
+    old, recent, used, new = (digit * 32 for digit in "abcd")
+    # A folder of another name is not ours.
+    for key, days in ((old, DAYS_KEPT + 1), (recent, DAYS_KEPT - 1), (used, DAYS_KEPT + 1), ("mine", DAYS_KEPT + 1)):
         (tmp_path / key).mkdir()
         (tmp_path / key / "f.kernel").touch()
         then = time.time() - 24 * 3600 * days
         os.utime(tmp_path / key, (then, then))
-    open_key(tmp_path, "used")
-    assert (tmp_path / "old").exists()
-    open_key(tmp_path, "new")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "recent", "used"]
+    open_key(tmp_path, used)
+    assert (tmp_path / old).exists()
+    open_key(tmp_path, new)
+    assert {path.name for path in tmp_path.iterdir()} == {new, recent, used, "mine"}
 
 
 def test_nothing_is_kept_once_a_source_is_edited(tiny: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from equiflock.cli.stopping import Stopping
 from equiflock.cli.terminal import Training, print_table, progress
 from equiflock.experiments.demo import CONTROLLERS, RECIPE, SECONDS, TIME_STEP, begin_training, demonstrate
 from equiflock.protocols import Moment
+from equiflock.runtime.extras import require_torch
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation.simulate import count_steps
 
@@ -34,6 +35,7 @@ class Demo:
         """Print the comparison and say where films and report are."""
         from equiflock.report.demo import TRAINING_FOLDER, check_demo_folder, short_comparison, write_demo
 
+        require_torch("demo")
         check_demo_folder(self.out)
         disk = RandomDisk(self.flocks, self.agents, self.seed)
         # A very short training is validated at its end.

@@ -86,7 +86,7 @@ class Evaluate:
         jobs = evaluation_jobs(**settings, plugin=plugin_checksum(self.plugin))
         folder = self.out or Path("runs/evaluation") / folder_name(self.controller, scenario.name, world)
         weights = {job.name: job.checksum for job in jobs if job.checksum}
-        config = {"settings": settings, "weights": weights, "versions": versions()}
+        config = {"settings": settings, "weights": weights, "versions": versions(*(("torch",) if self.plugin else ()))}
         agents = int((start.roles[0] != Role.OBSTACLE).sum())
         title = f"{scenario.name}: {len(start)} flocks of {agents} agents"
         csv, png = (folder / f"{scenario.name}{kind}" for kind in (".csv", ".png"))

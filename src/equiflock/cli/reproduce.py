@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from equiflock.cli.console import out
 from equiflock.cli.terminal import notice, print_words, progress
 from equiflock.runtime.checks import InputError, check_count
+from equiflock.runtime.extras import require_torch
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -62,6 +63,7 @@ class Reproduce:
         from equiflock.experiments.paper.reading import Reading
         from equiflock.report.readings import write_ledgers
 
+        require_torch("reproduce")
         check_count("workers", self.workers)
         if self.readings and (self.reading or self.only):
             raise InputError("--readings searches all readings and experiments: leave out --reading and --only")

@@ -103,7 +103,7 @@ class Sweep:
             plugin=plugin_checksum(self.plugin),
         )
         # Jobs name their results by what they are, so a sweep may grow in its folder.
-        with claimed(self.out, "sweep", {"versions": versions()}, OURS, self.force):
+        with claimed(self.out, "sweep", {"versions": versions(*(("torch",) if self.epochs else ()))}, OURS, self.force):
             self._run(jobs)
 
     def _run(self, jobs: list[SweepJob]) -> None:

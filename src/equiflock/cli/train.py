@@ -23,6 +23,7 @@ from equiflock.learning.recipe import DAgger
 from equiflock.learning.run import TrainingRun
 from equiflock.learning.several import train_several
 from equiflock.runtime.checks import InputError, check_count
+from equiflock.runtime.extras import require_torch
 from equiflock.runtime.files import atomic_write
 
 
@@ -69,6 +70,7 @@ class Train:
 
     def run(self) -> None:
         """Train, with a line for every validation, and say where the weights are."""
+        require_torch("train")
         check_count("workers", self.workers)
         import_plugin(self.plugin)
         # Trainings that are finished are reported, and left as they are.

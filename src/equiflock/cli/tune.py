@@ -54,7 +54,6 @@ class Tune:
         check_count("workers", self.workers)
         import_plugin(self.plugin)
         weights = self._weights()
-        # Only now, as it imports torch.
         from equiflock.experiments.tuning.run import TuningRun
 
         tuning = TuningRun(self._folder(weights), self.recipe, weights, self.controller)

@@ -224,5 +224,7 @@ def _page(found: Reproduction, figures: list[Path], films: list[Path], seconds: 
     ]
     page.table(["", "check", "measured: median [range over seeds]", "for the medians", "seeds"], checks, words=True)
     page.heading("Settings")
-    page.settings({"profile": profile.settings, "versions": versions(), "seconds of the last run": round(seconds, 1)})
+    page.settings(
+        {"profile": profile.settings, "versions": versions("torch"), "seconds of the last run": round(seconds, 1)}
+    )
     return page

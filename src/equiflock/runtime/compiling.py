@@ -57,7 +57,7 @@ class _Listener(event.Listener):
         self._seconds = 0.0
         """How long was compiled, without the first of those that are open."""
         self._since = 0.0
-        self._told = False
+        self._has_written = False
 
     @property
     def is_slow(self) -> bool:
@@ -85,7 +85,7 @@ class _Listener(event.Listener):
         if self._open:
             return
         self._seconds += time.monotonic() - self._since
-        if self._told:
+        if self._has_written and not self.displays:
             self._write(CLEAR_LINE)
 
     def _show(self) -> None:
@@ -93,10 +93,10 @@ class _Listener(event.Listener):
         if not self.is_slow or self.displays or multiprocessing.parent_process() is not None:
             return
         if sys.stderr is not None and sys.stderr.isatty():
-            self._told = True
+            self._has_written = True
             self._write(f"{CLEAR_LINE}{self.text()}")
-        elif not self._told:
-            self._told = True
+        elif not self._has_written:
+            self._has_written = True
             self._write(f"{COMPILING}; this may take a minute\n")
 
     def _write(self, text: str) -> None:

@@ -15,10 +15,12 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -120,7 +122,7 @@ def _check_private(folder: Path) -> None:
     if status.st_uid != os.geteuid():
         raise OSError("it belongs to another user")
     if status.st_mode & 0o022:
-        raise OSError("other users may write to it (chmod 700 makes it private)")
+        raise OSError("other users may write to it: remove it, and it is made anew")
 
 
 def open_key(root: Path, key: str) -> Path:
@@ -129,6 +131,7 @@ def open_key(root: Path, key: str) -> Path:
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
+        _check_private(folder)
         os.utime(folder)
     else:
         remove_unused(root)
@@ -142,8 +145,10 @@ def remove_unused(root: Path) -> None:
     """
     oldest = time.time() - DAYS_KEPT * 24 * 3600
     for folder in root.iterdir():
-        if folder.is_dir() and folder.lstat().st_mtime < oldest:
-            shutil.rmtree(folder, ignore_errors=True)
+        # Another process may remove it at the same time.
+        with suppress(OSError):
+            if re.fullmatch(r"[0-9a-f]{32}", folder.name) and folder.lstat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 class KernelCache(_Cache):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from typing import TYPE_CHECKING
+
+from equiflock.runtime.files import deaf_children
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -14,15 +17,27 @@ if TYPE_CHECKING:
 def fresh_context() -> ForkServerContext | SpawnContext:
     """Return the multiprocessing context for processes that share no thread and no lock with this one.
 
-    A server without threads forks them. It imports once what this process has imported of the package, and torch, so a
-    process starts within milliseconds, where an interpreter of its own would import for seconds. The server starts with
-    the first process, keeps the environment variables of that moment, and ends with this process.
+    On Linux a server forks them. It imports once what this process has imported of the package, and torch, so that a
+    process starts within milliseconds, where an interpreter of its own would import for seconds. The server starts at
+    the first call, keeps the environment variables of that moment, and ends with this process.
     """
-    if "forkserver" not in multiprocessing.get_all_start_methods():  # on Windows
+    if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     package = __name__.split(".")[0]
     context.set_forkserver_preload([name for name in sys.modules if name == "torch" or name.split(".")[0] == package])
-    # Its start unblocks Ctrl-C, which `deaf_children` blocks while processes start.
+    # The start of the tracker unblocks Ctrl-C, which `deaf_children` blocks while processes start.
     resource_tracker.ensure_running()
+    # The server must import from the path of this process, and not from the directory that the user is in.
+    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    os.environ |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
+    try:
+        with deaf_children():
+            forkserver.ensure_running()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
     return context

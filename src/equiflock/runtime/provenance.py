@@ -26,9 +26,16 @@ _plugins: dict[str, str] = {}
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of all that the bits of a result depend on, `packages` among them."""
-    parts = {name: importlib.metadata.version(name) for name in (*packages, "numpy", "numba")}
+    """Return the versions of all that the bits of a result depend on, and of `packages` that are installed."""
+    parts = {name: found for name in (*packages, "numpy", "numba") if (found := _version(name)) is not None}
     return {"equiflock": __version__, "python": platform.python_version(), **parts}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def note_plugin(sources: Mapping[str, str]) -> None:
@@ -38,8 +45,8 @@ def note_plugin(sources: Mapping[str, str]) -> None:
 
 
 def circumstances(*packages: str) -> dict[str, str]:
-    """Return versions, and the checksums of the files of the plugin, if there is one."""
-    return {**versions(*packages), **_plugins}
+    """Return versions, and, if there is a plugin, the checksums of its files and the version of torch."""
+    return {**versions(*packages, *(["torch"] if _plugins else [])), **_plugins}
 
 
 @contextmanager

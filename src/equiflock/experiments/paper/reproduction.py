@@ -110,4 +110,10 @@ def settings(profile: Profile) -> dict[str, Any]:
     tables = {f"{name}:{seed}": file_checksum(trained_validation(name, seed)) for name, seed in bundled}
     # The repr of a job has all its settings, so a change of any default is noticed.
     jobs = {name: checksum(repr(jobs_of(name, profile)).encode()) for name in EXPERIMENTS}
-    return {"profile": profile.settings, "jobs": jobs, "weights": weights, "tables": tables, "versions": versions()}
+    return {
+        "profile": profile.settings,
+        "jobs": jobs,
+        "weights": weights,
+        "tables": tables,
+        "versions": versions("torch"),
+    }

@@ -114,7 +114,7 @@ class Search:
         """Everything that the results depend on."""
         tried = {name: repr(choice.others) for name, choice in CHOICES.items()}
         jobs = {name: checksum(repr(jobs_of(name, self.profile)).encode()) for name in EXPERIMENTS}
-        return {"tried": tried, "profile": repr(self.profile), "jobs": jobs, "versions": versions()}
+        return {"tried": tried, "profile": repr(self.profile), "jobs": jobs, "versions": versions("torch")}
 
     @property
     def singles(self) -> list[Reading]:

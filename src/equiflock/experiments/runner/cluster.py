@@ -118,7 +118,7 @@ def origin() -> dict[str, str]:
     package = Path(__file__).parents[2]
     for path in sorted([*package.rglob("*.py"), *package.rglob("*.safetensors")]):
         source.update(path.read_bytes())
-    return {**versions(), "source": source.hexdigest()[:12]}
+    return {**versions("torch"), "source": source.hexdigest()[:12]}
 
 
 def _run(job: Job, prepare: Callable[[], object] | None, asked: Mapping[str, str]) -> pd.DataFrame:
