@@ -47,7 +47,7 @@ test test-fast: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) browser emulator  ## run the tests (about nine minutes on 2 cores)
 	$(PYTEST)
 
-test-fast: $(READY)  ## run the tests that start no process and no browser (about four minutes on 2 cores)
+test-fast: $(READY)  ## run the tests that are fast: no processes, no browser
 	$(PYTEST) -m 'not slow'
 
 lint: $(READY)  ## ruff: style and format

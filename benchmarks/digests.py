@@ -202,7 +202,7 @@ def large_trajectories() -> Iterator[Entry]:
     for size, options in MANY.items():
         for name in (*CONTROLLERS, *OWN_LAWS):
             if size == "far in memory" and getattr(ef.load(name), "privileged", False):
-                continue  # all pairs of so many agents take long
+                continue  # the sums over all pairs of a large flock take minutes
             for environment in ("few frames", "radio") if size == "one flock" else ("few frames",):
                 for threads in (1, 2):
                     title = f"large/{size}/{name}/{environment}/threads={threads}"

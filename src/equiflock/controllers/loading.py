@@ -99,7 +99,7 @@ def _made(name: str, options: Mapping[str, Any]) -> Controller:
 
 
 def load_file(path: str | os.PathLike[str]) -> Controller:
-    """Return the controller of a file of weights: a compiled network of the package, or a torch module of one's own."""
+    """Return the controller of a file of weights: a compiled network of the package, or a user's torch module."""
     weights = read_weights(path)
     if weights.network not in network_names():
         raise InputError(
@@ -132,7 +132,7 @@ def _own_module(weights: Weights, path: str | os.PathLike[str]) -> nn.Module:
         network.load_state_dict({name: torch.from_numpy(tensor) for name, tensor in weights.tensors.items()})
     except (InputError, RuntimeError, TypeError) as error:
         raise _misfit(path, weights, error) from None
-    # A class of somebody else's may have an attribute of that name for something else.
+    # A user's class may have an attribute of that name for something else.
     if weights.orbit is not None or not hasattr(network, "orbit"):
         network.orbit = weights.orbit  # type: ignore[assignment]
     return network.eval()
@@ -191,7 +191,7 @@ def new_network(name: str, seed: int = 0, **options: Any) -> nn.Module:
 
     Args:
         name: a network of the package (Xavier uniform with gain 1, biases zero if no option says otherwise), or a
-            registered torch module of one's own; options may be part of it, as for `load`.
+            registered torch module of yours; options may be part of it, as for `load`.
         seed: seeds the random initial weights.
         options: for a network of the package, the arguments of `describe_tdagnn` or `describe_etdagnn` in
             `equiflock.controllers.networks.architecture`.
@@ -236,7 +236,7 @@ def save(network: Any, path: str | os.PathLike[str], extra: Mapping[str, Any] | 
     """Write the weights of a network for `load`.
 
     Args:
-        network: one that `load` or `load_module` returned, or a registered torch module of one's own. Its attribute
+        network: one that `load` or `load_module` returned, or a registered torch module of yours. Its attribute
             `options`, if it has one, is a dict with the arguments that build it, fit for JSON.
         path: ends in .safetensors; a file of that name is replaced.
         extra: more metadata, fit for JSON.

@@ -48,11 +48,6 @@ class _Model(nn.Module):
         """Arguments that describe the network again; files of weights carry them."""
         return dict(self.architecture.options)
 
-    @property
-    def chain(self) -> tuple[nn.Module, ...]:
-        """Layers and activations in their order; `forward` is the same function, faster."""
-        raise NotImplementedError
-
     def compiled_form(self) -> CompiledNetwork | None:
         """Return the network with its present weights as a compiled function; None if it is not just this class."""
         if type(self) not in (TDAGNN, ETDAGNN) or not _is_as_built(self):
@@ -112,7 +107,7 @@ class ETDAGNN(_Model):
             self.near.load_state_dict(self.layers.state_dict())
 
     def _build(self) -> nn.Sequential:
-        """Build layers with weights of their own. Those of obstacle channels begin at zero, beside the others' draw."""
+        """Build the layers with random weights; those of obstacle channels begin at zero."""
         first, second, third = self.architecture.convolutions
         drawn = [feature.among != "obstacles" for feature in self.senses.features]
         layer = EqConv(sum(drawn), first.outputs, first.hops)
@@ -164,7 +159,7 @@ def as_module(network: Any) -> Any:
 def describe_chain(
     name: str, senses: Senses, dimensions: int | None, modules: Sequence[nn.Module]
 ) -> tuple[Architecture, dict[str, Tensor]] | None:
-    """Describe a chain of our layers and activations, such as a module of one's own has.
+    """Describe a chain of our layers and activations, such as a user's module may have.
 
     Returns its architecture and tensors, or None if it has other parts or is no chain that kernels can evaluate.
     """
@@ -205,7 +200,7 @@ def trainable_chain(network: nn.Module) -> Chain | None:
     return chain_of(network.chain, network.senses)  # type: ignore[arg-type]
 
 
-def _is_as_built(network: _Model) -> bool:
+def _is_as_built(network: Any) -> bool:
     """Whether a network has the layers of its architecture, float32 weights, and no hooks or replaced methods."""
     architecture = network.architecture
     layer = EqConv if architecture.of_vectors else Conv

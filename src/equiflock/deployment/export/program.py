@@ -223,7 +223,7 @@ def _chains(network: Any) -> tuple[Chain | None, Chain | None]:
     from equiflock.controllers.networks.models import chain_of
 
     chain = chain_of(getattr(network, "chain", ()), network.senses)
-    # A module of somebody else's may have an attribute of that name for something else.
+    # A user's module may have an attribute of that name for something else.
     other = getattr(network, "near", None)
     if chain is None or not isinstance(other, nn.Sequential) or obstacle_channel(network.senses) is None:
         return chain, None

@@ -9,7 +9,6 @@ import numpy as np
 
 from equiflock.controllers.networks.architecture import Architecture, check_obstacle_channel
 from equiflock.controllers.networks.compiled import CompiledNetwork
-from equiflock.controllers.registry import network_description
 from equiflock.runtime.checks import InputError
 
 
@@ -55,7 +54,4 @@ def _is_etdagnn(network: Any) -> bool:
 
 def _describe_near(network: CompiledNetwork) -> Architecture:
     """Describe the network with a second set of weights."""
-    describe = network_description(network.name)
-    assert describe is not None  # only networks of the package are compiled without a torch module
-    described: Architecture = describe(**{**network.options, "near": True})
-    return described
+    return replace(network.architecture, near=True, options={**network.options, "near": True})
