@@ -1,5 +1,6 @@
 """Types and shapes in annotations are enforced while tests run: this must come before equiflock is imported."""
 
+import importlib
 import signal
 from collections.abc import Sequence
 from functools import partial
@@ -38,7 +39,7 @@ jaxtyping.install_import_hook(
 )
 
 # Kernels compile at their first call, so a single example may take seconds.
-settings.register_profile("equiflock", deadline=None, max_examples=40, derandomize=True)
+settings.register_profile("equiflock", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("equiflock")
 
 # Where tests run in the background, Ctrl-C is ignored, and every process that they start would inherit that.
@@ -56,18 +57,14 @@ COMPILING = [
 ]
 """The tests of these files need most of the kernels, those of two neighbours in the list different ones."""
 LONGEST = [
+    HERE / "viewer/test_play.py",  # and with it all tests in the browser
     HERE / "report/test_reproduction.py",
     HERE / "deployment/test_swarm.py",
     HERE / "deployment/export/test_onnx.py",
     HERE / "test_docs.py",
     HERE / "test_cli.py",
-    HERE / "viewer/test_world_page.py",
     HERE / "cli/test_train.py",
     HERE / "experiments/runner/test_cluster.py",
-    HERE / "viewer/test_page.py",
-    HERE / "viewer/test_play.py",
-    HERE / "viewer/test_layout.py",
-    HERE / "viewer/test_laws_page.py",
     HERE / "experiments/paper/test_search.py",
     HERE / "experiments/tuning/test_run.py",
     HERE / "cli/test_evaluate.py",
@@ -76,15 +73,19 @@ LONGEST = [
 FIRST = [*COMPILING, *LONGEST]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests in order, and mark those in a browser as slow.
+    """Put tests in order, mark those in a browser as slow, and group them for pytest-xdist.
 
-    Kernels are compiled first: where none is in the cache, every process that other tests start would compile it.
+    Kernels are compiled first: where none is in the cache, every process that other tests start would compile it. The
+    tests of a file run in one process, those in a browser all in the same: a second browser would cost as much again.
     """
     assert all(path.exists() for path in FIRST)
     items.sort(key=lambda item: FIRST.index(item.path) if item.path in FIRST else len(FIRST))
     for item in items:
-        if "chromium" in getattr(item, "fixturenames", ()):
+        in_browser = "chromium" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("browser" if in_browser else str(item.path)))
+        if in_browser:
             item.add_marker(pytest.mark.slow)
 
 
@@ -92,6 +93,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def silent_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a command writes does not depend on whether its kernels are in the cache."""
     monkeypatch.setattr("equiflock.runtime.compiling.PATIENCE", float("inf"))
+
+
+@pytest.fixture
+def short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches for flocks that cannot be found give up after a tenth of the attempts."""
+    module = importlib.import_module("equiflock.scenarios.random_disk")  # the package has a function of the same name
+    monkeypatch.setattr(module, "AGENTS_PER_FLOCK", 1_000_000)
 
 
 @pytest.fixture(autouse=True)

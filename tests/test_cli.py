@@ -150,6 +150,7 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
     run("simulate", *plugin, "--controller", str(weights), "--agents", "20", "--duration", "0.05")
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -36,6 +36,7 @@ def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
     assert table.flock.tolist() == [0, 1, 2]
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
 def test_a_point_without_such_flocks_says_why() -> None:
     table = SweepJob("tanner", 0, agents=10, comm_radius=0.01, hops=None, flocks=1).run()

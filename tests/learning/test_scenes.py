@@ -234,6 +234,7 @@ def test_agents_are_drawn_anew_at_each_step_and_evenly() -> None:
     np.testing.assert_array_equal(trainer.thinned(observations, targets)[1], wanted)
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
 def test_a_density_at_which_no_flock_is_connected_is_told() -> None:
     with pytest.raises(InputError, match=r"in a disk of radius 4.* attempts: lower (min_degree or )?disk_scale"):

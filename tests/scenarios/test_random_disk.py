@@ -126,6 +126,7 @@ def test_other_seeds_and_splits_give_other_flocks() -> None:
     assert (random_disk(1, 40, seed=7, split="train").positions != first).all()
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     ("options", "text"),
     [

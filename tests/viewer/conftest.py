@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, ViewportSize, sync_playwright
 
 from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
@@ -20,6 +20,10 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 MISSING = "there is no Chromium, so the live view was NOT tested in a browser: run `make browser`"
 # No graphics card, no sandbox for root, and no word to anybody but our own server.
 ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking", "--no-first-run"]
+DESKTOP: ViewportSize = {"width": 1000, "height": 640}
+# Pages are drawn 20 times a second instead of 60: without a graphics card drawing takes most of a core.
+CALM = """const paint = requestAnimationFrame.bind(window);
+window.requestAnimationFrame = (then) => setTimeout(() => paint(then), 35);"""
 
 
 @pytest.fixture(scope="session")
@@ -39,14 +43,15 @@ def blank_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
     """Gives pages with nothing on them, which tests use one after the other: a new one costs a second."""
     pages: list[tuple[dict[str, Any], Page]] = []
 
-    def blank(**options: Any) -> Page:
-        asked = {"viewport": {"width": 1000, "height": 640}, **options}
+    def blank(viewport: ViewportSize = DESKTOP, **options: Any) -> Page:
         for made_with, page in pages:
-            if made_with == asked and not page.is_closed() and page.url == "about:blank":
-                page.set_viewport_size(asked["viewport"])
+            if made_with == options and not page.is_closed() and page.url == "about:blank":
+                page.set_viewport_size(viewport)
                 return page
         # Each in a context of its own: of two in one, only that in front is drawn.
-        pages.append((asked, chromium.new_context(**asked).new_page()))
+        context = chromium.new_context(viewport=viewport, **options)
+        context.add_init_script(CALM)
+        pages.append((options, context.new_page()))
         return pages[-1][1]
 
     yield blank

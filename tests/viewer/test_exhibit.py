@@ -30,6 +30,7 @@ def test_weights_that_do_not_load_are_an_error_before_anything_is_served(tmp_pat
         Exhibit(weights=(bad,))
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
 def test_a_setting_without_a_flock_is_an_error_before_anything_is_served() -> None:
     with pytest.raises(InputError, match="no start was found"):

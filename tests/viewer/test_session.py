@@ -29,6 +29,7 @@ def test_a_page_flies_a_flock_and_gets_a_frame_for_every_request(page: Page) -> 
     assert len(page.ask("show", edges=True).panels[0].edges) > 0
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     "message",
     ["", "x", "[]", "null", "{}", '{"do": 1}', '{"do": "fly"}', '{"do": "advance"}', '{"do": "advance", "steps": 1e99}',

@@ -189,6 +189,7 @@ def test_a_flock_in_space_or_of_too_many_agents_is_refused(own_registry: None) -
         Setting(scenario="crowd").draw()
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
 def test_a_start_that_cannot_be_found_is_told_in_words_of_the_page() -> None:
     with pytest.raises(InputError, match="raise R, or choose another start disk") as error:

@@ -19,17 +19,8 @@ from equiflock.senses.graph import survey_flock, survey_memory
 
 PLACES_PER_AGENT = 10_000
 """The number of places that are tried for one agent before the disk counts as crowded."""
-AGENTS_PER_FLOCK = 10_000_000
-"""The number of agents that are drawn for one flock before the search ends, but at least 200 attempts are made."""
-
 FINE, CROWDED, SPARSE, SPLIT, STOPPED = range(5)
 """How drawing a flock ended."""
-
-
-@kernel
-def attempts(N: Index) -> Index:
-    """How often a flock of N agents is drawn, or its agents placed again, before the search ends without one."""
-    return max(200, AGENTS_PER_FLOCK // N)
 
 
 @kernel
@@ -49,6 +40,7 @@ def draw_positions(
     min_degree: Index,
     connected: bool,
     anew: bool,
+    attempts: Index,
     memory: Any,
     stop: Array,
 ) -> tuple[Index, Index]:
@@ -63,6 +55,7 @@ def draw_positions(
         min_degree: how many others each agent must hear.
         connected: whether the communication graph must be.
         anew: whether only the agents that break a condition are placed again, rather than the whole flock.
+        attempts: how often the flock is drawn, or its agents placed again, before the search ends without one.
         memory: `drawing_memory`.
         stop: (1,), the search ends soon after it becomes true. It is looked at before each agent is placed, which takes
             about a millisecond at most, and so before each attempt, too.
@@ -83,7 +76,7 @@ def draw_positions(
     for i in range(N):
         misplaced[i] = i
     failure, number = SPARSE, 0
-    for _ in range(attempts(N)):
+    for _ in range(attempts):
         # Place the agents that have no place, one after the other.
         for m in range(count):
             if stop[0]:

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 from equiflock.flock import Flock
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, short
 from equiflock.runtime.randomness import stream
-from equiflock.scenarios.placing import CROWDED, FINE, SPARSE, SPLIT, attempts, draw_positions, drawing_memory
+from equiflock.scenarios.placing import CROWDED, FINE, SPARSE, SPLIT, draw_positions, drawing_memory
 from equiflock.scenarios.search import NoStartError, Stop
 from equiflock.senses.cells import FASTEST
 
@@ -21,6 +21,8 @@ VelocityRule = Literal["entries", "disc"]
 
 MOST_AGENTS = 100_000_000
 """The most agents of all flocks together: more would need tens of gigabytes."""
+AGENTS_PER_FLOCK = 10_000_000
+"""The number of agents that are drawn for one flock before the search gives up, but at least 200 attempts are made."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +135,16 @@ class RandomDisk:
         if self.agents * half**self.dimensions > (self.radius + half) ** self.dimensions:
             self._give_up(CROWDED, self.agents)
         conditions = self.radius, self.comm_radius, self.min_separation, self.min_degree, self.connected
+        attempts = count_attempts(self.agents)
         positions = np.empty((self.flocks, self.agents, self.dimensions))
         velocities = np.empty_like(positions)
         memory = drawing_memory(self.agents)
         for b in range(self.flocks):
             # A stream for each flock, so that flock b is the same however many there are.
             rng = stream(self.seed, "random_disk", self.split, b)
-            failure, number = draw_positions(rng, positions[b], *conditions, self.places_anew, memory, stop.requested)
+            failure, number = draw_positions(
+                rng, positions[b], *conditions, self.places_anew, attempts, memory, stop.requested
+            )
             stop.check()
             if failure != FINE:
                 self._give_up(failure, number)
@@ -164,7 +169,7 @@ class RandomDisk:
 
     def _give_up(self, failure: int, number: int) -> NoReturn:
         """Raise the error that says which condition could not be met, and what to change."""
-        tried = f"after {attempts(self.agents):,} attempts"
+        tried = f"after {count_attempts(self.agents):,} attempts"
         large = "" if self.places_anew else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"
         size = "disk_radius" if self.disk_scale == 1.0 else "disk_scale"
@@ -178,6 +183,11 @@ class RandomDisk:
                 f"raise comm_radius = {self.comm_radius:g}, set connected to False{large}",
             }[failure]
         )
+
+
+def count_attempts(agents: int) -> int:
+    """Return how often a flock of `agents` is drawn, or its agents placed again, before the search gives up."""
+    return max(200, AGENTS_PER_FLOCK // agents)
 
 
 def check_disk(disk: RandomDisk) -> None:
