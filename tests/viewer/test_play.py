@@ -159,7 +159,7 @@ PRESS_ON = """async ([expression, presses, hold]) => {
     send("pointerup", 200 * press + 50);
   }
 }"""
-"""Press, `presses` times, the place on the screen where something is now, each time until the flock has flown for `hold`.
+"""Press, `presses` times, the place on the screen where something is now, each until the flock has flown for `hold`.
 
 The camera has flown on by 0.2 before the second press. Events carry times of a quick hand, however slow the machine is.
 """
