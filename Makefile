@@ -36,7 +36,7 @@ emulator:  ## install a compiler for Cortex-M and its emulator, from Debian's pa
 		echo "$(ARM) could not be installed: the tests of exported controllers on a robot's processor need them"
 
 robot: $(READY) emulator  ## what exported controllers take of a Cortex-M4F: flash, RAM, instructions per step
-	$(BIN)/python benchmarks/robot.py
+	$(BIN)/python benchmarks/firmware.py
 
 # Two processes, each with whole files, whose tests share expensive fixtures. In the order of tests/conftest.py: the last
 # files are short, so that neither process waits long for the other. Torch's threads must not keep a core busy while
@@ -62,11 +62,11 @@ check: lint types test  ## everything that CI runs
 bench: $(READY)  ## speed: a step in closed loop, observations and training beside rivals, what radios and bodies cost
 	$(BIN)/equiflock bench
 	$(BIN)/python benchmarks/observations.py
-	$(BIN)/python benchmarks/policy.py
+	$(BIN)/python benchmarks/compiled_networks.py
 	$(BIN)/python benchmarks/channels.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/dense_training.py
-	$(BIN)/python benchmarks/world.py
+	$(BIN)/python benchmarks/environment.py
 	$(BIN)/python benchmarks/export.py
 	$(BIN)/python benchmarks/swarm.py
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.flock import Flock
 
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -24,7 +24,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
 REPEATS, STEPS = 7, 200
 
 
-def flocks() -> dict[str, tuple[Flock, dict[str, Any]]]:
+def make_flights() -> dict[str, tuple[Flock, dict[str, Any]]]:
     """What is flown, with the rules of the flight."""
     course = ef.ObstacleCourse(ef.RandomDisk(4, 100, seed=0), sides=96)
     return {
@@ -36,7 +36,7 @@ def flocks() -> dict[str, tuple[Flock, dict[str, Any]]]:
 
 def measure(start: Flock, rules: dict[str, Any]) -> dict[str, float]:
     """Nanoseconds per agent and step, the best of several turns; networks take turns, to have the same noise."""
-    controllers: dict[str, Any] = {name: new_network(kind, **rest) for name, (kind, rest) in NETWORKS.items()}
+    controllers: dict[str, Any] = {name: make_network(kind, **rest) for name, (kind, rest) in NETWORKS.items()}
     best = dict.fromkeys(controllers, float("inf"))
     for _ in range(REPEATS):
         for name, controller in controllers.items():
@@ -50,7 +50,7 @@ def measure(start: Flock, rules: dict[str, Any]) -> dict[str, float]:
 def main() -> None:
     """Print a table."""
     table = Table(title="a step in closed loop: ns per agent, and times that of ETDAGNN")
-    found = {name: measure(*flown) for name, flown in flocks().items()}
+    found = {name: measure(*flown) for name, flown in make_flights().items()}
     for title in ("network", *found):
         table.add_column(title, justify="left" if title == "network" else "right")
     for network in NETWORKS:

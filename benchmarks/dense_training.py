@@ -15,7 +15,7 @@ Its features, its expert and its network are checked against ours before they ar
 expert flies half of the steps, as in three quarters of the recipe's 400 epochs, the pupil is asked in the others only,
 and nobody validates. Every training has one thread.
 
-The recipe keeps 10,000 tuples. Dense ones would take 1.3 GB, so that side keeps `KEPT`, which is kind to it if
+The recipe keeps 10,000 tuples. Dense ones would take 1.3 GB, so that side keeps `BUFFER_SIZE`, which is kind to it if
 anything: its batches come from less memory.
 """
 
@@ -38,25 +38,25 @@ import equiflock as ef
 from equiflock.controllers.classical.tanner import DEFAULT_CLAMP as CLAMP
 from equiflock.controllers.networks.architecture import describe_tdagnn
 from equiflock.controllers.networks.models import TDAGNN
-from equiflock.experiments.bench import best_time
+from equiflock.experiments.bench import measure_best_time
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.recipe import DAgger
 from equiflock.protocols import LocalController, PrivilegedController
-from equiflock.runtime.threads import one_thread
+from equiflock.runtime.threads import use_one_thread
 
 Array = NDArray[Any]
 
-KEPT = 1_000
+BUFFER_SIZE = 1_000
 """Tuples in the dense memory: 127 MB."""
-OURS = "tdagnn", "etdagnn"
+OUR_CONTROLLERS = "tdagnn", "etdagnn"
 DENSE = "dense tdagnn"
 ROUNDS = 4
 """Of this many, the best counts."""
-WINDOW = 3.0
+ROUND_SECONDS = 3.0
 """Seconds of training in a round, at least one epoch."""
 
 
-class Training(Protocol):
+class TrainerProtocol(Protocol):
     """What both trainers have: an epoch, and its two halves."""
 
     recipe: DAgger
@@ -105,7 +105,7 @@ class DenseNetwork(nn.Module):
         return accelerations
 
 
-def pairwise(positions: Array, velocities: Array, radius: float) -> tuple[Array, Array]:
+def compute_pairwise(positions: Array, velocities: Array, radius: float) -> tuple[Array, Array]:
     """Features [v, r/|r|^4, r/|r|^2] of all pairs (N, N, 6), zero unless heard, and the adjacency matrix (N, N)."""
     offsets = positions[:, None] - positions[None]
     relative_velocities = velocities[:, None] - velocities[None]
@@ -117,7 +117,7 @@ def pairwise(positions: Array, velocities: Array, radius: float) -> tuple[Array,
     return features * adjacency[..., None], adjacency
 
 
-def expert(velocities: Array, features: Array, clamp: float) -> Array:
+def compute_expert(velocities: Array, features: Array, clamp: float) -> Array:
     """Tanner's accelerations (N, 2): velocities relative to all, the potential of those heard."""
     to_all = (velocities[:, None] - velocities[None]).sum(axis=1)
     heard = features.sum(axis=1)
@@ -127,7 +127,7 @@ def expert(velocities: Array, features: Array, clamp: float) -> Array:
     return shortened
 
 
-def delayed(features: Array, adjacency: Array, hops: int, before: DelayedState | None) -> DelayedState:
+def advance_state(features: Array, adjacency: Array, hops: int, before: DelayedState | None) -> DelayedState:
     """The state of a step, from its dense arrays and the state of the step before."""
     N = len(adjacency)
     now = torch.tensor(features.sum(axis=1).T, dtype=torch.float32)
@@ -147,9 +147,9 @@ class DenseTrainer:
         self.recipe = recipe
         self.network = DenseNetwork(recipe.hops)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.999))
-        self.starts = ef.random_disk(recipe.flocks, recipe.fewest_agents, recipe.seed, split="train")
+        self.starts = ef.random_disk(recipe.flocks, recipe.min_agents, recipe.seed, split="train")
         self.rng = np.random.default_rng(recipe.seed)
-        self.memory: list[Sample] = []
+        self.buffer: list[Sample] = []
         self.added = 0
 
     def run_epoch(self) -> None:
@@ -162,29 +162,29 @@ class DenseTrainer:
         positions, velocities = start.positions[0].copy(), start.velocities[0].copy()
         state = None
         for _ in range(recipe.steps):
-            features, adjacency = pairwise(positions, velocities, recipe.comm_radius)
-            state = delayed(features, adjacency, recipe.hops, state)
-            accelerations = target = expert(velocities, features, CLAMP)
-            if self.rng.random() >= recipe.beta(0):
+            features, adjacency = compute_pairwise(positions, velocities, recipe.comm_radius)
+            state = advance_state(features, adjacency, recipe.hops, state)
+            accelerations = target = compute_expert(velocities, features, CLAMP)
+            if self.rng.random() >= recipe.compute_expert_share(0):
                 with torch.no_grad():
                     accelerations = self.network(state.values, state.operators)[0].numpy().astype(np.float64)
-            self.keep(Sample(state, torch.tensor(target[None], dtype=torch.float32)))
+            self.store(Sample(state, torch.tensor(target[None], dtype=torch.float32)))
             positions += velocities * recipe.time_step + accelerations * (recipe.time_step**2 / 2)
             velocities += accelerations * recipe.time_step
 
-    def keep(self, sample: Sample) -> None:
+    def store(self, sample: Sample) -> None:
         """Append it, or put it in place of the oldest."""
-        if len(self.memory) < self.recipe.capacity:
-            self.memory.append(sample)
+        if len(self.buffer) < self.recipe.capacity:
+            self.buffer.append(sample)
         else:
-            self.memory[self.added % self.recipe.capacity] = sample
+            self.buffer[self.added % self.recipe.capacity] = sample
         self.added += 1
 
     def update(self) -> float:
         recipe = self.recipe
         total = 0.0
         for _ in range(recipe.updates):
-            batch = [self.memory[place] for place in self.rng.integers(len(self.memory), size=recipe.batch)]
+            batch = [self.buffer[place] for place in self.rng.integers(len(self.buffer), size=recipe.batch)]
             values = torch.cat([sample.state.values for sample in batch])
             operators = torch.cat([sample.state.operators for sample in batch])
             targets = torch.cat([sample.target for sample in batch])
@@ -196,7 +196,7 @@ class DenseTrainer:
         return total / recipe.updates
 
 
-def check(recipe: DAgger, steps: int = 5) -> None:
+def check_equivalence(recipe: DAgger, steps: int = 5) -> None:
     """That the dense statement computes what we do: one-hop features, K hops, the expert, and the network."""
     ours = TDAGNN(describe_tdagnn(hops=recipe.hops))
     theirs = DenseNetwork(recipe.hops)
@@ -205,44 +205,44 @@ def check(recipe: DAgger, steps: int = 5) -> None:
         weights.bias.data = cast(Tensor, layer.bias).data  # type: ignore[union-attr]
     teacher = cast(PrivilegedController, ef.load("tanner", clamp=CLAMP))
     state = None
-    loop = ef.flight(ef.random_disk(1, recipe.fewest_agents), cast(LocalController, ours), time_step=recipe.time_step)
+    loop = ef.flight(ef.random_disk(1, recipe.min_agents), cast(LocalController, ours), time_step=recipe.time_step)
     for moment in islice(loop, steps):
         flock = moment.flock
-        features, adjacency = pairwise(flock.positions[0], flock.velocities[0], recipe.comm_radius)
-        state = delayed(features, adjacency, recipe.hops, state)
+        features, adjacency = compute_pairwise(flock.positions[0], flock.velocities[0], recipe.comm_radius)
+        state = advance_state(features, adjacency, recipe.hops, state)
         aggregation = ef.observe(flock, ef.paper_senses("sum", 1), comm_radius=recipe.comm_radius)
-        same(features.sum(axis=1), aggregation.reshape(recipe.fewest_agents, 6))
+        assert_close(features.sum(axis=1), aggregation.reshape(recipe.min_agents, 6))
         heard = torch.matmul(state.values, state.operators.transpose(2, 3))[0].permute(2, 0, 1)
-        same(heard.numpy(), moment.observations[0].reshape(recipe.fewest_agents, recipe.hops, 6))
-        same(expert(flock.velocities[0], features, CLAMP), teacher(flock, aggregation)[0])
+        assert_close(heard.numpy(), moment.observations[0].reshape(recipe.min_agents, recipe.hops, 6))
+        assert_close(compute_expert(flock.velocities[0], features, CLAMP), teacher(flock, aggregation)[0])
         with torch.no_grad():
-            same(theirs(state.values, state.operators)[0].numpy(), moment.accelerations[0])
+            assert_close(theirs(state.values, state.operators)[0].numpy(), moment.accelerations[0])
 
 
-def same(theirs: Array, ours: Array) -> None:
+def assert_close(theirs: Array, ours: Array) -> None:
     """To 1e-3, relative; differences far below the largest number do not count."""
     np.testing.assert_allclose(theirs, ours, rtol=1e-3, atol=1e-5 * float(np.abs(ours).max()))
 
 
-def make(name: str, seed: int) -> Training:
-    """A trainer with `KEPT` tuples in its memory."""
+def make_trainer(name: str, seed: int) -> TrainerProtocol:
+    """A trainer with `BUFFER_SIZE` tuples in its memory."""
     controller = "tdagnn" if name == DENSE else name
     recipe = DAgger(controller=controller, seed=seed, flocks=10, expert_share=0.5, validate_every=1_000_000)
-    trainer: Training = DenseTrainer(replace(recipe, capacity=KEPT)) if name == DENSE else Trainer(recipe)
-    for _ in range(KEPT // recipe.steps):
+    trainer: TrainerProtocol = DenseTrainer(replace(recipe, capacity=BUFFER_SIZE)) if name == DENSE else Trainer(recipe)
+    for _ in range(BUFFER_SIZE // recipe.steps):
         trainer.collect()
     trainer.update()
     return trainer
 
 
-def work(name: str, seed: int, barrier: Barrier, results: Any) -> None:
+def run_worker(name: str, seed: int, barrier: Barrier, results: Any) -> None:
     """One training in a process of its own: epochs per minute and cores had, in rounds that all begin together."""
-    with one_thread():
-        trainer = make(name, seed)
+    with use_one_thread():
+        trainer = make_trainer(name, seed)
         for _ in range(ROUNDS):
             barrier.wait()
             start, busy, epochs = time.perf_counter(), time.process_time(), 0
-            while time.perf_counter() - start < WINDOW:
+            while time.perf_counter() - start < ROUND_SECONDS:
                 trainer.run_epoch()
                 epochs += 1
             took = time.perf_counter() - start
@@ -250,11 +250,11 @@ def work(name: str, seed: int, barrier: Barrier, results: Any) -> None:
             barrier.wait()  # nobody is ahead by a round
 
 
-def epochs_per_minute(name: str, processes: int) -> tuple[float, float]:
+def measure_epochs_per_minute(name: str, processes: int) -> tuple[float, float]:
     """Of all trainings together in the best round, and how many cores they had in it."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(processes), context.Queue()
-    workers = [context.Process(target=work, args=(name, seed, barrier, results)) for seed in range(processes)]
+    workers = [context.Process(target=run_worker, args=(name, seed, barrier, results)) for seed in range(processes)]
     for worker in workers:
         worker.start()
     rounds = [np.sum([results.get(timeout=600) for _ in workers], axis=0) for _ in range(ROUNDS)]
@@ -272,13 +272,17 @@ def main() -> None:
     )
     print(f"{'':14}{'flight':>8}{'update':>8}" + f"{'epochs/min':>14}{'ratio':>8}{'had':>7}" * 2)
     rows = {}
-    for name in (*OURS, DENSE):
-        with one_thread():
-            trainer = make(name, seed=0)
-            flight = best_time(trainer.collect, repeats=5) * 1e3
-            update = best_time(trainer.update, repeats=5) * 1e3 / trainer.recipe.updates
+    for name in (*OUR_CONTROLLERS, DENSE):
+        with use_one_thread():
+            trainer = make_trainer(name, seed=0)
+            flight = measure_best_time(trainer.collect, repeats=5) * 1e3
+            update = measure_best_time(trainer.update, repeats=5) * 1e3 / trainer.recipe.updates
         del trainer
-        rows[name] = f"{name:14}{flight:8.1f}{update:8.3f}", epochs_per_minute(name, 1), epochs_per_minute(name, cores)
+        rows[name] = (
+            f"{name:14}{flight:8.1f}{update:8.3f}",
+            measure_epochs_per_minute(name, 1),
+            measure_epochs_per_minute(name, cores),
+        )
     for halves, *measured in rows.values():
         print(halves, end="")
         for (rate, had), (dense, _) in zip(measured, rows[DENSE][1:], strict=True):
@@ -286,9 +290,9 @@ def main() -> None:
         print()
     print(f"\nratios are to {DENSE!r}; there is no usual etdagnn, so ours stands beside the same one")
     print("cores had: processor time over time; if it is below the number of trainings, others were busy here too")
-    print(f"the dense memory holds {KEPT:,} tuples in place of 10,000, which would take 1.3 GB per training")
+    print(f"the dense memory holds {BUFFER_SIZE:,} tuples in place of 10,000, which would take 1.3 GB per training")
 
 
 if __name__ == "__main__":
-    check(DAgger())
+    check_equivalence(DAgger())
     main()

@@ -38,15 +38,15 @@ from torch import nn
 import equiflock as ef
 
 # Internals. Everything else is public, so only these imports follow modules that move.
-from equiflock.deployment.agent import imported_agent
-from equiflock.deployment.compiled import CompiledAgent, compile_header
-from equiflock.deployment.recording import record
+from equiflock.deployment.agent import import_agent_class
+from equiflock.deployment.compiled_agent import CompiledAgent, compile_header
+from equiflock.deployment.recording import record_agent
 from equiflock.learning.cloning import clone
 from equiflock.learning.recipe import Cloning
 from equiflock.viewer.frames import pack_frame
+from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.playback import Playback
 from equiflock.viewer.setting import Setting
-from equiflock.viewer.stage import Stage
 
 Entry = tuple[str, Callable[[], Any]]
 """A name, and a function that computes arrays: one, or mappings, sequences, tables and trajectories of them."""
@@ -60,9 +60,9 @@ FLOCKS, AGENTS, STEPS, TIME_STEP = 2, 16, 20, 0.02
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "ideal": {},
     "few frames": {"keep_every": 7, "record": (), "ending": None},
-    "loss": {"radio": ef.Radio(loss=0.3)},
-    "radio": {"radio": ef.Radio(loss=0.2, delay=1, jitter=1, noise=0.01, quantization=16, last_known=2, seed=3)},
-    "bursts": {"radio": ef.Radio(loss=0.3, burst=3.0, every=2, last_known=3)},
+    "loss": {"radio": ef.Radio(packet_loss=0.3)},
+    "radio": {"radio": ef.Radio(packet_loss=0.2, delay=1, jitter=1, noise=0.01, quantization=16, last_known=2, seed=3)},
+    "bursts": {"radio": ef.Radio(packet_loss=0.3, burst=3.0, send_interval=2, last_known=3)},
     "limit": {"body": ef.DoubleIntegrator(max_acceleration=5.0)},
     "body": {"body": ef.DoubleIntegrator(max_acceleration=9.0, max_speed=2.0, drag=0.2, lag=0.05, gust=0.5)},
     "unicycle": {"body": ef.Unicycle(max_turn_rate=4.0, max_acceleration=5.0, max_speed=3.0)},
@@ -78,12 +78,12 @@ VARIANTS = (
 INTEGRALS = ("ivv", "iman")
 """Metrics of whole trajectories, which moments do not have."""
 EXPORTED = ("etdagnn", "tdagnn", "starling", "etdagnn-segregation", "tanner-dynamic", "etdagnn:comm_radius=5")
-MANY: dict[str, dict[str, Any]] = {
+LARGE_FLOCKS: dict[str, dict[str, Any]] = {
     "one flock": {"flocks": 1, "agents": 4000},
     "batch": {"flocks": 4, "agents": 1000},
     "far in memory": {"flocks": 1, "agents": 25_000},
 }
-SMALL: dict[str, Any] = {
+SMALL_RECIPE: dict[str, Any] = {
     "agents": 16,
     "flocks": 5,
     "duration": 0.2,
@@ -118,7 +118,7 @@ TUNINGS = {
     "starling": "starling --search gains --near --tasks 1*obstacles:sides=12:agents=16:duration=1",
 }
 SEARCH = "--generations 2 --population 4 --flocks 2 --validation-flocks 2 --validate-every 1 --workers 1"
-SCENES: dict[str, dict[str, Any]] = {
+VIEWER_SETTINGS: dict[str, dict[str, Any]] = {
     "flocking": {"controller": "tanner", "compare": "etdagnn"},
     "leaders": {"scenario": "leaders", "controller": "starling", "world": {"loss": 0.3, "delay": 1, "noise": 0.01}},
     "obstacles": {"scenario": "obstacles", "disks": ({"x": 2.0, "y": 1.0, "radius": 0.4},)},
@@ -199,7 +199,7 @@ def spatial_trajectories() -> Iterator[Entry]:
 
 def large_trajectories() -> Iterator[Entry]:
     """Flocks large enough to use several threads, and to be reordered in memory."""
-    for size, options in MANY.items():
+    for size, options in LARGE_FLOCKS.items():
         for name in (*CONTROLLERS, *OWN_LAWS):
             if size == "far in memory" and getattr(ef.load(name), "privileged", False):
                 continue  # the sums over all pairs of a large flock take minutes
@@ -248,7 +248,7 @@ def trainings() -> Iterator[Entry]:
     """Weights, losses and validations of short trainings, and a flight with the saved weights."""
     for name, options in RECIPES.items():
         yield f"training/{name}", partial(train, **options)
-    yield "training/further", partial(train, further="etdagnn", controller="etdagnn")
+    yield "training/further", partial(train, initial_weights="etdagnn", controller="etdagnn")
     for name in ("etdagnn", "tdagnn-tf-mean", "tdagnn"):
         yield f"cloning/{name}", partial(clone_expert, name)
     for name, words in TUNINGS.items():
@@ -267,7 +267,7 @@ def exports() -> Iterator[Entry]:
 
 def frames() -> Iterator[Entry]:
     """Frames of live flights and of a playback."""
-    for name, options in SCENES.items():
+    for name, options in VIEWER_SETTINGS.items():
         yield f"viewer/live/{name}", partial(live_frames, **options)
     for scenario in SCENARIOS:
         yield f"viewer/playback/{scenario}", partial(playback_frames, scenario)
@@ -287,11 +287,11 @@ def tables(whole: bool) -> Iterator[Entry]:
 @cache
 def draw(scenario: str, **options: Any) -> tuple[Any, ef.Flock]:
     """A scenario and its flocks; options that it does not have are left out."""
-    made = ef.make_scenario(scenario, usual={"flocks": FLOCKS, "agents": AGENTS, **options})
+    made = ef.make_scenario(scenario, defaults={"flocks": FLOCKS, "agents": AGENTS, **options})
     return made, made.draw()
 
 
-def arrange(name: str, scenario: str, environment: str, **options: Any) -> tuple[ef.Flock, Any, dict[str, Any]]:
+def prepare_flight(name: str, scenario: str, environment: str, **options: Any) -> tuple[ef.Flock, Any, dict[str, Any]]:
     """The start, the controller and the rules of a flight."""
     controller: Any = ef.load(name)
     scale = 5.0 if ":comm_radius=5" in name else 1.0
@@ -306,7 +306,7 @@ def arrange(name: str, scenario: str, environment: str, **options: Any) -> tuple
 
 
 def fly(name: str, scenario: str, threads: int, environment: str, steps: int = STEPS, **options: Any) -> ef.Trajectory:
-    start, controller, rules = arrange(name, scenario, environment, **options)
+    start, controller, rules = prepare_flight(name, scenario, environment, **options)
     with ef.threads.use(threads):
         return ef.simulate(start, controller, duration=steps * TIME_STEP, **rules)
 
@@ -333,7 +333,7 @@ def measure(name: str, scenario: str, environment: str) -> Any:
 
 
 def measure_moments(name: str, scenario: str, environment: str) -> Any:
-    start, controller, rules = arrange("etdagnn", scenario, environment)
+    start, controller, rules = prepare_flight("etdagnn", scenario, environment)
     rules["record"] = [getattr(ef.metrics, name)]
     return ef.simulate(start, controller, duration=STEPS * TIME_STEP, **rules).series
 
@@ -348,20 +348,20 @@ def observe_once(scenario: str) -> list[Any]:
 
 def observe(scenario: str, environment: str, hop_mean: Any = "receiver") -> list[Any]:
     """Observations and the messages in use at each of a few steps."""
-    start, _, rules = arrange("digests-law", scenario, environment)
-    controller = Watcher(ef.Senses(ALL_CHANNELS, hops=4, hop_mean=hop_mean))
+    start, _, rules = prepare_flight("digests-law", scenario, environment)
+    controller = ChannelController(ef.Senses(ALL_CHANNELS, hops=4, hop_mean=hop_mean))
     kept = {key: value for key, value in rules.items() if key not in ("record", "keep_every")}
     found: list[Any] = []
     for moment, _ in zip(ef.flight(start, controller, **kept), range(8), strict=False):
         found.append(moment.observations.copy())
-        if moment.heard is not None and moment.flying.all():
-            graph = moment.heard()
+        if moment.compute_message_graph is not None and moment.flying.all():
+            graph = moment.compute_message_graph()
             found += [graph.degrees, graph.edges(0)]
     return found
 
 
 @dataclass(frozen=True)
-class Watcher:
+class ChannelController:
     """Opposes the second channel; its senses are chosen by the caller."""
 
     senses: ef.Senses
@@ -370,10 +370,10 @@ class Watcher:
         return -observations[:, :, 0, 1]
 
 
-def train(further: str | None = None, **options: Any) -> list[Any]:
-    recipe = ef.DAgger(**{**SMALL, **options})
+def train(initial_weights: str | None = None, **options: Any) -> list[Any]:
+    recipe = ef.DAgger(**{**SMALL_RECIPE, **options})
     reports: list[Any] = []
-    network: Any = ef.train(recipe, None if further is None else load_module(further), reports.append)
+    network: Any = ef.train(recipe, None if initial_weights is None else load_module(initial_weights), reports.append)
     validations = [each.validation for each in reports if each.validation is not None]
     found = [[each.loss, each.expert_share] for each in reports], [[each.ivv, each.iman] for each in validations]
     with tempfile.TemporaryDirectory() as folder:
@@ -397,7 +397,7 @@ def clone_expert(name: str) -> list[Any]:
     )
     bound = ef.theory.generalization_bound(network, data)
     weights = {key: tensor.numpy() for key, tensor in sorted(network.state_dict().items())}
-    return [weights, reports, bound.value, bound.norms, data.block(20, "train", network.senses.channels)]
+    return [weights, reports, bound.value, bound.norms, data.get_block(20, "train", network.senses.channels)]
 
 
 def run_command(words: str) -> list[Any]:
@@ -417,12 +417,12 @@ def run_export(name: str, kind: str, orbit: ef.Orbit | None) -> list[Any]:
     """Messages and accelerations of an exported agent, given recorded messages."""
     controller: Any = ef.load(name)
     scenario, options = ("obstacles", {"sides": 12}) if orbit else ("flocking", {})
-    start = arrange(name, scenario, "ideal", flocks=1, agents=60, **options)[0]
+    start = prepare_flight(name, scenario, "ideal", flocks=1, agents=60, **options)[0]
     agent = int(ef.radius_graph(start).degrees[0, :58].argmax())
     if orbit:  # the follower that is nearest to the obstacle
         distances = np.linalg.norm(start.positions[0, :60, None] - start.positions[0, None, 60:], axis=-1).min(axis=1)
         agent = int(np.where(start.roles[0, :60] == ef.Role.FOLLOWER, distances, np.inf).argmin())
-    recording = record(controller, start, agent, STEPS, orbit=orbit)
+    recording = record_agent(controller, start, agent, STEPS, orbit=orbit)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         if kind == "onnx":
@@ -436,30 +436,32 @@ def run_export(name: str, kind: str, orbit: ef.Orbit | None) -> list[Any]:
             library = compile_header(folder / "agent.h", folder / "agent.so", neighbours=100)
             exported: Any = CompiledAgent(library, recording.number, recording.group)
         else:
-            exported = imported_agent(folder / "agent.py")(recording.number, recording.group)
+            exported = import_agent_class(folder / "agent.py")(recording.number, recording.group)
         found = []
         for position, velocity, messages in zip(
             recording.positions, recording.velocities, recording.messages, strict=True
         ):
             found.append(np.frombuffer(exported.begin(position, velocity), np.uint8))
             for message in messages:
-                exported.hear(message)
+                exported.receive(message)
             found.append(np.asarray(exported.end()))
         return found
 
 
 def live_frames(**options: Any) -> list[Any]:
-    stage = Stage(Setting(agents=30, **options), lambda name, more: ef.load(name, **more))
-    stage.edges = True
+    live_simulation = LiveSimulation(Setting(agents=30, **options), lambda name, more: ef.load(name, **more))
+    live_simulation.edges = True
     found = []
     for step in range(1, 31):
-        while stage.step < step:  # an advance may stop early on a slow machine
-            stage.advance(1)
+        while live_simulation.step < step:  # an advance may stop early on a slow machine
+            live_simulation.advance(1)
         if step == 10:
-            stage.scatter()
+            live_simulation.scatter()
         if step == 20:
-            stage.appoint(0)
-        found.append(read_frame(pack_frame(stage.step, stage.time, stage.pictures())))
+            live_simulation.toggle_leader(0)
+        found.append(
+            read_frame(pack_frame(live_simulation.step, live_simulation.time, live_simulation.make_pictures()))
+        )
     return found
 
 
@@ -467,9 +469,9 @@ def playback_frames(scenario: str) -> list[Any]:
     playback = Playback([fly("etdagnn", scenario, 1, "ideal")], flock=1)
     playback.edges = True
     found = []
-    for frame in range(playback.frames):
+    for frame in range(playback.frame_count):
         playback.seek(frame)
-        found.append(read_frame(pack_frame(playback.step, playback.time, playback.pictures())))
+        found.append(read_frame(pack_frame(playback.step, playback.time, playback.make_pictures())))
     return found
 
 

@@ -18,15 +18,14 @@ import onnxruntime
 import torch
 
 import equiflock as ef
-from equiflock.deployment.agent import imported_agent
-from equiflock.deployment.compiled import FLAGS
-from equiflock.deployment.export.c import agent_bytes
+from equiflock.deployment.agent import import_agent_class
+from equiflock.deployment.compiled_agent import COMPILER_FLAGS
+from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.microcontroller import recorded_in_c
+from equiflock.deployment.microcontroller import format_recording_as_c
 from equiflock.deployment.recording import Recording
-from equiflock.experiments.bench import best_time
-from equiflock.runtime.threads import one_thread
-from robot import recorded
+from equiflock.experiments.bench import measure_best_time
+from equiflock.runtime.threads import use_one_thread
 
 NAMES = "etdagnn", "tdagnn", "tanner-dynamic"
 ROUNDS = 2_000
@@ -72,17 +71,17 @@ int end(float *acceleration) { return agent_end(&agent, acceleration); }
 """
 
 
-def c_time(controller: Any, recording: Recording, folder: Path) -> float:
+def measure_c(controller: Any, recording: Recording, folder: Path) -> float:
     """Seconds per step of the exported C, in a program of its own."""
     ef.export(controller, folder / "agent.h")
-    (folder / "recording.h").write_text(recorded_in_c(recording))
-    command = ["cc", *FLAGS, f"-DROUNDS={ROUNDS}", "-I", ".", "-x", "c", "-", "-o", "program", "-lm"]
+    (folder / "recording.h").write_text(format_recording_as_c(recording))
+    command = ["cc", *COMPILER_FLAGS, f"-DROUNDS={ROUNDS}", "-I", ".", "-x", "c", "-", "-o", "program", "-lm"]
     subprocess.run(command, cwd=folder, input=PROGRAM, text=True, check=True)
     done = subprocess.run([folder / "program"], capture_output=True, text=True, check=True)
     return float(done.stdout.split()[0])
 
 
-def flash(folder: Path) -> int:
+def measure_flash(folder: Path) -> int:
     """Bytes of code and constants of the header on this machine, beyond libm, by the size of an object file."""
     command = ["cc", "-std=c99", "-Os", "-fno-asynchronous-unwind-tables", "-I", ".", "-c", "-x", "c", "-"]
     subprocess.run([*command, "-o", "size.o"], cwd=folder, input=SIZES, text=True, check=True)
@@ -90,20 +89,20 @@ def flash(folder: Path) -> int:
     return int(text.splitlines()[1].split()[0])
 
 
-def numpy_time(controller: Any, recording: Recording, folder: Path) -> float:
+def measure_numpy(controller: Any, recording: Recording, folder: Path) -> float:
     """Seconds per step of the NumPy file."""
     ef.export(controller, folder / "agent.npz")
-    make = imported_agent(folder / "agent.py")
+    make = import_agent_class(folder / "agent.py")
 
     def fly() -> None:
         agent = make(recording.number)
         for step, messages in enumerate(recording.messages):
             agent.begin(recording.positions[step], recording.velocities[step])
             for message in messages:
-                agent.hear(message)
+                agent.receive(message)
             agent.end()
 
-    return best_time(fly, repeats=3) / len(recording.messages)
+    return measure_best_time(fly, repeats=3) / len(recording.messages)
 
 
 def main() -> None:
@@ -112,28 +111,28 @@ def main() -> None:
     )
     for name in NAMES:
         controller: Any = ef.load(name)
-        recording = recorded(controller)
+        recording = make_recording(controller)
         observations = np.ascontiguousarray(recording.observations[:1, None])
         with tempfile.TemporaryDirectory() as made:
             folder = Path(made)
-            ours = c_time(controller, recording, folder) * 1e6
-            plain = numpy_time(controller, recording, folder) * 1e6
+            ours = measure_c(controller, recording, folder) * 1e6
+            plain = measure_numpy(controller, recording, folder) * 1e6
             ef.export(controller, folder / "agent.onnx")
             options = onnxruntime.SessionOptions()
             options.intra_op_num_threads = 1
             session = onnxruntime.InferenceSession(folder / "agent.onnx", options)
-            graph = best_time(lambda: session.run(None, {"observations": observations}), repeats=40) * 1e6  # noqa: B023
-            size = flash(folder)
+            graph = measure_best_time(lambda: session.run(None, {"observations": observations}), repeats=40) * 1e6  # noqa: B023
+            size = measure_flash(folder)
         theirs = "-"
         if isinstance(controller, torch.nn.Module):
             tensor = torch.from_numpy(observations)
             with torch.inference_mode():
-                theirs = f"{best_time(lambda: controller(tensor), repeats=40) * 1e6:.1f}"  # noqa: B023
+                theirs = f"{measure_best_time(lambda: controller(tensor), repeats=40) * 1e6:.1f}"  # noqa: B023
         heard = np.mean([len(each) for each in recording.messages])
-        memory = agent_bytes(read_program(controller))
+        memory = count_agent_bytes(read_program(controller))
         print(f"{name:16}{heard:11.1f}{ours:8.2f}{plain:8.0f}{graph:13.1f}{theirs:>8}{size:8,}{memory:8,}", flush=True)
 
 
 if __name__ == "__main__":
-    with one_thread():
+    with use_one_thread():
         main()

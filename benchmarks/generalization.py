@@ -9,21 +9,21 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from equiflock.controllers.trained import TRAINED
+from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.experiments.curves import Curves
-from equiflock.experiments.paper.generalization import CloningJob, correlation
-from equiflock.experiments.runner.jobs import collect
-from equiflock.experiments.runner.running import run_jobs
+from equiflock.experiments.paper.generalization import CloningJob, compute_correlation
+from equiflock.experiments.runner.jobs import read_results
+from equiflock.experiments.runner.run_jobs import run_jobs
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
-from equiflock.runtime.provenance import claim_folder, versions
+from equiflock.runtime.provenance import claim_run_dir, read_package_versions
 
 FOLDER = Path("runs/generalization-readings")
 WORKERS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
-class Reading:
+class Interpretation:
     words: str
     data: FastForward = field(default_factory=FastForward)
     recipe: Cloning = field(default_factory=Cloning)
@@ -33,23 +33,26 @@ class Reading:
         return self.words.replace(" ", "-").replace(",", "")
 
 
-READINGS = (
-    Reading("200 epochs", recipe=Cloning(epochs=200)),
-    Reading("other flocks", FastForward(seed=1)),
+INTERPRETATIONS = (
+    Interpretation("200 epochs", recipe=Cloning(epochs=200)),
+    Interpretation("other flocks", FastForward(seed=1)),
 )
 
 
-def report(reading: Reading) -> None:
-    data = FOLDER / f"data-{reading.data.seed}-{reading.data.flocks}"
-    reading.data.make(data)
-    jobs = [CloningJob(replace(reading.recipe, controller=name), reading.data, data) for name in TRAINED]
-    run_jobs(jobs, FOLDER / reading.folder, WORKERS)
-    curves = Curves(collect(jobs, FOLDER / reading.folder), over="epoch")
-    print(f"\n{reading.words}")
-    for name in TRAINED:
+def report(interpretation: Interpretation) -> None:
+    data = FOLDER / f"data-{interpretation.data.seed}-{interpretation.data.flocks}"
+    interpretation.data.make(data)
+    jobs = [
+        CloningJob(replace(interpretation.recipe, controller=name), interpretation.data, data)
+        for name in PAPER_NETWORKS
+    ]
+    run_jobs(jobs, FOLDER / interpretation.folder, WORKERS)
+    curves = Curves(read_results(jobs, FOLDER / interpretation.folder), over="epoch")
+    print(f"\n{interpretation.words}")
+    for name in PAPER_NETWORKS:
         found = {
-            "correlation": correlation(curves, name),
-            "from epoch 20": correlation(curves, name, first=20),
+            "correlation": compute_correlation(curves, name),
+            "from epoch 20": compute_correlation(curves, name, first=20),
             "gap": curves.last("gap", name),
             "loss": curves.last("train_loss", name),
             "bound": curves.last("bound", name),
@@ -59,6 +62,6 @@ def report(reading: Reading) -> None:
 
 
 if __name__ == "__main__":
-    claim_folder(FOLDER, "benchmark", {"readings": repr(READINGS), "versions": versions()})
-    for reading in READINGS:
-        report(reading)
+    claim_run_dir(FOLDER, "benchmark", {"readings": repr(INTERPRETATIONS), "versions": read_package_versions()})
+    for interpretation in INTERPRETATIONS:
+        report(interpretation)

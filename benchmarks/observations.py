@@ -18,26 +18,26 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from equiflock.experiments.bench import BATCHES, HOPS, best_time, draw, measure_observations
+from baselines import dense_step, tree_step
+from equiflock.experiments.bench import BATCHES, HOPS, draw, measure_best_time, measure_observations
 from equiflock.features import paper_senses
 from equiflock.flock import Flock
 from equiflock.runtime import threads
 from equiflock.senses.aggregation import DelayedAggregation
-from rivals import dense_step, tree_step
 
-DENSE_UP_TO = 2_000
+MAX_DENSE_AGENTS = 2_000
 """Beyond so many agents an N x N step takes seconds and gigabytes."""
 
 
-def time_rival(step: Callable[[Flock, NDArray[Any]], NDArray[Any]], flock: Flock) -> float:
+def time_baseline(step: Callable[[Flock, NDArray[Any]], NDArray[Any]], flock: Flock) -> float:
     """Nanoseconds per agent and step, after checking that the rival computes what we do."""
     B, N, _ = flock.shape
     senses = DelayedAggregation(paper_senses("mean", HOPS), comm_radius=1.0)
-    before = senses.hear(flock).reshape(B, N, -1).astype(np.float64)
-    ours = senses.hear(flock).reshape(B, N, -1)
+    before = senses.observe(flock).reshape(B, N, -1).astype(np.float64)
+    ours = senses.observe(flock).reshape(B, N, -1)
     theirs = step(flock, before)
     np.testing.assert_allclose(theirs, ours, rtol=1e-3, atol=1e-5 * np.abs(ours).max())
-    return best_time(lambda: step(flock, before), repeats=3) * 1e9 / (B * N)
+    return measure_best_time(lambda: step(flock, before), repeats=3) * 1e9 / (B * N)
 
 
 PEAK_MEMORY = """
@@ -60,7 +60,7 @@ print((kilobytes("VmHWM") - before) * 1024 / agents)
 """
 
 
-def peak_memory(agents: int) -> float:
+def measure_peak_memory(agents: int) -> float:
     """Bytes per agent beyond Python itself, for drawing a flock and flying it with ETDAGNN (from Linux's /proc)."""
     output = subprocess.run(
         [sys.executable, "-c", PEAK_MEMORY, str(agents)], capture_output=True, text=True, check=True, env=os.environ
@@ -89,8 +89,8 @@ def main() -> None:
     for size in sizes:
         console.print(f"measuring rivals at {size[0]} x {size[1]:,} ...", style="dim")
         flock = draw(*size)
-        dense = time_rival(dense_step, flock) if size[1] <= DENSE_UP_TO else None
-        tree = time_rival(tree_step, flock)
+        dense = time_baseline(dense_step, flock) if size[1] <= MAX_DENSE_AGENTS else None
+        tree = time_baseline(tree_step, flock)
         table.add_row(
             f"{size[0]} x {size[1]:,}",
             f"{ours[size].one_thread:.0f}",
@@ -113,7 +113,7 @@ def main() -> None:
     ):
         spread = max(costs) / min(costs)
         console.print(f"cost per agent from 1,000 agents on, {label}: within a factor of {spread:.2f}")
-    peak = peak_memory(singles[-1][1])
+    peak = measure_peak_memory(singles[-1][1])
     console.print(f"peak memory at {singles[-1][1]:,} agents in closed loop: {peak:.0f} bytes per agent")
 
 

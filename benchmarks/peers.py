@@ -38,7 +38,7 @@ from rich.table import Table
 from torch import nn
 
 import equiflock as ef
-from equiflock.experiments.bench import best_time, draw
+from equiflock.experiments.bench import draw, measure_best_time
 from equiflock.flock import Flock
 from equiflock.runtime import threads
 
@@ -49,13 +49,13 @@ TIME_STEP = 0.01
 PACKAGES = "mesa", "scipy", "vmas"
 REPEATS = 10
 """Of so many, the best counts."""
-SLOW = 10.0
+SLOW_SECONDS = 10.0
 """Seconds: a step that takes longer is timed once."""
 
 Step = Callable[[], object]
 
 
-def our_loop(flocks: int, agents: int) -> Step:
+def make_our_loop(flocks: int, agents: int) -> Step:
     """A step of ours."""
     # Thousands of steps are timed: so short that the flock stays as dense as it began.
     loop = ef.flight(draw(flocks, agents), ef.load("etdagnn"), time_step=TIME_STEP / 100)
@@ -66,18 +66,18 @@ class DenseLoop:
     """The same flight with N x N arrays for the observations and torch for the network."""
 
     def __init__(self, start: Flock) -> None:
-        from rivals import dense_step  # needs scipy
+        from baselines import dense_step  # needs scipy
 
-        self.hear = dense_step
+        self.observe = dense_step
         self.positions, self.velocities = start.positions.copy(), start.velocities.copy()
-        self.known = np.zeros((*start.shape[:2], 3 * 3 * start.shape[2]))
+        self.observations = np.zeros((*start.shape[:2], 3 * 3 * start.shape[2]))
         self.network = cast(nn.Module, ef.load("etdagnn"))
 
     def __call__(self) -> None:
         """Hear, ask, move."""
         B, N, D = self.positions.shape
-        self.known = self.hear(Flock(self.positions, self.velocities), self.known)
-        observations = torch.from_numpy(self.known.astype(np.float32).reshape(B, N, 3, 3, D))
+        self.observations = self.observe(Flock(self.positions, self.velocities), self.observations)
+        observations = torch.from_numpy(self.observations.astype(np.float32).reshape(B, N, 3, 3, D))
         with torch.inference_mode():
             accelerations = self.network(observations).numpy().astype(np.float64)
         self.positions += self.velocities * TIME_STEP + accelerations * (TIME_STEP**2 / 2)
@@ -94,14 +94,14 @@ def check_dense_loop(agents: int, steps: int = 5) -> None:
     np.testing.assert_allclose(theirs.velocities, next(ours).flock.velocities, rtol=1e-3, atol=1e-3)
 
 
-def mesa_loop(agents: int) -> Step:
+def make_mesa_loop(agents: int) -> Step:
     """A step of Mesa's boids as they come, in a space that grows with their number."""
     side = 100.0 * math.sqrt(agents / 100)  # 100 boids in 100 x 100 is the example's default
     model = importlib.import_module("mesa.examples.basic.boid_flockers.model").BoidFlockers(agents, side, side, seed=0)
     return lambda: model.step()
 
 
-def vmas_loops(flocks: int, agents: int) -> tuple[Step, Step]:
+def make_vmas_loops(flocks: int, agents: int) -> tuple[Step, Step]:
     """A step of VMAS's flocking, and its physics alone, with our flocks' positions and velocities."""
     # Its own least distance would leave no room for so many; we move the agents anyway.
     options = {"n_agents": agents, "min_dist_between_entities": 0.0, "seed": 0}
@@ -114,7 +114,7 @@ def vmas_loops(flocks: int, agents: int) -> tuple[Step, Step]:
     return lambda: env.step(actions), lambda: env.world.step()
 
 
-def seconds(step: Step) -> tuple[float, str]:
+def measure_seconds(step: Step) -> tuple[float, str]:
     """The best of several steps of a peer and no mark, or the first and only one and a mark if it was slow.
 
     Processor time counts where it is less: on a busy machine a step of a second is interrupted, one of ours is not.
@@ -126,10 +126,10 @@ def seconds(step: Step) -> tuple[float, str]:
         return min(time.perf_counter() - start, time.process_time() - busy)
 
     first = once()
-    return (first, "*") if first > SLOW else (min(once() for _ in range(REPEATS)), "")
+    return (first, "*") if first > SLOW_SECONDS else (min(once() for _ in range(REPEATS)), "")
 
 
-def measure(flocks: int, quick: bool, say: Callable[[str], object]) -> dict[str, dict[int, tuple[float, str]]]:
+def measure(flocks: int, quick: bool, report: Callable[[str], object]) -> dict[str, dict[int, tuple[float, str]]]:
     """By name and number of agents: agent-steps per second, and a mark if they were timed once."""
     found: dict[str, dict[int, tuple[float, str]]] = {}
 
@@ -138,18 +138,18 @@ def measure(flocks: int, quick: bool, say: Callable[[str], object]) -> dict[str,
 
     # Ours first: the linear algebra behind the others leaves threads spinning for a while.
     for agents in SIZES:
-        say(f"ours at {flocks} x {agents:,}")
-        add("ours", agents, best_time(our_loop(flocks, agents), REPEATS))
+        report(f"ours at {flocks} x {agents:,}")
+        add("ours", agents, measure_best_time(make_our_loop(flocks, agents), REPEATS))
     for agents in SIZES if flocks == 1 else ():
-        say(f"dense NumPy and Mesa at {flocks} x {agents:,}")
+        report(f"dense NumPy and Mesa at {flocks} x {agents:,}")
         check_dense_loop(agents)
-        add("dense NumPy", agents, *seconds(DenseLoop(draw(flocks, agents))))
-        add("Mesa", agents, *seconds(mesa_loop(agents)))
+        add("dense NumPy", agents, *measure_seconds(DenseLoop(draw(flocks, agents))))
+        add("Mesa", agents, *measure_seconds(make_mesa_loop(agents)))
     for agents in SIZES[: 1 if quick else None]:
-        say(f"VMAS at {flocks} x {agents:,}")
-        whole, physics = vmas_loops(flocks, agents)
-        add("VMAS", agents, *seconds(whole))
-        add("VMAS physics", agents, *seconds(physics))
+        report(f"VMAS at {flocks} x {agents:,}")
+        whole, physics = make_vmas_loops(flocks, agents)
+        add("VMAS", agents, *measure_seconds(whole))
+        add("VMAS physics", agents, *measure_seconds(physics))
     return found
 
 
@@ -185,7 +185,7 @@ def main() -> None:
         tables.append(tabulate(flocks, found))
     console.print(*tables, sep="\n")
     if not quick:
-        console.print(f"* one step, timed once, without a warm-up: it takes more than {SLOW:.0f} seconds")
+        console.print(f"* one step, timed once, without a warm-up: it takes more than {SLOW_SECONDS:.0f} seconds")
     console.print(f"{threads.count()} threads for ours, {torch.get_num_threads()} for torch\n")
     assert __doc__ is not None
     console.print(__doc__[__doc__.index("They are not") :].strip(), soft_wrap=True)

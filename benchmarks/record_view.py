@@ -32,7 +32,9 @@ class Film:
     def __init__(self, page: Page, folder: Path) -> None:
         self.page, self.folder, self.count = page, folder, 0
 
-    def shoot(self, pictures: int, steps: int = 2, between: Callable[[int], object] = lambda number: None) -> None:
+    def take_pictures(
+        self, pictures: int, steps: int = 2, between: Callable[[int], object] = lambda number: None
+    ) -> None:
         """Take pictures, so many steps apart; `between` is called with the number of each before it is taken."""
         for number in range(pictures):
             between(number)
@@ -44,7 +46,7 @@ class Film:
             self.count += 1
 
 
-def open_at(page: Page, setting: str) -> None:
+def open_setting(page: Page, setting: str) -> None:
     """Another setting, standing at its start."""
     page.evaluate("(hash) => { flockView.play(false); location.hash = hash; }", setting)
     page.wait_for_timeout(100)
@@ -52,10 +54,10 @@ def open_at(page: Page, setting: str) -> None:
     page.wait_for_timeout(300)
 
 
-def record(page: Page, film: Film) -> None:
+def record_scenes(page: Page, film: Film) -> None:
     """The story: a flock agrees, meets an obstacle, is led, and is compared."""
-    open_at(page, "scenario=flocking&agents=100&seed=3")
-    film.shoot(24, 1)
+    open_setting(page, "scenario=flocking&agents=100&seed=3")
+    film.take_pictures(24, 1)
 
     page.keyboard.press("3")
     heading_x, heading_y = page.evaluate("""() => {
@@ -65,28 +67,30 @@ def record(page: Page, film: Film) -> None:
     x, y = 400 + 300 * heading_x, 370 + 300 * heading_y
     page.mouse.move(x, y)
     page.mouse.down()
-    film.shoot(5, 1, lambda number: page.mouse.move(x + 9 * number, y))
+    film.take_pictures(5, 1, lambda number: page.mouse.move(x + 9 * number, y))
     page.mouse.up()
-    film.shoot(34, 3)
+    film.take_pictures(34, 3)
 
     page.keyboard.press("1")
-    open_at(page, "scenario=leaders&agents=120&seed=2")
-    film.shoot(14, 2)
-    film.shoot(34, 3, lambda number: page.keyboard.press("ArrowRight") if number < 24 and number % 2 == 0 else None)
+    open_setting(page, "scenario=leaders&agents=120&seed=2")
+    film.take_pictures(14, 2)
+    film.take_pictures(
+        34, 3, lambda number: page.keyboard.press("ArrowRight") if number < 24 and number % 2 == 0 else None
+    )
 
-    open_at(page, "scenario=flocking&agents=100&seed=1&compare=tanner-dynamic")
-    film.shoot(34, 2)
+    open_setting(page, "scenario=flocking&agents=100&seed=1&compare=tanner-dynamic")
+    film.take_pictures(34, 2)
 
 
 def main() -> None:
     with live_page(8720) as (browser, address), tempfile.TemporaryDirectory() as folder:
         film = Film(open_page(browser, address, "dark"), Path(folder))
-        record(film.page, film)
-        write(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")
+        record_scenes(film.page, film)
+        write_media(film.folder / "%04d.png", f"scale=760:-1:flags=area,{PALETTE}", FOLDER / "view.gif")
         single = Film(open_page(browser, address, "light"), Path(folder))
-        open_at(single.page, "scenario=obstacles:sides=40&agents=120&seed=4&edges=1")
-        single.shoot(65, 5)
-        write(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "view.png")
+        open_setting(single.page, "scenario=obstacles:sides=40&agents=120&seed=4&edges=1")
+        single.take_pictures(65, 5)
+        write_media(single.folder / f"{single.count - 1:04}.png", "scale=1120:-1:flags=area", FOLDER / "view.png")
 
 
 def open_page(browser: Browser, address: str, theme: Literal["dark", "light"]) -> Page:
@@ -99,7 +103,7 @@ def open_page(browser: Browser, address: str, theme: Literal["dark", "light"]) -
     return page
 
 
-def write(pictures: Path, how: str, target: Path) -> None:
+def write_media(pictures: Path, how: str, target: Path) -> None:
     source = ["-r", str(RATE), "-i", str(pictures)]
     subprocess.run([get_ffmpeg_exe(), "-v", "error", "-y", *source, "-vf", how, str(target)], check=True)
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 import equiflock as ef
-from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.bench import best_time
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.experiments.bench import measure_best_time
 from equiflock.learning.dagger import Trainer
-from equiflock.runtime.threads import one_thread
+from equiflock.runtime.threads import use_one_thread
 
 
 class PlainTDAGNN(nn.Module):
@@ -56,7 +56,7 @@ class PlainETDAGNN(nn.Module):
         return result
 
 
-def update_alone(network: nn.Module, observations: Tensor, targets: Tensor) -> Callable[[], object]:
+def make_update(network: nn.Module, observations: Tensor, targets: Tensor) -> Callable[[], object]:
     """One update of a network on a batch that lies ready."""
     optimizer = torch.optim.Adam(network.parameters(), lr=5e-5, fused=True)
 
@@ -68,9 +68,9 @@ def update_alone(network: nn.Module, observations: Tensor, targets: Tensor) -> C
     return update
 
 
-def tuples(trainer: Trainer, count: int) -> tuple[Tensor, Tensor]:
+def collect_tuples(trainer: Trainer, count: int) -> tuple[Tensor, Tensor]:
     """Observations and targets of the first steps of a flight, as torch takes them."""
-    moments = islice(ef.flight(trainer.starts[0][0].flock, trainer.pupil), count)
+    moments = islice(ef.flight(trainer.starts[0][0].flock, trainer.student), count)
     observations, targets = zip(*((m.observations.copy(), m.accelerations.copy()) for m in moments), strict=True)
     return torch.from_numpy(np.concatenate(observations)), torch.from_numpy(np.concatenate(targets)).float()
 
@@ -80,32 +80,34 @@ def main() -> None:
     print(
         f"{'':16}{'flight':>8}{'update':>8}{'alone':>8}{'ratio':>7}{'Conv1d':>8}{'ratio':>7}{'epoch':>8}{'flight':>8}"
     )
-    for name in TRAINED:
+    for name in PAPER_NETWORKS:
         trainer = Trainer(ef.DAgger(controller=name, flocks=10))
         recipe = trainer.recipe
         trainer.run_epoch()
-        flight = best_time(trainer.collect, repeats=5) * 1e3
-        update = best_time(trainer.update, repeats=5) * 1e3 / recipe.updates
-        batch = tuples(trainer, recipe.batch)
-        alone = best_time(update_alone(trainer.network, *batch), repeats=15) * 1e3
+        flight = measure_best_time(trainer.collect, repeats=5) * 1e3
+        update = measure_best_time(trainer.update, repeats=5) * 1e3 / recipe.updates
+        batch = collect_tuples(trainer, recipe.batch)
+        alone = measure_best_time(make_update(trainer.network, *batch), repeats=15) * 1e3
         plain = PlainETDAGNN() if name == "etdagnn" else PlainTDAGNN(second_tanh=name == "tdagnn")
-        usual = best_time(update_alone(plain, *batch), repeats=15) * 1e3
+        usual = measure_best_time(make_update(plain, *batch), repeats=15) * 1e3
         epoch = flight + update * recipe.updates
         print(
             f"{name:16}{flight:8.1f}{update:8.3f}{alone:8.3f}{update / alone:7.2f}{usual:8.3f}{usual / update:6.1f}x"
             f"{epoch:8.0f}{flight / epoch:8.0%}"
         )
-    before = peak()
+    before = measure_peak_memory()
     start = time.perf_counter()
     for _ in range(20):
         trainer.run_epoch()
-    print(f"\npeak memory grew by {peak() - before:.1f} MB in 20 more epochs ({time.perf_counter() - start:.1f} s)")
+    print(
+        f"\npeak memory grew by {measure_peak_memory() - before:.1f} MB in 20 more epochs ({time.perf_counter() - start:.1f} s)"
+    )
 
 
-def peak() -> float:
+def measure_peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":
-    with one_thread():
+    with use_one_thread():
         main()

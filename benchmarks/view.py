@@ -17,8 +17,8 @@ from rich.table import Table
 
 from browser import live_page
 
-WANTED = {100: 60, 1_000: 30, 10_000: 10}
-COUNTS = "() => [flockView.received, flockView.screen.drawn, performance.now() / 1000, flockView.frame.time]"
+TARGET_RATES = {100: 60, 1_000: 30, 10_000: 10}
+COUNTER_SCRIPT = "() => [flockView.received, flockView.screen.drawn, performance.now() / 1000, flockView.frame.time]"
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def report(browser: Browser, address: str, options: argparse.Namespace) -> None:
     table = Table(title=f"{options.width} x {options.height} pixels, each second", title_justify="left")
     for column in ("agents", "trails", "received", "drawn", "wanted", "simulated s", "first flock"):
         table.add_column(column, justify="right")
-    for agents, wanted in WANTED.items():
+    for agents, wanted in TARGET_RATES.items():
         for trails in (True, False):
             setting = f"{address}#agents={agents}&speed=1&trails={trails:d}"
             received, drawn, simulated, first = measure(browser, setting, options)
@@ -53,9 +53,9 @@ def measure(browser: Browser, address: str, options: argparse.Namespace) -> tupl
     page.wait_for_function("() => globalThis.flockView?.frame && flockView.screen.drawn > 0")
     first = time.perf_counter() - start
     page.wait_for_timeout(1500)
-    before = page.evaluate(COUNTS)
+    before = page.evaluate(COUNTER_SCRIPT)
     page.wait_for_timeout(options.seconds * 1000)
-    after = page.evaluate(COUNTS)
+    after = page.evaluate(COUNTER_SCRIPT)
     context.close()
     received, drawn, seconds, simulated = (b - a for a, b in zip(before, after, strict=True))
     return received / seconds, drawn / seconds, simulated / seconds, first

@@ -27,7 +27,7 @@ jaxtyping.install_import_hook(
         "equiflock.learning.cloning",
         "equiflock.learning.fast_forward",
         "equiflock.learning.mixture",
-        "equiflock.learning.parts",
+        "equiflock.learning.partitioned_arrays",
         "equiflock.learning.replay",
         "equiflock.learning.validation",
         "equiflock.theory.mlp",
@@ -52,21 +52,21 @@ COMPILING = [
     HERE / "learning/test_learner.py",
     HERE / "simulation/test_metrics.py",
     HERE / "senses/test_degrees.py",
-    HERE / "simulation/test_assembly.py",
+    HERE / "simulation/test_flight_builder.py",
     HERE / "learning/test_dagger.py",
 ]
 """The tests of these files need most of the kernels, those of two neighbours in the list different ones."""
 LONGEST = [
     HERE / "viewer/test_play.py",  # and with it all tests in the browser
-    HERE / "report/test_reproduction.py",
+    HERE / "report/test_reproduction_report.py",
     HERE / "deployment/test_swarm.py",
     HERE / "deployment/export/test_onnx.py",
     HERE / "test_docs.py",
     HERE / "test_cli.py",
     HERE / "cli/test_train.py",
-    HERE / "experiments/runner/test_cluster.py",
-    HERE / "experiments/paper/test_search.py",
-    HERE / "experiments/tuning/test_run.py",
+    HERE / "experiments/runner/test_dask_cluster.py",
+    HERE / "experiments/paper/test_interpretation_search.py",
+    HERE / "experiments/tuning/test_tuning_run.py",
     HERE / "cli/test_evaluate.py",
 ]
 """Each takes a process for longer than ten seconds; a process that got one of them last would let the other wait."""
@@ -92,14 +92,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def silent_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a command writes does not depend on whether its kernels are in the cache."""
-    monkeypatch.setattr("equiflock.runtime.compiling.PATIENCE", float("inf"))
+    monkeypatch.setattr("equiflock.runtime.compile_progress.DISPLAY_DELAY", float("inf"))
 
 
 @pytest.fixture
 def short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches for flocks that cannot be found give up after a tenth of the attempts."""
     module = importlib.import_module("equiflock.scenarios.random_disk")  # the package has a function of the same name
-    monkeypatch.setattr(module, "AGENTS_PER_FLOCK", 1_000_000)
+    monkeypatch.setattr(module, "MAX_PLACEMENTS_PER_FLOCK", 1_000_000)
 
 
 @pytest.fixture(autouse=True)
@@ -122,8 +122,8 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def trainings_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `jobs_here`, for several trainings by one command."""
     from equiflock.cli import train
-    from equiflock.learning.run import TrainingRun
-    from equiflock.learning.several import train_several
+    from equiflock.learning.parallel_training import train_several
+    from equiflock.learning.training_run import TrainingRun
     from equiflock.runtime.checks import InputError
 
     def work(folders: Sequence[Path], workers: int, **how: Any) -> None:
@@ -156,4 +156,4 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "_bodies", dict(bodies._bodies))
     monkeypatch.setattr(scenarios, "_scenarios", dict(scenarios._scenarios))
     monkeypatch.setattr(features, "_features", dict(features._features))
-    monkeypatch.setattr(Outcome, "_known", dict(Outcome._known))
+    monkeypatch.setattr(Outcome, "_registry", dict(Outcome._registry))

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from equiflock.learning.recipe import DAgger
-from equiflock.learning.run import TrainingRun
+from equiflock.learning.training_run import TrainingRun
 
 RECIPE = DAgger(
     agents=20,
@@ -32,7 +32,7 @@ RECIPE = DAgger(
 )
 """A second or two, most of which goes into checkpoints, so that kills hit those too."""
 RESULTS = "weights.safetensors", "metrics.csv", "validation.csv"
-RESUME = "import sys, pathlib; from equiflock.learning.run import TrainingRun\n"
+RESUME = "import sys, pathlib; from equiflock.learning.training_run import TrainingRun\n"
 RESUME += "run = TrainingRun(pathlib.Path(sys.argv[1])); print('ready', flush=True)\n"
 RESUME += "run.train(on_notice=lambda text: print('notice:', text, flush=True))"
 

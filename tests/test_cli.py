@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.controllers.trained import TRAINED
+from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.runtime.checksums import write_json
 from tests.cli.commands import failure, run, start
 
@@ -58,7 +58,9 @@ def test_animate_films_a_saved_flight_and_a_new_one(capsys: pytest.CaptureFixtur
 def test_bench_prints_a_table_and_writes_its_figures(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("equiflock.controllers.trained.TRAINED", TRAINED[:1])  # others train at the same speed
+    monkeypatch.setattr(
+        "equiflock.controllers.trained.PAPER_NETWORKS", PAPER_NETWORKS[:1]
+    )  # others train at the same speed
     run(
         "bench",
         "--agents",
@@ -117,7 +119,7 @@ def test_train_does_several_controllers_and_seeds_and_resumes_them_all(
     folder = tmp_path / "several"
     run("train", "--controller", "all", "--seeds", "3", "--workers", "1", "--out", str(folder), *SMALL_TRAINING)
     names = sorted(path.name for path in folder.iterdir())
-    assert names == [f"{name}-3" for name in sorted(TRAINED)]
+    assert names == [f"{name}-3" for name in sorted(PAPER_NETWORKS)]
     before = (folder / "tdagnn-3" / "weights.safetensors").read_bytes()
     (folder / "tdagnn-3" / "weights.safetensors").unlink()
     capsys.readouterr()

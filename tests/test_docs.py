@@ -11,15 +11,20 @@ import pandas as pd
 import pytest
 
 from equiflock import cli
-from equiflock.experiments.atlas.entries import ENTRIES, claim_jobs
+from equiflock.experiments.atlas.entries import ENTRIES, build_claim_jobs
+from equiflock.experiments.paper.interpretation import Interpretation
 from equiflock.experiments.paper.ledger import read_ledger
-from equiflock.experiments.paper.profiles import EXPERIMENTS, STATEMENTS
-from equiflock.experiments.paper.reading import Reading
+from equiflock.experiments.paper.profiles import EXPERIMENTS, STATEMENT_BUILDERS
 from equiflock.experiments.paper.remarks import REMARKS
-from equiflock.experiments.paper.training import trained_tables, training_statements
-from equiflock.report.generalization import bound_table
-from equiflock.report.readings import choices_table, combined_table, ledgers_table, one_by_one_tables
-from equiflock.report.training import ledger_table, metrics_table
+from equiflock.experiments.paper.training import build_training_statements, read_bundled_tables
+from equiflock.report.generalization_figures import format_bound_table
+from equiflock.report.interpretations import (
+    format_choices_table,
+    format_combinations_table,
+    format_ledger_comparison,
+    format_single_choice_tables,
+)
+from equiflock.report.training_report import format_ledger_table, format_metrics_table
 
 ROOT = Path(__file__).parent.parent
 SHORTENED = {
@@ -70,14 +75,14 @@ def test_the_commands_of_the_readme_run(monkeypatch: pytest.MonkeyPatch, jobs_he
 
 def test_the_tables_of_the_training_page_are_what_the_weights_did() -> None:
     page = (ROOT / "docs" / "training.md").read_text()
-    table = trained_tables()
-    assert metrics_table(table) in page
-    assert ledger_table(training_statements(table)) in page
+    table = read_bundled_tables()
+    assert format_metrics_table(table) in page
+    assert format_ledger_table(build_training_statements(table)) in page
 
 
 def test_the_table_of_robust_weights_is_that_of_the_sweep_beside_it() -> None:
     page, table = (ROOT / "docs" / "training.md").read_text(), pd.read_csv(ROOT / "docs" / "media" / "robust.csv")
-    found = table.set_index(["max_acceleration", "lag", "loss", "delay", "controller"])
+    found = table.set_index(["max_acceleration", "lag", "packet_loss", "delay", "controller"])
     for limit, lag in {(row.max_acceleration, row.lag) for row in table.itertuples()}:
         cells = []
         for world in ((0.0, 0), (0.3, 0), (0.0, 2), (0.3, 2)):
@@ -92,10 +97,10 @@ def test_the_table_of_robust_weights_is_that_of_the_sweep_beside_it() -> None:
 def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_from_the_tables_beside_it() -> None:
     folder = ROOT / "docs" / "reproduction"
     ledger = read_ledger(folder / "ledger.json")
-    assert ledger_table(ledger) in (ROOT / "docs" / "reproduction.md").read_text()
+    assert format_ledger_table(ledger) in (ROOT / "docs" / "reproduction.md").read_text()
     written = {statement.id: (statement.verdict, statement.count) for statement in ledger}
     for name in EXPERIMENTS[1:]:
-        for statement in STATEMENTS[name](pd.read_csv(folder / f"{name}.csv")):
+        for statement in STATEMENT_BUILDERS[name](pd.read_csv(folder / f"{name}.csv")):
             assert written[statement.id] == (statement.verdict, statement.count), statement.id
     for statement in ledger:
         assert statement.remark == (REMARKS[statement.id] if statement.verdict != "holds" else "")
@@ -106,14 +111,14 @@ def test_the_tables_of_the_readings_page_are_those_of_the_search_and_of_both_led
     table = pd.read_csv(folder / "readings" / "readings.csv")
     usual, other = read_ledger(folder / "ledger.json"), read_ledger(folder / "readings" / "ledger.json")
     best = re.findall(r"--reading (\S+)\n", page)[0]
-    for text in (choices_table(), one_by_one_tables(table), combined_table(table)):
+    for text in (format_choices_table(), format_single_choice_tables(table), format_combinations_table(table)):
         assert text in page
-    assert ledgers_table(usual, other, Reading.from_text(best)) in page
+    assert format_ledger_comparison(usual, other, Interpretation.from_text(best)) in page
 
 
 def test_the_table_of_the_theory_page_follows_from_the_experiments_table() -> None:
     table = pd.read_csv(ROOT / "docs" / "reproduction" / "generalization.csv")
-    assert bound_table(table) in (ROOT / "docs" / "theory.md").read_text()
+    assert format_bound_table(table) in (ROOT / "docs" / "theory.md").read_text()
 
 
 def test_extras_that_pages_and_errors_name_exist() -> None:
@@ -146,11 +151,13 @@ def test_the_atlas_has_a_film_of_every_law_and_every_claim_as_it_is_made_now() -
         section = page.split(f"## {entry.title}\n")[1].split("\n## ")[0]
         assert (folder / f"{entry.name}.gif").stat().st_size > 10_000
         assert entry.promises in section
-        assert entry.fails in section
+        assert entry.failure_modes in section
     # The numbers are those of the table beside it, and the claims those that are made now.
     table = pd.read_csv(folder / "atlas.csv")
-    for job, row in zip(claim_jobs(), table.itertuples(), strict=True):
+    for job, row in zip(build_claim_jobs(), table.itertuples(), strict=True):
         claim = job.claim
-        assert (row.words, row.law) == (claim.words, claim.law)
-        assert f"| {claim.words} | `{claim.law}` | {row.value:{claim.shown}} | {claim.rule}".rstrip() in page
+        assert (row.description, row.law) == (claim.description, claim.law)
+        assert (
+            f"| {claim.description} | `{claim.law}` | {row.value:{claim.value_format}} | {claim.rule}".rstrip() in page
+        )
         assert claim.verdict(row.value) in ("", "holds")

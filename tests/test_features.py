@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import equiflock as ef
 from equiflock import features
-from equiflock.features import PAPER_FEATURES, Feature, feature_with, find_feature
+from equiflock.features import PAPER_FEATURES, Feature, find_feature, format_feature_name
 from equiflock.runtime.checks import InputError
 
 
@@ -177,14 +177,14 @@ def test_wrong_options_are_refused_in_one_line(pull: None, name: str, text: str)
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_name_with_options_says_every_number_exactly(value: float) -> None:
-    name = feature_with("separation", distance=value, among="same")
+    name = format_feature_name("separation", distance=value, among="same")
     assert name == f"separation:distance={value}:among=same"
     assert (find_feature(name).options, find_feature(name).among) == ((value,), "same")
 
 
 def test_a_name_without_options_is_the_feature_s_own() -> None:
-    assert feature_with("velocity") == "velocity"
-    assert find_feature(feature_with("separation", distance=np.float64(0.1))).options == (0.1,)
+    assert format_feature_name("velocity") == "velocity"
+    assert find_feature(format_feature_name("separation", distance=np.float64(0.1))).options == (0.1,)
 
 
 @pytest.mark.parametrize("wrong", ["separate", 3, None, ["separation"]])

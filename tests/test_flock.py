@@ -150,10 +150,10 @@ def test_groups_that_make_no_sense_are_refused_in_one_line(groups: Any, text: st
 def test_agents_work_unless_another_condition_is_said() -> None:
     still = np.zeros((1, 4, 2))
     assert Flock(still, still).conditions.tolist() == [[Condition.WORKING] * 4]
-    assert Flock(still, still).all_work
+    assert Flock(still, still).all_working
     failed = Flock(still, still, [[0, 0, 1, 0]], conditions=[[0, 1, 2, 3]])
     assert failed.conditions.dtype == np.int8
-    assert not failed.all_work
+    assert not failed.all_working
     assert failed.working.tolist() == [[True, False, False, False]]
     assert failed.muted.tolist() == [[False, True, True, False]]
     assert failed.effective_roles.tolist() == [[Role.FOLLOWER, Role.FOLLOWER, Role.LEADER, Role.LEADER]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from equiflock import geometry
-from equiflock.geometry import FEW_POINTS
+from equiflock.geometry import BRUTE_FORCE_DIAMETER_POINTS
 from tests import twins
 
 Points = twins.Array
@@ -27,7 +27,7 @@ def farthest_pair_by_loops(points: Points) -> tuple[int, int]:
 
 def shapes(D: int) -> dict[str, Points]:
     rng = np.random.default_rng(4)
-    points = rng.normal(size=(FEW_POINTS + 150, D))
+    points = rng.normal(size=(BRUTE_FORCE_DIAMETER_POINTS + 150, D))
     crowd = np.where(np.arange(len(points))[:, None] < 200, 1.0, -2.0) * np.ones(D)
     return {
         "ball": points,
@@ -51,7 +51,7 @@ def test_extremes_are_those_of_all_pairs(shape: str, D: int) -> None:
     assert (i, j) == farthest_pair_by_loops(points)
     assert math.sqrt(square) == geometry.diameter(points) == pytest.approx(distances.max(), rel=1e-15)
     assert geometry.minimum_separation(points) == pytest.approx(distances.min(), rel=1e-15)
-    near, far = np.sqrt(geometry.squared_extremes(points))
+    near, far = np.sqrt(geometry.squared_distance_range(points))
     assert (near, far) == (geometry.minimum_separation(points), geometry.diameter(points))
     low, high = geometry.bounding_box(points)
     assert (low == points.min(axis=0)).all()

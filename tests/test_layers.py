@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from equiflock.runtime.kernel_cache import PARTS_WITH_KERNELS
+from equiflock.runtime.kernel_cache import KERNEL_PACKAGES
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "equiflock"
@@ -97,6 +97,6 @@ def test_kernels_are_only_where_a_change_compiles_them_anew() -> None:
     elsewhere = [
         source
         for module, source in MODULES.items()
-        if source.parent != PACKAGE and part_of(module) not in PARTS_WITH_KERNELS
+        if source.parent != PACKAGE and part_of(module) not in KERNEL_PACKAGES
     ]
-    assert [source for source in elsewhere if decorators_in(source) & {"kernel", "inlined"}] == []
+    assert [source for source in elsewhere if decorators_in(source) & {"kernel", "inline_kernel"}] == []

@@ -23,8 +23,8 @@ def test_an_outcome_is_its_code_and_tells_its_message() -> None:
 
 def test_an_outcome_of_one_s_own_is_added_once() -> None:
     landed = Outcome.add("LANDED", "everybody is on the ground")
-    assert landed.is_own
-    assert not Outcome.PASSED.is_own
+    assert landed.is_user_defined
+    assert not Outcome.PASSED.is_user_defined
     assert Outcome.add("LANDED", "everybody is on the ground") is landed
     assert Outcome(int(landed)) is landed
     with pytest.raises(InputError, match="LANDED exists already, with the message 'everybody is on the ground'"):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from equiflock.flock import Flock, Role
-from equiflock.patterns import LETTERS, SHAPES, Pattern, PatternName, pattern_error, pattern_points, places_of
+from equiflock.patterns import LETTERS, SHAPES, Pattern, PatternName, assign_places, make_pattern_points, pattern_error
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.options import choices_in
+from equiflock.runtime.options import list_choices
 
 
 def distances(points: Any) -> Any:
@@ -23,20 +23,20 @@ def distances(points: Any) -> Any:
 @pytest.mark.parametrize("agents", [1, 2, 3, 30, 101])
 def test_every_pattern_has_a_place_for_each_agent_and_is_centred(agents: int) -> None:
     for pattern in ("vee", "circle", "EQ", *LETTERS):
-        points = pattern_points(pattern, agents, 3, 0.5)
+        points = make_pattern_points(pattern, agents, 3, 0.5)
         assert points.shape == (agents, 3), pattern
         np.testing.assert_allclose(points.mean(axis=0), 0.0, atol=1e-12, err_msg=pattern)
         assert (points[:, 2] == 0.0).all(), pattern
-        np.testing.assert_allclose(points[:, :2], pattern_points(pattern, agents, 2, 0.5), err_msg=pattern)
+        np.testing.assert_allclose(points[:, :2], make_pattern_points(pattern, agents, 2, 0.5), err_msg=pattern)
 
 
 @pytest.mark.parametrize("kind", [Pattern, PatternName])
 def test_the_types_of_patterns_name_every_shape(kind: Any) -> None:
-    assert choices_in(kind) == tuple(SHAPES)
+    assert list_choices(kind) == tuple(SHAPES)
 
 
 def test_in_a_vee_all_fly_behind_a_head_on_arms_in_turn() -> None:
-    points = pattern_points("vee", 9, 2, 0.4)
+    points = make_pattern_points("vee", 9, 2, 0.4)
     assert (points[1:, 0] < points[0, 0]).all()
     left, right = points[1::2] - points[0], points[2::2] - points[0]
     np.testing.assert_allclose(left, right * [1.0, -1.0])
@@ -47,27 +47,27 @@ def test_in_a_vee_all_fly_behind_a_head_on_arms_in_turn() -> None:
 
 @pytest.mark.parametrize("agents", [2, 3, 30])
 def test_on_a_circle_each_is_as_far_from_the_next(agents: int) -> None:
-    points = pattern_points("circle", agents, 2, 0.4)
+    points = make_pattern_points("circle", agents, 2, 0.4)
     np.testing.assert_allclose(np.linalg.norm(points - np.roll(points, 1, axis=0), axis=1), 0.4)
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), np.linalg.norm(points[0]))
 
 
 def test_a_straight_letter_is_a_line_of_agents_at_the_spacing() -> None:
-    points = pattern_points("I", 5, 2, 0.4)
+    points = make_pattern_points("I", 5, 2, 0.4)
     np.testing.assert_allclose(np.diff(points, axis=0), np.tile([0.0, -0.4], (4, 1)), atol=1e-12)
 
 
 @pytest.mark.parametrize("letter", LETTERS)
 def test_no_two_agents_of_a_letter_share_a_place_and_neighbours_are_about_the_spacing_apart(letter: str) -> None:
     for agents in range(12, 80):
-        nearest = distances(pattern_points(letter, agents, 2, 1.0)).min(axis=1)
+        nearest = distances(make_pattern_points(letter, agents, 2, 1.0)).min(axis=1)
         assert nearest.min() > 0.25
         assert nearest.max() < 1.7
         assert 0.7 < np.median(nearest) < 1.3
 
 
 def test_letters_of_a_word_stand_side_by_side() -> None:
-    points = pattern_points("II", 10, 2, 1.0)
+    points = make_pattern_points("II", 10, 2, 1.0)
     left, right = points[points[:, 0] < 0], points[points[:, 0] > 0]
     assert len(left) == len(right) == 5
     np.testing.assert_allclose(left[:, 1], right[:, 1])
@@ -75,7 +75,7 @@ def test_letters_of_a_word_stand_side_by_side() -> None:
 
 def test_points_of_ones_own_are_only_centred() -> None:
     own = [[1.0, 2.0], [3.0, 2.0], [3.0, 5.0]]
-    np.testing.assert_allclose(pattern_points(own, 3), np.array(own) - [7 / 3, 3.0])
+    np.testing.assert_allclose(make_pattern_points(own, 3), np.array(own) - [7 / 3, 3.0])
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_points_of_ones_own_are_only_centred() -> None:
 )
 def test_patterns_that_make_no_sense_are_refused(arguments: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
-        pattern_points(*arguments)
+        make_pattern_points(*arguments)
 
 
 def test_the_agents_of_a_flock_take_the_places_in_their_order_and_obstacle_agents_none() -> None:
     roles = np.array([[0, 2, 1, 0], [0, 0, 0, 0], [0, 0, 1, 2]])
     flock = Flock(np.zeros((3, 4, 2)), np.zeros((3, 4, 2)), roles)
-    places = places_of(flock, "vee", 0.4)
-    three, four = pattern_points("vee", 3, 2, 0.4), pattern_points("vee", 4, 2, 0.4)
+    places = assign_places(flock, "vee", 0.4)
+    three, four = make_pattern_points("vee", 3, 2, 0.4), make_pattern_points("vee", 4, 2, 0.4)
     assert (places[0, [0, 2, 3]] == three).all()
     assert (places[1] == four).all()
     assert (places[2, :3] == three).all()
@@ -112,7 +112,7 @@ def test_the_agents_of_a_flock_take_the_places_in_their_order_and_obstacle_agent
 
 
 def test_the_error_is_nothing_in_the_pattern_wherever_it_is_and_one_at_a_point() -> None:
-    places = np.tile(pattern_points("EQ", 20, 2, 0.4), (3, 1, 1))
+    places = np.tile(make_pattern_points("EQ", 20, 2, 0.4), (3, 1, 1))
     offsets = np.array([[3.0, -7.0]] * 3)[:, None]
     positions = np.stack([places[0], np.zeros((20, 2)), 1.3 * places[0]]) + offsets
     np.testing.assert_allclose(pattern_error(positions, places), [0.0, 1.0, 0.3], atol=1e-12)

@@ -12,7 +12,7 @@ from equiflock.flock import Condition, Flock, Role
 from equiflock.senses.orbit import Orbit
 
 Array = NDArray[Any]
-SHORTEST = 1e-8
+MIN_DISTANCE = 1e-8
 
 
 def adjacency(positions: Array, roles: Array, radius: float) -> Array:
@@ -40,7 +40,7 @@ def hears(flock: Flock, b: int, radius: float) -> Array:
 
 def square_distance(one: Array, other: Array) -> float:
     """|r|^2, where |r| counts as at least SHORTEST."""
-    return max(float(((one - other) ** 2).sum()), SHORTEST**2)
+    return max(float(((one - other) ** 2).sum()), MIN_DISTANCE**2)
 
 
 def feature_vector(feature: Feature, offset: Array, relative_velocity: Array) -> Array:
@@ -71,7 +71,7 @@ def orbit_velocity(way: Array, mean_velocity: Array, orbit: Orbit) -> Array:
     return side * size * turn(orbit.dodge_angle) @ way / distance
 
 
-def degrees_heard(heard: Array, roles: Array, obstacles: str = "nearest") -> Array:
+def count_neighbours(heard: Array, roles: Array, obstacles: str = "nearest") -> Array:
     """|N_i| of each agent; obstacle agents count once all together if only the nearest of them is heard."""
     rims = (heard & (roles == Role.OBSTACLE)).sum(axis=1)
     mates = (heard & (roles != Role.OBSTACLE)).sum(axis=1)
@@ -90,7 +90,7 @@ def aggregate(
 ) -> Array:
     """Z of one flock, (N, K, C, D), from what was known a step before and who hears whom now."""
     positions, velocities, roles, groups = (array[b] for array in (*flock.arrays[:3], flock.groups))
-    degrees = degrees_heard(heard, roles, obstacles)
+    degrees = count_neighbours(heard, roles, obstacles)
     now = np.zeros_like(before)
     for i in range(len(positions)):
         senders = np.flatnonzero(heard[i])
@@ -129,8 +129,8 @@ def _is_meant(among: Among, obstacle: bool, same: bool) -> bool:
     return not obstacle and same == (among == "same")
 
 
-def over_everyone(flock: Flock, b: int, channels: tuple[Channel, ...], beyond: float = -1.0) -> Array:
-    """(N, C, D), each channel over all agents that send and are farther than `beyond`; zeros but for followers.
+def over_everyone(flock: Flock, b: int, channels: tuple[Channel, ...], exclusion_radius: float = -1.0) -> Array:
+    """(N, C, D), each channel over all agents that send and are farther than `exclusion_radius`; zeros but for followers.
 
     A mean is over these and the agent itself, if it sends and is of the kind that the channel is made of.
     """
@@ -143,7 +143,7 @@ def over_everyone(flock: Flock, b: int, channels: tuple[Channel, ...], beyond: f
             for j in np.flatnonzero(member):
                 kin = _is_meant(feature.among, False, groups[j] == groups[i])
                 offset = positions[i] - positions[j]
-                far = beyond < 0 or sum(x * x for x in offset.tolist()) > beyond * beyond
+                far = exclusion_radius < 0 or sum(x * x for x in offset.tolist()) > exclusion_radius * exclusion_radius
                 if kin and i == j:
                     counted += 1
                 elif kin and far:

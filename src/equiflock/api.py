@@ -26,16 +26,16 @@ from equiflock.scenarios import (
     scenario,
     scenario_names,
 )
-from equiflock.scenarios.disconnection import UntilDisconnected
-from equiflock.scenarios.passing import UntilPassed
+from equiflock.scenarios.until_disconnected import UntilDisconnected
+from equiflock.scenarios.until_passed import UntilPassed
 from equiflock.senses.aggregation import DelayedAggregation, observe
 from equiflock.senses.graph import Graph, components, radius_graph
 from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio
 from equiflock.simulation import metrics
-from equiflock.simulation.assembly import flight
 from equiflock.simulation.failures import Failures
 from equiflock.simulation.flight import Flight
+from equiflock.simulation.flight_builder import flight
 from equiflock.simulation.simulate import simulate
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__

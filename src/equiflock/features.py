@@ -20,12 +20,12 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError, check_choice, check_count, is_finite, short, wrong_choice
-from equiflock.runtime.options import read_options
+from equiflock.runtime.checks import InputError, check_choice, check_count, is_finite, raise_wrong_choice, shorten_repr
+from equiflock.runtime.options import parse_options
 
 Aggregation: TypeAlias = Literal["sum", "mean"]
 Topology: TypeAlias = Literal["dynamic", "fixed"]
-Vector: TypeAlias = Literal["position", "velocity"]
+VectorName: TypeAlias = Literal["position", "velocity"]
 Among: TypeAlias = Literal["all", "same", "others", "obstacles"]
 HopMean: TypeAlias = Literal["receiver", "sender"]
 Channel: TypeAlias = tuple[str, Aggregation]
@@ -46,7 +46,7 @@ class Feature:
     """
 
     name: str
-    vector: Vector
+    vector: VectorName
     among: Among
     weight: Callable[..., float]
     options: tuple[float, ...] = ()
@@ -72,16 +72,18 @@ class Feature:
                 has = ", ".join((*found, "among"))
                 raise InputError(f"the feature {self.name!r} has no option {key!r}; it has {has}")
             if not is_finite(value):
-                raise InputError(f"{key} of the feature {self.name!r} must be a finite number; got {short(value)}")
+                raise InputError(
+                    f"{key} of the feature {self.name!r} must be a finite number; got {shorten_repr(value)}"
+                )
             found[key] = float(value)
         return replace(self, name=name, among=among, options=tuple(found.values()))
 
 
 _features: dict[str, Feature] = {}
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def feature(name: str, *, vector: Vector, among: Among = "all") -> Callable[[Weight], Weight]:
+def feature(name: str, *, vector: VectorName, among: Among = "all") -> Callable[[Weight], Weight]:
     """Declare a feature under a name, for the channels of `Senses`.
 
         @ef.feature("attraction", vector="position")
@@ -99,22 +101,26 @@ def feature(name: str, *, vector: Vector, among: Among = "all") -> Callable[[Wei
     from 1e-8 to R.
     """
     if isinstance(name, str) and ":" in name:
-        raise InputError(f"a feature's name must be a word without a colon, which options follow; got {short(name)}")
+        raise InputError(
+            f"a feature's name must be a word without a colon, which options follow; got {shorten_repr(name)}"
+        )
     if not isinstance(name, str) or not name or name in _features:
         taken = " is declared already" if isinstance(name, str) and name else ""
-        raise InputError(f"a feature's name must be a word of its own; got {short(name)}{taken and ', which'}{taken}")
-    check_choice("vector", vector, get_args(Vector))
+        raise InputError(
+            f"a feature's name must be a word of its own; got {shorten_repr(name)}{taken and ', which'}{taken}"
+        )
+    check_choice("vector", vector, get_args(VectorName))
     check_choice("among", among, get_args(Among))
 
     def declare(weight: Weight) -> Weight:
         # Some builtins have no signature; they are refused like functions of no argument.
         parameters = inspect.signature(weight).parameters.values() if inspect.isfunction(weight) else ()
         options = {each.name: each.default for each in parameters if each.default is not each.empty}
-        plain = all(each.kind in POSITIONAL for each in parameters) and "among" not in options
+        plain = all(each.kind in POSITIONAL_KINDS for each in parameters) and "among" not in options
         if not plain or len(parameters) - len(options) not in (1, 2) or not all(map(is_finite, options.values())):
             raise InputError(
                 f"the weight of the feature {name!r} must be a function of |r|^2, or of |r|^2 and <r, v>, and of "
-                f"nothing else but options with finite numbers as defaults; got {short(weight)}"
+                f"nothing else but options with finite numbers as defaults; got {shorten_repr(weight)}"
             )
         _features[name] = Feature(name, vector, among, weight, tuple(map(float, options.values())))
         return weight
@@ -131,12 +137,12 @@ def find_feature(name: str, what: str = "feature") -> Feature:
     """The feature of that name, with options after it or not; a clear error about `what` if there is none."""
     head, colon, told = name.partition(":") if isinstance(name, str) else (name, "", "")
     if head not in feature_names():
-        wrong_choice(what, head, feature_names())
+        raise_wrong_choice(what, head, feature_names())
     found = _features[head]
-    return found.with_options(name, read_options(told)) if colon else found
+    return found.with_options(name, parse_options(told)) if colon else found
 
 
-def feature_with(name: str, **options: Any) -> str:
+def format_feature_name(name: str, **options: Any) -> str:
     """The name of a feature with options, as channels take it: "separation:distance=0.2"."""
     return ":".join([name, *(f"{key}={value}" for key, value in options.items())])
 
@@ -204,7 +210,7 @@ class Senses:
 
     def __post_init__(self) -> None:
         # The class is frozen, so a list of channels becomes a tuple this way.
-        object.__setattr__(self, "channels", _checked_channels(self.channels))
+        object.__setattr__(self, "channels", _check_channels(self.channels))
         check_count("hops", self.hops)
         check_choice("topology", self.topology, get_args(Topology))
         check_choice("hop_mean", self.hop_mean, get_args(HopMean))
@@ -227,22 +233,22 @@ class Senses:
         return self.length_scale, self.time_scale
 
     @property
-    def scaled(self) -> bool:
+    def is_scaled(self) -> bool:
         """Whether flocks are measured in other units than their own."""
         return self.scales != (1.0, 1.0)
 
     @property
-    def needs_perfection(self) -> bool:
+    def requires_ideal_radio(self) -> bool:
         """Whether they need a perfect radio and no failures: hops are divided by how many hear the sender."""
         return self.hop_mean == "sender" and self.hops > 1
 
-    def remembers_as(self, other: Senses) -> bool:
+    def has_same_memory(self, other: Senses) -> bool:
         """Whether what agents remember by the other senses is as large, and in the same units: then it is kept."""
         return (self.hops, self.width, self.scales) == (other.hops, other.width, other.scales)
 
-    def measured(self, flock: Flock) -> Flock:
+    def scale_flock(self, flock: Flock) -> Flock:
         """The flock in the units of these senses: itself, if they are its own."""
-        return flock.in_units(self.length_scale, self.time_scale) if self.scaled else flock
+        return flock.in_units(self.length_scale, self.time_scale) if self.is_scaled else flock
 
     @property
     def paper_aggregation(self) -> Aggregation | None:
@@ -252,7 +258,7 @@ class Senses:
         return first if self.channels == paper_channels(first) else None
 
     @property
-    def begins_as_paper(self) -> bool:
+    def starts_with_paper_channels(self) -> bool:
         """Whether the paper's three channels come first, all with the same aggregation."""
         return self.channels[: len(PAPER_FEATURES)] == paper_channels(self.channels[0][1])
 
@@ -260,7 +266,7 @@ class Senses:
 def check_scale(name: str, value: float) -> float:
     """`value` if units may differ by this factor, else a clear error."""
     if not is_finite(value) or not 1.0 / LARGEST_SCALE <= value <= LARGEST_SCALE:
-        raise InputError(f"{name} must be from {1 / LARGEST_SCALE:g} to {LARGEST_SCALE:g}; got {short(value)}")
+        raise InputError(f"{name} must be from {1 / LARGEST_SCALE:g} to {LARGEST_SCALE:g}; got {shorten_repr(value)}")
     return float(value)
 
 
@@ -280,18 +286,18 @@ def paper_senses(
     return Senses(paper_channels(aggregation), hops, topology, hop_mean)
 
 
-def _checked_channels(given: Any) -> tuple[Channel, ...]:
+def _check_channels(given: Any) -> tuple[Channel, ...]:
     """The channels as pairs of known features and aggregations, or a clear error."""
     expected = 'channels must be pairs of a feature and "sum" or "mean", such as (("velocity", "mean"),)'
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InputError(f"{expected}; got {short(given)}")
+        raise InputError(f"{expected}; got {shorten_repr(given)}")
     channels: list[Channel] = []
     for channel in given:
         # A text of two letters would pass for a pair.
         if isinstance(channel, str) or not isinstance(channel, Iterable) or len(pair := tuple(channel)) != 2:
-            raise InputError(f"{expected}; got {short(channel)}")
+            raise InputError(f"{expected}; got {shorten_repr(channel)}")
         if not isinstance(pair[0], str):
-            raise InputError(f"{expected}; got {short(channel)}")
+            raise InputError(f"{expected}; got {shorten_repr(channel)}")
         find_feature(pair[0])
         check_choice("aggregation", pair[1], get_args(Aggregation))
         channels.append(pair)

@@ -18,14 +18,14 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int8, Int32
 from numpy.typing import NDArray
 
-from equiflock.runtime.checks import InputError, check_positive, short
+from equiflock.runtime.checks import InputError, check_positive, shorten_repr
 
 Vectors: TypeAlias = Float64[np.ndarray, "B N D"]
 """One vector per agent: positions, velocities or accelerations."""
 
 Roles: TypeAlias = Int8[np.ndarray, "B N"]
 
-ObstacleNumbers: TypeAlias = Int32[np.ndarray, "B N"]
+ObstacleIds: TypeAlias = Int32[np.ndarray, "B N"]
 """Which obstacle each obstacle agent belongs to, counted from 0; NO_OBSTACLE for all others."""
 NO_OBSTACLE = -1
 
@@ -72,7 +72,7 @@ WORKING, SILENT, STOPPED, DRIFTING = (int(condition) for condition in Condition)
 
 
 # The arrays of a flock, in the order in which `Flock.view` takes them and `Flock.arrays` gives them.
-ARRAYS = ("positions", "velocities", "roles", "obstacles", "groups", "conditions")
+ARRAY_NAMES = ("positions", "velocities", "roles", "obstacles", "groups", "conditions")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,18 +98,18 @@ class Flock:
     positions: Vectors
     velocities: Vectors
     roles: Roles = None  # type: ignore[assignment]
-    obstacles: ObstacleNumbers = None  # type: ignore[assignment]
+    obstacles: ObstacleIds = None  # type: ignore[assignment]
     groups: Groups = None  # type: ignore[assignment]
     conditions: Conditions = None  # type: ignore[assignment]
     comm_radius: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        positions = _vectors("positions", self.positions)
-        velocities = _vectors("velocities", self.velocities)
+        positions = _check_vectors("positions", self.positions)
+        velocities = _check_vectors("velocities", self.velocities)
         if velocities.shape != positions.shape:
             raise InputError(f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}")
         # The rim of obstacles is agents that stand still; the geometry of obstacles exists for the plane only.
-        roles = _codes("roles", Role, self.roles, positions.shape[:2])
+        roles = _check_codes("roles", Role, self.roles, positions.shape[:2])
         rim = roles == Role.OBSTACLE
         if rim.any():
             if positions.shape[2] != 2:
@@ -118,15 +118,15 @@ class Flock:
                 raise InputError("obstacle agents stand still: their velocities must be zero")
             if rim.all(axis=1).any():
                 raise InputError("every flock needs a leader or follower; got one of obstacle agents only")
-        conditions = _codes("conditions", Condition, self.conditions, rim.shape)
+        conditions = _check_codes("conditions", Condition, self.conditions, rim.shape)
         if conditions[rim].any():
             raise InputError("obstacle agents cannot fail: their conditions must be 0 (working)")
         if velocities[conditions == STOPPED].any():
             raise InputError("agents that stopped stand still: their velocities must be zero")
         # The class is frozen: fields are set once, here, after all have passed their checks.
-        crew = roles, _obstacles(self.obstacles, rim), _groups(self.groups, rim), conditions
+        crew = roles, _check_obstacles(self.obstacles, rim), _check_groups(self.groups, rim), conditions
         arrays = positions, velocities, *crew
-        for name, array in zip(ARRAYS, arrays, strict=True):
+        for name, array in zip(ARRAY_NAMES, arrays, strict=True):
             contiguous = np.ascontiguousarray(array)  # kernels are compiled for these, and anew for any other layout
             contiguous.setflags(write=False)
             object.__setattr__(self, name, contiguous)
@@ -138,7 +138,7 @@ class Flock:
         positions: Vectors,
         velocities: Vectors,
         roles: Roles,
-        obstacles: ObstacleNumbers,
+        obstacles: ObstacleIds,
         groups: Groups,
         conditions: Conditions,
         *,
@@ -147,7 +147,7 @@ class Flock:
         """A flock over arrays that were checked before: no check, no copy if contiguous, read-only through it."""
         flock = object.__new__(cls)
         arrays = positions, velocities, roles, obstacles, groups, conditions
-        for name, array in zip(ARRAYS, arrays, strict=True):
+        for name, array in zip(ARRAY_NAMES, arrays, strict=True):
             view = np.ascontiguousarray(array).view()  # kernels are compiled for contiguous arrays
             view.setflags(write=False)
             object.__setattr__(flock, name, view)
@@ -167,7 +167,7 @@ class Flock:
         return self.positions, self.velocities, self.roles, self.obstacles, self.groups, self.conditions
 
     @property
-    def all_work(self) -> bool:
+    def all_working(self) -> bool:
         """Whether no agent has failed."""
         return not np.count_nonzero(self.conditions)
 
@@ -216,11 +216,11 @@ class Flock:
 def check_flock(flock: object) -> Flock:
     """`flock` if it is one, else a clear error."""
     if not isinstance(flock, Flock):
-        raise InputError(f"flock must be an equiflock.Flock; got {short(flock)}")
+        raise InputError(f"flock must be an equiflock.Flock; got {shorten_repr(flock)}")
     return flock
 
 
-def _vectors(name: str, given: Any) -> Vectors:
+def _check_vectors(name: str, given: Any) -> Vectors:
     """A copy of `given` as finite float64 of shape (B, N, D), or a clear error."""
     try:
         # NumPy would drop the imaginary part with no more than a warning.
@@ -243,7 +243,7 @@ def _vectors(name: str, given: Any) -> Vectors:
     return array
 
 
-def _codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[int, ...]) -> Int8[np.ndarray, "B N"]:
+def _check_codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[int, ...]) -> Int8[np.ndarray, "B N"]:
     """A copy of `given` as roles or conditions (B, N), all 0 if it is None, or a clear error."""
     if given is None:
         return np.zeros(shape, np.int8)
@@ -259,7 +259,7 @@ def _codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[int, ..
     return codes.astype(np.int8)
 
 
-def _whole_numbers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _check_integers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """`given` as an array, if it has whole numbers of that shape."""
     expected = f"{name} must be whole numbers of shape (B, N) = {shape}"
     try:
@@ -271,9 +271,9 @@ def _whole_numbers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[Any
     return numbers
 
 
-def _groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
+def _check_groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
     """A copy of `given` as group numbers (B, N), all 0 if it is None, and none for obstacle agents."""
-    numbers = np.zeros(rim.shape, np.int32) if given is None else _whole_numbers("groups", given, rim.shape)
+    numbers = np.zeros(rim.shape, np.int32) if given is None else _check_integers("groups", given, rim.shape)
     # What stands for obstacle agents does not matter, since they are in no group.
     if ((numbers < 0) & ~rim).any() or (numbers > np.iinfo(np.int32).max).any():
         flock, agent = np.argwhere(((numbers < 0) & ~rim) | (numbers > np.iinfo(np.int32).max))[0]
@@ -283,9 +283,9 @@ def _groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
     return np.where(rim, NO_GROUP, numbers).astype(np.int32)
 
 
-def _obstacles(given: Any, rim: Bool[np.ndarray, "B N"]) -> ObstacleNumbers:
+def _check_obstacles(given: Any, rim: Bool[np.ndarray, "B N"]) -> ObstacleIds:
     """A copy of `given` as obstacle numbers (B, N); if it is None, a flock's obstacle agents are one obstacle."""
-    numbers = np.full(rim.shape, NO_OBSTACLE) if given is None else _whole_numbers("obstacles", given, rim.shape)
+    numbers = np.full(rim.shape, NO_OBSTACLE) if given is None else _check_integers("obstacles", given, rim.shape)
     if (numbers == NO_OBSTACLE).all():
         numbers = np.where(rim, 0, NO_OBSTACLE)
     # There are no more obstacles than agents, so kernels may count obstacles in arrays of length N.

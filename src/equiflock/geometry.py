@@ -9,11 +9,11 @@ import math
 
 import numpy as np
 
-from equiflock.runtime.jit import Array, Index, inlined, kernel
+from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
 
-FEW_POINTS = 256
+BRUTE_FORCE_DIAMETER_POINTS = 256
 """Up to this many points, comparing all pairs is the fastest way to the farthest two."""
-FEWER_POINTS = 128
+BRUTE_FORCE_SEPARATION_POINTS = 128
 """Up to this many points, comparing all pairs takes hardly longer than a sweep to find the nearest two, and compiles in
 a tenth of the time."""
 
@@ -28,7 +28,7 @@ def bounding_box(points: Array) -> tuple[Array, Array]:
     return low, high
 
 
-@inlined
+@inline_kernel
 def squared_distance(points: Array, i: Index, j: Index) -> float:
     """|r_i - r_j|^2 for D = 2 or 3."""
     x, y = points[i, 0] - points[j, 0], points[i, 1] - points[j, 1]
@@ -38,7 +38,7 @@ def squared_distance(points: Array, i: Index, j: Index) -> float:
 
 
 @kernel
-def squared_extremes(points: Array) -> tuple[float, float]:
+def squared_distance_range(points: Array) -> tuple[float, float]:
     """The squares of the least and the largest distance between two points, by comparing all pairs.
 
     Infinity and 0 for a single point. The roots are those that `minimum_separation` and `diameter` find, to the bit.
@@ -86,7 +86,7 @@ def farthest_pair(points: Array) -> tuple[Index, Index, float]:
     """
     # All pairs, if there are few points.
     best = 0, 1, -1.0
-    if len(points) <= FEW_POINTS:
+    if len(points) <= BRUTE_FORCE_DIAMETER_POINTS:
         for j in range(len(points)):
             for i in range(j):
                 square = squared_distance(points, i, j)
@@ -101,7 +101,7 @@ def farthest_pair(points: Array) -> tuple[Index, Index, float]:
     for p in range(len(low)):
         for q in range(p + 1):
             pairs[n, 0], pairs[n, 1] = p, q
-            reaches[n] = _squared_reach(low[p], high[p], low[q], high[q])
+            reaches[n] = _max_squared_distance(low[p], high[p], low[q], high[q])
             n += 1
     # From the farthest boxes on, compare points until no other pair of boxes can hold a farther pair of them.
     for n in np.argsort(-reaches):
@@ -110,7 +110,7 @@ def farthest_pair(points: Array) -> tuple[Index, Index, float]:
         # A point of one box is compared with those of the other only if that box reaches far enough from it.
         p, q = pairs[n, 0], pairs[n, 1]
         for one in order[starts[p] : starts[p + 1]]:
-            if _squared_reach(points[one], points[one], low[q], high[q]) < best[2]:
+            if _max_squared_distance(points[one], points[one], low[q], high[q]) < best[2]:
                 continue
             for other in order[starts[q] : starts[q + 1]]:
                 # Boxes come in another order than points, so among equally far pairs the first must be kept by hand.
@@ -121,7 +121,7 @@ def farthest_pair(points: Array) -> tuple[Index, Index, float]:
 
 
 @kernel
-def _squared_reach(low: Array, high: Array, other_low: Array, other_high: Array) -> float:
+def _max_squared_distance(low: Array, high: Array, other_low: Array, other_high: Array) -> float:
     """The square of the largest distance between two boxes.
 
     Rounding keeps order, so the squared distance of no two points in them is larger, not even by rounding.

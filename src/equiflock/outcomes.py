@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from equiflock.runtime.checks import InputError, short
+from equiflock.runtime.checks import InputError, shorten_repr
 
-FIRST_OWN, LAST = 16, 127
+FIRST_USER_CODE, LAST_CODE = 16, 127
 """The first and the last code for outcomes that users add; 127 is the largest that an int8 holds."""
 
 
@@ -18,7 +18,7 @@ class Outcome(int):
 
     name: str
     message: str
-    _known: ClassVar[dict[int, Outcome]] = {}
+    _registry: ClassVar[dict[int, Outcome]] = {}
 
     FLYING: ClassVar[Outcome]
     TIME_UP: ClassVar[Outcome]
@@ -32,7 +32,7 @@ class Outcome(int):
         """The outcome that is known by that code."""
         # There is one object per code, which carries the name and the text.
         try:
-            return cls._known[int(code)]
+            return cls._registry[int(code)]
         except KeyError:
             raise ValueError(f"there is no outcome with the code {code}") from None
 
@@ -45,19 +45,21 @@ class Outcome(int):
             message: what a reader is told.
         """
         if not (isinstance(name, str) and name.isidentifier() and name == name.upper()):
-            raise InputError(f"an outcome's name must be a word in capital letters, such as ARRIVED; got {short(name)}")
+            raise InputError(
+                f"an outcome's name must be a word in capital letters, such as ARRIVED; got {shorten_repr(name)}"
+            )
         if not (isinstance(message, str) and message):
-            raise InputError(f"an outcome's message must be a text; got {short(message)}")
+            raise InputError(f"an outcome's message must be a text; got {shorten_repr(message)}")
         # A saved flight adds the outcomes that it names, which may be here already: same words, same outcome.
-        for outcome in cls._known.values():
+        for outcome in cls._registry.values():
             if outcome.name == name:
                 if outcome.message != message:
                     raise InputError(f"the outcome {name} exists already, with the message {outcome.message!r}")
                 return outcome
         # Codes of the package stay below FIRST_OWN, so that it may get more without changing those of users.
-        code = max(FIRST_OWN - 1, *cls._known) + 1
-        if code > LAST:
-            raise InputError(f"there may be {LAST - FIRST_OWN + 1} outcomes of your own at most")
+        code = max(FIRST_USER_CODE - 1, *cls._registry) + 1
+        if code > LAST_CODE:
+            raise InputError(f"there may be {LAST_CODE - FIRST_USER_CODE + 1} outcomes of your own at most")
         return cls._make(code, name, message)
 
     @classmethod
@@ -65,18 +67,18 @@ class Outcome(int):
         """Make the one outcome of a code."""
         outcome = int.__new__(cls, code)
         outcome.name, outcome.message = name, message
-        cls._known[code] = outcome
+        cls._registry[code] = outcome
         return outcome
 
     @classmethod
     def all(cls) -> tuple[Outcome, ...]:
         """Every outcome that there is, by their codes."""
-        return tuple(cls._known.values())
+        return tuple(cls._registry.values())
 
     @property
-    def is_own(self) -> bool:
+    def is_user_defined(self) -> bool:
         """Whether it was added to those of the package."""
-        return self >= FIRST_OWN
+        return self >= FIRST_USER_CODE
 
     def __repr__(self) -> str:
         return f"Outcome.{self.name}"

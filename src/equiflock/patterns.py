@@ -16,18 +16,18 @@ from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 
 from equiflock.flock import OBSTACLE, Flock, Vectors
-from equiflock.runtime.checks import InputError, check_count, check_positive, short
-from equiflock.runtime.options import SAFE_WORDS
+from equiflock.runtime.checks import InputError, check_count, check_positive, shorten_repr
+from equiflock.runtime.options import SAFE_PATTERN
 
 Points: TypeAlias = Float64[np.ndarray, "N D"]
 PatternName: TypeAlias = Literal["vee", "circle"] | str
 """The name of a pattern, one of `SHAPES`, or a word in capital letters."""
 Pattern: TypeAlias = PatternName | Sequence[Sequence[float]] | NDArray[Any]
 """The name of a pattern, a word in capital letters, or points (N, D) of one's own."""
-CAPITALS = {SAFE_WORDS: "[A-Z]{1,12}"}
+WORD_METADATA = {SAFE_PATTERN: "[A-Z]{1,12}"}
 """Metadata of a field that is a pattern: a live page may choose any such word, which is drawn and names no file."""
 
-USUAL_SPACING = 0.4
+DEFAULT_SPACING = 0.4
 """Between neighbours, in units of length: they are well within R = 1 of each other, and not too near."""
 VEE_HALF_ANGLE = math.radians(35.0)
 """Between each arm of the vee and its axis, our choice: above 30 degrees the two behind the head are not nearer to each
@@ -67,7 +67,7 @@ LETTERS = {
 }
 
 
-def pattern_points(pattern: Pattern, agents: int, dimensions: int = 2, spacing: float = USUAL_SPACING) -> Points:
+def make_pattern_points(pattern: Pattern, agents: int, dimensions: int = 2, spacing: float = DEFAULT_SPACING) -> Points:
     """The place z_i of each agent in a pattern, (N, D), centred at the origin; in space it lies in the x-y plane.
 
     Args:
@@ -80,10 +80,10 @@ def pattern_points(pattern: Pattern, agents: int, dimensions: int = 2, spacing: 
     """
     check_count("agents", agents)
     if dimensions not in (2, 3):
-        raise InputError(f"dimensions must be 2 or 3; got {short(dimensions)}")
+        raise InputError(f"dimensions must be 2 or 3; got {shorten_repr(dimensions)}")
     check_positive("spacing", spacing)
     if not isinstance(pattern, str):
-        points = _own_points(pattern)
+        points = _parse_points(pattern)
         if points.shape != (agents, dimensions):
             raise InputError(
                 f"a pattern of points must have one for each agent, of shape (N, D) = ({agents}, {dimensions}); got "
@@ -92,22 +92,24 @@ def pattern_points(pattern: Pattern, agents: int, dimensions: int = 2, spacing: 
         return np.asarray(points - points.mean(axis=0))
     check_pattern(pattern)
     result = np.zeros((agents, dimensions))
-    result[:, :2] = _plane_points(pattern, agents) * spacing
+    result[:, :2] = _make_plane_points(pattern, agents) * spacing
     return result
 
 
 def check_pattern(pattern: Pattern) -> None:
     """A clear error unless it is the name of a pattern, a word that can be written, or finite points (N, D)."""
     if not isinstance(pattern, str):
-        _own_points(pattern)
+        _parse_points(pattern)
     elif pattern not in SHAPES and (not pattern or set(pattern) - set(LETTERS)):
         upper = pattern.upper()
         hint = f"; did you mean {upper!r}?" if upper and not set(upper) - set(LETTERS) else ""
         names = ", ".join(map(repr, SHAPES))
-        raise InputError(f"pattern must be {names}, or a word in capital letters A to Z; got {short(pattern)}{hint}")
+        raise InputError(
+            f"pattern must be {names}, or a word in capital letters A to Z; got {shorten_repr(pattern)}{hint}"
+        )
 
 
-def places_of(flock: Flock, pattern: Pattern, spacing: float) -> Vectors:
+def assign_places(flock: Flock, pattern: Pattern, spacing: float) -> Vectors:
     """The place z_i of each agent in the pattern, (B, N, D): the agents of the flock take its places in their order.
 
     Obstacle agents take none; theirs are zeros. Agents that have failed keep theirs.
@@ -118,7 +120,7 @@ def places_of(flock: Flock, pattern: Pattern, spacing: float) -> Vectors:
     # Flocks of a batch mostly have the same number of obstacle agents, so the pattern is made once.
     counts = member.sum(axis=1)
     for count in np.unique(counts).tolist():
-        points = pattern_points(pattern, count, D, spacing)
+        points = make_pattern_points(pattern, count, D, spacing)
         same = counts == count
         places[same[:, None] & member] = np.tile(points, (int(same.sum()), 1))
     return places
@@ -134,15 +136,15 @@ def pattern_error(
 
     Args:
         positions: (B, N, D).
-        places: (B, N, D), as `places_of` gives them.
+        places: (B, N, D), as `assign_places` gives them.
         member: (B, N), which agents count; all if left out. 0 where nobody does.
     """
     counted = np.ones(positions.shape[:2], bool) if member is None else member
-    size = _spread(places, counted)
-    return np.asarray(_spread(positions - places, counted) / np.where(size > 0.0, size, 1.0))
+    size = _compute_spread(places, counted)
+    return np.asarray(_compute_spread(positions - places, counted) / np.where(size > 0.0, size, 1.0))
 
 
-def _spread(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float64[np.ndarray, " B"]:
+def _compute_spread(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float64[np.ndarray, " B"]:
     """The root mean square distance of vectors from their mean."""
     count = np.maximum(member.sum(axis=1), 1)
     mean = vectors.sum(axis=1, keepdims=True, where=member[..., None]) / count[:, None, None]
@@ -150,58 +152,60 @@ def _spread(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float64[np.nda
     return np.asarray(np.sqrt(squares.sum(axis=1, where=member) / count))
 
 
-def _own_points(given: Any) -> Points:
+def _parse_points(given: Any) -> Points:
     """Points of one's own as an array, or a clear error."""
     expected = "a pattern of one's own must be finite points of shape (N, D), D = 2 or 3"
     try:
         points = np.array(given, np.float64)
     except (OverflowError, TypeError, ValueError):
-        raise InputError(f"{expected}; got {short(given)}") from None
+        raise InputError(f"{expected}; got {shorten_repr(given)}") from None
     if points.ndim != 2 or len(points) < 1 or points.shape[1] not in (2, 3) or not np.isfinite(points).all():
-        raise InputError(f"{expected}; got {short(given)}")
+        raise InputError(f"{expected}; got {shorten_repr(given)}")
     return points
 
 
 @lru_cache(maxsize=64)
-def _plane_points(pattern: str, agents: int) -> Points:
+def _make_plane_points(pattern: str, agents: int) -> Points:
     """A named pattern in the plane, or a word, with a spacing of 1 and centred."""
-    points = SHAPES[pattern](agents) if pattern in SHAPES else _word(pattern, agents)
+    points = SHAPES[pattern](agents) if pattern in SHAPES else _make_word(pattern, agents)
     points -= points.mean(axis=0)
     points.setflags(write=False)  # it is kept
     return points
 
 
-def _vee(agents: int) -> Points:
+def _make_vee(agents: int) -> Points:
     """Agent 0 in front, at the right; agents 1, 3, .. on its left behind it, agents 2, 4, .. on its right."""
     number = np.arange(agents)
     behind, side = (number + 1) // 2, np.where(number % 2 == 1, 1.0, -1.0)
     return np.stack([-behind * math.cos(VEE_HALF_ANGLE), side * behind * math.sin(VEE_HALF_ANGLE)], axis=1)
 
 
-def _circle(agents: int) -> Points:
+def _make_circle(agents: int) -> Points:
     """The corners of a regular polygon with sides of length 1."""
     radius = 0.5 / math.sin(math.pi / agents) if agents > 1 else 0.0
     angles = 2.0 * math.pi * np.arange(agents) / agents
     return radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
-SHAPES = {"vee": _vee, "circle": _circle}
+SHAPES = {"vee": _make_vee, "circle": _make_circle}
 
 
-def _word(word: str, agents: int) -> Points:
+def _make_word(word: str, agents: int) -> Points:
     """Agents along the strokes of a word, about 1 apart."""
-    strokes = _strokes(word)
+    strokes = _make_strokes(word)
     lengths = np.array([np.linalg.norm(np.diff(stroke, axis=0), axis=1).sum() for stroke in strokes])
     # Each stroke gets its share of the agents; those lost to rounding down go where most was lost.
     shares = agents * lengths / lengths.sum()
     counts = np.floor(shares).astype(int)
     counts[np.argsort(counts - shares, kind="stable")[: agents - counts.sum()]] += 1
     # Half a spacing from both ends of a stroke, so that strokes which meet there keep their agents apart.
-    placed = [_along(stroke, (np.arange(n) + 0.5) / n) for stroke, n in zip(strokes, counts, strict=True) if n]
+    placed = [
+        _interpolate_stroke(stroke, (np.arange(n) + 0.5) / n) for stroke, n in zip(strokes, counts, strict=True) if n
+    ]
     return np.asarray(np.concatenate(placed) * (agents / lengths.sum()))
 
 
-def _strokes(word: str) -> list[Points]:
+def _make_strokes(word: str) -> list[Points]:
     """The strokes of all letters of a word, one letter after the other, on the grid."""
     strokes, left = [], 0.0
     for letter in word:
@@ -212,7 +216,7 @@ def _strokes(word: str) -> list[Points]:
     return strokes
 
 
-def _along(stroke: Points, shares: Float64[np.ndarray, " n"]) -> Points:
+def _interpolate_stroke(stroke: Points, shares: Float64[np.ndarray, " n"]) -> Points:
     """The points at these shares of the length of a stroke."""
     ends = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(stroke, axis=0), axis=1))])
     return np.stack([np.interp(shares * ends[-1], ends, stroke[:, d]) for d in range(2)], axis=1)

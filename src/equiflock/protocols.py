@@ -31,7 +31,7 @@ class Moment:
         outcomes: (B,), codes of `Outcome`.
         comm_radius: the communication radius R.
         body_state: name -> (B, N, ..), what bodies remember beyond position and velocity, such as headings.
-        heard: called, it tells who uses a message of whom now, as an `equiflock.Graph`; None if the senses cannot tell.
+        compute_message_graph: called, it tells who uses a message of whom now, as an `equiflock.Graph`; None if the senses cannot tell.
     """
 
     step: int
@@ -43,7 +43,7 @@ class Moment:
     outcomes: Int8[np.ndarray, " B"]
     comm_radius: float
     body_state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    heard: Callable[[], Any] | None = None
+    compute_message_graph: Callable[[], Any] | None = None
 
 
 @runtime_checkable
@@ -84,10 +84,13 @@ Controller: TypeAlias = LocalController | PrivilegedController
 
 @runtime_checkable
 class Sensing(Protocol):
-    """The senses of a flock in flight, which remember what was heard: `hear` once per time step."""
+    """The senses of a flock in flight, which remember what was heard: `observe` once per time step."""
 
-    def hear(
-        self, flock: Flock, flying: Bool[np.ndarray, " B"] | None = None, ranks: Int64[np.ndarray, " N"] | None = None
+    def observe(
+        self,
+        flock: Flock,
+        flying: Bool[np.ndarray, " B"] | None = None,
+        agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> Observations:
         """Let a time step pass and return what every agent knows, (B, N, K, C, D)."""
         ...
@@ -128,11 +131,11 @@ class Body(Protocol):
 class StatefulBody(Protocol):
     """A body that remembers more than position and velocity, such as a heading, or that is moved by chance.
 
-    It is known by having `begin`. What it remembers belongs to the flight, which hands it to each step, keeps it with
+    It is known by having `init_state`. What it remembers belongs to the flight, which hands it to each step, keeps it with
     the agents when they are reordered or taken away, and shows it in moments and trajectories.
     """
 
-    def begin(self, flock: Flock) -> dict[str, NDArray[Any]]:
+    def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
         """What it remembers of agents that are new: arrays (B, N, ..) by name; none if there is nothing to remember."""
         ...
 
@@ -146,7 +149,7 @@ class StatefulBody(Protocol):
         active: Int64[np.ndarray, " active"],
         state: Mapping[str, NDArray[Any]],
         step: int,
-        ranks: Int64[np.ndarray, " N"] | None = None,
+        agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> None:
         """Move the active flocks by one time step, in place.
 
@@ -157,10 +160,10 @@ class StatefulBody(Protocol):
             accelerations: (B, N, D).
             time_step: dt > 0, in seconds.
             active: the indices of the flocks to move.
-            state: the arrays that `begin` made, changed in place.
+            state: the arrays that `init_state` made, changed in place.
             step: how many steps were made before this one. What happens by chance is a function of it, of the number
                 of the flock and of that of the agent, never a draw in some order.
-            ranks: (N,), the caller's number of every agent as they stand in memory; as they stand if left out.
+            agent_ids: (N,), the caller's number of every agent as they stand in memory; as they stand if left out.
         """
         ...
 
@@ -187,9 +190,9 @@ class FusedStep(Protocol):
         accelerations: Vectors,
         time_step: float,
         active: Int64[np.ndarray, " active"],
-        moves: bool,
+        move_first: bool,
     ) -> Observations | None:
-        """Move the active flocks, if `moves`, and let them sense and decide; observations (B, N, K, C, D).
+        """Move the active flocks, if `move_first`, and let them sense and decide; observations (B, N, K, C, D).
 
         None if a flock is off the scale or an acceleration no finite number: the move is made, but the senses are as
         before, so that the parts by themselves can tell what is wrong.
@@ -202,10 +205,10 @@ class FusedStep(Protocol):
         state: tuple[NDArray[Any], ...],
         accelerations: Vectors,
         time_step: float,
-        moves: bool,
+        move_first: bool,
         steps: int,
     ) -> bool:
-        """Make so many steps of all flocks, of which the first begins with a move if `moves`.
+        """Make so many steps of all flocks, of which the first begins with a move if `move_first`.
 
         False, and everything as before, if one of them would fail.
         """

@@ -32,7 +32,7 @@ def moved(
 ) -> tuple[Any, Any, Any]:
     """Positions, velocities and state after a step in which actuators that were pushing upwards get a command."""
     positions, velocities = flock.positions.copy(), flock.velocities.copy()
-    state = {name: np.ones_like(array) for name, array in body.begin(flock).items()}
+    state = {name: np.ones_like(array) for name, array in body.init_state(flock).items()}
     everyone = np.arange(len(flock))
     body.advance(positions, velocities, flock.roles, commands, time_step, everyone, state, step, **more)
     return positions, velocities, state
@@ -85,7 +85,7 @@ def after_a_second(body: DoubleIntegrator, parts: int) -> Any:
     """Position and velocity of an agent under a constant command, after a second in so many steps."""
     flock = Flock(np.zeros((1, 1, 2)), np.array([[[1.0, -2.0]]]))
     positions, velocities = flock.positions.copy(), flock.velocities.copy()
-    state, command = body.begin(flock), np.array([[[3.0, 0.5]]])
+    state, command = body.init_state(flock), np.array([[[3.0, 0.5]]])
     for step in range(parts):
         body.advance(positions, velocities, flock.roles, command, 1.0 / parts, np.array([0]), state, step)
     return np.concatenate([positions, velocities])
@@ -137,7 +137,7 @@ def test_threads_and_the_order_in_memory_change_no_bit(flocks: int) -> None:
         two = moved(body, flock, commands, 0.1, step=5)
     order = rng.permutation(N)
     shuffled = Flock(flock.positions[:, order], flock.velocities[:, order])
-    other = moved(body, shuffled, commands[:, order].copy(), 0.1, step=5, ranks=order)
+    other = moved(body, shuffled, commands[:, order].copy(), 0.1, step=5, agent_ids=order)
     for found, again, mixed in zip(one[:2], two[:2], other[:2], strict=True):
         assert found.tobytes() == again.tobytes()
         assert found[:, order].tobytes() == mixed.tobytes()
@@ -147,7 +147,7 @@ def test_threads_and_the_order_in_memory_change_no_bit(flocks: int) -> None:
 def test_flocks_that_ended_keep_their_state() -> None:
     flock = Flock(np.zeros((2, 3, 2)), np.ones((2, 3, 2)))
     positions, velocities, body = flock.positions.copy(), flock.velocities.copy(), DoubleIntegrator(lag=0.1, gust=1.0)
-    state = body.begin(flock)
+    state = body.init_state(flock)
     body.advance(positions, velocities, flock.roles, np.ones(flock.shape), 0.1, np.array([1]), state, 0)
     assert not positions[0].any()
     assert (velocities[0] == 1.0).all()
@@ -161,7 +161,7 @@ def test_only_the_ideal_body_is_ideal_and_only_lag_is_remembered() -> None:
     for field, value in {"max_acceleration": 1e9, "max_speed": 1e9, "drag": 1e-9, "lag": 1e-9, "gust": 1e-9}.items():
         body = DoubleIntegrator(**{field: value})
         assert not body.is_ideal
-        assert list(body.begin(flock)) == (["actuators"] if field == "lag" else [])
+        assert list(body.init_state(flock)) == (["actuators"] if field == "lag" else [])
 
 
 def test_a_body_with_lag_needs_what_it_remembers() -> None:

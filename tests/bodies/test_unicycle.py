@@ -23,7 +23,7 @@ PLANE = flocks().filter(lambda flock: flock.shape[2] == 2)
 
 
 def moved(body: Unicycle, flock: Flock, commands: Any, time_step: float) -> tuple[Any, Any, Any]:
-    positions, velocities, state = flock.positions.copy(), flock.velocities.copy(), body.begin(flock)
+    positions, velocities, state = flock.positions.copy(), flock.velocities.copy(), body.init_state(flock)
     body.advance(positions, velocities, flock.roles, commands, time_step, np.arange(len(flock)), state, 0)
     return positions, velocities, state["heading"]
 
@@ -52,7 +52,7 @@ def test_it_moves_every_agent_as_its_slow_twin_does(flock: Flock, body: Unicycle
 def test_it_turns_and_speeds_up_no_faster_than_it_can(flock: Flock, body: Unicycle, dt: float, size: float) -> None:
     flock = with_some_at_rest(flock)
     commands = size * np.random.default_rng(1).uniform(-1, 1, flock.shape)
-    before = body.begin(flock)["heading"]
+    before = body.init_state(flock)["heading"]
     positions, velocities, after = moved(body, flock, commands, dt)
     follower = flock.roles == Role.FOLLOWER
     assert np.isfinite(positions).all()

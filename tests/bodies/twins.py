@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.linalg import expm
 
 from equiflock.bodies import DoubleIntegrator, Unicycle
-from equiflock.bodies.double_integrator import GUSTS
+from equiflock.bodies.double_integrator import GUST_STREAM
 from equiflock.flock import Role
-from equiflock.runtime.hashing import QUANTILES
+from equiflock.runtime.hashing import NORMAL_QUANTILES
 from tests.twins import hashed
 
 Array = NDArray[Any]
@@ -25,8 +25,8 @@ def within(vector: Array, most: float | None) -> Array:
 
 def gust(body: DoubleIntegrator, flock: int, step: int, agent: int, dimensions: int) -> Array:
     """The wind on an agent: for every entry one of 4,096 quantiles of the normal distribution."""
-    h = hashed(body.seed, GUSTS, flock, step, agent)
-    return body.gust * np.array([float(QUANTILES[(h >> 12 * d) & 4095]) for d in range(dimensions)])
+    h = hashed(body.seed, GUST_STREAM, flock, step, agent)
+    return body.gust * np.array([float(NORMAL_QUANTILES[(h >> 12 * d) & 4095]) for d in range(dimensions)])
 
 
 def double_integrator(

@@ -55,8 +55,8 @@ def forgetting_plugins(folder: Path) -> Iterator[None]:
     """As in a process of its own: plugins in the folder are imported anew, and forgotten afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_factories", dict(registry._factories))
-        patch.setattr(plugins, "_brought", {})
-        patch.setattr(plugins, "_imported", {})
+        patch.setattr(plugins, "_plugin_modules", {})
+        patch.setattr(plugins, "_plugin_checksums", {})
         patch.setattr(sys, "dont_write_bytecode", True)  # or a change within a second would go unnoticed
         try:
             yield

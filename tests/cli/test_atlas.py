@@ -10,7 +10,7 @@ import pytest
 
 from equiflock import cli
 from equiflock.experiments.atlas import entries
-from equiflock.experiments.atlas.claims import VarianceLeft
+from equiflock.experiments.atlas.claims import FinalVelocityVariance
 from equiflock.experiments.atlas.entries import Entry
 from equiflock.scenarios import RandomDisk
 
@@ -21,7 +21,7 @@ SMALL = tuple(
         f"The law {name}",
         "Much.",
         "Often.",
-        (VarianceLeft(name, "variance left", most=most, disk=FEW, seconds=1.0),),
+        (FinalVelocityVariance(name, "variance left", most=most, disk=FEW, seconds=1.0),),
         (name, "tanner"),
         scenario="flocking:agents=10",
         seconds=0.3,
@@ -59,7 +59,7 @@ def test_the_page_has_a_film_a_paragraph_and_the_numbers_of_each_law(capsys: pyt
 def test_what_was_measured_and_filmed_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     atlas()
     before = {path: path.stat().st_mtime_ns for path in Path("runs/atlas").rglob("*.gif")}
-    monkeypatch.setattr(VarianceLeft, "measure", None)
+    monkeypatch.setattr(FinalVelocityVariance, "measure", None)
     atlas()
     assert {path: path.stat().st_mtime_ns for path in before} == before
 

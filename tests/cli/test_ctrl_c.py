@@ -11,8 +11,8 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import pytest
 from numba.core.codegen import initialize_llvm
 
-from equiflock.cli.ctrl_c import heard_everywhere
-from equiflock.cli.stopping import Stopping
+from equiflock.cli.ctrl_c import ensure_keyboard_interrupt
+from equiflock.cli.stop_request import StopRequest
 
 
 def press() -> None:
@@ -48,7 +48,7 @@ def test_while_a_kernel_is_compiled_it_waits_for_the_object_and_interrupts_then(
         press()
         handed_over.append(True)
 
-    with heard_everywhere():
+    with ensure_keyboard_interrupt():
         compile_with(take)
         assert handed_over == [True]
         with pytest.raises(KeyboardInterrupt):
@@ -56,21 +56,21 @@ def test_while_a_kernel_is_compiled_it_waits_for_the_object_and_interrupts_then(
 
 
 def test_so_it_does_before_the_first_epoch_of_a_training() -> None:
-    with heard_everywhere(), Stopping(lambda: None):
+    with ensure_keyboard_interrupt(), StopRequest(lambda: None):
         compile_with(press)
         with pytest.raises(KeyboardInterrupt):
             fly_on()
 
 
 def test_in_a_destructor_it_counts_a_moment_later() -> None:
-    with heard_everywhere():
+    with ensure_keyboard_interrupt():
         Pressing()
         with pytest.raises(KeyboardInterrupt):
             fly_on()
 
 
 def test_everywhere_else_it_counts_at_once() -> None:
-    with heard_everywhere(), pytest.raises(KeyboardInterrupt):
+    with ensure_keyboard_interrupt(), pytest.raises(KeyboardInterrupt):
         press()
 
 
@@ -81,20 +81,20 @@ def test_other_errors_that_python_drops_are_reported_as_before(monkeypatch: pyte
 
     told: list[type[BaseException]] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda dropped: told.append(dropped.exc_type))
-    with heard_everywhere():
+    with ensure_keyboard_interrupt():
         Failing()
     assert told == [ValueError]
 
 
 def test_afterwards_all_is_as_before_and_where_it_was_ignored_it_is_ignored() -> None:
     hook = sys.unraisablehook
-    with heard_everywhere():
+    with ensure_keyboard_interrupt():
         pass
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert sys.unraisablehook is hook
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with heard_everywhere():
+        with ensure_keyboard_interrupt():
             press()
     finally:
         signal.signal(signal.SIGINT, before)

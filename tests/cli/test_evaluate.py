@@ -13,11 +13,17 @@ import pytest
 import equiflock as ef
 from equiflock import cli
 from equiflock.cli import console
-from equiflock.controllers.trained import TRAINED, trained_weights
-from equiflock.experiments.evaluation import EvaluationJob, evaluation_jobs, folder_name, label_of, rivals_of
+from equiflock.controllers.trained import PAPER_NETWORKS, bundled_weights_path
+from equiflock.experiments.evaluation import (
+    EvaluationJob,
+    build_evaluation_jobs,
+    format_label,
+    format_run_dir_name,
+    list_baselines,
+)
 from equiflock.experiments.paper.flocking import FlockingJob
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import file_checksum, read_json
+from equiflock.runtime.checksums import compute_file_checksum, read_json
 from equiflock.simulation import metrics
 from tests.cli.commands import forgetting_plugins
 
@@ -59,7 +65,7 @@ def test_a_controller_stands_beside_those_of_the_package_under_its_own_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
     monkeypatch.setattr(console.out, "width", 80)
-    shutil.copy(trained_weights("etdagnn", 2), "mine.safetensors")
+    shutil.copy(bundled_weights_path("etdagnn", 2), "mine.safetensors")
     evaluate("mine.safetensors", "--scenario", scenario, *SMALL, "--out", "mine")
     printed = capsys.readouterr().out
     assert all(name in printed for name in ("mine.safetensors", "etdagnn", "tdagnn-tf-mean"))
@@ -105,19 +111,21 @@ def test_a_controller_in_the_units_of_a_robot_has_rivals_in_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console.out, "width", 80)
-    shutil.copy(trained_weights("etdagnn", 2), "mine.safetensors")
+    shutil.copy(bundled_weights_path("etdagnn", 2), "mine.safetensors")
     units, metres = ":comm_radius=4:time_scale=16", ("--comm-radius", "4", "--disk-radius", "9.6")
     times = "--time-step", "0.32", "--duration", "6.4", "--max-speed", "0.75", "--min-separation", "0.4"
     evaluate(f"mine.safetensors{units}", *SMALL, *metres, *times)
     table = [line for line in capsys.readouterr().out.splitlines() if "runs/" not in line]
     assert max(map(len, table)) <= 80
     (folder,) = (tmp_path / "runs" / "evaluation").iterdir()
-    assert folder.name.endswith(f"{file_checksum(Path('mine.safetensors'))}-comm_radius=4-time_scale=16-flocking")
+    assert folder.name.endswith(
+        f"{compute_file_checksum(Path('mine.safetensors'))}-comm_radius=4-time_scale=16-flocking"
+    )
     found = read_json(folder / "config.json")["weights"]
-    assert found["mine.safetensors" + units] == file_checksum(trained_weights("etdagnn", 2))
-    assert found["etdagnn" + units] == file_checksum(trained_weights("etdagnn", 0))
+    assert found["mine.safetensors" + units] == compute_file_checksum(bundled_weights_path("etdagnn", 2))
+    assert found["etdagnn" + units] == compute_file_checksum(bundled_weights_path("etdagnn", 0))
     flown = pd.read_csv(folder / "flocking.csv")
-    assert set(flown.controller) == {f"{name}{units}" for name in ("mine.safetensors", "tanner", *TRAINED)}
+    assert set(flown.controller) == {f"{name}{units}" for name in ("mine.safetensors", "tanner", *PAPER_NETWORKS)}
     # L^2 / tau times what it is in the controller's own units.
     one = flown[(flown.controller == "etdagnn" + units) & (flown.metric == "ivv")]["median"].item()
     run = ef.simulate(
@@ -128,11 +136,13 @@ def test_a_controller_in_the_units_of_a_robot_has_rivals_in_the_same(
 
 def test_the_same_controller_in_other_words_is_no_rival_of_itself() -> None:
     start = ef.random_disk(1, 30)
-    names = rivals_of("etdagnn:time_scale=16:comm_radius=4", start)
-    assert names == tuple(f"{name}:comm_radius=4:time_scale=16" for name in ("tanner", *TRAINED) if name != "etdagnn")
-    assert len(rivals_of("etdagnn:seed=3:comm_radius=4", start)) == 5
-    (job, *_) = evaluation_jobs("etdagnn:seed=3:comm_radius=4", "flocking", {}, 0.01, 0.1, ())
-    assert (job.seed, job.checksum) == (None, file_checksum(trained_weights("etdagnn", 3)))
+    names = list_baselines("etdagnn:time_scale=16:comm_radius=4", start)
+    assert names == tuple(
+        f"{name}:comm_radius=4:time_scale=16" for name in ("tanner", *PAPER_NETWORKS) if name != "etdagnn"
+    )
+    assert len(list_baselines("etdagnn:seed=3:comm_radius=4", start)) == 5
+    (job, *_) = build_evaluation_jobs("etdagnn:seed=3:comm_radius=4", "flocking", {}, 0.01, 0.1, ())
+    assert (job.seed, job.checksum) == (None, compute_file_checksum(bundled_weights_path("etdagnn", 3)))
 
 
 def test_curves_are_those_of_the_reproduction() -> None:
@@ -148,12 +158,14 @@ def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None
     for seed in (1, 2):
         files.append(tmp_path / f"run-{seed}" / "weights.safetensors")
         files[-1].parent.mkdir()
-        shutil.copy(trained_weights("etdagnn", seed), files[-1])
-    names = [folder_name(str(path), "flocking") for path in files]
-    assert names == [f"run-{seed}-weights-{file_checksum(path)}-flocking" for seed, path in enumerate(files, start=1)]
-    assert folder_name("etdagnn:3", "leaders") == "etdagnn-3-leaders"
-    assert label_of(str(files[0])) == "run-1/weights.safetensors"
-    assert label_of(f"{files[0]}:comm_radius=5") == "run-1/weights.safetensors:comm_radius=5"
+        shutil.copy(bundled_weights_path("etdagnn", seed), files[-1])
+    names = [format_run_dir_name(str(path), "flocking") for path in files]
+    assert names == [
+        f"run-{seed}-weights-{compute_file_checksum(path)}-flocking" for seed, path in enumerate(files, start=1)
+    ]
+    assert format_run_dir_name("etdagnn:3", "leaders") == "etdagnn-3-leaders"
+    assert format_label(str(files[0])) == "run-1/weights.safetensors"
+    assert format_label(f"{files[0]}:comm_radius=5") == "run-1/weights.safetensors:comm_radius=5"
     evaluate(str(files[0]), *SMALL)
     shutil.copy(files[1], files[0])  # trained again
     evaluate(str(files[0]), *SMALL)
@@ -166,7 +178,7 @@ def test_the_config_tells_settings_and_weights(capsys: pytest.CaptureFixture[str
     evaluate("config-law", "--plugin", "config_law.py", *SMALL)
     config = read_json(Path("runs/evaluation/config-law-flocking/config.json"))
     assert config["settings"]["options"]["agents"] == 30
-    assert config["weights"]["etdagnn"] == file_checksum(trained_weights("etdagnn", 0))
+    assert config["weights"]["etdagnn"] == compute_file_checksum(bundled_weights_path("etdagnn", 0))
     other = failure(capsys, "config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4")
     assert "holds results of other settings: settings options flocks = 3, not 4;" in other
     evaluate("config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4", "--force")
@@ -177,12 +189,12 @@ def test_weights_of_the_package_that_changed_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluate("tanner", *SMALL)
-    other = {f"{name}-0": trained_weights(name, 1) for name in ("etdagnn",)}
+    other = {f"{name}-0": bundled_weights_path(name, 1) for name in ("etdagnn",)}
 
     def changed(name: str, seed: int = 0) -> Path:
-        return other.get(f"{name}-{seed}") or trained_weights(name, seed)
+        return other.get(f"{name}-{seed}") or bundled_weights_path(name, seed)
 
-    monkeypatch.setattr("equiflock.controllers.loading.trained_weights", changed)
+    monkeypatch.setattr("equiflock.controllers.loading.bundled_weights_path", changed)
     assert "settings: weights etdagnn = " in failure(capsys, "tanner", *SMALL)
 
 
@@ -210,9 +222,9 @@ def test_bad_settings_leave_no_folder(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_a_job_refuses_weights_that_are_not_those_that_were_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
-    shutil.copy(trained_weights("etdagnn", 1), path)
-    (own,) = evaluation_jobs(str(path), "flocking", {"agents": 20, "flocks": 2}, 0.02, 2.0, rivals=())
-    shutil.copy(trained_weights("etdagnn", 2), path)
+    shutil.copy(bundled_weights_path("etdagnn", 1), path)
+    (own,) = build_evaluation_jobs(str(path), "flocking", {"agents": 20, "flocks": 2}, 0.02, 2.0, baselines=())
+    shutil.copy(bundled_weights_path("etdagnn", 2), path)
     with pytest.raises(InputError, match="is missing, or not the file that was to be evaluated"):
         own.run()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.experiments.runner import running
+from equiflock.experiments.runner import run_jobs
 from tests.cli.commands import run, start, stays_alive
 
 SWEEP = ("sweep", "--controller", "etdagnn,tanner", "--agents", "20,40,60", "--flocks", "10", "--duration", "3")
@@ -73,7 +73,7 @@ def test_other_commands_with_jobs_say_how_to_go_on(
         signal.raise_signal(signal.SIGINT)
         yield 0
 
-    monkeypatch.setattr(running, "in_a_pool", pressed)
+    monkeypatch.setattr(run_jobs, "run_in_pool", pressed)
     monkeypatch.chdir(tmp_path)
     with stays_alive(), pytest.raises(SystemExit) as caught:
         run(*words)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.cli.plugins import import_plugin, in_one_line, plugin_sources
+from equiflock.cli.plugins import collect_plugin_sources, convert_plugin_errors, import_plugin
 from equiflock.runtime.checks import InputError
 from tests.cli.commands import forgetting_plugins, run
 
@@ -40,7 +40,7 @@ def nothing_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_regi
 
 def sources_of(plugin: str) -> set[str]:
     import_plugin(plugin)
-    return set(plugin_sources(plugin))
+    return set(collect_plugin_sources(plugin))
 
 
 def test_what_is_imported_from_beside_counts_also_inside_functions_and_through_others(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_names_of_sources_do_not_depend_on_where_they_lie(tmp_path: Path) ->
     write_law(tmp_path / "here" / "laws.py", "f", top="from gains import G")
     (tmp_path / "here" / "gains.py").write_text("G = 2.0\n")
     import_plugin("here/laws.py")
-    assert list(plugin_sources("here/laws.py")) == ["gains.py", "laws.py"]
+    assert list(collect_plugin_sources("here/laws.py")) == ["gains.py", "laws.py"]
 
 
 @pytest.mark.parametrize("name", ["random", "numpy", "equiflock"])
@@ -103,11 +103,11 @@ def test_a_worker_whose_plugin_is_another_refuses(tmp_path: Path) -> None:
     write_law(tmp_path / "laws.py", "h", top="from gains import G")
     (tmp_path / "gains.py").write_text("G = 2.0\n")
     import_plugin("laws.py")
-    asked = plugin_sources("laws.py")
+    asked = collect_plugin_sources("laws.py")
     import_plugin("laws.py", asked)
     (tmp_path / "gains.py").write_text("G = 3.0\n")
     with pytest.raises(InputError, match=r"is not what it was .*: gains\.py = \w{8}, not \w{8}"):
-        import_plugin("laws.py", plugin_sources("laws.py"))  # it was imported before the change
+        import_plugin("laws.py", collect_plugin_sources("laws.py"))  # it was imported before the change
 
 
 def test_what_a_plugin_raises_in_flight_is_one_line_with_its_place(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_what_a_plugin_raises_in_flight_is_one_line_with_its_place(tmp_path: Pat
     import_plugin("laws.py")
     law = sys.modules["laws"].law
     told = r"--plugin laws\.py failed: TypeError: .* \(laws\.py, line 8\)"
-    with pytest.raises(InputError, match=told), in_one_line("laws.py"):
+    with pytest.raises(InputError, match=told), convert_plugin_errors("laws.py"):
         law({}.keys())
-    with pytest.raises(ZeroDivisionError), in_one_line(None):
+    with pytest.raises(ZeroDivisionError), convert_plugin_errors(None):
         _ = 1 / 0
 
 

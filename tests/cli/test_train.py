@@ -20,7 +20,7 @@ import equiflock as ef
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.learning.compiled_learner import CompiledLearner
 from equiflock.learning.dagger import Trainer
-from equiflock.learning.run import TrainingRun
+from equiflock.learning.training_run import TrainingRun
 from equiflock.runtime.checksums import read_json
 from equiflock.runtime.provenance import write_config
 from tests.cli.commands import failure, run, stays_alive
@@ -177,7 +177,7 @@ def test_from_begins_with_the_weights_of_a_file(
     assert "nowhere.safetensors: there is no such file" in failure(capsys, "train", "--from", "nowhere.safetensors")
     several = "--seeds", "0-1", "--workers", "1", "--out", "several"
     run("train", *SMALL_TRAINING, "--from", weights, *several)
-    assert TrainingRun(Path("several/tdagnn-1")).finished
+    assert TrainingRun(Path("several/tdagnn-1")).is_finished
     assert not Path("no").exists()
 
 
@@ -222,7 +222,11 @@ def test_train_flies_under_a_radio_and_in_bodies_and_refuses_those_that_make_no_
     several = "--seeds", "0-1", "--workers", "1", "--out", str(tmp_path / "hard")
     run("train", *SMALL_TRAINING, *hard, *several)
     config = read_json(tmp_path / "hard" / "etdagnn-1" / "config.json")
-    assert [config["recipe"][name] for name in ("loss", "delay", "max_acceleration")] == ["0-0.5", "0-2", "3-100"]
+    assert [config["recipe"][name] for name in ("packet_loss", "delay", "max_acceleration")] == [
+        "0-0.5",
+        "0-2",
+        "3-100",
+    ]
     assert config["command"].endswith(" ".join(hard))
     # The same by its own command, and begun from these weights.
     again = shlex.split(config["command"])[1:]

@@ -63,7 +63,7 @@ def test_tuned_weights_fly_with_their_own_technique_and_the_commands_say_so(
     run("simulate", "--controller", str(path), *course, "--no-orbit")
     run("simulate", "--controller", "etdagnn", *course)
     assert "orbit technique" not in capsys.readouterr().out
-    monkeypatch.setattr("equiflock.experiments.evaluation.rivals_of", lambda *_: ())  # they take their time
+    monkeypatch.setattr("equiflock.experiments.evaluation.list_baselines", lambda *_: ())  # they take their time
     run("evaluate", str(path), *course, "--workers", "1", "--out", str(tmp_path / "evaluation"))
     assert told in capsys.readouterr().out
 

@@ -38,7 +38,7 @@ class Crawl:
 
 
 def setting(**options: object) -> Setting:
-    return View(**{"controller": "tanner", **options})._exhibit().setting  # type: ignore[arg-type]
+    return View(**{"controller": "tanner", **options})._make_viewer_config().setting  # type: ignore[arg-type]
 
 
 def test_a_scenario_is_named_with_its_options() -> None:
@@ -70,7 +70,7 @@ def test_a_scenario_that_does_not_fit_is_told_in_one_line(scenario: str, told: s
 
 def test_a_law_is_named_with_its_options() -> None:
     found = setting(controller="cucker-smale:beta=1", compare="reynolds:cohesion=8:clamp=none")
-    assert found.flown == (("cucker-smale", {"beta": 1}), ("reynolds", {"cohesion": 8, "clamp": None}))
+    assert found.controller_specs == (("cucker-smale", {"beta": 1}), ("reynolds", {"cohesion": 8, "clamp": None}))
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_a_law_that_does_not_fit_is_told_in_one_line(controller: str, told: str)
 def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, tmp_path: Path) -> None:
     (tmp_path / "crawling.py").write_text(PLUGIN)
     import_plugin(str(tmp_path / "crawling.py"))
-    exhibit = View(controller="tanner", scenario="crawl:brisk=true")._exhibit()
-    (told,) = (each for each in exhibit.told()["scenarios"] if each["name"] == "crawl")
+    viewer_config = View(controller="tanner", scenario="crawl:brisk=true")._make_viewer_config()
+    (to_dict,) = (each for each in viewer_config.to_dict()["scenarios"] if each["name"] == "crawl")
     option = {
         "name": "brisk",
         "kind": "switch",
@@ -100,9 +100,9 @@ def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, 
         "choices": [],
         "help": "Whether it moves a little faster.",
     }
-    assert told == {"name": "crawl", "help": "A flock that hardly moves.", "options": [option]}
-    assert exhibit.setting.options == {"brisk": True}
-    assert abs(exhibit.setting.draw().velocities).max() <= 0.2
+    assert to_dict == {"name": "crawl", "help": "A flock that hardly moves.", "options": [option]}
+    assert viewer_config.setting.options == {"brisk": True}
+    assert abs(viewer_config.setting.draw().velocities).max() <= 0.2
 
 
 @pytest.mark.slow

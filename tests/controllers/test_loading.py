@@ -11,19 +11,19 @@ import torch
 from safetensors.numpy import load_file, save
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.architecture import describe_tdagnn
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.models import ETDAGNN, TDAGNN
-from equiflock.controllers.networks.weights import read_tensors, tensors_of, write_tensors, write_weights
-from equiflock.controllers.trained import TRAINED as NETWORKS
-from equiflock.controllers.trained import trained_weights
+from equiflock.controllers.networks.weights import collect_tensors, read_tensors, write_tensors, write_weights
+from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
+from equiflock.controllers.trained import bundled_weights_path
 from equiflock.runtime.checks import InputError
 
 
 def test_the_same_weights_are_the_same_bytes_on_disk(tmp_path: Path) -> None:
     extra = {"command": "equiflock train", "seed": 1, "note": "one", "more": "two"}
-    files = [write_weights(new_network("etdagnn", seed=1), tmp_path / f"{n}.safetensors", extra) for n in range(4)]
+    files = [write_weights(make_network("etdagnn", seed=1), tmp_path / f"{n}.safetensors", extra) for n in range(4)]
     assert len({path.read_bytes() for path in files}) == 1
 
 
@@ -42,7 +42,7 @@ def test_a_registered_module_of_ones_own_is_made_saved_and_loaded_like_ours(tmp_
         def forward(self, observations: torch.Tensor) -> torch.Tensor:
             return self.mix(observations.flatten(2, 3).transpose(2, 3)).squeeze(-1)
 
-    network: Any = new_network("mixer", seed=3, spare=4)
+    network: Any = make_network("mixer", seed=3, spare=4)
     back: Any = ef.load(write_weights(network, tmp_path / "mixer.safetensors"))
     assert back.spare.weight.shape == (4, 4)
     assert (back.mix.weight == network.mix.weight).all()
@@ -51,7 +51,7 @@ def test_a_registered_module_of_ones_own_is_made_saved_and_loaded_like_ours(tmp_
 
 def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_own_randomness_alone() -> None:
     state = torch.random.get_rng_state()
-    one, two, other = new_network("etdagnn", seed=1), new_network("etdagnn", seed=1), new_network("etdagnn", seed=2)
+    one, two, other = make_network("etdagnn", seed=1), make_network("etdagnn", seed=1), make_network("etdagnn", seed=2)
     assert (torch.random.get_rng_state() == state).all()
     for a, b, c in zip(one.parameters(), two.parameters(), other.parameters(), strict=True):
         assert (a == b).all()
@@ -61,7 +61,7 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_own_randomness_a
 @pytest.mark.parametrize("name", NETWORKS)
 def test_weights_come_back_from_disk_bit_by_bit(name: str, tmp_path: Path) -> None:
     options = {"hops": 2} if name == "etdagnn" else {"hops": 2, "dimensions": 3}
-    network: Any = new_network(name, seed=3, **options)
+    network: Any = make_network(name, seed=3, **options)
     path = network.save(tmp_path / "mine.safetensors", {"command": "equiflock train"})
     back: Any = ef.load_module(str(path))
     assert (back.name, back.senses) == (name, network.senses)
@@ -93,7 +93,7 @@ def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
         "unknown": (written(weights, meta | {"network": "resnet"}), "holds weights of 'resnet'"),
         "options": (written(weights, meta | {"options": "["}), "the metadata of .* is damaged"),
         "misfit": (written(weights, meta | {"options": {"hops": 5}}), "do not fit etdagnn with {'hops': 5}"),
-        "other": (written(tensors_of(TDAGNN()), meta), "do not fit etdagnn"),
+        "other": (written(collect_tensors(TDAGNN()), meta), "do not fit etdagnn"),
         "nan": (written({name: tensor * np.nan for name, tensor in weights.items()}, meta), "are not finite"),
     }
     for name, (content, text) in cases.items():
@@ -106,7 +106,7 @@ def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_network_brings_a_suggestion() -> None:
     with pytest.raises(InputError, match="did you mean 'etdagnn'"):
-        new_network("etdagn")
+        make_network("etdagn")
 
 
 class Mixer(torch.nn.Module):
@@ -204,7 +204,7 @@ def test_weights_that_do_not_fit_the_channels_are_told_in_one_line(tmp_path: Pat
 
 
 def test_numbers_of_the_technique_travel_with_the_weights(tmp_path: Path) -> None:
-    network: Any = new_network("etdagnn", seed=1)
+    network: Any = make_network("etdagnn", seed=1)
     plain = ef.save(network, tmp_path / "plain.safetensors")
     assert ef.load(plain).orbit is None  # type: ignore[union-attr]
     network.orbit = ef.Orbit(gravity_break=0.56, near=1.19, slow=0.115)
@@ -215,14 +215,14 @@ def test_numbers_of_the_technique_travel_with_the_weights(tmp_path: Path) -> Non
     scaled: Any = ef.load(tuned, comm_radius=5.0)
     assert scaled.orbit == network.orbit
     for wrong in ({"gravity_break": 2.0}, {"far": 1.0}, 3):
-        path = write_weights(new_network("etdagnn"), tmp_path / "wrong.safetensors", {"orbit": wrong})
+        path = write_weights(make_network("etdagnn"), tmp_path / "wrong.safetensors", {"orbit": wrong})
         with pytest.raises(InputError, match=r"the metadata of .* is damaged"):
             ef.load(path)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_weights_written_without_torch_are_the_same_bytes(name: str, tmp_path: Path) -> None:
-    bundled = trained_weights(name)
+    bundled = bundled_weights_path(name)
     tensors, _ = read_tensors(bundled, "equiflock weights 1")
     by_torch, by_numpy = tmp_path / "torch.safetensors", tmp_path / "numpy.safetensors"
     assert ef.save(ef.load_module(name), by_torch).read_bytes() == ef.save(ef.load(name), by_numpy).read_bytes()

@@ -12,34 +12,34 @@ import pytest
 
 import equiflock as ef
 from equiflock.controllers import trained
-from equiflock.controllers.loading import weights_file
+from equiflock.controllers.loading import find_weights_file
 from equiflock.controllers.networks.weights import FORMAT, read_tensors
 from equiflock.controllers.registry import is_bundled, network_names
 from equiflock.controllers.trained import (
-    SEEDS,
-    TRAINED,
+    PAPER_NETWORKS,
+    PAPER_SEEDS,
     bundled_names,
-    trained_seeds,
-    trained_validation,
-    trained_weights,
+    bundled_seeds,
+    bundled_validation_path,
+    bundled_weights_path,
 )
-from equiflock.controllers.trained import TRAINED as NETWORKS
-from equiflock.experiments.curves import controller_of
-from equiflock.experiments.evaluation import evaluation_jobs, rivals_of
-from equiflock.experiments.flights import fly
+from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
+from equiflock.experiments.curves import load_with_seed
+from equiflock.experiments.evaluation import build_evaluation_jobs, list_baselines
+from equiflock.experiments.flight_jobs import fly
 from equiflock.runtime.checks import InputError
-from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.viewer_config import ViewerConfig
 
 
 def test_there_are_five_seeds_of_each_of_the_papers_networks() -> None:
-    assert tuple(NETWORKS) == TRAINED
-    assert list(SEEDS) == [0, 1, 2, 3, 4]
+    assert tuple(NETWORKS) == PAPER_NETWORKS
+    assert list(PAPER_SEEDS) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("seed", PAPER_SEEDS)
+@pytest.mark.parametrize("name", PAPER_NETWORKS)
 def test_a_file_was_made_by_the_default_recipe_and_loads(name: str, seed: int) -> None:
-    _, metadata = read_tensors(trained_weights(name, seed), FORMAT)
+    _, metadata = read_tensors(bundled_weights_path(name, seed), FORMAT)
     recipe = ef.DAgger.from_settings(metadata["recipe"], "metadata")
     assert recipe == ef.DAgger(controller=name, seed=seed)
     assert metadata["command"] == recipe.command == f"equiflock train --controller {name} --seed {seed}"
@@ -49,9 +49,9 @@ def test_a_file_was_made_by_the_default_recipe_and_loads(name: str, seed: int) -
     assert controller.size == (416 if name == "etdagnn" else 1730)
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", PAPER_NETWORKS)
 def test_the_last_rows_of_its_table_are_what_the_weights_do(name: str) -> None:
-    with trained_validation(name, seed=1).open() as file:
+    with bundled_validation_path(name, seed=1).open() as file:
         rows = [row for row in csv.DictReader(file) if row["epoch"] == "400"]
     assert len(rows) == 50
     run = ef.simulate(ef.random_disk(20, 100, seed=0, split="validation"), ef.load(name, seed=1))
@@ -64,32 +64,32 @@ def test_the_last_rows_of_its_table_are_what_the_weights_do(name: str) -> None:
 def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is_none_of_the_papers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in SEEDS:
-        for name in (*TRAINED, "starling"):
-            shutil.copy(trained_weights(name, seed), tmp_path)
-    monkeypatch.setattr(trained, "FOLDER", tmp_path)
-    assert bundled_names() == (*TRAINED, "starling")
+    for seed in PAPER_SEEDS:
+        for name in (*PAPER_NETWORKS, "starling"):
+            shutil.copy(bundled_weights_path(name, seed), tmp_path)
+    monkeypatch.setattr(trained, "WEIGHTS_DIR", tmp_path)
+    assert bundled_names() == (*PAPER_NETWORKS, "starling")
     with pytest.raises(InputError, match=r"controller must be one of .*; got 'etdagnn-robust'"):
         ef.load("etdagnn-robust")
-    for seed in SEEDS:
+    for seed in PAPER_SEEDS:
         shutil.copy(tmp_path / f"etdagnn-{seed}.safetensors", tmp_path / f"etdagnn-robust-{seed}.safetensors")
-    assert bundled_names() == (*TRAINED, "etdagnn-robust", "starling")
+    assert bundled_names() == (*PAPER_NETWORKS, "etdagnn-robust", "starling")
     assert "etdagnn-robust" in ef.controller_names()
     assert "etdagnn-robust" not in network_names()
     for robust, usual in (("etdagnn-robust", "etdagnn"), ("etdagnn-robust:3", "etdagnn:3")):
         found, expected = ef.load_module(robust), ef.load_module(usual)
         assert all((a == b).all() for a, b in zip(found.parameters(), expected.parameters(), strict=True))
-    assert weights_file("etdagnn-robust:3") == tmp_path / "etdagnn-robust-3.safetensors"
-    assert controller_of("etdagnn-robust", 2).senses == controller_of("etdagnn", 2).senses
+    assert find_weights_file("etdagnn-robust:3") == tmp_path / "etdagnn-robust-3.safetensors"
+    assert load_with_seed("etdagnn-robust", 2).senses == load_with_seed("etdagnn", 2).senses
     assert is_bundled("etdagnn-robust:1")
-    assert "etdagnn-robust:4" in Exhibit().controllers
-    assert "etdagnn-robust" in Exhibit().told()["trained"]
-    assert "etdagnn-robust" not in Exhibit().told()["laws"]
+    assert "etdagnn-robust:4" in ViewerConfig().controllers
+    assert "etdagnn-robust" in ViewerConfig().to_dict()["trained"]
+    assert "etdagnn-robust" not in ViewerConfig().to_dict()["laws"]
     # It is judged like any other, but nobody is judged beside it unless asked.
     start = ef.random_disk(1, 10)
-    assert rivals_of("etdagnn-robust", start) == ("tanner", *TRAINED)
-    assert "etdagnn-robust" not in rivals_of("etdagnn", start)
-    jobs = evaluation_jobs("etdagnn-robust", "flocking", {}, 0.01, 0.1, ())
+    assert list_baselines("etdagnn-robust", start) == ("tanner", *PAPER_NETWORKS)
+    assert "etdagnn-robust" not in list_baselines("etdagnn", start)
+    jobs = build_evaluation_jobs("etdagnn-robust", "flocking", {}, 0.01, 0.1, ())
     assert [(job.controller, job.seed) for job in jobs] == [("etdagnn-robust", 0)]
     with pytest.raises(InputError, match="etdagnn-robust is the name of trained weights: train the network itself"):
         ef.train(ef.DAgger(controller="etdagnn-robust"))
@@ -100,7 +100,7 @@ def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is
 def test_segregation_is_learned_from_the_law_of_that_name(network: str) -> None:
     """The paper says that TDAGNN learns it: hearing those within R alone, at least 70% of flocks segregate."""
     name = f"{network}-segregation"
-    _, metadata = read_tensors(trained_weights(name), FORMAT)
+    _, metadata = read_tensors(bundled_weights_path(name), FORMAT)
     recipe = ef.DAgger.from_settings(metadata["recipe"], "metadata")
     assert (recipe.controller, recipe.expert, recipe.scenario) == (
         f"{network}:groups=true",
@@ -113,15 +113,15 @@ def test_segregation_is_learned_from_the_law_of_that_name(network: str) -> None:
     assert not hasattr(controller, "privileged")
     assert {feature.among for feature in controller.senses.features} == {"same", "others"}
     run = ef.simulate(scenario.draw(), controller, duration=10.0, ending=scenario.ending(), keep_every=None)
-    assert np.mean([outcome in scenario.succeeded for outcome in run.outcome]) >= 0.7
-    assert trained_seeds(name) == (0,)
+    assert np.mean([outcome in scenario.success_outcomes for outcome in run.outcome]) >= 0.7
+    assert bundled_seeds(name) == (0,)
     with pytest.raises(InputError, match=f"weights of {name} come for seed 0 only; got 1"):
         ef.load(name, seed=1)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", PAPER_SEEDS)
 def test_starling_was_trained_and_then_tuned(seed: int) -> None:
-    _, metadata = read_tensors(trained_weights("starling", seed), FORMAT)
+    _, metadata = read_tensors(bundled_weights_path("starling", seed), FORMAT)
     recipe = ef.DAgger.from_settings(metadata["recipe"], "metadata")
     assert (recipe.controller, recipe.seed) == ("starling", seed)
     assert recipe.expert == "tanner:attraction=0.75:aim=leaders:hold=450"
@@ -137,13 +137,14 @@ def test_starling_was_trained_and_then_tuned(seed: int) -> None:
 def test_starling_agrees_better_than_the_papers_networks_and_passes_obstacles() -> None:
     start = ef.random_disk(8, 200, seed=0, split="test")
     left = {
-        name: ef.metrics.velocity_variance(ef.simulate(start, ef.load(name)).flock()) for name in (*TRAINED, "starling")
+        name: ef.metrics.velocity_variance(ef.simulate(start, ef.load(name)).flock())
+        for name in (*PAPER_NETWORKS, "starling")
     }
-    assert np.median(left["starling"]) < 0.5 * min(np.median(left[name]) for name in TRAINED)
+    assert np.median(left["starling"]) < 0.5 * min(np.median(left[name]) for name in PAPER_NETWORKS)
     # The scenario flies by the numbers of the technique that come with the weights.
     course, controller = ef.make_scenario("obstacles", sides=48, flocks=10), cast(Any, ef.load("starling"))
     run = fly(course, course.draw(), controller, 0.01, course.duration, keep_every=None)
-    assert np.mean([outcome in course.succeeded for outcome in run.outcome]) >= 0.7
+    assert np.mean([outcome in course.success_outcomes for outcome in run.outcome]) >= 0.7
 
 
 def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import equiflock as ef
-from equiflock.deployment.agent import imported_agent
-from equiflock.deployment.compiled import FLAGS, CompiledAgent, compile_header
-from equiflock.technique import Orbit
+from equiflock.deployment.agent import import_agent_class
+from equiflock.deployment.compiled_agent import COMPILER_FLAGS, CompiledAgent, compile_header
+from equiflock.orbit_technique import Orbit
 
 Maker = Callable[[int, int], Any]
 """Makes an agent of its number and group."""
@@ -20,7 +20,7 @@ def compiled(
     folder: Path,
     dimensions: int | None = None,
     orbit: Orbit | None = None,
-    flags: tuple[str, ...] = FLAGS,
+    flags: tuple[str, ...] = COMPILER_FLAGS,
     **options: Any,
 ) -> Maker:
     """The controller exported as C and compiled."""
@@ -34,4 +34,4 @@ def compiled(
 def imported(controller: Any, folder: Path, dimensions: int | None = None, orbit: Orbit | None = None) -> Maker:
     """The controller exported as NumPy, and the file imported."""
     ef.export(controller, folder / "agent.npz", dimensions=dimensions, orbit=orbit)
-    return imported_agent(folder / "agent.py")
+    return import_agent_class(folder / "agent.py")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 import equiflock as ef
-from equiflock.controllers.bridge import as_numpy_function
+from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.recording import in_float32
-from equiflock.deployment.wire import OBSTACLE_GROUP, Message, encode, silent_hops
+from equiflock.deployment.recording import round_to_float32
+from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, encode_message, make_zero_hops
 from equiflock.flock import FOLLOWER, OBSTACLE
-from equiflock.technique import Orbit
+from equiflock.orbit_technique import Orbit
 
 TIME_STEP = 0.01
 
@@ -23,7 +23,7 @@ TIME_STEP = 0.01
 class Parity:
     """How far the accelerations of agents were from those of the package, of the same states.
 
-    Errors are relative to `Program.magnitude`: for every agent, the sum of the absolute values of what the last matrix
+    Errors are relative to `Program.compute_magnitude`: for every agent, the sum of the absolute values of what the last matrix
     adds up to its acceleration, at least 1.
     """
 
@@ -52,18 +52,18 @@ def fly(
     The order is that of a flight: all send, all hear what the radio lets through, all act. If messages are used for
     longer than the step of their arrival, `delivering` is the radio that says which arrive.
     """
-    flock, found = in_float32(start), Parity()
+    flock, found = round_to_float32(start), Parity()
     roles, groups, D = flock.roles[0], flock.groups[0], flock.shape[2]
     agents = {i: make(i, int(groups[i])) for i in range(len(roles)) if roles[i] == FOLLOWER}
     senses = ef.DelayedAggregation(controller.senses, orbit=orbit, radio=radio)
     arriving = ef.DelayedAggregation(controller.senses, radio=delivering or radio)
     program = read_program(controller, D)
-    think, silent = as_numpy_function(controller), silent_hops(controller.senses, D)
+    think, silent = as_numpy_function(controller), make_zero_hops(controller.senses, D)
     for step in range(steps):
-        known = senses.hear(flock)
+        known = senses.observe(flock)
         wanted = np.asarray(think(known))[0]
-        arriving.hear(flock)
-        graph = arriving.heard(flock)
+        arriving.observe(flock)
+        graph = arriving.compute_message_graph(flock)
         state = flock.positions[0].astype(np.float32), flock.velocities[0].astype(np.float32)
         said = []
         for j, role in enumerate(roles):
@@ -71,28 +71,28 @@ def fly(
                 said.append(agents[j].begin(state[0][j], state[1][j]))
             else:
                 group = OBSTACLE_GROUP if role == OBSTACLE else int(groups[j])
-                said.append(encode(Message(j, step, state[0][j], state[1][j], silent, group)))
+                said.append(encode_message(Message(j, step, state[0][j], state[1][j], silent, group)))
         answers = np.zeros_like(wanted)
         for i, agent in agents.items():
             # In another order than that of numbers: an agent must not mind.
-            found.dropped += filter(None, (agent.hear(said[j]) for j in graph.neighbours(0, i)[::-1]))
+            found.dropped += filter(None, (agent.receive(said[j]) for j in graph.neighbours(0, i)[::-1]))
             answers[i] = agent.end()
         follows = roles == FOLLOWER
-        errors = np.abs(answers - wanted) / program.magnitude(known[0])
+        errors = np.abs(answers - wanted) / program.compute_magnitude(known[0])
         found.worst = max(found.worst, float(errors[follows].max()))
         found.largest = max(found.largest, float(np.abs(wanted[follows]).max()))
         found.answers.append(answers)
         found.heard.append(float(graph.degrees.mean()))
-        flock = _moved(flock, np.where(follows[:, None], wanted, 0.0), time_step)
+        flock = _advance(flock, np.where(follows[:, None], wanted, 0.0), time_step)
     return found
 
 
-def _moved(flock: ef.Flock, accelerations: Any, time_step: float) -> ef.Flock:
+def _advance(flock: ef.Flock, accelerations: Any, time_step: float) -> ef.Flock:
     # As far as a test needs: a body with limits, so that no flock flies apart within a few steps.
     velocities = flock.velocities + time_step * np.clip(accelerations, -20.0, 20.0)
     positions = flock.positions + time_step * flock.velocities
     arrays: Sequence[Any] = (positions, velocities, *flock.arrays[2:])
-    return in_float32(ef.Flock(*arrays, comm_radius=flock.comm_radius))
+    return round_to_float32(ef.Flock(*arrays, comm_radius=flock.comm_radius))
 
 
 def start_of(agents: int = 14, dimensions: int = 2, seed: int = 0, groups: int = 1, radius: float = 1.0) -> ef.Flock:

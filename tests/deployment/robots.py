@@ -6,12 +6,12 @@ import contextlib
 
 import psutil
 
-from equiflock.deployment.crew import ROBOT
+from equiflock.deployment.agent_processes import ROBOT_CODE
 
 
 def children() -> list[psutil.Process]:
     """The processes of robots. Others of this process are those of earlier tests, such as a browser's."""
-    return [each for each in psutil.Process().children() if ROBOT in _command(each)]
+    return [each for each in psutil.Process().children() if ROBOT_CODE in _command(each)]
 
 
 def _command(process: psutil.Process) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.deployment.cone import received_by
+from equiflock.deployment.causal_past import compute_causal_past
 
 FEW = {"steps": 6, "agents": 3}
 
@@ -59,7 +59,8 @@ def test_a_controller_in_other_units_is_audited_in_these() -> None:
 
 
 @pytest.mark.parametrize(
-    "radio", [ef.Radio(loss=0.3), ef.Radio(loss=0.3, delay=1, jitter=1), ef.Radio(loss=0.5, last_known=2)]
+    "radio",
+    [ef.Radio(packet_loss=0.3), ef.Radio(packet_loss=0.3, delay=1, jitter=1), ef.Radio(packet_loss=0.5, last_known=2)],
 )
 def test_it_does_so_by_any_radio(radio: ef.Radio) -> None:
     found = ef.audit(ef.load("etdagnn"), radio=radio, **FEW)
@@ -74,7 +75,7 @@ def test_a_controller_that_looks_at_others_is_caught(seed: int) -> None:
 
 
 def test_a_controller_that_counts_the_flock_is_caught_by_the_agents_that_are_added() -> None:
-    caught = {change.what for change in ef.audit(Counter(), **FEW).changes if change.different > 0}
+    caught = {change.change_kind for change in ef.audit(Counter(), **FEW).changes if change.different_count > 0}
     assert caught == {"how many others there are", "all of it at once"}
 
 
@@ -121,6 +122,6 @@ def test_several_flocks_are_refused(start: ef.Flock | None) -> None:
 def test_what_reaches_an_agent_goes_one_hop_a_step() -> None:
     # A line 0 - 1 - 2 - 3: each hears the one after it, at every step.
     edges = [np.array([[0, 1], [1, 2], [2, 3]])] * 3
-    reached = received_by(0, edges, 4, hops=3, memory=0)
+    reached = compute_causal_past(0, edges, 4, hops=3, memory=0)
     assert reached.astype(int).tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]]
-    assert received_by(0, edges, 4, hops=1, memory=0).astype(int).tolist() == [[1, 1, 0, 0]] * 3
+    assert compute_causal_past(0, edges, 4, hops=1, memory=0).astype(int).tolist() == [[1, 1, 0, 0]] * 3

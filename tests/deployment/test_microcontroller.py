@@ -10,10 +10,10 @@ import pytest
 
 import equiflock as ef
 from equiflock.deployment import microcontroller
-from equiflock.deployment.export.c import agent_bytes
+from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.microcontroller import emulate, missing_tools
-from equiflock.deployment.recording import record
+from equiflock.deployment.microcontroller import emulate, list_missing_tools
+from equiflock.deployment.recording import record_agent
 from tests.deployment.export.test_agents import course
 from tests.deployment.export.test_starling import OBSTACLE, ORBIT, starling, strung
 from tests.deployment.lockstep import busiest, start_of
@@ -21,7 +21,7 @@ from tests.deployment.lockstep import busiest, start_of
 
 @pytest.fixture(scope="session")
 def emulator() -> None:
-    if missing := missing_tools():
+    if missing := list_missing_tools():
         told = f"{', '.join(missing)} cannot be found, so nothing was tested on a Cortex-M4F: run `make emulator`"
         if os.environ.get("CI"):
             pytest.fail(told)
@@ -34,16 +34,16 @@ def emulator() -> None:
 def test_a_cortex_m4_does_what_the_package_does(name: str, D: int, emulator: None, tmp_path: Path) -> None:
     controller: Any = ef.load(name)
     start = start_of(dimensions=D)
-    found = emulate(controller, record(controller, start, busiest(start), steps=6), tmp_path)
+    found = emulate(controller, record_agent(controller, start, busiest(start), steps=6), tmp_path)
     assert found.worst < 1e-5
-    assert found.memory == agent_bytes(read_program(controller, D))
+    assert found.memory == count_agent_bytes(read_program(controller, D))
     assert found.neighbours > 3.0
     assert 500 < found.instructions < 100_000
 
 
 def test_etdagnn_has_less_than_four_kilobytes(emulator: None, tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
-    found = emulate(controller, record(controller, start_of(), 4, steps=2), tmp_path)
+    found = emulate(controller, record_agent(controller, start_of(), 4, steps=2), tmp_path)
     assert found.weights == 640
     assert found.weights < found.flash < 4096
 
@@ -52,7 +52,7 @@ def test_etdagnn_has_less_than_four_kilobytes(emulator: None, tmp_path: Path) ->
 def test_obstacles_are_avoided_there_too(emulator: None, tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     orbit = ef.Orbit(gravity_break=0.3)
-    recording = record(controller, course(), 4, steps=6, orbit=orbit)
+    recording = record_agent(controller, course(), 4, steps=6, orbit=orbit)
     assert emulate(controller, recording, tmp_path, orbit=orbit).worst < 1e-5
 
 
@@ -62,7 +62,7 @@ def test_who_knows_of_an_obstacle_decides_by_other_weights_there_too(
     agent: int, emulator: None, tmp_path: Path
 ) -> None:
     controller = starling()
-    recording = record(controller, strung(0), agent, steps=6, orbit=ORBIT)
+    recording = record_agent(controller, strung(0), agent, steps=6, orbit=ORBIT)
     # The first hears an obstacle, the second hears of it from others, the third knows of none.
     told = (recording.observations[-1, :, OBSTACLE] != 0.0).any(axis=-1)
     assert (bool(told[0]), bool(told.any())) == {5: (True, True), 8: (False, True), 26: (False, False)}[agent]
@@ -74,7 +74,7 @@ def test_who_knows_of_an_obstacle_decides_by_other_weights_there_too(
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(microcontroller, "TOOLS", ("no-such-gcc", "sh"))
-    recording = record(ef.load("reynolds"), start_of(), 0, steps=1)
+    recording = record_agent(ef.load("reynolds"), start_of(), 0, steps=1)
     with pytest.raises(ef.InputError, match="no-such-gcc cannot be found: run `make emulator`"):
         emulate(ef.load("reynolds"), recording, tmp_path)
 
@@ -88,4 +88,4 @@ def test_a_compiler_without_its_library_is_not_enough(
     compiler.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(microcontroller, "TOOLS", (str(compiler), "sh"))
-    assert missing_tools() == missing
+    assert list_missing_tools() == missing

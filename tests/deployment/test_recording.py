@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.deployment.recording import record
-from equiflock.deployment.wire import Message, decode
+from equiflock.deployment.recording import record_agent
+from equiflock.deployment.wire_format import Message, decode_message
 from tests.deployment.exported import compiled
 from tests.deployment.lockstep import busiest, start_of
 
@@ -23,14 +23,14 @@ def sender_of(message: bytes) -> int:
 def test_a_compiled_agent_makes_the_recorded_observations_and_accelerations(D: int, tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     start = start_of(dimensions=D)
-    recording = record(controller, start, busiest(start), steps=6)
+    recording = record_agent(controller, start, busiest(start), steps=6)
     agent = compiled(controller, tmp_path, D)(recording.number, recording.group)
     answers = []
     for position, velocity, messages, known in zip(
         recording.positions, recording.velocities, recording.messages, recording.observations, strict=True
     ):
         agent.begin(position, velocity)
-        assert [agent.hear(message) for message in messages] == [None] * len(messages)
+        assert [agent.receive(message) for message in messages] == [None] * len(messages)
         answers.append(agent.end())
         np.testing.assert_allclose(agent.observations(3, 3), known, atol=1e-5 * max(1.0, np.abs(known).max()))
     assert min(map(len, recording.messages)) > 3
@@ -41,12 +41,12 @@ def test_a_compiled_agent_makes_the_recorded_observations_and_accelerations(D: i
 def test_messages_have_what_their_senders_knew_a_step_before() -> None:
     controller: Any = ef.load("etdagnn")
     start = start_of()
-    one = record(controller, start, busiest(start), steps=4)
+    one = record_agent(controller, start, busiest(start), steps=4)
     sender = sender_of(one.messages[0][0])
-    other = record(controller, start, sender, steps=4)
+    other = record_agent(controller, start, sender, steps=4)
     assert sender in [sender_of(message) for message in one.messages[3]]
     for step in range(1, 4):
-        heard = (decode(message, controller.senses, 2) for message in one.messages[step])
+        heard = (decode_message(message, controller.senses, 2) for message in one.messages[step])
         for message in heard:
             assert isinstance(message, Message)
             assert message.step == step
@@ -58,4 +58,4 @@ def test_who_is_no_follower_cannot_be_recorded() -> None:
     flock = start_of(agents=3)
     led = ef.Flock(flock.positions, flock.velocities, [[1, 0, 0]])
     with pytest.raises(ef.InputError, match="agent 0 is no follower"):
-        record(ef.load("reynolds"), led, 0, steps=1)
+        record_agent(ef.load("reynolds"), led, 0, steps=1)

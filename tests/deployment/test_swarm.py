@@ -17,11 +17,11 @@ import psutil
 import pytest
 
 import equiflock as ef
-from equiflock.deployment import deploying
-from equiflock.deployment.crew import ROBOT
-from equiflock.deployment.deploying import Deployed, Deployment, deploy
+from equiflock.deployment import deploy_swarm
+from equiflock.deployment.agent_processes import ROBOT_CODE
+from equiflock.deployment.deploy_swarm import Deployment, DeploymentResult, deploy
 from equiflock.deployment.export import export
-from equiflock.deployment.robot import HEADER
+from equiflock.deployment.robot import MESSAGE_HEADER
 from equiflock.deployment.swarm_audit import audit_swarm
 from tests.deployment.robots import children
 
@@ -30,22 +30,24 @@ pytest.importorskip("zenoh")
 pytestmark = pytest.mark.slow
 
 
-def flown(agents: int = 8, steps: int = 20, seed: int = 0, **options: Any) -> Deployed:
+def flown(agents: int = 8, steps: int = 20, seed: int = 0, **options: Any) -> DeploymentResult:
     start = ef.random_disk(flocks=1, agents=agents, seed=seed, min_degree=min(2, agents - 1))
-    on_step, keep = options.pop("on_step", None), options.pop("keep", False)
+    on_step, keep_record = options.pop("on_step", None), options.pop("keep", False)
     deployment = Deployment(**({"agent": "c"} | options), steps=steps)
-    return deploy("etdagnn", start, deployment, on_step, keep)
+    return deploy("etdagnn", start, deployment, on_step, keep_record)
 
 
-def value(found: Deployed, name: str) -> str:
+def value(found: DeploymentResult, name: str) -> str:
     return dict(found.table)[name]
 
 
-@pytest.mark.parametrize(("agents", "steps", "loss"), [(30, 200, 0.2), (6, 50, 0.0)])
-def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does(agents: int, steps: int, loss: float) -> None:
-    found = flown(agents, steps, radio=ef.Radio(loss=loss))
-    assert found.parity.compared == agents * steps
-    assert found.parity.holds and found.parity.relative < 1e-5
+@pytest.mark.parametrize(("agents", "steps", "packet_loss"), [(30, 200, 0.2), (6, 50, 0.0)])
+def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does(
+    agents: int, steps: int, packet_loss: float
+) -> None:
+    found = flown(agents, steps, radio=ef.Radio(packet_loss=packet_loss))
+    assert found.parity.compared_count == agents * steps
+    assert found.parity.is_within_tolerance and found.parity.largest_relative_difference < 1e-5
     assert found.drift is not None and found.drift.last <= found.drift.largest < 1e-3
     assert value(found, "parity").startswith(f"yes: {agents * steps:,} of {agents * steps:,}")
 
@@ -53,34 +55,36 @@ def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does(agents: in
 @pytest.mark.parametrize("kind", ["numpy", "package"])
 def test_any_kind_of_agent_does(kind: Any) -> None:
     found = flown(agents=2, steps=10, agent=kind)
-    assert found.parity.compared == 20
-    assert found.parity.holds
+    assert found.parity.compared_count == 20
+    assert found.parity.is_within_tolerance
     longest = "relative to the flock's longest acceleration" in value(found, "parity")
     assert longest == (kind == "package")
 
 
-@pytest.mark.parametrize("radio", [ef.Radio(loss=0.3, delay=1), ef.Radio(loss=0.3, jitter=2, last_known=2, every=2)])
+@pytest.mark.parametrize(
+    "radio", [ef.Radio(packet_loss=0.3, delay=1), ef.Radio(packet_loss=0.3, jitter=2, last_known=2, send_interval=2)]
+)
 def test_it_does_by_any_radio_that_passes_messages_on_as_they_are(radio: ef.Radio) -> None:
     found = flown(agents=6, steps=20, radio=radio)
-    assert found.parity.compared == 6 * 20
-    assert found.parity.holds
+    assert found.parity.compared_count == 6 * 20
+    assert found.parity.is_within_tolerance
 
 
 def test_a_swarm_that_flies_by_another_controller_has_no_parity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "equiflock.deployment.deploying.export", lambda _, path, **rest: export(ef.load("tdagnn"), path, **rest)
+        "equiflock.deployment.deploy_swarm.export", lambda _, path, **rest: export(ef.load("tdagnn"), path, **rest)
     )
     found = flown(agents=6, steps=5)
-    assert not found.parity.holds
+    assert not found.parity.is_within_tolerance
     assert value(found, "parity").startswith("no")
 
 
 def test_killed_processes_are_those_that_fail_in_the_simulator() -> None:
     found = flown(agents=10, steps=30, failures=ef.Failures(agents=2, time=0.1))
-    assert len(found.log.lost) == 2
-    assert all(lost == (10, "SIGKILL") for lost in found.log.lost.values())
-    assert found.parity.compared == 10 * 10 + 8 * 20
-    assert found.parity.holds
+    assert len(found.log.lost_robots) == 2
+    assert all(lost_robots == (10, "SIGKILL") for lost_robots in found.log.lost_robots.values())
+    assert found.parity.compared_count == 10 * 10 + 8 * 20
+    assert found.parity.is_within_tolerance
     assert len(found.log.seconds) == 30
 
 
@@ -90,7 +94,7 @@ def test_the_others_fly_on_when_somebody_kills_one() -> None:
             children()[0].kill()
 
     found = flown(steps=20, on_step=kill)
-    assert len(found.log.lost) == 1
+    assert len(found.log.lost_robots) == 1
     assert len(found.log.seconds) == 20
     assert len(found.reports) == 7
     assert "not compared from step 5 on, when agent" in value(found, "parity")
@@ -101,28 +105,28 @@ def test_the_others_fly_on_while_one_stalls_and_it_begins_anew_when_it_is_back()
     start = ef.random_disk(flocks=1, agents=4, seed=0)
     deployment = Deployment(**options)  # type: ignore[arg-type]
     # Slow enough for it to be back before the flight is over.
-    found = deploy("etdagnn", start, deployment, lambda step: time.sleep(0.06 * (step > 20)), keep=True)
+    found = deploy("etdagnn", start, deployment, lambda step: time.sleep(0.06 * (step > 20)), keep_record=True)
     told = found.log.record[0]
-    missed = set(range(40)) - set(told)
+    missed_steps = set(range(40)) - set(told)
     assert len(found.log.seconds) == 40
     assert value(found, "stalled") == "0 (from step 20, 0.5 s)"
     assert "agent 0" in value(found, "missed steps")
     # What it missed it was not told later, and its last answer came in time.
-    assert missed and min(missed) == 21 and max(told) == 39 and told[39].did
+    assert missed_steps and min(missed_steps) == 21 and max(told) == 39 and told[39].did
     # At its return it knows nothing: a message in which nothing is passed on.
-    back = max(missed) + 1
-    assert not any(told[back].said[HEADER.size + 16 :]) and any(told[39].said[HEADER.size + 16 :])
+    back = max(missed_steps) + 1
+    assert not any(told[back].said[MESSAGE_HEADER.size + 16 :]) and any(told[39].said[MESSAGE_HEADER.size + 16 :])
     # A step without an answer in the middle is flown again, and not compared.
     again = audit_swarm("etdagnn", start, deployment, found)
     assert again.passed, str(again)
-    assert next(change for change in again.changes if change.agent == 0).accelerations == len(told) - 1
+    assert next(change for change in again.changes if change.agent == 0).compared_count == len(told) - 1
 
 
 def test_garbage_is_dropped_and_counted_and_its_sender_is_silent_to_all() -> None:
     found = flown(steps=20, garbage=1)
     said = value(found, "dropped messages")
     assert all(reason in said for reason in ("wrong length", "not finite", "another's number"))
-    assert found.parity.holds
+    assert found.parity.is_within_tolerance
 
 
 def test_in_real_time_steps_take_as_long_as_they_should() -> None:
@@ -133,8 +137,8 @@ def test_in_real_time_steps_take_as_long_as_they_should() -> None:
 
 
 def test_a_robot_of_the_exported_controller_imports_neither_torch_nor_kernels() -> None:
-    asked = ROBOT.replace("main()", "print(sorted({'torch', 'numba', 'numpy', 'jaxtyping'} & set(sys.modules)))")
-    package = str(Path(deploying.__file__).parent.parent)
+    asked = ROBOT_CODE.replace("main()", "print(sorted({'torch', 'numba', 'numpy', 'jaxtyping'} & set(sys.modules)))")
+    package = str(Path(deploy_swarm.__file__).parent.parent)
     done = subprocess.run([sys.executable, "-P", "-c", asked, package], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -146,7 +150,7 @@ def test_no_process_is_left_after_a_flight() -> None:
 
 CALL = """
 import equiflock as ef
-from equiflock.deployment.deploying import Deployment, deploy
+from equiflock.deployment.deploy_swarm import Deployment, deploy
 print("begun", flush=True)
 deploy("etdagnn", ef.random_disk(flocks=1, agents=3), Deployment(agent="c", steps=10**6, stall=1),
        lambda step: print("step", flush=True))
@@ -221,4 +225,4 @@ def test_a_law_that_cannot_be_exported_can_be_flown_by_the_package() -> None:
     flat.senses = ef.paper_senses("mean", hops=1)  # type: ignore[attr-defined]
     start = ef.random_disk(flocks=1, agents=3)
     with tempfile.TemporaryDirectory() as folder, pytest.raises(ef.InputError, match="--agent package"):
-        deploying.robot_settings("flat", flat, start, Deployment(), Path(folder))  # type: ignore[arg-type]
+        deploy_swarm.build_robot_settings("flat", flat, start, Deployment(), Path(folder))  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import equiflock as ef
-from equiflock.deployment import deploying, verdict
-from equiflock.deployment.deploying import Deployment, deploy
+from equiflock.deployment import audit_result, deploy_swarm
+from equiflock.deployment.deploy_swarm import Deployment, deploy
 from equiflock.deployment.export import export
 from equiflock.deployment.swarm_audit import audit_swarm
 
@@ -22,21 +22,21 @@ pytestmark = pytest.mark.slow
 def audited(agents: int = 6, steps: int = 8) -> Any:
     start = ef.random_disk(flocks=1, agents=agents, seed=0)
     deployment = Deployment(agent="numpy", steps=steps)
-    return audit_swarm("etdagnn", start, deployment, deploy("etdagnn", start, deployment, keep=True))
+    return audit_swarm("etdagnn", start, deployment, deploy("etdagnn", start, deployment, keep_record=True))
 
 
 def test_processes_that_use_what_they_received_alone_pass_the_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The agents that the audit adds are no reason to refuse it.
-    monkeypatch.setattr(deploying, "MOST_AGENTS", 6)
-    monkeypatch.setattr(verdict, "MOST_LINES", 3)
+    monkeypatch.setattr(deploy_swarm, "MAX_AGENTS", 6)
+    monkeypatch.setattr(audit_result, "MAX_LINES", 3)
     found = audited()
     assert found.passed, str(found)
     assert found.agents == tuple(range(6))
     text = found.save(tmp_path / "audit.html").read_text()
     measured, message = found.record[:2]
-    assert measured.sender == verdict.ITSELF and len(bytes.fromhex(measured.content)) == 16
+    assert measured.sender == audit_result.OWN_MEASUREMENT and len(bytes.fromhex(measured.content)) == 16
     assert message.content.startswith("4546")  # EF
     assert measured.content in text and message.content in text
     # The page shows some of the record, and names the file that has all of it.
@@ -50,7 +50,7 @@ def test_processes_that_use_what_they_received_alone_pass_the_audit(
 
 def test_a_record_of_other_bytes_than_were_received_proves_nothing() -> None:
     start, deployment = ef.random_disk(flocks=1, agents=3, seed=0), Deployment(steps=3)
-    found = deploy("etdagnn", start, deployment, keep=True)
+    found = deploy("etdagnn", start, deployment, keep_record=True)
     found.log.record[1][2] = found.log.record[1][2]._replace(radio=b"")
     with pytest.raises(ef.InputError, match="agent 1 received other bytes"):
         audit_swarm("etdagnn", start, deployment, found)
@@ -109,7 +109,7 @@ def test_processes_that_learn_of_each_other_by_another_way_are_caught(
         written[0].write_text(written[0].read_text() + cheat.replace("{folder!r}", repr(str(tmp_path))))
         return written
 
-    monkeypatch.setattr("equiflock.deployment.deploying.export", with_a_cheat)
+    monkeypatch.setattr("equiflock.deployment.deploy_swarm.export", with_a_cheat)
     found = audited(agents=4, steps=4)
     assert not found.passed
     assert "used what it did not receive" in found.verdict

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from equiflock.controllers.loading import new_network
-from equiflock.controllers.networks.models import chain_of
-from equiflock.experiments.bench import Cost, Limits, costs_per_step, measure_limits, measure_loop
+from equiflock.controllers.loading import make_network
+from equiflock.controllers.networks.models import build_module_chain
+from equiflock.experiments.bench import Cost, MachineLimits, compute_step_costs, measure_limits, measure_loop
 from equiflock.experiments.training_bench import measure_epoch, multiply_adds_per_agent
 from equiflock.features import paper_senses
 
 
 def test_bytes_and_multiply_adds_of_an_agents_step_by_hand() -> None:
     # Position and velocity 32 bytes, acceleration 16, observations 72: each in and out.
-    costs = costs_per_step(paper_senses(hops=3), degree=10.0)
+    costs = compute_step_costs(paper_senses(hops=3), degree=10.0)
     assert costs["step"].bytes_moved == 2 * (32 + 16 + 72)
     # 9/pi * 10 candidates of 4; 10 heard of 6 + 18; 9 x 16 x 2 + 16 x 2 products; 25 norms of 2 and functions of 12.
     assert costs["step"].multiply_adds == pytest.approx(114.59 + 240 + 320 + 350, abs=0.01)
@@ -34,8 +34,8 @@ def test_bytes_and_multiply_adds_of_an_agents_step_by_hand() -> None:
     ],
 )
 def test_the_multiply_adds_of_a_training_by_hand(name: str, by_hand: float) -> None:
-    network: Any = new_network(name)
-    chain = chain_of(network.chain, network.senses)
+    network: Any = make_network(name)
+    chain = build_module_chain(network.chain, network.senses)
     assert chain is not None
     assert multiply_adds_per_agent(chain, D=2) == by_hand
 
@@ -55,7 +55,7 @@ def test_a_measurement_has_every_part_and_the_limit_that_binds() -> None:
     assert timing.speed == pytest.approx(1e9 / timing.step)
     found = measure_limits(repeats=1)
     assert min(found.copy_bandwidth, found.multiply_add_peak) > 1e6
-    limits = Limits(copy_bandwidth=240e9, multiply_add_peak=timing.multiply_adds * 1e10)
+    limits = MachineLimits(copy_bandwidth=240e9, multiply_add_peak=timing.multiply_adds * 1e10)
     least, what = limits.least(timing)
     assert (round(least, 9), what) == (0.1, "compute")  # it fits the caches
     least, what = limits.least(replace(timing, agents=1_000_000))

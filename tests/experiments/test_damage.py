@@ -11,13 +11,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from equiflock.experiments.runner import running as runner
-from equiflock.experiments.runner.jobs import Job, collect, keep, path_of
-from equiflock.experiments.runner.running import run_jobs
+from equiflock.experiments.runner import run_jobs as runner
+from equiflock.experiments.runner.jobs import Job, get_result_path, read_results, write_result
+from equiflock.experiments.runner.run_jobs import run_jobs
 from equiflock.learning.fast_forward import FastForward, FastForwardData
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.checksums import read_json
-from equiflock.runtime.provenance import claim_folder
+from equiflock.runtime.provenance import claim_run_dir
 from tests.damage import DAMAGES
 
 TRIES = 6
@@ -51,10 +51,10 @@ JOBS = [Powers(2), Powers(3)]
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an experiment with its config, jobs and data."""
     folder = tmp_path_factory.mktemp("whole") / "experiment"
-    claim_folder(folder, "experiment", CONFIG)
+    claim_run_dir(folder, "experiment", CONFIG)
     (folder / "jobs").mkdir()
     for job in JOBS:
-        keep(job.run(), job, folder / "jobs")
+        write_result(job.run(), job, folder / "jobs")
     DATA.make(folder / "data")
     return folder
 
@@ -65,10 +65,10 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def work(jobs: list[Job], folder: Path, *_: object) -> Any:
         for job in jobs:
-            keep(job.run(), job, folder)
+            write_result(job.run(), job, folder)
             yield job
 
-    monkeypatch.setattr(runner, "_on_processes", work)
+    monkeypatch.setattr(runner, "_run_in_processes", work)
 
 
 def same(one: Path, other: Path) -> bool:
@@ -77,14 +77,14 @@ def same(one: Path, other: Path) -> bool:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_no_damage_to_a_job_changes_a_table(damage: Any, whole: Path, tmp_path: Path) -> None:
-    rng, before = random.Random(1), collect(JOBS, whole / "jobs")
+    rng, before = random.Random(1), read_results(JOBS, whole / "jobs")
     for number in range(TRIES):
         folder = tmp_path / f"{number}"
         shutil.copytree(whole / "jobs", folder)
-        damage(path_of(rng.choice(JOBS), folder), rng)
+        damage(get_result_path(rng.choice(JOBS), folder), rng)
         said: list[str] = []
         run_jobs(JOBS, folder, 1, on_notice=said.append)
-        pd.testing.assert_frame_equal(collect(JOBS, folder), before, check_exact=True)
+        pd.testing.assert_frame_equal(read_results(JOBS, folder), before, check_exact=True)
         assert len(said) == 1
 
 
@@ -113,7 +113,7 @@ def test_no_damage_to_a_config_lets_results_of_other_settings_in(damage: Any, wh
         damage(folder / "config.json", rng)
         damage(folder / "data" / "config.json", rng)
         try:
-            claim_folder(folder, "experiment", CONFIG)
+            claim_run_dir(folder, "experiment", CONFIG)
             assert read_json(folder / "config.json") == read_json(whole / "config.json")  # such as a blank less
         except InputError as error:
             assert "damaged" in str(error)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from equiflock.experiments.demo import CONTROLLERS, RECIPE, Demonstration, demonstrate
-from equiflock.experiments.summary import Row, summarize
+from equiflock.experiments.summary import MetricSummary, summarize
 from equiflock.scenarios import RandomDisk
 
 
@@ -20,8 +20,8 @@ def test_the_demonstration_trains_and_flies_everyone_from_the_same_start() -> No
     assert tuple(found.runs) == CONTROLLERS
     for run in found.runs.values():
         assert (run.positions[0] == found.runs["tanner"].positions[0]).all()
-    assert found.splits("tanner-dynamic").all()
-    assert not found.splits("tdagnn").any()
+    assert found.find_disconnected("tanner-dynamic").all()
+    assert not found.find_disconnected("tdagnn").any()
 
 
 def test_telling_flocks_stay_whole_with_the_pupil_and_end_in_pieces_without() -> None:
@@ -31,23 +31,23 @@ def test_telling_flocks_stay_whole_with_the_pupil_and_end_in_pieces_without() ->
     runs = {"etdagnn": run([1, 1, 1], [1, 2, 1], [1, 1, 1]), "tanner-dynamic": run([1, 1, 1], [2, 3, 2], [5, 7, 1])}
     found = object.__new__(Demonstration)
     object.__setattr__(found, "runs", runs)
-    assert found.telling == [0]  # 1 falls apart in between, and 2 finds together again without it
+    assert found.contrasting_flocks == [0]  # 1 falls apart in between, and 2 finds together again without it
 
 
 def test_a_summary_gives_medians_and_quartiles() -> None:
-    row = Row("x", np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    row = MetricSummary("x", np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
     assert row.quartiles == (2.0, 3.0, 4.0)
     assert row.text == "3 (2, 4)"
-    assert Row("x", np.array([np.inf, np.inf])).text == "inf"
+    assert MetricSummary("x", np.array([np.inf, np.inf])).text == "inf"
 
 
 def test_a_run_with_leaders_reports_their_distance() -> None:
     import equiflock as ef
-    from equiflock.experiments.summary import RECORDED
+    from equiflock.experiments.summary import RECORDED_METRICS
 
     plain = ef.random_disk(1, 20)
     roles = plain.roles.copy()
     roles[:, :2] = ef.Role.LEADER
     led = ef.Flock(plain.positions, plain.velocities, roles)
-    names = [row.name for row in summarize(ef.simulate(led, ef.load("tanner"), duration=0.1, record=RECORDED))]
+    names = [row.name for row in summarize(ef.simulate(led, ef.load("tanner"), duration=0.1, record=RECORDED_METRICS))]
     assert any("MLVD" in name for name in names)

@@ -14,15 +14,15 @@ from matplotlib.figure import Figure
 
 import equiflock as ef
 from equiflock import cli
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.weights import write_weights
-from equiflock.controllers.trained import trained_weights
-from equiflock.experiments.runner.jobs import path_of
-from equiflock.experiments.sweep import METRICS, SweepJob, summary, sweep_jobs
-from equiflock.report import sweep as report
-from equiflock.report.sweep import draw_sweep
+from equiflock.controllers.trained import bundled_weights_path
+from equiflock.experiments.runner.jobs import get_result_path
+from equiflock.experiments.sweep import METRICS, SweepJob, build_sweep_jobs, summarize_sweep
+from equiflock.report import sweep_heatmaps as report
+from equiflock.report.sweep_heatmaps import draw_sweep
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import file_checksum
+from equiflock.runtime.checksums import compute_file_checksum
 from equiflock.simulation import metrics
 
 
@@ -32,7 +32,7 @@ def test_a_point_is_what_a_flight_of_its_flocks_gives() -> None:
     run = ef.simulate(start, ef.load("etdagnn", seed=1), duration=0.5, comm_radius=1.2)
     assert np.allclose(table.ivv, metrics.ivv(run))
     assert np.allclose(table.iman, metrics.iman(run))
-    assert np.allclose(table.last_variance, metrics.velocity_variance(run)[-1])
+    assert np.allclose(table.final_velocity_variance, metrics.velocity_variance(run)[-1])
     assert table.flock.tolist() == [0, 1, 2]
 
 
@@ -46,12 +46,12 @@ def test_a_point_without_such_flocks_says_why() -> None:
 
 def test_a_network_may_be_trained_for_its_point(tmp_path: Path) -> None:
     job = SweepJob("etdagnn", 0, agents=15, comm_radius=1.0, hops=2, epochs=1, flocks=2, duration=0.1)
-    assert job.flown().senses.hops == 2
+    assert job.make_controller().senses.hops == 2
     assert job.run().ivv.notna().all()
 
 
 def test_the_grid_is_every_combination_once() -> None:
-    jobs = sweep_jobs(["tdagnn", "etdagnn"], [0, 1], [10, 20], [1.0, 2.0], [None])
+    jobs = build_sweep_jobs(["tdagnn", "etdagnn"], [0, 1], [10, 20], [1.0, 2.0], [None])
     assert len({job.key for job in jobs}) == len(jobs) == 16
     assert [job.agents for job in jobs[:8]] == [20] * 8  # those that take longest first
 
@@ -66,11 +66,11 @@ def test_the_summary_has_a_median_for_every_point_over_flocks_and_seeds() -> Non
             "hops": None,
             "ivv": [1.0, 2.0, 3.0, 9.0],
             "iman": 1.0,
-            "last_variance": 1.0,
+            "final_velocity_variance": 1.0,
             "disconnected": [1.0, 0.0, 0.0, 0.0],
         }
     )
-    found = summary(table)
+    found = summarize_sweep(table)
     assert len(found) == 1
     assert (found.ivv[0], found.disconnected[0]) == (2.5, 0.25)
 
@@ -110,11 +110,11 @@ def test_a_map_is_over_the_two_axes_of_most_values_with_a_panel_for_each_combina
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = grid_of(
-        {"loss": [0.0, 0.1, 0.2], "delay": [0, 1], "max_acceleration": [3.0, 5.0, 10.0, None], "noise": [0.0]}
+        {"packet_loss": [0.0, 0.1, 0.2], "delay": [0, 1], "max_acceleration": [3.0, 5.0, 10.0, None], "noise": [0.0]}
     )
     title, panels = panels_of(table, tmp_path, monkeypatch)
     assert [axes.get_title() for axes in panels] == ["a, delay 0", "a, delay 1"]
-    assert {(axes.get_xlabel(), axes.get_ylabel()) for axes in panels} == {("max acceleration", "loss")}
+    assert {(axes.get_xlabel(), axes.get_ylabel()) for axes in panels} == {("max acceleration", "packet_loss")}
     assert [label.get_text() for label in panels[0].get_xticklabels()] == ["3", "5", "10", "none"]
     assert title == METRICS["ivv"]
     # Every number of the table is in its place: (loss, delay, max_acceleration) counts up.
@@ -127,16 +127,18 @@ def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many: dict[str, list[Any]] = {
-        "loss": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5],
+        "packet_loss": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5],
         "delay": [0, 1, 2, 3, 4],
         "noise": [0.0, 0.1, 0.2, 0.3],
     }
-    table = grid_of({**many, "agents": [10, 20, 30], "body": ["double-integrator", "unicycle"], "every": [1, 2, 3]})
+    table = grid_of(
+        {**many, "agents": [10, 20, 30], "body": ["double-integrator", "unicycle"], "send_interval": [1, 2, 3]}
+    )
     title, panels = panels_of(table, tmp_path, monkeypatch)
     assert len(panels) == 12
     assert panels[0].get_title() == "a\nnoise 0, agents 10"
     assert title == f"{METRICS['ivv']}, median over every, body"
-    here = (table.loss == 0.0) & (table.delay == 0) & (table.noise == 0.0) & (table.agents == 10)
+    here = (table.packet_loss == 0.0) & (table.delay == 0) & (table.noise == 0.0) & (table.agents == 10)
     assert panels[0].texts[0].get_text() == f"{table[here].ivv.median():.3g}"
 
 
@@ -180,19 +182,21 @@ def test_a_sweep_grows_in_its_folder(tmp_path: Path, jobs_here: None) -> None:
 
 def test_weights_in_a_file_are_known_by_their_content(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
-    write_weights(new_network("etdagnn", seed=0), path)
-    (job,) = sweep_jobs([str(path)], [0, 1], [10], [1.0], [None])  # a file has no seeds
-    assert job.flown().senses.hops == 3
-    write_weights(new_network("etdagnn", seed=1), path)
+    write_weights(make_network("etdagnn", seed=0), path)
+    (job,) = build_sweep_jobs([str(path)], [0, 1], [10], [1.0], [None])  # a file has no seeds
+    assert job.make_controller().senses.hops == 3
+    write_weights(make_network("etdagnn", seed=1), path)
     with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
-        job.flown()
-    assert sweep_jobs([str(path)], [0], [10], [1.0], [None]) != [job]
+        job.make_controller()
+    assert build_sweep_jobs([str(path)], [0], [10], [1.0], [None]) != [job]
 
 
 def test_weights_in_the_units_of_a_robot_are_known_by_their_content_and_have_their_seeds() -> None:
     names = ["etdagnn:comm_radius=4:time_scale=16", "etdagnn:seed=3:comm_radius=4:time_scale=16"]
-    jobs = sweep_jobs(names, [1, 2], [10], [4.0], [None], duration=1.6, time_step=0.16, flocks=2)
-    assert [job.checksum for job in jobs] == [file_checksum(trained_weights("etdagnn", seed)) for seed in (1, 2, 3)]
+    jobs = build_sweep_jobs(names, [1, 2], [10], [4.0], [None], duration=1.6, time_step=0.16, flocks=2)
+    assert [job.checksum for job in jobs] == [
+        compute_file_checksum(bundled_weights_path("etdagnn", seed)) for seed in (1, 2, 3)
+    ]
     assert len({job.key for job in jobs}) == 3
     start = ef.random_disk(2, 10, split="test", comm_radius=4.0)
     for job, seed in zip(jobs, (1, 2, 3), strict=True):
@@ -232,13 +236,15 @@ def test_a_damaged_job_of_a_sweep_is_told_and_computed_again(
 
 
 def test_weights_of_the_package_are_known_by_their_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    (job,) = sweep_jobs(["etdagnn"], [0], [10], [1.0], [None])
-    assert job.flown().senses.hops == 3
-    monkeypatch.setattr("equiflock.controllers.loading.trained_weights", lambda name, seed: trained_weights(name, 1))
-    assert sweep_jobs(["etdagnn"], [0], [10], [1.0], [None]) != [job]
+    (job,) = build_sweep_jobs(["etdagnn"], [0], [10], [1.0], [None])
+    assert job.make_controller().senses.hops == 3
+    monkeypatch.setattr(
+        "equiflock.controllers.loading.bundled_weights_path", lambda name, seed: bundled_weights_path(name, 1)
+    )
+    assert build_sweep_jobs(["etdagnn"], [0], [10], [1.0], [None]) != [job]
     with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
-        job.flown()
-    (trained,) = sweep_jobs(["etdagnn"], [0], [10], [1.0], [2], epochs=1)
+        job.make_controller()
+    (trained,) = build_sweep_jobs(["etdagnn"], [0], [10], [1.0], [2], epochs=1)
     assert trained.checksum == ""  # it flies none of them
 
 
@@ -264,7 +270,10 @@ def test_force_begins_anew(tmp_path: Path, jobs_here: None) -> None:
 def test_results_of_another_plugin_are_others_but_not_of_the_package_s_own(tmp_path: Path, own_registry: None) -> None:
     ef.controller("mine")(lambda observations: observations[:, :, 0, 0])
     one, two = (
-        [path_of(job, tmp_path) for job in sweep_jobs(["tanner", "mine"], [0], [10], [1.0], [None], plugin=plugin)]
+        [
+            get_result_path(job, tmp_path)
+            for job in build_sweep_jobs(["tanner", "mine"], [0], [10], [1.0], [None], plugin=plugin)
+        ]
         for plugin in ("one", "two")
     )
     assert [a == b for a, b in zip(one, two, strict=True)] == [True, False]

@@ -9,27 +9,27 @@ import pytest
 
 import equiflock as ef
 from equiflock.bodies import body_names, make_body
-from equiflock.experiments import flights
-from equiflock.experiments.evaluation import evaluation_jobs
+from equiflock.experiments import flight_jobs
+from equiflock.experiments.environment_text import describe_environment
+from equiflock.experiments.evaluation import build_evaluation_jobs
 from equiflock.experiments.sweep import SweepJob
-from equiflock.experiments.wording import in_words
-from equiflock.experiments.world import FAILURES, RADIO, World, make_world
+from equiflock.experiments.world import FAILURE_OPTIONS, RADIO_OPTIONS, World, make_world
 from equiflock.runtime.checks import InputError
 
 WORLDS: list[dict[str, Any]] = [
     {},
-    {"loss": 0.2, "burst": 3.0, "delay": 1, "jitter": 2, "noise": 0.01, "quantization": 16},
-    {"every": 2, "last_known": 5, "radio_seed": 7},
+    {"packet_loss": 0.2, "burst": 3.0, "delay": 1, "jitter": 2, "noise": 0.01, "quantization": 16},
+    {"send_interval": 2, "last_known": 5, "radio_seed": 7},
     {"fail": 5, "fail_kind": "silent", "fail_time": 1.0, "fail_rate": 0.01, "fail_seed": 3},
     {"max_acceleration": 5.0, "top_speed": 3.0, "drag": 0.1, "lag": 1e-5, "gust": 0.25, "body_seed": 4},
-    {"body": "unicycle:max_turn_rate=2", "top_speed": 4.0, "loss": 1.0},
+    {"body": "unicycle:max_turn_rate=2", "top_speed": 4.0, "packet_loss": 1.0},
 ]
 
 
 def test_every_field_of_radio_and_failures_is_an_option_of_a_world() -> None:
-    assert set(RADIO.values()) == set(ef.Radio.__dataclass_fields__)
-    assert set(FAILURES.values()) == set(ef.Failures.__dataclass_fields__)
-    assert not set(RADIO) & set(FAILURES)
+    assert set(RADIO_OPTIONS.values()) == set(ef.Radio.__dataclass_fields__)
+    assert set(FAILURE_OPTIONS.values()) == set(ef.Failures.__dataclass_fields__)
+    assert not set(RADIO_OPTIONS) & set(FAILURE_OPTIONS)
 
 
 @pytest.mark.parametrize("options", WORLDS)
@@ -41,9 +41,9 @@ def test_the_settings_of_a_world_make_it_again_after_json(options: dict[str, Any
 
 def test_options_become_the_parts_that_they_are_of() -> None:
     assert make_world(**WORLDS[1]).radio == ef.Radio(
-        loss=0.2, burst=3.0, delay=1, jitter=2, noise=0.01, quantization=16
+        packet_loss=0.2, burst=3.0, delay=1, jitter=2, noise=0.01, quantization=16
     )
-    assert make_world(**WORLDS[2]).radio == ef.Radio(every=2, last_known=5, seed=7)
+    assert make_world(**WORLDS[2]).radio == ef.Radio(send_interval=2, last_known=5, seed=7)
     assert make_world(**WORLDS[3]).failures == ef.Failures("silent", agents=5, time=1.0, rate=0.01, seed=3)
     assert make_world(**WORLDS[4]).body == ef.DoubleIntegrator(5.0, 3.0, 0.1, 1e-5, 0.25, seed=4)
     assert make_world(**WORLDS[5]).body == ef.Unicycle(max_turn_rate=2.0, max_speed=4.0)
@@ -53,16 +53,16 @@ def test_the_same_world_has_the_same_text_however_it_was_given() -> None:
     ways = (
         make_world(body="double-integrator:max_acceleration=5"),
         make_world(max_acceleration=5.0),
-        make_world(body="double-integrator", max_acceleration=5.0, lag=0.0, loss=0.0),
+        make_world(body="double-integrator", max_acceleration=5.0, lag=0.0, packet_loss=0.0),
     )
     assert {repr(world) for world in ways} == {"World(body='double-integrator:max_acceleration=5')"}
 
 
 def test_flights_are_handed_the_parts_and_none_where_a_part_does_nothing() -> None:
-    assert World().rules == {"radio": None, "body": ef.DoubleIntegrator(), "failures": None}
-    assert make_world(radio_seed=3, fail_kind="silent").rules == World().rules
-    world = make_world(loss=0.1, fail=1, lag=0.1)
-    assert world.rules == {"radio": world.radio, "body": world.body, "failures": world.failures}
+    assert World().flight_options == {"radio": None, "body": ef.DoubleIntegrator(), "failures": None}
+    assert make_world(radio_seed=3, fail_kind="silent").flight_options == World().flight_options
+    world = make_world(packet_loss=0.1, fail=1, lag=0.1)
+    assert world.flight_options == {"radio": world.radio, "body": world.body, "failures": world.failures}
 
 
 def test_results_in_other_worlds_have_other_names() -> None:
@@ -78,11 +78,11 @@ def test_a_job_that_flies_hands_its_world_to_the_flight(monkeypatch: pytest.Monk
         given.update(arguments)
         return ef.simulate(*parts, **arguments)
 
-    monkeypatch.setattr(flights, "simulate", watched)
-    settings: dict[str, Any] = {"options": {"agents": 10}, "time_step": 0.01, "duration": 0.1, "rivals": ()}
-    (job,) = evaluation_jobs("tanner", "flocking", **settings, world={"loss": 0.5, "fail": 2, "lag": 0.1})
+    monkeypatch.setattr(flight_jobs, "simulate", watched)
+    settings: dict[str, Any] = {"options": {"agents": 10}, "time_step": 0.01, "duration": 0.1, "baselines": ()}
+    (job,) = build_evaluation_jobs("tanner", "flocking", **settings, world={"packet_loss": 0.5, "fail": 2, "lag": 0.1})
     job.fly(job.start())
-    assert given["radio"] == ef.Radio(loss=0.5)
+    assert given["radio"] == ef.Radio(packet_loss=0.5)
     assert given["failures"] == ef.Failures(agents=2)
     assert given["body"] == ef.DoubleIntegrator(lag=0.1)
 
@@ -92,7 +92,7 @@ def test_a_job_that_flies_hands_its_world_to_the_flight(monkeypatch: pytest.Monk
     [
         ({}, ""),
         (
-            {"loss": 0.2, "delay": 1, "max_acceleration": 5.0, "fail": 5, "fail_time": 1.0},
+            {"packet_loss": 0.2, "delay": 1, "max_acceleration": 5.0, "fail": 5, "fail_time": 1.0},
             "20% loss, 1 step of delay; at most 5 of acceleration; 5 agents stop at 1 s",
         ),
         (WORLDS[1], "20% loss, in runs of 3 steps, 1 to 3 steps of delay, noise of 0.01, 16 bits per number"),
@@ -107,7 +107,7 @@ def test_a_job_that_flies_hands_its_world_to_the_flight(monkeypatch: pytest.Monk
     ],
 )
 def test_a_world_is_told_in_words(options: dict[str, Any], words: str) -> None:
-    assert in_words(make_world(**options)) == words
+    assert describe_environment(make_world(**options)) == words
 
 
 @pytest.mark.parametrize("name", body_names())

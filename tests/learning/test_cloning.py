@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.learning.cloning import Cloner, CloningReport, clone
 from equiflock.learning.dagger import DivergedError
 from equiflock.learning.fast_forward import FastForward, FastForwardData
@@ -34,18 +34,20 @@ def scaled(data: FastForwardData, factor: float) -> FastForwardData:
 def test_the_loss_is_the_mean_over_tuples_of_the_clipped_score(data: FastForwardData, name: str, split: Any) -> None:
     cloner = Cloner(Cloning(name, loss_scale=3.0), data)
     cloner.score_bias.fill(0.7)
-    losses = []
+    compute_losses = []
     flocks = range(3) if split == "train" else range(3, 5)
-    for step in range(RECIPE.indices):
+    for step in range(RECIPE.index_count):
         for flock in flocks:
-            observations = torch.from_numpy(data.arrays[data.check_channels(cloner.pupil.senses.channels)][step, flock])
+            observations = torch.from_numpy(
+                data.arrays[data.find_array_name(cloner.student.senses.channels)][step, flock]
+            )
             errors = cloner.network(observations[None])[0].detach().numpy() - data.arrays["targets"][step, flock]
             mse = np.mean([error @ error for error in errors])
-            losses.append(min(1.0, (0.7**2 + mse) / 3.0))
-    loss, live = cloner.losses(split)
-    assert loss == pytest.approx(np.mean(losses), rel=1e-5)
-    assert live == np.mean(np.array(losses) < 1.0)
-    assert 0.0 < live < 1.0
+            compute_losses.append(min(1.0, (0.7**2 + mse) / 3.0))
+    loss, gradient_share = cloner.compute_losses(split)
+    assert loss == pytest.approx(np.mean(compute_losses), rel=1e-5)
+    assert gradient_share == np.mean(np.array(compute_losses) < 1.0)
+    assert 0.0 < gradient_share < 1.0
 
 
 @pytest.mark.slow
@@ -71,13 +73,13 @@ def test_an_epoch_goes_once_through_the_whole_training_set_in_large_reads(
     data: FastForwardData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[Any] = []
-    gather = FastForwardData.gather
+    get_tuples = FastForwardData.get_tuples
 
     def listen(self: FastForwardData, places: Any, channels: Any) -> Any:
         reads.append(places)
-        return gather(self, places, channels)
+        return get_tuples(self, places, channels)
 
-    monkeypatch.setattr(FastForwardData, "gather", listen)
+    monkeypatch.setattr(FastForwardData, "get_tuples", listen)
     cloner = Cloner(Cloning(batch=20), data)
     cloner.run_epoch()
     cloner.run_epoch()
@@ -92,8 +94,8 @@ def test_where_every_score_is_above_1_nothing_is_learned_without_a_warm_up(data:
     far = scaled(data, 1e4)
     for warm_up, learns in ((0, False), (2, True)):
         cloner = Cloner(Cloning("tdagnn", warm_up=warm_up), far)
-        report = cloner.report()
-        assert (report.train_loss, report.live) == (1.0, 0.0)
+        make_report = cloner.make_report()
+        assert (make_report.train_loss, make_report.gradient_share) == (1.0, 0.0)
         before = [weight.detach().clone() for weight in cloner.network.parameters()]
         cloner.run_epoch()
         same = all(torch.equal(a, b) for a, b in zip(before, cloner.network.parameters(), strict=True))
@@ -111,10 +113,10 @@ def test_the_scores_bias_stays_where_the_bound_wants_it(data: FastForwardData) -
 
 
 def test_a_network_of_ones_own_is_trained_on(data: FastForwardData) -> None:
-    network = new_network("etdagnn", seed=5)
+    network = make_network("etdagnn", seed=5)
     assert clone(Cloning(epochs=1), data, network) is network
     with pytest.raises(InputError, match="the network hears 2 hops, but the data has 3"):
-        Cloner(Cloning(), data, new_network("etdagnn", hops=2))
+        Cloner(Cloning(), data, make_network("etdagnn", hops=2))
 
 
 def test_weights_that_run_away_are_told(data: FastForwardData) -> None:

@@ -11,26 +11,26 @@ import pytest
 import torch
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.learning.dagger import DivergedError, EpochReport, Trainer, train
 from equiflock.learning.mixture import Mixture
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.randomness import stream
+from equiflock.runtime.randomness import make_rng
 from tests.learning.small import small
-from tests.learning.test_preparing import Flat
+from tests.learning.test_network_checks import Flat
 
 
-@pytest.mark.parametrize(("beta", "same"), [(1.0, "expert"), (0.0, "pupil")])
+@pytest.mark.parametrize(("beta", "same"), [(1.0, "expert"), (0.0, "student")])
 def test_the_mixture_is_the_expert_or_the_pupil_and_always_knows_what_the_expert_would_do(
     beta: float, same: str
 ) -> None:
     start = ef.random_disk(1, 30)
-    expert, pupil = ef.load("tanner"), new_network("etdagnn")
-    mixture = Mixture(expert, pupil, beta, np.random.default_rng(0))
+    expert, student = ef.load("tanner"), make_network("etdagnn")
+    mixture = Mixture(expert, student, beta, np.random.default_rng(0))
     moment = next(ef.flight(start, mixture))
     wanted = next(ef.flight(start, expert)).accelerations
     np.testing.assert_array_equal(mixture.target, wanted)
-    expected = wanted if same == "expert" else next(ef.flight(start, pupil)).accelerations
+    expected = wanted if same == "expert" else next(ef.flight(start, student)).accelerations
     # A network that learns is asked through torch, one that flies is compiled.
     np.testing.assert_allclose(moment.accelerations, expected, rtol=0.0 if same == "expert" else 1e-4, atol=1e-6)
 
@@ -57,7 +57,7 @@ def test_an_epoch_keeps_every_step_with_the_experts_answer() -> None:
     trainer = Trainer(small(duration=0.3, controller="tdagnn"))
     trainer.run_epoch()
     assert len(trainer.replay) == 30
-    drawn = int(stream(0, "collect", 0).integers(5))
+    drawn = int(make_rng(0, "collect", 0).integers(5))
     first = next(ef.flight(ef.random_disk(5, 20, split="train")[drawn], ef.load("tanner")))
     # As rows of agents, in which form compiled kernels read them.
     observations, targets = trainer.replay.tuples
@@ -67,18 +67,18 @@ def test_an_epoch_keeps_every_step_with_the_experts_answer() -> None:
     for _ in range(3):
         trainer.run_epoch()
     assert len(trainer.replay) == 100
-    assert trainer.replay.added == 120
+    assert trainer.replay.total_added == 120
 
 
 def test_an_epoch_says_what_came_of_it_and_validates_when_it_is_time() -> None:
     reports: list[EpochReport] = []
-    pupil: Any = train(small(epochs=6, validate_every=4), on_epoch=reports.append)
+    student: Any = train(small(epochs=6, validate_every=4), on_epoch=reports.append)
     assert [report.epoch for report in reports] == [1, 2, 3, 4, 5, 6]
     assert [report.epoch for report in reports if report.validation is not None] == [4, 6]
     assert reports[1].expert_share == pytest.approx(0.993**2)
     assert reports[-1].validation is not None
     start = ef.random_disk(3, 20, seed=0, split="validation")
-    flown = ef.metrics.ivv(ef.simulate(start, pupil, duration=0.2))
+    flown = ef.metrics.ivv(ef.simulate(start, student, duration=0.2))
     np.testing.assert_array_equal(reports[-1].validation.ivv, flown)
 
 
@@ -154,13 +154,13 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others() -> None:
 def test_ten_epochs_lower_the_loss_and_beat_an_untrained_network(name: Any) -> None:
     losses: list[float] = []
     recipe = ef.DAgger(controller=name, epochs=10, learning_rate=1e-3, agents=50, flocks=20, duration=1.0, updates=60)
-    pupil = ef.train(recipe, on_epoch=lambda report: losses.append(report.loss))
+    student = ef.train(recipe, on_epoch=lambda report: losses.append(report.loss))
     assert len(losses) == 10
     assert losses[-1] < 0.9 * losses[0]
     unseen = ef.random_disk(10, 50, split="validation")
     final = {
         label: np.median(ef.metrics.ivv(ef.simulate(unseen, controller)))
-        for label, controller in (("trained", pupil), ("fresh", new_network(name)))
+        for label, controller in (("trained", student), ("fresh", make_network(name)))
     }
     assert final["trained"] < 0.5 * final["fresh"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from equiflock.learning.run import TrainingRun
+from equiflock.learning.training_run import TrainingRun
 from equiflock.runtime.checks import InputError
 from tests.damage import DAMAGES, empty
 from tests.learning.small import small
-from tests.learning.test_run import assert_same_results
+from tests.learning.test_training_run import assert_same_results
 
 STOPPED = "config.json", "metrics.csv", "validation.csv", "from.safetensors", "checkpoints/epoch-000005.safetensors"
 FINISHED = "config.json", "metrics.csv", "validation.csv", "weights.safetensors"

@@ -53,7 +53,7 @@ def test_the_papers_set_has_80400_tuples_of_which_30150_are_for_training() -> No
 @pytest.mark.slow
 def test_no_flock_is_used_twice_nor_in_any_other_set() -> None:
     whole = replace(FastForward(), agents=10, train_flocks=2, test_flocks=2)
-    starts = [whole.disk(step).draw() for step in range(whole.indices)]
+    starts = [whole.disk(step).draw() for step in range(whole.index_count)]
     starts += [ef.RandomDisk(400, 10, split=split).draw() for split in ("train", "validation", "test")]
     first_agents = np.concatenate([start.positions[:, 0] for start in starts])
     assert len(np.unique(first_agents, axis=0)) == len(first_agents) == 201 * 4 + 1200
@@ -86,13 +86,13 @@ def test_an_interrupted_set_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.
         FastForwardData.open(tmp_path / "data")
 
     made: list[int] = []
-    part = FastForward.part
+    compute_part = FastForward.compute_part
 
     def listen(self: FastForward, step: int) -> Any:
         made.append(step)
-        return part(self, step)
+        return compute_part(self, step)
 
-    monkeypatch.setattr(FastForward, "part", listen)
+    monkeypatch.setattr(FastForward, "compute_part", listen)
     seen: list[int] = []
     data = SMALL.make(tmp_path / "data", workers=1, on_part=seen.append)
     assert sorted(made + done) == sorted(seen) == list(range(7))
@@ -112,12 +112,12 @@ def test_velocities_are_drawn_by_the_rule_of_the_set() -> None:
 def test_blocks_and_gathered_tuples_are_the_same_data() -> None:
     data = SMALL.make()
     sums, means = paper_channels("sum"), paper_channels("mean")
-    blocks = [data.block(step, "train", means) for step in range(7)]
-    gathered = data.gather(np.arange(data.samples), means)
+    blocks = [data.get_block(step, "train", means) for step in range(7)]
+    gathered = data.get_tuples(np.arange(data.samples), means)
     for place in (0, 1):
-        assert np.array_equal(np.concatenate([block[place] for block in blocks]), gathered[place])
-    assert len(data.block(3, "test", sums)[0]) == 3
-    assert np.array_equal(data.gather(np.array([5]), sums)[0][0], data.arrays["sum"][2, 1])
+        assert np.array_equal(np.concatenate([get_block[place] for get_block in blocks]), gathered[place])
+    assert len(data.get_block(3, "test", sums)[0]) == 3
+    assert np.array_equal(data.get_tuples(np.array([5]), sums)[0][0], data.arrays["sum"][2, 1])
 
 
 def test_the_largest_norms_are_the_largest_norms() -> None:
@@ -177,13 +177,13 @@ def test_a_damaged_time_index_is_refused_and_made_again(
     with pytest.raises(InputError, match="is damaged at 1 of 7 time indices: make it again to mend it"):
         FastForwardData.open(folder)
     made: list[int] = []
-    part = FastForward.part
+    compute_part = FastForward.compute_part
 
     def listen(self: FastForward, step: int) -> Any:
         made.append(step)
-        return part(self, step)
+        return compute_part(self, step)
 
-    monkeypatch.setattr(FastForward, "part", listen)
+    monkeypatch.setattr(FastForward, "compute_part", listen)
     assert mended(folder, whole) == [f"{folder} is damaged at 1 of 7 time indices; they are made again"]
     assert made == [3]
 
@@ -235,7 +235,7 @@ def test_channels_of_one_s_own_take_the_place_of_the_paper_s() -> None:
     channels = (("velocity", "mean"), ("velocity", "sum"))
     data = FastForward(train_flocks=1, test_flocks=1, steps=1, agents=10, channels=channels).make()
     assert data.arrays["own"].shape == (2, 2, 10, 3, 2, 2)
-    assert data.gather(np.array([0]), channels)[0].shape == (1, 10, 3, 2, 2)
+    assert data.get_tuples(np.array([0]), channels)[0].shape == (1, 10, 3, 2, 2)
     with pytest.raises(InputError, match=r"the data has the channels .* make it with FastForward\(channels=\.\.\.\)"):
         data.largest_input(paper_channels("sum"))
 

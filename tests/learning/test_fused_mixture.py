@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.flock import Flock
 from equiflock.learning.mixture import FusedMixtureStep, Mixture
 from equiflock.protocols import FusedStep
-from equiflock.runtime.checks import OffScaleError
+from equiflock.runtime.checks import NumericRangeError
 from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.simulation import taught
+from equiflock.simulation import fused_training_step
 from tests.flocks import flocks
 from tests.simple import EndAt
 
@@ -37,12 +37,12 @@ class Apart:
 
 
 def lesson(
-    start: Flock, pupil: Any, beta: float, fused: bool, steps: int = 12, expert: str = "tanner", **more: Any
+    start: Flock, student: Any, beta: float, fused: bool, steps: int = 12, expert: str = "tanner", **more: Any
 ) -> list[tuple[Any, ...]]:
     """The bits of every moment and every target."""
     rules = {name: value for name, value in more.items() if name in ("orbit", "obstacles")}
     sensing = DelayedAggregation(ef.load(expert).senses, **rules)
-    mixture = Mixture(ef.load(expert), pupil, beta, np.random.default_rng(7), sensing)
+    mixture = Mixture(ef.load(expert), student, beta, np.random.default_rng(7), sensing)
     loop = ef.flight(start, mixture if fused else Apart(mixture), **more)
     found = []
     for moment in itertools.islice(loop, steps):
@@ -53,36 +53,36 @@ def lesson(
 
 
 def network(name: str, dimensions: int) -> Any:
-    return new_network(name, 5, **({} if name == "etdagnn" else {"dimensions": dimensions})).eval()
+    return make_network(name, 5, **({} if name == "etdagnn" else {"dimensions": dimensions})).eval()
 
 
 @given(flocks(), st.sampled_from(["etdagnn", "tdagnn"]), st.sampled_from([0.0, 0.5, 1.0]))
 def test_a_lesson_is_the_same_to_the_bit(start: Flock, name: str, beta: float) -> None:
-    pupil = network(name, start.shape[2])
+    student = network(name, start.shape[2])
     for more in ({}, {"orbit": ef.Orbit(), "obstacles": "nearest"}):
-        assert lesson(start[0], pupil, beta, True, 5, **more) == lesson(start[0], pupil, beta, False, 5, **more)
+        assert lesson(start[0], student, beta, True, 5, **more) == lesson(start[0], student, beta, False, 5, **more)
 
 
 @pytest.mark.parametrize("scenario", [ef.LeaderFollowing(), ef.ObstacleCourse(sides=6)])
 @pytest.mark.parametrize("expert", ["tanner", "tanner:attraction=0.8:aim=leaders"])
 @pytest.mark.parametrize("name", ["etdagnn", "etdagnn:aggregation=both"])
 def test_scenarios_are_learned_the_same(scenario: Any, expert: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, kernel = [], taught.fly_taught
+    calls, kernel = [], fused_training_step.step_training_flock
     start, rules = scenario.draw()[0], {"expert": expert, "orbit": scenario.orbit, "obstacles": scenario.obstacles}
-    pupil = new_network(name).eval()
-    expected = lesson(start, pupil, 0.5, False, ending=scenario.ending(), **rules)
-    monkeypatch.setattr(taught, "fly_taught", lambda *known: calls.append(1) or kernel(*known))  # type: ignore[func-returns-value]
-    assert lesson(start, pupil, 0.5, True, ending=scenario.ending(), **rules) == expected
+    student = make_network(name).eval()
+    expected = lesson(start, student, 0.5, False, ending=scenario.ending(), **rules)
+    monkeypatch.setattr(fused_training_step, "step_training_flock", lambda *known: calls.append(1) or kernel(*known))  # type: ignore[func-returns-value]
+    assert lesson(start, student, 0.5, True, ending=scenario.ending(), **rules) == expected
     assert len(calls) == 12
 
 
 @pytest.mark.parametrize("options", ["clamp=3:clamp_by=entry", "potential=inverse-square:clamp=3", "cut_off=false"])
 def test_a_lesson_of_any_of_tanners_experts_is_the_same_to_the_bit(options: str) -> None:
-    start, pupil, expert = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), f"tanner:{options}"
-    ours, theirs = (lesson(start, pupil, 0.5, fused, expert=expert) for fused in (True, False))
+    start, student, expert = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), f"tanner:{options}"
+    ours, theirs = (lesson(start, student, 0.5, fused, expert=expert) for fused in (True, False))
     assert ours == theirs
-    fused = Mixture(ef.load(expert), pupil, 0.5, np.random.default_rng(0)).fused_step(  # type: ignore[arg-type]
-        DelayedAggregation(pupil.senses),  # type: ignore[attr-defined]
+    fused = Mixture(ef.load(expert), student, 0.5, np.random.default_rng(0)).make_fused_step(  # type: ignore[arg-type]
+        DelayedAggregation(student.senses),  # type: ignore[attr-defined]
         ef.DoubleIntegrator(),
     )
     assert (fused is None) == (options == "cut_off=false")  # all pairs of a flock are not fused
@@ -97,13 +97,13 @@ def test_a_flight_that_ends_is_the_same_to_its_last_moment() -> None:
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_a_pupil_that_fails_does_so_at_the_step_at_which_it_flies(beta: float) -> None:
-    pupil = network("etdagnn", 2)
+    student = network("etdagnn", 2)
     with torch.no_grad():
-        pupil.layers[-1].weight[:] = float("nan")
+        student.layers[-1].weight[:] = float("nan")
     told = []
     for fused in (True, False):
-        with pytest.raises(OffScaleError, match="NaN or infinity at t = ") as caught:
-            lesson(ef.random_disk(1, 30, seed=3), pupil, beta, fused)
+        with pytest.raises(NumericRangeError, match="NaN or infinity at t = ") as caught:
+            lesson(ef.random_disk(1, 30, seed=3), student, beta, fused)
         told.append(str(caught.value))
     assert told[0] == told[1]
 
@@ -120,20 +120,20 @@ class Own(torch.nn.Module):
 def test_a_mixture_of_others_flies_by_its_parts() -> None:
     rng, network = np.random.default_rng(0), ef.load("etdagnn")
     parts = DelayedAggregation(network.senses), ef.DoubleIntegrator()  # type: ignore[attr-defined]
-    known = Mixture(ef.load("tanner"), network, 0.5, rng).fused_step(*parts)  # type: ignore[arg-type]
+    known = Mixture(ef.load("tanner"), network, 0.5, rng).make_fused_step(*parts)  # type: ignore[arg-type]
     assert isinstance(known, FusedMixtureStep)
     assert isinstance(known, FusedStep)
-    assert Mixture(ef.load("tanner"), Own(), 0.5, rng).fused_step(*parts) is None  # type: ignore[arg-type]
-    assert Mixture(ef.load("tanner-dynamic"), network, 0.5, rng).fused_step(*parts) is None  # type: ignore[arg-type]
-    by_sender: Any = new_network("etdagnn", hop_mean="sender").eval()
+    assert Mixture(ef.load("tanner"), Own(), 0.5, rng).make_fused_step(*parts) is None  # type: ignore[arg-type]
+    assert Mixture(ef.load("tanner-dynamic"), network, 0.5, rng).make_fused_step(*parts) is None  # type: ignore[arg-type]
+    by_sender: Any = make_network("etdagnn", hop_mean="sender").eval()
     others = DelayedAggregation(by_sender.senses), ef.DoubleIntegrator()
-    assert Mixture(ef.load("tanner"), by_sender, 0.5, rng).fused_step(*others) is None
+    assert Mixture(ef.load("tanner"), by_sender, 0.5, rng).make_fused_step(*others) is None
 
 
 def test_steps_of_a_lesson_that_are_skipped_draw_their_numbers_too() -> None:
-    start, pupil, positions = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), []
+    start, student, positions = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), []
     for skipped in (0, 6):
-        mixture = Mixture(ef.load("tanner"), pupil, 0.5, np.random.default_rng(1))  # type: ignore[arg-type]
+        mixture = Mixture(ef.load("tanner"), student, 0.5, np.random.default_rng(1))  # type: ignore[arg-type]
         loop = ef.flight(start, mixture)
         loop.skip(skipped)
         positions.append(next(itertools.islice(loop, 7 - skipped, None)).flock.positions.copy())

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
-from equiflock.controllers.networks.models import ETDAGNN, chain_of, describe_chain
-from equiflock.controllers.networks.weights import tensors_of
-from equiflock.controllers.trained import TRAINED as NETWORKS
+from equiflock.controllers.networks.models import ETDAGNN, build_module_chain, describe_chain
+from equiflock.controllers.networks.weights import collect_tensors
+from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
 from equiflock.features import Senses, paper_senses
 from equiflock.learning.adam import Adam
 from equiflock.learning.compiled_learner import CompiledLearner
-from equiflock.learning.learner import Learner, TorchLearner, learner_for
+from equiflock.learning.learner import Learner, TorchLearner, make_learner
 
 CHANNELS = (("velocity", "mean"), ("inverse-fourth", "sum"), ("inverse-square", "mean"), ("velocity", "sum"))
 
@@ -50,7 +50,7 @@ class Stack(nn.Module):
 
     def compiled_form(self) -> CompiledNetwork | None:
         described = describe_chain("stack", self.senses, None, self.chain)
-        return None if described is None else CompiledNetwork(described[0], tensors_of(self))
+        return None if described is None else CompiledNetwork(described[0], collect_tensors(self))
 
 
 def randomized(network: nn.Module, seed: int = 0) -> Any:
@@ -70,22 +70,22 @@ def batch(network: Any, tuples: int, agents: int, D: int, seed: int = 0) -> tupl
 
 
 def packed(learner: Learner, observations: Any, targets: Any) -> Any:
-    shapes = learner.shapes(targets.shape[1], targets.shape[2])
-    tuples = tuple(np.empty((len(targets), *shape), np.float32) for shape in shapes)
+    get_tuple_shapes = learner.get_tuple_shapes(targets.shape[1], targets.shape[2])
+    tuples = tuple(np.empty((len(targets), *shape), np.float32) for shape in get_tuple_shapes)
     learner.pack(observations, targets, tuples)  # type: ignore[arg-type]
     return tuples
 
 
-def gradient_of_a_step(learner: Learner, tuples: Any, places: Any, gate: Any = None) -> Any:
+def gradient_of_a_step(learner: Learner, tuples: Any, places: Any, loss_weighting: Any = None) -> Any:
     """After its first step, Adam's running mean is a tenth of the gradient."""
-    learner.descend(tuples, places, gate)
+    learner.descend(tuples, places, loss_weighting)
     assert isinstance(learner, CompiledLearner)
     return learner.adam.mean / np.float32(0.1)
 
 
 def assert_gradients_agree(network: Any, observations: Any, targets: Any) -> None:
     twin = copy.deepcopy(network)
-    learner = learner_for(network, 1e-3)
+    learner = make_learner(network, 1e-3)
     places = np.arange(len(targets))[None]
     found = gradient_of_a_step(learner, packed(learner, observations, targets), places)
     differences = twin(torch.from_numpy(observations)) - torch.from_numpy(targets)
@@ -94,7 +94,7 @@ def assert_gradients_agree(network: Any, observations: Any, targets: Any) -> Non
     with torch.no_grad():
         for parameter in twin.parameters():
             parameter.copy_(parameter.grad)
-    chain = chain_of(twin.chain, twin.senses)
+    chain = build_module_chain(twin.chain, twin.senses)
     assert chain is not None
     expected = chain.weights()
     assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
@@ -105,21 +105,21 @@ def assert_gradients_agree(network: Any, observations: Any, targets: Any) -> Non
 @pytest.mark.parametrize("hops", [1, 2, 3, 4])
 def test_gradients_are_torchs_for_every_network(name: str, D: int, hops: int) -> None:
     options = {} if name == "etdagnn" else {"dimensions": D}
-    network = randomized(new_network(name, hops=hops, **options))
+    network = randomized(make_network(name, hops=hops, **options))
     assert_gradients_agree(network, *batch(network, 3, 150, D))
 
 
 @pytest.mark.parametrize("channels", range(1, 5))
 @pytest.mark.parametrize("name", ["etdagnn", "tdagnn"])
 def test_gradients_are_torchs_for_any_number_of_channels(name: str, channels: int) -> None:
-    network = randomized(new_network(name, channels=CHANNELS[:channels]))
+    network = randomized(make_network(name, channels=CHANNELS[:channels]))
     assert_gradients_agree(network, *batch(network, 4, 33, 2))
 
 
 @pytest.mark.slow
 @given(st.sampled_from(list(NETWORKS)), st.integers(1, 5), st.integers(1, 300), st.integers(0, 2**31))
 def test_gradients_are_torchs_for_any_number_of_agents(name: str, tuples: int, agents: int, seed: int) -> None:
-    network = randomized(new_network(name), seed)
+    network = randomized(make_network(name), seed)
     assert_gradients_agree(network, *batch(network, tuples, agents, 2, seed))
 
 
@@ -137,17 +137,17 @@ def test_gradients_are_torchs_for_any_number_of_agents(name: str, tuples: int, a
 )
 def test_gradients_are_torchs_for_any_chain_of_our_layers(modules: Any) -> None:
     network = randomized(Stack(*modules(), senses=paper_senses("mean", 2)))
-    assert isinstance(learner_for(network, 1e-3), CompiledLearner)
+    assert isinstance(make_learner(network, 1e-3), CompiledLearner)
     assert_gradients_agree(network, *batch(network, 3, 70, 2))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_many_steps_are_torchs(name: str) -> None:
-    network = randomized(new_network(name))
+    network = randomized(make_network(name))
     twin = copy.deepcopy(network)
     observations, targets = batch(network, 12, 40, 2)
     places = np.random.default_rng(2).integers(12, size=(120, 5))
-    learners = learner_for(network, 1e-3), TorchLearner(twin, 1e-3)
+    learners = make_learner(network, 1e-3), TorchLearner(twin, 1e-3)
     losses = [learner.descend(packed(learner, observations, targets), places) for learner in learners]
     np.testing.assert_allclose(losses[0], losses[1], rtol=2e-3)
     for ours, theirs in zip(network.parameters(), twin.parameters(), strict=True):
@@ -156,23 +156,23 @@ def test_many_steps_are_torchs(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["etdagnn", "tdagnn-tf"])
 def test_a_gate_weighs_each_tuples_gradient(name: str) -> None:
-    network = randomized(new_network(name))
+    network = randomized(make_network(name))
     observations, targets = batch(network, 6, 30, 2)
     errors = []
 
-    def gate(found: Any) -> Any:
+    def loss_weighting(found: Any) -> Any:
         errors.append(found)
         return np.array([0.0, 1.0, 0.0, 0.5, 0.0, 0.0])
 
-    learners = [learner_for(copy.deepcopy(network), 1e-3) for _ in range(3)]
+    learners = [make_learner(copy.deepcopy(network), 1e-3) for _ in range(3)]
     tuples = packed(learners[0], observations, targets)
-    gated = gradient_of_a_step(learners[0], tuples, np.arange(6)[None], gate)
+    gated = gradient_of_a_step(learners[0], tuples, np.arange(6)[None], loss_weighting)
     one, two = (gradient_of_a_step(learners[n], tuples, np.array([[place]])) for n, place in ((1, 1), (2, 3)))
     np.testing.assert_allclose(gated, one + 0.5 * two, atol=1e-5 * np.abs(gated).max())
     theirs = TorchLearner(copy.deepcopy(network), 1e-3)
-    assert theirs.descend((observations, targets), np.arange(6)[None], gate).shape == (1, 6)
+    assert theirs.descend((observations, targets), np.arange(6)[None], loss_weighting).shape == (1, 6)
     np.testing.assert_allclose(errors[0], errors[1], rtol=1e-4)
-    np.testing.assert_allclose(learner_for(network, 1e-3).errors(tuples), errors[0], rtol=1e-6)
+    np.testing.assert_allclose(make_learner(network, 1e-3).errors(tuples), errors[0], rtol=1e-6)
 
 
 def test_adam_is_torchs() -> None:
@@ -190,16 +190,16 @@ def test_adam_is_torchs() -> None:
 
 
 def test_the_same_steps_in_one_call_or_in_many_are_the_same_bits() -> None:
-    networks = [randomized(new_network("etdagnn")) for _ in range(2)]
+    networks = [randomized(make_network("etdagnn")) for _ in range(2)]
     observations, targets = batch(networks[0], 8, 25, 2)
     places = np.random.default_rng(0).integers(8, size=(230, 3))
-    together, singly = (learner_for(network, 1e-3) for network in networks)
+    together, singly = (make_learner(network, 1e-3) for network in networks)
     tuples = packed(together, observations, targets)
     losses = together.descend(tuples, places)
     for row, expected in zip(places, losses, strict=True):
         # A learner that goes on from a state is the one that was never interrupted.
-        again = learner_for(networks[1], 1e-3)
-        again.restore(singly.state())
+        again = make_learner(networks[1], 1e-3)
+        again.load_state_dict(singly.state_dict())
         singly = again
         assert np.array_equal(singly.descend(tuples, row[None])[0], expected)
     for one, other in zip(networks[0].parameters(), networks[1].parameters(), strict=True):
@@ -216,7 +216,7 @@ def test_modules_that_are_no_such_chain_are_left_to_torch() -> None:
     watched = ETDAGNN()
     watched.layers[3].register_forward_hook(lambda *call: None)
     for network in (Louder(), frozen, watched):
-        assert isinstance(learner_for(network, 1e-3), TorchLearner)
+        assert isinstance(make_learner(network, 1e-3), TorchLearner)
     for modules in (
         (),
         (ScaleLog(),),
@@ -227,4 +227,4 @@ def test_modules_that_are_no_such_chain_are_left_to_torch() -> None:
         (EqConv(3, 4, 2), EqConv(5, 1, 1)),
         (EqConv(3, 4, 2), nn.ReLU(), EqConv(4, 1, 1)),
     ):
-        assert chain_of(modules, paper_senses("mean", hops=2)) is None
+        assert build_module_chain(modules, paper_senses("mean", hops=2)) is None

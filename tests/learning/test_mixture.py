@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.mixture import Mixture
 from equiflock.runtime.checks import InputError
@@ -28,8 +28,8 @@ def test_a_pupil_of_a_fixed_topology_learns_by_its_first_neighbours() -> None:
             return observations[:, :, 0, 0]
 
     start = ef.random_disk(1, 20)
-    pupil: Any = Loyal()
-    mixture = Mixture(ef.load("tanner"), pupil, 1.0, np.random.default_rng(0))
+    student: Any = Loyal()
+    mixture = Mixture(ef.load("tanner"), student, 1.0, np.random.default_rng(0))
     mixed, alone = (
         list(itertools.islice((m.observations.copy() for m in ef.flight(start, controller, time_step=0.2)), 4))
         for controller in (mixture, ef.load("tanner-fixed"))
@@ -67,8 +67,8 @@ def test_only_followers_are_learned_from(scenario: str, followers: int) -> None:
     trainer.run_epoch()
     assert trainer.replay.tuples[0].shape[1:] == (18, followers)
     assert len(trainer.replay) > 0
-    assert [start.scenario.name for start in trainer.validate.starts] == [scenario.partition(":")[0]]
-    trainer.judge()
+    assert [start.scenario.name for start in trainer.validator.starts] == [scenario.partition(":")[0]]
+    trainer.run_validation()
 
 
 def test_a_scenario_that_ends_a_flight_ends_what_is_learned_from_it() -> None:
@@ -90,9 +90,9 @@ def test_a_scenario_that_ends_a_flight_ends_what_is_learned_from_it() -> None:
 
 def test_a_network_of_one_s_own_channels_is_trained_saved_and_flown(tmp_path: Any) -> None:
     channels = (("velocity", "mean"), ("velocity", "sum"), ("inverse-square", "mean"))
-    network = new_network("etdagnn", channels=channels)
-    pupil: Any = ef.train(small(epochs=2), network)
-    path = ef.save(pupil, tmp_path / "mine.safetensors")
+    network = make_network("etdagnn", channels=channels)
+    student: Any = ef.train(small(epochs=2), network)
+    path = ef.save(student, tmp_path / "mine.safetensors")
     back: Any = ef.load(path)
     assert back.senses == ef.Senses(channels, hops=3)
     run = ef.simulate(ef.random_disk(1, 20), back, duration=0.05)
@@ -113,8 +113,8 @@ def test_options_of_a_network_are_part_of_its_name() -> None:
             mixed: torch.Tensor = self.outer(self.inner(observations[:, :, 0].transpose(2, 3)))
             return mixed.squeeze(-1)
 
-    pupil: Any = ef.train(small(controller="mixer:width=5", epochs=2))
-    assert pupil.inner.weight.shape == (5, 1)
+    student: Any = ef.train(small(controller="mixer:width=5", epochs=2))
+    assert student.inner.weight.shape == (5, 1)
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_a_scenario_keeps_its_own_defaults_where_the_recipe_has_its() -> None:
         def draw(self, stop: Any = None) -> ef.Flock:
             return self.disk.draw(stop)
 
-    scene: Any = ef.DAgger(scenario="slow").scenes[0].middle(3, 0, "train")
+    scene: Any = ef.DAgger(scenario="slow").training_scenarios[0].middle(3, 0, "train")
     assert (scene.disk.agents, scene.disk.max_speed, scene.disk.flocks, scene.disk.split) == (12, 0.5, 3, "train")
-    changed: Any = ef.DAgger(scenario="slow", agents=20).scenes[0].middle(3, 0, "train")
+    changed: Any = ef.DAgger(scenario="slow", agents=20).training_scenarios[0].middle(3, 0, "train")
     assert changed.disk.agents == 20
 
 

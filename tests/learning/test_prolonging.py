@@ -11,13 +11,13 @@ import torch
 
 import equiflock as ef
 from equiflock.controllers.networks.weights import FORMAT, read_tensors, write_weights
-from equiflock.learning.config import recipe_for
 from equiflock.learning.dagger import train
-from equiflock.learning.run import TrainingRun
+from equiflock.learning.run_config import adapt_recipe
+from equiflock.learning.training_run import TrainingRun
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import file_checksum, read_json
+from equiflock.runtime.checksums import compute_file_checksum, read_json
 from tests.learning.small import small
-from tests.learning.test_run import Stop, assert_same_results, stop_after
+from tests.learning.test_training_run import Stop, assert_same_results, stop_after
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,8 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_finished_training_that_is_prolonged_is_one_long_training(long: Path, tmp_path: Path, first: int) -> None:
     TrainingRun.create(tmp_path / "run", small(epochs=first)).train()
     run = TrainingRun(tmp_path / "run")
-    run.prolong(11)
-    assert not run.finished
+    run.extend_epochs(11)
+    assert not run.is_finished
     said: list[str] = []
     epochs: list[int] = []
     TrainingRun(run.folder).train(lambda report: epochs.append(report.epoch), said.append)
@@ -52,7 +52,7 @@ def test_one_of_a_network_with_options_too_and_its_weights_are_loaded_without_th
         in_two.train(stop_after(2))
     TrainingRun(in_two.folder).train()
     assert_same_results(in_two.folder, at_once.folder)
-    assert TrainingRun(at_once.folder).finished
+    assert TrainingRun(at_once.folder).is_finished
     network: Any = ef.load(at_once.folder / "weights.safetensors")
     assert network.name == controller.partition(":")[0]
 
@@ -61,12 +61,12 @@ def test_one_that_was_stopped_or_is_prolonged_twice_too(long: Path, tmp_path: Pa
     run = TrainingRun.create(tmp_path / "run", small(epochs=40))
     with pytest.raises(Stop):
         run.train(stop_after(3))
-    run.prolong(6)
+    run.extend_epochs(6)
     run.train()
-    run.prolong(9)
+    run.extend_epochs(9)
     with pytest.raises(Stop):
         run.train(stop_after(7))
-    run.prolong(11)
+    run.extend_epochs(11)
     run.train()
     assert_same_results(run.folder, long)
 
@@ -75,7 +75,7 @@ def test_one_whose_checkpoints_are_gone_begins_again_and_says_so(long: Path, tmp
     run = TrainingRun.create(tmp_path / "run", small())
     run.train()
     shutil.rmtree(run.folder / "checkpoints")
-    run.prolong(11)
+    run.extend_epochs(11)
     said: list[str] = []
     run.train(on_notice=said.append)
     assert said == ["there is no checkpoint, so the training begins again"]
@@ -89,19 +89,19 @@ def test_an_earlier_end_is_validated_too_but_none_before_what_is_done(tmp_path: 
     with pytest.raises(Stop):
         run.train(stop_after(7))
     with pytest.raises(InputError, match=r"6 epochs are done already in .*run: epochs must be at least that"):
-        run.prolong(5)
-    run.prolong(6)
+        run.extend_epochs(5)
+    run.extend_epochs(6)
     run.train()
     assert_same_results(run.folder, short.folder)
     with pytest.raises(InputError, match="6 epochs are done already"):
-        run.prolong(5)
+        run.extend_epochs(5)
 
 
 def test_a_training_that_begins_from_weights_is_that_of_their_network(tmp_path: Path) -> None:
     weights = TrainingRun.create(tmp_path / "first", small()).train()
     recipe = small(seed=3, learning_rate=1e-3)
     run = TrainingRun.create(tmp_path / "second", recipe, weights)
-    name, found = str(weights), file_checksum(weights)
+    name, found = str(weights), compute_file_checksum(weights)
     weights.unlink()  # the folder has its own
     with pytest.raises(Stop):
         run.train(stop_after(3))
@@ -122,20 +122,20 @@ def test_results_of_a_training_from_other_weights_are_not_taken_for_ours(tmp_pat
     for name in ("checkpoints", "weights.safetensors"):
         source = fresh.folder / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, run.folder / name)
-    assert not run.finished
+    assert not run.is_finished
     with pytest.raises(InputError, match="was written by another training: from = None, not"):
         run.train()
 
 
 def test_network_and_hops_come_from_the_weights_unless_that_contradicts_what_was_given(tmp_path: Path) -> None:
     weights = TrainingRun.create(tmp_path / "run", small(controller="tdagnn", hops=2, epochs=1)).train()
-    recipe = recipe_for(weights, small())
+    recipe = adapt_recipe(weights, small())
     assert (recipe.controller, recipe.hops, recipe.dimensions) == ("tdagnn", 2, 2)
-    assert recipe_for(weights, small(hops=2), {"hops"}).hops == 2
+    assert adapt_recipe(weights, small(hops=2), {"hops"}).hops == 2
     with pytest.raises(InputError, match=r"holds weights of hops = 2, not 3: leave it out"):
-        recipe_for(weights, small(), {"hops"})
+        adapt_recipe(weights, small(), {"hops"})
     with pytest.raises(InputError, match="holds weights of controller = tdagnn, not etdagnn"):
-        recipe_for(weights, small(), {"controller"})
+        adapt_recipe(weights, small(), {"controller"})
     with pytest.raises(InputError, match="holds weights of controller = tdagnn, not etdagnn"):
         TrainingRun.create(tmp_path / "other", small(), weights)
 
@@ -154,7 +154,7 @@ def test_modules_of_ones_own_begin_from_weights_too(tmp_path: Path, own_registry
             return self.mix(observations[:, :, 0].transpose(2, 3)).sum(-1)
 
     weights = write_weights(Wide(5), tmp_path / "wide.safetensors")
-    run = TrainingRun.create(tmp_path / "run", recipe_for(weights, small()), weights)
+    run = TrainingRun.create(tmp_path / "run", adapt_recipe(weights, small()), weights)
     assert run.recipe.controller == "wide"
     trained: Any = ef.load(run.train())
     assert trained.mix.weight.shape == (5, 3)

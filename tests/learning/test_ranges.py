@@ -7,31 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equiflock.learning.ranges import Range, Spread, read_range
+from equiflock.learning.ranges import Distribution, Range, parse_range
 from equiflock.runtime.checks import InputError
 
 
 @pytest.mark.parametrize(
     ("text", "spread", "expected"),
     [
-        ("0-0.5", "even", Range(0.0, 0.5)),
-        (" 0 - .5 ", "even", Range(0.0, 0.5)),
-        ("0-2", "count", Range(0, 2, "count")),
-        ("3-100", "scale", Range(3.0, 100.0, "scale")),
-        ("1e-3-1e-2", "even", Range(0.001, 0.01)),
-        ("0-1e-3", "even", Range(0.0, 0.001)),
-        ("1E+1-2.5e1", "even", Range(10.0, 25.0)),
-        ("1e-3", "even", 0.001),
-        ("0.2", "even", 0.2),
-        ("3", "count", 3),
-        ("0.2-0.2", "even", 0.2),
-        ("2-2", "count", 2),
+        ("0-0.5", "uniform", Range(0.0, 0.5)),
+        (" 0 - .5 ", "uniform", Range(0.0, 0.5)),
+        ("0-2", "uniform_integer", Range(0, 2, "uniform_integer")),
+        ("3-100", "log_uniform", Range(3.0, 100.0, "log_uniform")),
+        ("1e-3-1e-2", "uniform", Range(0.001, 0.01)),
+        ("0-1e-3", "uniform", Range(0.0, 0.001)),
+        ("1E+1-2.5e1", "uniform", Range(10.0, 25.0)),
+        ("1e-3", "uniform", 0.001),
+        ("0.2", "uniform", 0.2),
+        ("3", "uniform_integer", 3),
+        ("0.2-0.2", "uniform", 0.2),
+        ("2-2", "uniform_integer", 2),
     ],
 )
 def test_texts_are_read_as_ranges_or_numbers_and_the_minus_of_an_exponent_is_no_range(
-    text: str, spread: Spread, expected: Range | float
+    text: str, distribution: Distribution, expected: Range | float
 ) -> None:
-    found = read_range("x", text, spread)
+    found = parse_range("x", text, distribution)
     assert found == expected
     assert type(found) is type(expected)
 
@@ -39,35 +39,35 @@ def test_texts_are_read_as_ranges_or_numbers_and_the_minus_of_an_exponent_is_no_
 @given(st.lists(st.floats(0.0, 1e300), min_size=2, max_size=2, unique=True))
 def test_a_range_is_read_again_from_its_own_text_to_the_last_bit(ends: list[float]) -> None:
     values = Range(min(ends), max(ends))
-    assert read_range("x", str(values), "even") == values
+    assert parse_range("x", str(values), "uniform") == values
 
 
 def test_the_text_of_a_range_is_as_short_as_a_user_writes_it() -> None:
     assert str(Range(0.0, 0.5)) == "0-0.5"
-    assert str(Range(3.0, 100.0, "scale")) == "3-100"
-    assert str(Range(0, 2, "count")) == "0-2"
+    assert str(Range(3.0, 100.0, "log_uniform")) == "3-100"
+    assert str(Range(0, 2, "uniform_integer")) == "0-2"
 
 
 @pytest.mark.parametrize(
     ("text", "spread", "message"),
     [
-        ("a", "even", "x must be a number, or a range such as 0-0.5; got 'a'"),
-        ("", "even", "x must be a number, or a range such as 0-0.5; got ''"),
-        ("0-0.5-1", "even", "x must be a number, or a range"),
-        ("-1-2", "even", "x must be a number, or a range"),
-        ("0-", "even", "x must be a number, or a range"),
-        ("nan", "even", "x must be a number, or a range"),
-        ("0-inf", "even", "x must be a number, or a range"),
-        ("0,0.5", "scale", "x must be a number, or a range such as 3-100; got '0,0.5'"),
-        ("0-0.5", "count", "x must be a whole number, or a range of them such as 0-2; got '0-0.5'"),
-        ("0-" + "9" * 5000, "count", "x must be a whole number, or a range of them"),
-        ("5-3", "even", "x must be a range from low to high, 3-5; got '5-3'"),
-        ("2-0", "count", "x must be a range from low to high, 0-2; got '2-0'"),
+        ("a", "uniform", "x must be a number, or a range such as 0-0.5; got 'a'"),
+        ("", "uniform", "x must be a number, or a range such as 0-0.5; got ''"),
+        ("0-0.5-1", "uniform", "x must be a number, or a range"),
+        ("-1-2", "uniform", "x must be a number, or a range"),
+        ("0-", "uniform", "x must be a number, or a range"),
+        ("nan", "uniform", "x must be a number, or a range"),
+        ("0-inf", "uniform", "x must be a number, or a range"),
+        ("0,0.5", "log_uniform", "x must be a number, or a range such as 3-100; got '0,0.5'"),
+        ("0-0.5", "uniform_integer", "x must be a whole number, or a range of them such as 0-2; got '0-0.5'"),
+        ("0-" + "9" * 5000, "uniform_integer", "x must be a whole number, or a range of them"),
+        ("5-3", "uniform", "x must be a range from low to high, 3-5; got '5-3'"),
+        ("2-0", "uniform_integer", "x must be a range from low to high, 0-2; got '2-0'"),
     ],
 )
-def test_any_other_text_is_refused_in_one_line(text: str, spread: Spread, message: str) -> None:
+def test_any_other_text_is_refused_in_one_line(text: str, distribution: Distribution, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        read_range("x", text, spread)
+        parse_range("x", text, distribution)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
 
@@ -78,9 +78,9 @@ def drawn(values: Range, count: int = 4_000) -> np.ndarray:
 
 
 def test_counts_are_whole_numbers_both_ends_included_and_equally_likely() -> None:
-    found = Range(0, 2, "count").draw(np.random.default_rng(0))
+    found = Range(0, 2, "uniform_integer").draw(np.random.default_rng(0))
     assert type(found) is int
-    numbers, counts = np.unique(drawn(Range(0, 2, "count")), return_counts=True)
+    numbers, counts = np.unique(drawn(Range(0, 2, "uniform_integer")), return_counts=True)
     assert list(numbers) == [0, 1, 2]
     # The standard deviation of each share is 0.0075.
     np.testing.assert_allclose(counts / 4_000, 1 / 3, atol=0.03)
@@ -94,7 +94,7 @@ def test_an_even_range_is_covered_from_end_to_end_and_equally_everywhere() -> No
 
 
 def test_a_range_of_scales_is_covered_from_end_to_end_and_half_of_it_is_below_the_geometric_mean() -> None:
-    found = drawn(Range(3.0, 300.0, "scale"))
+    found = drawn(Range(3.0, 300.0, "log_uniform"))
     assert 3.0 <= found.min() < 3.03
     assert 297.0 < found.max() <= 300.0
     assert np.median(found) == pytest.approx(30.0, rel=0.1)
@@ -106,12 +106,12 @@ def test_a_range_of_scales_is_covered_from_end_to_end_and_half_of_it_is_below_th
 
 def test_the_middle_is_that_of_the_spread() -> None:
     assert Range(0.1, 0.5).middle == pytest.approx(0.3)
-    assert Range(4.0, 100.0, "scale").middle == pytest.approx(20.0)
-    assert [Range(0, high, "count").middle for high in (1, 2, 3)] == [0, 1, 1]
-    assert type(Range(0, 3, "count").middle) is int
+    assert Range(4.0, 100.0, "log_uniform").middle == pytest.approx(20.0)
+    assert [Range(0, high, "uniform_integer").middle for high in (1, 2, 3)] == [0, 1, 1]
+    assert type(Range(0, 3, "uniform_integer").middle) is int
 
 
 def test_a_range_of_scales_never_draws_beyond_its_ends() -> None:
     # exp(log(x)) is not always x, and the drawn number must be one that was checked.
-    values = Range(0.1, np.nextafter(0.1, 1.0), "scale")
+    values = Range(0.1, np.nextafter(0.1, 1.0), "log_uniform")
     assert set(drawn(values, 100)) <= {values.low, values.high}

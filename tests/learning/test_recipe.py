@@ -28,10 +28,10 @@ def test_the_defaults_are_the_papers_recipe() -> None:
 
 def test_the_share_of_the_expert_falls_to_one_half() -> None:
     recipe = ef.DAgger()
-    assert recipe.beta(0) == 0.993
-    assert recipe.beta(1) == pytest.approx(0.993 * 0.993)
-    assert recipe.beta(97) > 0.5
-    assert recipe.beta(98) == recipe.beta(399) == 0.5
+    assert recipe.compute_expert_share(0) == 0.993
+    assert recipe.compute_expert_share(1) == pytest.approx(0.993 * 0.993)
+    assert recipe.compute_expert_share(97) > 0.5
+    assert recipe.compute_expert_share(98) == recipe.compute_expert_share(399) == 0.5
 
 
 def test_the_command_names_what_is_not_the_default() -> None:
@@ -76,7 +76,7 @@ def test_every_such_option_reaches_the_flocks_to_learn_from_and_those_to_be_judg
     more = {"radius_rule": "constant-density"} if name == "density" else {}
     change = {name: DISK[name], **more}
     trainer = Trainer(small(flocks=2, validation_flocks=2, **change))
-    (starts,), (judged,) = trainer.starts, trainer.validate.starts
+    (starts,), (judged,) = trainer.starts, trainer.validator.starts
     for split, found in (("train", [start.flock for start in starts]), ("validation", [judged.flock])):
         expected = ef.random_disk(2, **{"agents": 20, **change}, split=split)
         for part in ("positions", "velocities"):
@@ -87,8 +87,8 @@ def test_every_such_option_reaches_the_flocks_to_learn_from_and_those_to_be_judg
 
 @pytest.mark.parametrize("controller", ["tdagnn", "etdagnn"])
 def test_a_training_in_space_gives_a_network_that_flies_there(controller: str) -> None:
-    pupil: Any = ef.train(small(controller=controller, dimensions=3, epochs=2))
-    assert ef.simulate(ef.random_disk(1, 20, dimensions=3), pupil, duration=0.05).positions.shape[-1] == 3
+    student: Any = ef.train(small(controller=controller, dimensions=3, epochs=2))
+    assert ef.simulate(ef.random_disk(1, 20, dimensions=3), student, duration=0.05).positions.shape[-1] == 3
 
 
 @pytest.mark.parametrize(

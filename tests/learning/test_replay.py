@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from equiflock.controllers.loading import new_network
-from equiflock.learning.learner import TorchLearner, learner_for
-from equiflock.learning.replay import Replay
+from equiflock.controllers.loading import make_network
+from equiflock.learning.learner import TorchLearner, make_learner
+from equiflock.learning.replay import ReplayBuffer
 from equiflock.runtime.checks import InputError
 
 
-def empty(capacity: int) -> Replay:
-    return Replay(capacity, agents=2, dimensions=2, learner=TorchLearner(new_network("etdagnn", hops=1), 1e-3))
+def empty(capacity: int) -> ReplayBuffer:
+    return ReplayBuffer(capacity, agents=2, dimensions=2, learner=TorchLearner(make_network("etdagnn", hops=1), 1e-3))
 
 
-def fill(replay: Replay, numbers: range) -> None:
+def fill(replay: ReplayBuffer, numbers: range) -> None:
     values = np.array(numbers, np.float32).reshape(-1, 1, 1, 1, 1)
     replay.add(values * np.ones((2, 1, 3, 2), np.float32), -values[..., 0, 0] * np.ones((2, 2), np.float32))
 
@@ -26,7 +26,7 @@ def test_the_oldest_give_way_when_it_is_full() -> None:
     assert len(replay) == 3
     fill(replay, range(3, 6))
     assert len(replay) == 4
-    assert replay.added == 6
+    assert replay.total_added == 6
     observations, targets = replay.tuples
     assert observations[:, 0, 0, 0, 0].tolist() == [4.0, 5.0, 2.0, 3.0]
     assert targets[:, 1, 1].tolist() == [-4.0, -5.0, -2.0, -3.0]
@@ -37,7 +37,7 @@ def test_many_at_once_are_as_one_after_the_other() -> None:
     fill(at_once, range(11))
     for n in range(11):
         fill(singly, range(n, n + 1))
-    assert at_once.added == singly.added
+    assert at_once.total_added == singly.total_added
     for one, other in zip(at_once.tuples, singly.tuples, strict=True):
         assert np.array_equal(one, other)
 
@@ -50,7 +50,7 @@ def test_adding_allocates_nothing() -> None:
 
 
 def test_a_compiled_learner_keeps_rows_of_agents() -> None:
-    replay = Replay(3, agents=5, dimensions=2, learner=learner_for(new_network("tdagnn"), 1e-3))
+    replay = ReplayBuffer(3, agents=5, dimensions=2, learner=make_learner(make_network("tdagnn"), 1e-3))
     observations = np.random.default_rng(0).standard_normal((2, 5, 3, 3, 2)).astype(np.float32)
     targets = np.random.default_rng(1).standard_normal((2, 5, 2)).astype(np.float32)
     replay.add(observations, targets)

@@ -14,22 +14,22 @@ import torch
 import tyro
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
-from equiflock.learning.checkpoint import read_checkpoint, write_checkpoint
+from equiflock.controllers.loading import make_network
+from equiflock.learning.checkpoint_format import read_checkpoint, write_checkpoint
 from equiflock.learning.compiled_learner import CompiledLearner
 from equiflock.learning.dagger import Trainer, train
 from equiflock.learning.learner import TorchLearner
-from equiflock.learning.run import TrainingRun
+from equiflock.learning.training_run import TrainingRun
 from equiflock.runtime.checks import InputError
 from tests.learning.small import small
-from tests.learning.test_run import Stop, assert_same_results, stop_after
+from tests.learning.test_training_run import Stop, assert_same_results, stop_after
 
 FALLING: dict[str, Any] = {"schedule": "cosine", "warm_up": 2, "final_learning_rate": 0.1, "learning_rate": 1e-3}
 
 
 def rates(**options: Any) -> list[float]:
     recipe = ef.DAgger(**{"learning_rate": 1.0, **options})
-    return [recipe.rate(epoch) for epoch in range(recipe.epochs)]
+    return [recipe.compute_learning_rate(epoch) for epoch in range(recipe.epochs)]
 
 
 def test_by_default_every_epoch_has_the_same_rate() -> None:
@@ -75,7 +75,7 @@ class Linear(torch.nn.Module):
 
 
 def compiled() -> torch.nn.Module:
-    return new_network("etdagnn")
+    return make_network("etdagnn")
 
 
 @pytest.mark.parametrize(("make", "learner"), [(Linear, TorchLearner), (compiled, CompiledLearner)])
@@ -99,7 +99,10 @@ def test_a_trainer_from_a_checkpoint_goes_on_with_the_same_bits(make: Any, tmp_p
     for _ in range(3):
         one.run_epoch()
     read_checkpoint(write_checkpoint(one, tmp_path / "checkpoint.safetensors"), two)
-    two.replay.tuples[0][:], two.replay.tuples[1][:], two.replay.added = *one.replay.tuples, one.replay.added
+    two.replay.tuples[0][:], two.replay.tuples[1][:], two.replay.total_added = (
+        *one.replay.tuples,
+        one.replay.total_added,
+    )
     while one.epoch < 6:
         assert one.run_epoch().loss == two.run_epoch().loss
     for a, b in zip(one.network.parameters(), two.network.parameters(), strict=True):
@@ -126,8 +129,8 @@ def test_a_training_whose_rates_depend_on_its_number_of_epochs_is_not_prolonged(
         with pytest.raises(InputError, match=text):
             run.check_epochs(epochs)
         with pytest.raises(InputError, match=text):
-            run.prolong(epochs)
-    run.prolong(6)
+            run.extend_epochs(epochs)
+    run.extend_epochs(6)
     # Nor by whoever writes the config.
     trainer = Trainer(small(**FALLING))
     path = write_checkpoint(trainer, tmp_path / "checkpoint.safetensors")
@@ -140,7 +143,7 @@ def test_a_warm_up_alone_may_be_prolonged(tmp_path: Path) -> None:
     whole.train()
     two = TrainingRun.create(tmp_path / "two", small(warm_up=3, epochs=2))
     two.train()
-    two.prolong(6)
+    two.extend_epochs(6)
     two.train()
     assert_same_results(two.folder, whole.folder)
 

@@ -17,23 +17,29 @@ import equiflock as ef
 from equiflock.cli.train import Train
 from equiflock.learning import dagger, validation
 from equiflock.learning.dagger import Trainer, train
-from equiflock.learning.run import TrainingRun
+from equiflock.learning.training_run import TrainingRun
 from equiflock.learning.validation import Validator
 from equiflock.learning.worlds import SETTINGS, FlightWorld
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.randomness import stream
+from equiflock.runtime.randomness import make_rng
 from tests.learning.small import small
-from tests.learning.test_run import Stop, assert_same_results, stop_after
+from tests.learning.test_training_run import Stop, assert_same_results, stop_after
 
-HARD: dict[str, Any] = {"loss": "0-0.5", "delay": "0-2", "noise": 0.01, "max_acceleration": "3-100", "lag": "0-0.1"}
+HARD: dict[str, Any] = {
+    "packet_loss": "0-0.5",
+    "delay": "0-2",
+    "noise": 0.01,
+    "max_acceleration": "3-100",
+    "lag": "0-0.1",
+}
 ALL: dict[str, Any] = {
-    "loss": "0.1-0.5",
+    "packet_loss": "0.1-0.5",
     "burst": "2-20",
     "delay": "1-3",
     "jitter": "1-2",
     "noise": "0.01-0.05",
     "quantization": "12-20",
-    "every": "2-3",
+    "send_interval": "2-3",
     "last_known": "1-4",
     "max_acceleration": "3-100",
     "top_speed": "2-20",
@@ -55,9 +61,12 @@ def test_every_number_of_radio_and_body_is_a_setting_of_the_recipe_with_the_same
 
 
 def test_counts_are_drawn_as_whole_numbers_limits_as_scales_and_all_others_evenly() -> None:
-    spreads = {spread: {name for name in SETTINGS if SETTINGS[name].spread == spread} for spread in ("count", "scale")}
-    assert spreads["count"] == {"delay", "jitter", "quantization", "every", "last_known"}
-    assert spreads["scale"] == {"burst", "max_acceleration", "top_speed"}
+    spreads = {
+        distribution: {name for name in SETTINGS if SETTINGS[name].distribution == distribution}
+        for distribution in ("uniform_integer", "log_uniform")
+    }
+    assert spreads["uniform_integer"] == {"delay", "jitter", "quantization", "send_interval", "last_known"}
+    assert spreads["log_uniform"] == {"burst", "max_acceleration", "top_speed"}
 
 
 def worlds(recipe: ef.DAgger, count: int) -> list[FlightWorld]:
@@ -66,20 +75,20 @@ def worlds(recipe: ef.DAgger, count: int) -> list[FlightWorld]:
 
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_a_range_of_any_setting_is_drawn_anew_for_each_flight_from_end_to_end(name: str) -> None:
-    recipe = ef.DAgger(**({"loss": 0.1} if name == "burst" else {}), **{name: ALL[name]})
+    recipe = ef.DAgger(**({"packet_loss": 0.1} if name == "burst" else {}), **{name: ALL[name]})
     setting = SETTINGS[name]
     part = "radio" if setting.part is ef.Radio else "body"
     found = [getattr(getattr(world, part), setting.name) for world in worlds(recipe, 300)]
     low, high = map(float, ALL[name].split("-"))
-    near = 0.0 if setting.spread == "count" else 0.05 * (high - low)
+    near = 0.0 if setting.distribution == "uniform_integer" else 0.05 * (high - low)
     assert low <= min(found) <= low + near
     assert high - near <= max(found) <= high
 
 
 def test_a_number_is_the_same_in_all_flights_but_their_seeds_are_not() -> None:
-    found = worlds(ef.DAgger(loss=0.2, delay=1, max_acceleration=5.0, gust=1.0), 50)
+    found = worlds(ef.DAgger(packet_loss=0.2, delay=1, max_acceleration=5.0, gust=1.0), 50)
     radios, bodies = [world.radio for world in found], [world.body for world in found]
-    assert {(radio.loss, radio.delay, radio.noise) for radio in radios if radio} == {(0.2, 1, 0.0)}
+    assert {(radio.packet_loss, radio.delay, radio.noise) for radio in radios if radio} == {(0.2, 1, 0.0)}
     assert {(body.max_acceleration, body.gust, body.lag) for body in bodies if body} == {(5.0, 1.0, 0.0)}
     assert len({radio.seed for radio in radios if radio} | {body.seed for body in bodies if body}) == 100
 
@@ -91,8 +100,13 @@ def test_trainings_with_other_seeds_draw_other_worlds_and_the_same_seed_the_same
 
 
 def test_one_setting_does_not_change_what_is_drawn_of_another() -> None:
-    one, other = worlds(ef.DAgger(loss="0-0.5"), 20), worlds(ef.DAgger(loss="0-0.5", delay="1-2", lag="0-1"), 20)
-    assert [world.radio.loss for world in one if world.radio] == [world.radio.loss for world in other if world.radio]
+    one, other = (
+        worlds(ef.DAgger(packet_loss="0-0.5"), 20),
+        worlds(ef.DAgger(packet_loss="0-0.5", delay="1-2", lag="0-1"), 20),
+    )
+    assert [world.radio.packet_loss for world in one if world.radio] == [
+        world.radio.packet_loss for world in other if world.radio
+    ]
 
 
 def test_a_perfect_world_has_no_parts_so_that_the_fast_kernels_fly_it() -> None:
@@ -100,7 +114,7 @@ def test_a_perfect_world_has_no_parts_so_that_the_fast_kernels_fly_it() -> None:
     assert ef.DAgger().worlds.middle() == FlightWorld()
     assert ef.DAgger(burst=5.0).worlds.middle().radio is None  # bursts of no losses
     assert ef.DAgger(lag=0.1).worlds.middle().radio is None
-    assert ef.DAgger(loss=0.1).worlds.middle().body is None
+    assert ef.DAgger(packet_loss=0.1).worlds.middle().body is None
 
 
 class Flown:
@@ -142,38 +156,38 @@ def test_a_training_in_hard_worlds_that_is_interrupted_or_prolonged_ends_with_th
         two.train(stop_after(3))
     TrainingRun(two.folder).train()
     two = TrainingRun(two.folder)
-    two.prolong(6)
+    two.extend_epochs(6)
     two.train()
     assert_same_results(two.folder, whole.folder)
     assert TrainingRun(whole.folder).recipe == recipe
-    assert TrainingRun(whole.folder).finished
+    assert TrainingRun(whole.folder).is_finished
 
 
 def test_the_expert_hears_everything_in_training_and_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = small(epochs=1, loss=1.0, max_acceleration=5.0)
+    recipe = small(epochs=1, packet_loss=1.0, max_acceleration=5.0)
     trainer = Trainer(recipe)
     # Some steps into the flight too: the target is what an expert would do that hears all others as they are.
     (starts,) = trainer.starts
-    start = starts[int(stream(0, "collect", 0).integers(len(starts)))].flock
+    start = starts[int(make_rng(0, "collect", 0).integers(len(starts)))].flock
     loop = ef.flight(start, trainer.expert, body=trainer.world.body)  # beta is 0.993, so the expert flies these
     wanted = [moment.accelerations[0].T.astype(np.float32) for moment in islice(loop, 5)]
     trainer.run_epoch()
     np.testing.assert_array_equal(trainer.replay.tuples[1][:5], wanted)
     flown = Flown(monkeypatch, validation, "simulate")
     TrainingRun.create(tmp_path / "run", recipe).train()
-    expert, pupil = flown.worlds
-    assert (expert.radio, expert.body) == (None, pupil.body)
-    assert pupil.radio is not None
-    assert pupil.radio.loss == 1.0
+    expert, student = flown.worlds
+    assert (expert.radio, expert.body) == (None, student.body)
+    assert student.radio is not None
+    assert student.radio.packet_loss == 1.0
 
 
 def test_validation_takes_numbers_as_they_are_and_the_middle_of_ranges_with_one_seed_for_all() -> None:
     one, other = (Validator(small(seed=seed, **HARD)).world for seed in (0, 7))
     assert one == other
     assert one.radio is not None
-    assert (one.radio.loss, one.radio.delay, one.radio.noise) == (0.25, 1, 0.01)
+    assert (one.radio.packet_loss, one.radio.delay, one.radio.noise) == (0.25, 1, 0.01)
     assert one.body is not None
     assert one.body.max_acceleration == pytest.approx(300**0.5)
     assert one.body.lag == pytest.approx(0.05)
@@ -182,7 +196,7 @@ def test_validation_takes_numbers_as_they_are_and_the_middle_of_ranges_with_one_
 
 def test_explicit_defaults_change_no_bit_of_a_training_and_no_word_of_its_recipe() -> None:
     perfect = {name: setting.default for name, setting in SETTINGS.items()}
-    usual, explicit = small(epochs=2), small(epochs=2, **{**perfect, "loss": "0", "delay": "0-0"})
+    usual, explicit = small(epochs=2), small(epochs=2, **{**perfect, "packet_loss": "0", "delay": "0-0"})
     assert usual == explicit
     assert repr(usual) == repr(explicit)
     assert usual.command == explicit.command
@@ -192,7 +206,14 @@ def test_explicit_defaults_change_no_bit_of_a_training_and_no_word_of_its_recipe
 
 @pytest.mark.parametrize(
     "change",
-    [{"loss": "0-0.5"}, {"loss": 0.2, "delay": 1}, {"noise": "1e-5-1e-3"}, {"burst": 3.5, "loss": 0.1}, HARD, ALL],
+    [
+        {"packet_loss": "0-0.5"},
+        {"packet_loss": 0.2, "delay": 1},
+        {"noise": "1e-5-1e-3"},
+        {"burst": 3.5, "packet_loss": 0.1},
+        HARD,
+        ALL,
+    ],
 )
 def test_the_command_and_the_settings_of_a_recipe_are_understood_as_the_recipe(change: dict[str, Any]) -> None:
     recipe = ef.DAgger(**change)
@@ -205,28 +226,28 @@ def test_the_command_and_the_settings_of_a_recipe_are_understood_as_the_recipe(c
 
 
 def test_a_range_is_kept_as_it_is_written_shortest_and_numbers_as_numbers() -> None:
-    recipe = ef.DAgger(loss=" 0.0 - 0.50", delay="2", noise="1e-2", lag=np.float32(0.5), jitter=np.int64(1))
-    assert (recipe.loss, recipe.delay, recipe.noise, recipe.lag, recipe.jitter) == ("0-0.5", 2, 0.01, 0.5, 1)
+    recipe = ef.DAgger(packet_loss=" 0.0 - 0.50", delay="2", noise="1e-2", lag=np.float32(0.5), jitter=np.int64(1))
+    assert (recipe.packet_loss, recipe.delay, recipe.noise, recipe.lag, recipe.jitter) == ("0-0.5", 2, 0.01, 0.5, 1)
     assert "--loss 0-0.5 --delay 2" in recipe.command
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"loss": "0-1.5"}, r"loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
-        ({"loss": 2}, "loss must be a share from 0 to 1; got 2$"),
-        ({"loss": "5-3"}, "loss must be a range from low to high, 3-5; got '5-3'"),
-        ({"loss": "much"}, "loss must be a number, or a range such as 0-0.5; got 'much'"),
+        ({"packet_loss": "0-1.5"}, r"loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
+        ({"packet_loss": 2}, "loss must be a share from 0 to 1; got 2$"),
+        ({"packet_loss": "5-3"}, "loss must be a range from low to high, 3-5; got '5-3'"),
+        ({"packet_loss": "much"}, "loss must be a number, or a range such as 0-0.5; got 'much'"),
         ({"delay": "0-0.5"}, "delay must be a whole number, or a range of them such as 0-2; got '0-0.5'"),
         ({"delay": 0.5}, "delay must be a whole number of at least 0; got 0.5"),
-        ({"every": "0-2"}, "every must be a whole number of at least 1; got 0 in the range 0-2"),
+        ({"send_interval": "0-2"}, "every must be a whole number of at least 1; got 0 in the range 0-2"),
         ({"max_acceleration": "0-10"}, "max_acceleration must be a finite number above 0; got 0.0 in the range 0-10"),
         ({"top_speed": 0}, "^top_speed must be a finite number above 0; got 0"),
         ({"lag": "0-1e999"}, "lag must be a finite number of at least 0; got inf"),
-        ({"loss": [0, 0.5]}, r"loss must be a share from 0 to 1; got \[0, 0.5\]"),
+        ({"packet_loss": [0, 0.5]}, r"loss must be a share from 0 to 1; got \[0, 0.5\]"),
         # What makes no sense together, at the worst corner of the ranges.
-        ({"loss": "0-0.9", "burst": "2-20"}, "burst must be from 9 to 1,000 steps with loss = 0.9; got 2"),
-        ({"loss": "0-1", "burst": 5.0}, "burst must be from .* steps with loss = 1; got 5"),
+        ({"packet_loss": "0-0.9", "burst": "2-20"}, "burst must be from 9 to 1,000 steps with loss = 0.9; got 2"),
+        ({"packet_loss": "0-1", "burst": 5.0}, "burst must be from .* steps with loss = 1; got 5"),
         (
             {"delay": "0-900", "jitter": "0-200"},
             r"delay \+ jitter \+ .* at most 1,000 steps; got 1,100",

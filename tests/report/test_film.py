@@ -135,16 +135,16 @@ def test_a_film_ends_with_the_last_flight_and_says_how_that_ended(
 ) -> None:
     start = ef.random_disk(1, 20)
     run = ef.simulate(start, ef.load("tanner"), duration=5.0, ending=lambda time, flock, flying: [time >= 0.21])
-    told = []
+    outcome_label = []
     draw = FlockPanel.draw
 
     def noted(panel: FlockPanel, time: float) -> None:
         draw(panel, time)
-        told.append(panel.told.get_text())
+        outcome_label.append(panel.outcome_label.get_text())
 
     monkeypatch.setattr(FlockPanel, "draw", noted)
     film([run], tmp_path / "film.mp4", frames_per_second=10, speed=0.2)
-    assert told == [""] * 11 + ["the ending's condition was met"]  # though 0.21 s fall between two frames
+    assert outcome_label == [""] * 11 + ["the ending's condition was met"]  # though 0.21 s fall between two frames
 
 
 def test_followers_of_several_groups_have_their_own_colours(tmp_path: Path) -> None:

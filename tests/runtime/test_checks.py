@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from equiflock.runtime.checks import InputError, check_count, check_positive, wrong_choice
+from equiflock.runtime.checks import InputError, check_count, check_positive, raise_wrong_choice
 
 
 def test_counts_are_whole_numbers() -> None:
@@ -17,7 +17,7 @@ def test_counts_are_whole_numbers() -> None:
 
 def test_a_mistyped_name_brings_the_nearest_one() -> None:
     with pytest.raises(InputError, match="did you mean 'tanner-dynamic'"):
-        wrong_choice("controller", "taner-dinamic", ("tanner", "tanner-dynamic"))
+        raise_wrong_choice("controller", "taner-dinamic", ("tanner", "tanner-dynamic"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.runtime.checksums import DamagedError, checksum, read_json, read_text, write_json, write_text
+from equiflock.runtime.checksums import DamagedError, compute_checksum, read_json, read_text, write_json, write_text
 from tests.damage import DAMAGES
 
 TEXT = "epoch,loss\n1,0.5\n2,0.25\n"
@@ -23,7 +23,7 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_checksum_of_parts_is_that_of_the_whole() -> None:
-    assert checksum(b"flo", b"ck") == checksum(b"flock") != checksum(b"ckflo")
+    assert compute_checksum(b"flo", b"ck") == compute_checksum(b"flock") != compute_checksum(b"ckflo")
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from equiflock.runtime.discovery import import_all
+from equiflock.runtime.discovery import import_submodules
 
 
 def test_every_module_of_a_package_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,7 @@ def test_every_module_of_a_package_is_imported(tmp_path: Path, monkeypatch: pyte
     monkeypatch.syspath_prepend(tmp_path)
     import birds  # type: ignore[import-not-found]
 
-    import_all("birds", birds.__path__)
+    import_submodules("birds", birds.__path__)
     assert birds.SEEN == ["auk", "wren"]
     for name in ("birds", "birds.wren", "birds.auk"):
         monkeypatch.delitem(sys.modules, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from equiflock.runtime.docstrings import field_docstrings
+from equiflock.runtime.docstrings import read_field_docstrings
 
 
 @dataclass
@@ -28,12 +28,12 @@ class Derived(Base):
 
 
 def test_a_docstring_belongs_to_the_field_above_it() -> None:
-    assert field_docstrings(Base) == {"first": "The first.", "third": "Third of the base."}
+    assert read_field_docstrings(Base) == {"first": "The first.", "third": "Third of the base."}
 
 
 def test_fields_that_are_inherited_keep_theirs_unless_they_are_declared_again() -> None:
-    assert field_docstrings(Derived) == {"first": "The first.", "third": "Its own third."}
+    assert read_field_docstrings(Derived) == {"first": "The first.", "third": "Its own third."}
 
 
 def test_a_class_without_source_has_none() -> None:
-    assert field_docstrings(dataclass(type("Made", (), {"__annotations__": {"x": int}}))) == {}
+    assert read_field_docstrings(dataclass(type("Made", (), {"__annotations__": {"x": int}}))) == {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.files import atomic_write, check_new, check_writable, uninterrupted
+from equiflock.runtime.files import atomic_write, check_absent, check_writable, delay_sigint
 
 
 def test_a_file_or_folder_appears_at_once_and_replaces_the_old(tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_a_folder_is_never_replaced_by_accident(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_said_beforehand(tmp_path: Path) -> None:
-    check_new(tmp_path / "not" / "yet" / "there")
+    check_absent(tmp_path / "not" / "yet" / "there")
     with pytest.raises(InputError, match="exists already"):
-        check_new(tmp_path)
+        check_absent(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is not a folder that may be written to"):
         check_writable(tmp_path / "file" / "below")
@@ -56,7 +56,7 @@ def test_what_cannot_be_written_is_said_beforehand(tmp_path: Path) -> None:
 
 def test_ctrl_c_waits_for_the_end_of_a_block_that_must_not_be_interrupted() -> None:
     reached = False
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
+    with pytest.raises(KeyboardInterrupt), delay_sigint():
         signal.raise_signal(signal.SIGINT)
         reached = True
     assert reached

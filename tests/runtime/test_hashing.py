@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from equiflock.runtime.hashing import QUANTILES, begin, blend, normal, uniform
+from equiflock.runtime.hashing import NORMAL_QUANTILES, hash_combine, hash_seed, hash_to_normal, hash_to_uniform
 from equiflock.runtime.jit import Array, kernel
 from tests import twins
 
@@ -12,10 +12,10 @@ from tests import twins
 @kernel
 def many(seed: int, hashes: Array, numbers: Array, normals: Array) -> None:
     for k in range(len(hashes)):
-        h = blend(begin(seed), k - len(hashes) // 2)
-        hashes[k], numbers[k] = h, uniform(h)
+        h = hash_combine(hash_seed(seed), k - len(hashes) // 2)
+        hashes[k], numbers[k] = h, hash_to_uniform(h)
         for which in range(5):
-            normals[k, which] = normal(h, which)
+            normals[k, which] = hash_to_normal(h, which)
 
 
 def hashed(seed: int, count: int) -> tuple[Array, Array, Array]:
@@ -51,7 +51,7 @@ def test_normal_numbers_have_the_moments_of_a_normal_distribution_and_are_indepe
 
 
 def test_the_values_of_normal_numbers_have_mean_zero_and_variance_one() -> None:
-    values = QUANTILES.astype(float)
+    values = NORMAL_QUANTILES.astype(float)
     assert abs(values.mean()) < 1e-7
     assert abs((values**2).mean() - 1) < 1e-6
     assert 3.5 < values.max() < 4.0

@@ -12,8 +12,15 @@ from pathlib import Path
 import pytest
 
 from equiflock.runtime import kernel_cache
-from equiflock.runtime.kernel_cache import DAYS_KEPT, PACKAGE, KernelCache, cache_key, cache_root, open_key
-from equiflock.senses.hearing import hear_flocks
+from equiflock.runtime.kernel_cache import (
+    MAX_UNUSED_DAYS,
+    PACKAGE,
+    KernelCache,
+    compute_cache_key,
+    get_cache_root,
+    open_key_dir,
+)
+from equiflock.senses.aggregation_kernels import aggregate_flocks
 
 TINY = """
 from equiflock.constants import FACTOR
@@ -36,7 +43,7 @@ def tiny(tmp_path: Path) -> Path:
     (package / "runtime").mkdir(parents=True)
     for name in ("__init__.py", "runtime/__init__.py"):
         (package / name).touch()
-    for name in ("runtime/jit.py", "runtime/compiling.py", "runtime/kernel_cache.py"):
+    for name in ("runtime/jit.py", "runtime/compile_progress.py", "runtime/kernel_cache.py"):
         shutil.copy2(PACKAGE / name, package / name)
     (package / "tiny.py").write_text(TINY)
     (package / "constants.py").write_text("FACTOR = 2.0\n")
@@ -71,22 +78,22 @@ def test_a_copy_elsewhere_finds_the_kernels_unless_a_source_or_a_setting_differs
 def test_the_key_depends_on_the_names_and_contents_of_sources_and_on_settings(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = [cache_key(tiny)]
+    keys = [compute_cache_key(tiny)]
     (tiny / "constants.py").rename(tiny / "numbers.py")
-    keys.append(cache_key(tiny))
+    keys.append(compute_cache_key(tiny))
     (tiny / "cli").mkdir()
     (tiny / "cli" / "not_a_part_with_kernels.py").touch()
-    assert cache_key(tiny) == keys[-1]
+    assert compute_cache_key(tiny) == keys[-1]
     monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 64)
-    assert cache_key(tiny) == keys[-1]
+    assert compute_cache_key(tiny) == keys[-1]
     for setting in ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "ENABLE_AVX", "DEBUGINFO_DEFAULT"):
         monkeypatch.setattr(f"numba.config.{setting}", 7)
-        keys.append(cache_key(tiny))
+        keys.append(compute_cache_key(tiny))
     assert len(set(keys)) == len(keys)
 
 
 def test_kernels_of_the_package_are_in_this_cache() -> None:
-    assert isinstance(hear_flocks._cache, KernelCache)  # type: ignore[attr-defined]
+    assert isinstance(aggregate_flocks._cache, KernelCache)  # type: ignore[attr-defined]
 
 
 def test_a_damaged_file_counts_as_missing(tiny: Path, tmp_path: Path) -> None:
@@ -101,12 +108,12 @@ def test_a_damaged_file_counts_as_missing(tiny: Path, tmp_path: Path) -> None:
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache's folder that is not opened yet."""
     monkeypatch.setenv("EQUIFLOCK_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernel_cache, "key_folder", kernel_cache.key_folder.__wrapped__)
-    return cache_root()
+    monkeypatch.setattr(kernel_cache, "get_key_folder", kernel_cache.get_key_dir.__wrapped__)
+    return get_cache_root()
 
 
 def test_the_cache_is_private(opened: Path) -> None:
-    folder = kernel_cache.key_folder()
+    folder = kernel_cache.get_key_dir()
     assert folder is not None and folder.parent == opened
     assert folder.stat().st_mode & 0o777 == opened.stat().st_mode & 0o777 == 0o700
 
@@ -114,7 +121,7 @@ def test_the_cache_is_private(opened: Path) -> None:
 def test_a_folder_to_which_others_may_write_is_not_used(opened: Path, capsys: pytest.CaptureFixture[str]) -> None:
     opened.mkdir()
     opened.chmod(0o770)
-    assert kernel_cache.key_folder() is None
+    assert kernel_cache.get_key_dir() is None
     assert "other users may write to it" in capsys.readouterr().err
     assert list(opened.iterdir()) == []
 
@@ -123,27 +130,32 @@ def test_a_folder_of_another_user_is_not_used(
     opened: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: opened.parent.stat().st_uid + 1)
-    assert kernel_cache.key_folder() is None
+    assert kernel_cache.get_key_dir() is None
     assert "it belongs to another user" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made_is_not_used(opened: Path, capsys: pytest.CaptureFixture[str]) -> None:
     opened.write_text("a file in the way")
-    assert kernel_cache.key_folder() is None
+    assert kernel_cache.get_key_dir() is None
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_a_new_key_removes_those_that_were_not_used_for_long(tmp_path: Path) -> None:
     old, recent, used, new = (digit * 32 for digit in "abcd")
     # A folder of another name is not ours.
-    for key, days in ((old, DAYS_KEPT + 1), (recent, DAYS_KEPT - 1), (used, DAYS_KEPT + 1), ("mine", DAYS_KEPT + 1)):
+    for key, days in (
+        (old, MAX_UNUSED_DAYS + 1),
+        (recent, MAX_UNUSED_DAYS - 1),
+        (used, MAX_UNUSED_DAYS + 1),
+        ("mine", MAX_UNUSED_DAYS + 1),
+    ):
         (tmp_path / key).mkdir()
         (tmp_path / key / "f.kernel").touch()
         then = time.time() - 24 * 3600 * days
         os.utime(tmp_path / key, (then, then))
-    open_key(tmp_path, used)
+    open_key_dir(tmp_path, used)
     assert (tmp_path / old).exists()
-    open_key(tmp_path, new)
+    open_key_dir(tmp_path, new)
     assert {path.name for path in tmp_path.iterdir()} == {new, recent, used, "mine"}
 
 

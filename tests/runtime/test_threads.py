@@ -13,14 +13,14 @@ from equiflock.runtime.checks import InputError
 
 def test_parts_cover_everything_once_and_are_not_too_small() -> None:
     with threads.use(4):
-        assert threads.split(100, 10) == [(0, 25), (25, 50), (50, 75), (75, 100)]
-        assert threads.split(25, 10) == [(0, 12), (12, 25)]
-        assert threads.split(3, 10) == [(0, 3)]
+        assert threads.split_range(100, 10) == [(0, 25), (25, 50), (50, 75), (75, 100)]
+        assert threads.split_range(25, 10) == [(0, 12), (12, 25)]
+        assert threads.split_range(3, 10) == [(0, 3)]
 
 
 def test_results_come_in_the_order_of_the_parts() -> None:
     with threads.use(3):
-        assert threads.share(lambda a, b: a * b, [(1, 2), (3, 4), (5, 6)]) == [2, 12, 30]
+        assert threads.run_parallel(lambda a, b: a * b, [(1, 2), (3, 4), (5, 6)]) == [2, 12, 30]
 
 
 def test_an_error_in_any_part_is_raised_after_all_have_finished() -> None:
@@ -33,7 +33,7 @@ def test_an_error_in_any_part_is_raised_after_all_have_finished() -> None:
         done.append(n)
 
     with pytest.raises(InputError, match="one"):
-        threads.share(work, [(0,), (1,), (2,)])
+        threads.run_parallel(work, [(0,), (1,), (2,)])
     assert sorted(done) == [0, 2]
 
 
@@ -50,8 +50,8 @@ def test_the_environment_sets_the_number_and_use_overrides_it(monkeypatch: pytes
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_forked_child_has_threads_of_its_own() -> None:
-    threads.share(abs, [(-1,), (-2,)])
+    threads.run_parallel(abs, [(-1,), (-2,)])
     child = os.fork()
     if child == 0:
-        os._exit(0 if threads.share(abs, [(-1,), (-2,)]) == [1, 2] else 1)
+        os._exit(0 if threads.run_parallel(abs, [(-1,), (-2,)]) == [1, 2] else 1)
     assert os.waitpid(child, 0)[1] == 0

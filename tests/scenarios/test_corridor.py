@@ -8,8 +8,8 @@ import pytest
 import equiflock as ef
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios.corridor import Corridor
-from equiflock.scenarios.passing import obstacle_disks
-from equiflock.scenarios.registry import failures, rules_of
+from equiflock.scenarios.registry import build_flight_options, find_failed_flights
+from equiflock.scenarios.until_passed import obstacle_disks
 
 SCENARIO = Corridor(ef.RandomDisk(flocks=5, agents=60, seed=1), disks=4, sides=8, gap=1.5)
 
@@ -58,9 +58,13 @@ def test_more_flocks_begin_with_the_same_ones(start: ef.Flock) -> None:
 def test_some_flocks_pass_and_some_fail() -> None:
     scenario = ef.make_scenario("corridor:flocks=12:disks=2:sides=6")
     run = ef.simulate(
-        scenario.draw(), ef.load("etdagnn"), duration=scenario.duration, keep_every=None, **rules_of(scenario)
+        scenario.draw(),
+        ef.load("etdagnn"),
+        duration=scenario.duration,
+        keep_every=None,
+        **build_flight_options(scenario),
     )
-    assert 0 < failures(scenario, run.outcome).sum() < 12
+    assert 0 < find_failed_flights(scenario, run.outcome).sum() < 12
 
 
 def test_a_corridor_that_nobody_can_lead_through_is_given_up() -> None:

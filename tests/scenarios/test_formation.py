@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.experiments.flights import measures_of
+from equiflock.experiments.flight_jobs import resolve_measures
 from equiflock.outcomes import Outcome
-from equiflock.patterns import pattern_points
+from equiflock.patterns import make_pattern_points
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios.formation import FORMED, FormationFlight, UntilFormed
-from equiflock.scenarios.registry import disagreement, failures, rules_of
+from equiflock.scenarios.registry import build_flight_options, describe_disagreement, find_failed_flights
 
 
 def in_a_circle(scale: float = 1.0) -> ef.Flock:
-    points = pattern_points("circle", 12, 2, 0.4)
+    points = make_pattern_points("circle", 12, 2, 0.4)
     return ef.Flock(scale * points[None] + 7.0, np.ones((1, 12, 2)))
 
 
@@ -69,10 +69,10 @@ def test_the_law_of_the_same_name_forms_it_and_a_flocking_law_does_not(pattern: 
             ef.load(name),
             duration=6.0,
             keep_every=None,
-            record=measures_of(scenario),
-            **rules_of(scenario),
+            record=resolve_measures(scenario),
+            **build_flight_options(scenario),
         )
-        failed[name] = int(failures(scenario, run.outcome).sum())
+        failed[name] = int(find_failed_flights(scenario, run.outcome).sum())
         assert (run.series["pattern_error"][-1] < 0.05).all() == (name != "tanner")
     assert list(failed.values()) == [0, 3]
 
@@ -95,12 +95,12 @@ def test_formations_that_make_no_sense_are_refused(options: dict[str, Any], text
 def test_a_law_with_another_pattern_or_spacing_disagrees_and_one_without_does_not() -> None:
     scenario = ef.make_scenario("formation:pattern=circle")
     text = "the pattern of the scenario is 'circle', that of the controller 'vee': choose the same for both"
-    assert disagreement(scenario, ef.load("formation")) == text
-    assert disagreement(scenario, ef.load("formation:pattern=circle:spacing=0.5")) == text.replace(
+    assert describe_disagreement(scenario, ef.load("formation")) == text
+    assert describe_disagreement(scenario, ef.load("formation:pattern=circle:spacing=0.5")) == text.replace(
         "pattern", "spacing"
     ).replace("'circle'", "0.4").replace("'vee'", "0.5")
-    points = ef.load("formation", pattern=pattern_points("circle", 30))
-    assert "that of the controller ((" in (disagreement(scenario, points) or "")
+    points = ef.load("formation", pattern=make_pattern_points("circle", 30))
+    assert "that of the controller ((" in (describe_disagreement(scenario, points) or "")
     for name in ("formation:pattern=circle", "tanner"):
-        assert disagreement(scenario, ef.load(name)) is None
-    assert disagreement(ef.make_scenario("flocking"), ef.load("formation")) is None
+        assert describe_disagreement(scenario, ef.load(name)) is None
+    assert describe_disagreement(ef.make_scenario("flocking"), ef.load("formation")) is None

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.experiments.flights import measures_of
+from equiflock.experiments.flight_jobs import resolve_measures
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios.goal import ARRIVED, GoalSeeking, UntilArrived
-from equiflock.scenarios.registry import failures, rules_of
+from equiflock.scenarios.registry import build_flight_options, find_failed_flights
 
 
 def ended(flock: ef.Flock, **options: Any) -> list[Outcome]:
@@ -54,7 +54,7 @@ def test_the_goal_is_where_the_law_seeks_it_by_default() -> None:
     law: Any = ef.load("gu-leader")
     for options in ({}, {"dimensions": 3}, {"comm_radius": 2.0}):
         scenario: Any = ef.make_scenario("goal", agents=20, **options)
-        assert tuple(law.goal_of(scenario.draw())) == scenario.goal
+        assert tuple(law.resolve_goal(scenario.draw())) == scenario.goal
 
 
 @pytest.mark.slow
@@ -67,10 +67,10 @@ def test_informed_agents_bring_their_flocks_there_and_flocks_without_any_fly_pas
             ef.load(name),
             duration=scenario.duration,
             keep_every=None,
-            record=measures_of(scenario),
-            **rules_of(scenario),
+            record=resolve_measures(scenario),
+            **build_flight_options(scenario),
         )
-        failed[name] = int(failures(scenario, run.outcome).sum())
+        failed[name] = int(find_failed_flights(scenario, run.outcome).sum())
         near = run.series["distance_to_goal"][-1] <= 1.0
         assert near.all() == (name == "gu-leader")
     assert failed == {"gu-leader": 0, "etdagnn": 4}

@@ -11,7 +11,7 @@ import equiflock as ef
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios.merging import MERGED, Merging, UntilMerged
-from equiflock.scenarios.registry import failures, rules_of
+from equiflock.scenarios.registry import build_flight_options, find_failed_flights
 from tests.simple import Push
 
 SCENARIO = Merging(ef.RandomDisk(flocks=4, agents=41, seed=2), gap=1.4, approach_speed=0.7)
@@ -62,8 +62,10 @@ def test_a_trained_controller_merges_them_and_the_decentralized_law_does_not() -
     scenario = ef.make_scenario("merging:flocks=3")
     failed = {}
     for name in ("etdagnn", "tanner-dynamic"):
-        run = ef.simulate(scenario.draw(), ef.load(name), duration=4.0, keep_every=None, **rules_of(scenario))
-        failed[name] = failures(scenario, run.outcome).sum()
+        run = ef.simulate(
+            scenario.draw(), ef.load(name), duration=4.0, keep_every=None, **build_flight_options(scenario)
+        )
+        failed[name] = find_failed_flights(scenario, run.outcome).sum()
     assert failed == {"etdagnn": 0, "tanner-dynamic": 3}
     assert run.outcome == (Outcome.TIME_UP,) * 3
 

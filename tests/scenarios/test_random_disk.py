@@ -13,13 +13,13 @@ from equiflock.flock import Flock
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import RandomDisk, random_disk
 from equiflock.scenarios.random_disk import ball_radius
-from equiflock.senses.graph import survey
+from equiflock.senses.graph import compute_connectivity
 from equiflock.simulation.metrics import minimum_separation
 
 
 def check(flock: Flock, disk: RandomDisk) -> None:
     assert flock.shape == (disk.flocks, disk.agents, disk.dimensions)
-    degrees, labels = survey(flock, disk.comm_radius)
+    degrees, labels = compute_connectivity(flock, disk.comm_radius)
     assert degrees.min() >= disk.min_degree
     assert (minimum_separation(flock) >= disk.min_separation).all()
     assert (np.square(flock.positions).sum(axis=-1) <= disk.radius**2).all()
@@ -56,7 +56,7 @@ def test_the_defaults_are_the_papers() -> None:
 
 def test_a_ball_has_the_disks_mean_degree() -> None:
     free = {"min_degree": 0, "connected": False, "min_separation": 0.0}
-    degrees = [survey(random_disk(400, 100, dimensions=D, **free), 1.0)[0].mean() for D in (2, 3)]
+    degrees = [compute_connectivity(random_disk(400, 100, dimensions=D, **free), 1.0)[0].mean() for D in (2, 3)]
     assert abs(degrees[0] / degrees[1] - 1.0) < 0.02
     assert ball_radius(0.4, 1.0) == 0.4  # everyone hears everyone already
 

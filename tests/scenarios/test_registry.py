@@ -10,7 +10,14 @@ import pytest
 import equiflock as ef
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
-from equiflock.scenarios.registry import Scenario, failures, is_bundled, options_of, orbit_of, rules_of
+from equiflock.scenarios.registry import (
+    Scenario,
+    build_flight_options,
+    choose_orbit,
+    collect_options,
+    find_failed_flights,
+    is_bundled,
+)
 
 
 @pytest.fixture
@@ -35,31 +42,41 @@ def test_every_scenario_of_the_package_is_whole_and_flies(name: str) -> None:
     start = made.draw()
     assert len(start) == 2
     assert (start.roles != ef.Role.OBSTACLE).sum() == 40
-    run = ef.simulate(start, ef.load("etdagnn"), duration=0.05, **rules_of(made))
+    run = ef.simulate(start, ef.load("etdagnn"), duration=0.05, **build_flight_options(made))
     assert len(run.times) == 6
-    assert ef.make_scenario(name, **options_of(made)) == made
+    assert ef.make_scenario(name, **collect_options(made)) == made
 
 
 def test_options_go_to_the_scenario_or_its_disk_and_usual_ones_only_where_they_fit() -> None:
     made: Any = ef.make_scenario("obstacles:sides=48", {"sides": 6, "leaders": 3, "flocks": 4, "wings": 2}, agents=30)
-    assert options_of(made)["sides"] == 48
+    assert collect_options(made)["sides"] == 48
     assert (made.leaders, made.disk.flocks, made.disk.agents, made.disk.split) == (3, 4, 30, "obstacles")
 
 
 def test_what_a_scenario_lacks_is_filled_in(plain: type) -> None:
     made: Any = ef.make_scenario("plain", extra=2.0)
     assert "plain" in ef.scenario_names()
-    assert (made.name, made.split, made.duration, made.figure, made.succeeded) == ("plain", "plain", 2.0, "curves", ())
+    assert (made.name, made.split, made.duration, made.figure, made.success_outcomes) == (
+        "plain",
+        "plain",
+        2.0,
+        "curves",
+        (),
+    )
     assert (made.disk.max_speed, made.disk.split, made.extra) == (0.5, "plain", 2.0)
-    assert rules_of(made) == {"ending": None, "orbit": None, "obstacles": "nearest"}
+    assert build_flight_options(made) == {"ending": None, "orbit": None, "obstacles": "nearest"}
     assert not is_bundled("plain")
 
 
 def test_failures_are_outcomes_other_than_successes(plain: type) -> None:
     course = ef.make_scenario("obstacles")
-    assert failures(course, (Outcome.PASSED, Outcome.TIME_UP, Outcome.COLLIDED)).tolist() == [False, True, True]
+    assert find_failed_flights(course, (Outcome.PASSED, Outcome.TIME_UP, Outcome.COLLIDED)).tolist() == [
+        False,
+        True,
+        True,
+    ]
     with pytest.raises(InputError, match=r"scenario 'plain' cannot tell failures: it needs an ending\(\)"):
-        failures(ef.make_scenario("plain"), (Outcome.TIME_UP,))
+        find_failed_flights(ef.make_scenario("plain"), (Outcome.TIME_UP,))
 
 
 def test_what_is_no_scenario_is_refused(own_registry: None) -> None:
@@ -124,8 +141,8 @@ def test_the_controllers_own_technique_takes_the_place_of_the_default_one_only()
         orbit = tuned
 
     course = ef.make_scenario("obstacles")
-    assert orbit_of(course, Tuned()) == rules_of(course, Tuned())["orbit"] == tuned
-    assert orbit_of(course, object()) == rules_of(course)["orbit"] == ef.Orbit()
+    assert choose_orbit(course, Tuned()) == build_flight_options(course, Tuned())["orbit"] == tuned
+    assert choose_orbit(course, object()) == build_flight_options(course)["orbit"] == ef.Orbit()
     for chosen in (None, ef.Orbit(slow=3.0)):
-        assert orbit_of(ef.make_scenario("obstacles", orbit=chosen), Tuned()) == chosen
-    assert orbit_of(ef.make_scenario("flocking"), Tuned()) is None
+        assert choose_orbit(ef.make_scenario("obstacles", orbit=chosen), Tuned()) == chosen
+    assert choose_orbit(ef.make_scenario("flocking"), Tuned()) is None

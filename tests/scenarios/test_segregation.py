@@ -10,14 +10,14 @@ import pytest
 import equiflock as ef
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
-from equiflock.scenarios.registry import failures, rules_of
+from equiflock.scenarios.registry import build_flight_options, find_failed_flights
 from equiflock.scenarios.segregation import (
     SEGREGATED,
-    Segregation,
+    SegregationScenario,
     UntilSegregated,
+    compute_own_group_share,
+    count_group_components,
     is_segregated,
-    pieces,
-    share_at_home,
 )
 
 
@@ -35,7 +35,7 @@ def test_groups_are_mixed_and_as_large_as_each_other(groups: int) -> None:
         assert len(sizes) == groups
         assert sizes.max() - sizes.min() <= 1
     assert not is_segregated(start).any()
-    assert (share_at_home(start) < 0.9).all()
+    assert (compute_own_group_share(start) < 0.9).all()
 
 
 def test_more_flocks_begin_with_the_same_ones_and_seeds_differ() -> None:
@@ -47,18 +47,18 @@ def test_more_flocks_begin_with_the_same_ones_and_seeds_differ() -> None:
 
 def test_a_flock_is_segregated_if_each_group_is_in_one_piece_and_nobody_is_among_strangers() -> None:
     apart = row(0, 0, 0, 0, 1, 1, 1, 1, gap=0.24)
-    assert pieces(apart).tolist() == [2]
+    assert count_group_components(apart).tolist() == [2]
     assert is_segregated(apart).tolist() == [False]  # those in the middle have as many strangers as friends
     assert is_segregated(row(*[0] * 4, *[1] * 4, gap=0.9)).tolist() == [False]
     gap = np.array([0, 0.2, 0.4, 0.6, 1.3, 1.5, 1.7, 1.9])
     wide = ef.Flock(np.stack([gap, 0 * gap], 1)[None], np.zeros((1, 8, 2)), groups=apart.groups)
     assert is_segregated(wide).tolist() == [True]
-    assert share_at_home(wide).tolist() == [1.0]
+    assert compute_own_group_share(wide).tolist() == [1.0]
 
 
 def test_a_group_in_two_pieces_is_not_segregated() -> None:
     split = row(0, 0, 0, 1, 1, 1, 0, 0, 0, gap=0.8)
-    assert pieces(split).tolist() == [3]
+    assert count_group_components(split).tolist() == [3]
     assert is_segregated(split).tolist() == [False]
 
 
@@ -88,15 +88,20 @@ def test_the_law_of_that_name_segregates_and_alignment_alone_does_not() -> None:
     start = scenario.draw()
     for law, share in (("segregation", 0.0), ("cucker-smale", 1.0)):
         run = ef.simulate(
-            start, ef.load(law), time_step=0.01, duration=scenario.duration, keep_every=None, **rules_of(scenario)
+            start,
+            ef.load(law),
+            time_step=0.01,
+            duration=scenario.duration,
+            keep_every=None,
+            **build_flight_options(scenario),
         )
-        assert failures(scenario, run.outcome).mean() == share
+        assert find_failed_flights(scenario, run.outcome).mean() == share
 
 
 def test_it_works_in_space() -> None:
     scenario = ef.make_scenario("segregation", flocks=3, agents=30, dimensions=3)
     run = ef.simulate(scenario.draw(), ef.load("segregation"), duration=10.0, ending=scenario.ending(), keep_every=None)
-    assert not failures(scenario, run.outcome).any()
+    assert not find_failed_flights(scenario, run.outcome).any()
 
 
 @pytest.mark.parametrize(
@@ -116,4 +121,8 @@ def test_wrong_options_are_refused_in_one_line(options: dict[str, Any], text: st
 
 
 def test_its_options_have_defaults() -> None:
-    assert (Segregation().disk.agents, Segregation().groups, Segregation().disk.max_speed) == (50, 3, 0.5)
+    assert (SegregationScenario().disk.agents, SegregationScenario().groups, SegregationScenario().disk.max_speed) == (
+        50,
+        3,
+        0.5,
+    )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from equiflock.features import Senses
 from equiflock.flock import Flock, Role
-from equiflock.runtime.hashing import QUANTILES
+from equiflock.runtime.hashing import NORMAL_QUANTILES
 from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio
 from tests import twins
@@ -24,10 +24,10 @@ def number(h: int) -> float:
 
 def is_lost(radio: Radio, flock: int, step: int, sender: int, receiver: int) -> bool:
     """Whether the message of a step is lost; bursts by the chain of the link, begun a thousand steps before."""
-    if radio.burst is None or radio.loss in (0.0, 1.0):
-        return number(twins.hashed(radio.seed, flock, step, receiver, sender)) < radio.loss
+    if radio.burst is None or radio.packet_loss in (0.0, 1.0):
+        return number(twins.hashed(radio.seed, flock, step, receiver, sender)) < radio.packet_loss
     stay = 1 - 1 / radio.burst
-    fall = radio.loss / (radio.burst * (1 - radio.loss))
+    fall = radio.packet_loss / (radio.burst * (1 - radio.packet_loss))
     lost = False
     for m in range(step - 400, step + 1):
         lost = number(twins.hashed(radio.seed, flock, m, receiver, sender)) < (stay if lost else fall)
@@ -42,7 +42,7 @@ def arrival(radio: Radio, flock: int, step: int, sender: int, receiver: int) -> 
 
 def sends(radio: Radio, flock: int, step: int, sender: int) -> bool:
     """Whether it is the sender's turn."""
-    return (step + twins.hashed(radio.seed, flock, -1, sender)) % radio.every == 0
+    return (step + twins.hashed(radio.seed, flock, -1, sender)) % radio.send_interval == 0
 
 
 def noise(radio: Radio, flock: int, step: int, sender: int, receiver: int, D: int) -> Array:
@@ -51,7 +51,7 @@ def noise(radio: Radio, flock: int, step: int, sender: int, receiver: int, D: in
     one, other = twins.hashed_on(h, 1), twins.hashed_on(h, 3)
 
     def pick(hashed: int, which: int) -> float:
-        return float(QUANTILES[hashed >> (12 * which) & 4095])
+        return float(NORMAL_QUANTILES[hashed >> (12 * which) & 4095])
 
     if D == 2:
         return np.array([[pick(one, 0), pick(one, 1)], [pick(one, 2), pick(one, 3)]])
@@ -68,7 +68,7 @@ def quantized(values: Array, bits: int | None) -> Array:
 
 
 class RadioTwin:
-    """Observations of a flock in flight under a radio: call `hear` once per step."""
+    """Observations of a flock in flight under a radio: call `observe` once per step."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class RadioTwin:
         self.used: list[dict[tuple[int, int], int]] = []
         """For each flock: (receiver, sender) -> the step of the message that is used now."""
 
-    def hear(self, flock: Flock, muted: Array | None = None) -> Array:
+    def observe(self, flock: Flock, muted: Array | None = None) -> Array:
         B, N, D = flock.shape
         empty = np.zeros((B, N, self.senses.hops, self.senses.width, D))
         self.flocks.append(flock)

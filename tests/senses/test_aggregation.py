@@ -16,7 +16,7 @@ from equiflock.features import Aggregation, paper_senses
 from equiflock.flock import Flock, Role
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.threads import SMALL_FLOCK
+from equiflock.runtime.threads import MAX_SMALL_FLOCK
 from equiflock.scenarios import random_disk
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles, observe
 from equiflock.senses.orbit import Orbit
@@ -41,7 +41,7 @@ def test_every_flock_at_every_step_gives_the_dense_result(
     B, N, D = flock.shape
     expected = np.zeros((B, N, hops, 3, D))
     for now in wandering(flock, 4):
-        known = senses.hear(now)
+        known = senses.observe(now)
         assert np.isfinite(known).all()
         for b in range(B):
             heard = twins.hears(now, b, 1.0)
@@ -59,7 +59,7 @@ def test_the_neighbours_of_a_fixed_topology_are_heard_at_any_distance(
     first = dataclasses.replace(flock, conditions=None)
     expected = np.zeros((*flock.shape[:2], 2, 3, flock.shape[2]))
     for now in (first, dataclasses.replace(flock, positions=3.0 * flock.positions)):
-        known = senses.hear(now)
+        known = senses.observe(now)
         for b in range(len(flock)):
             heard = twins.hears(dataclasses.replace(now, positions=flock.positions), b, 1.0)
             expected[b] = twins.aggregate(now, b, expected[b], heard, senses.senses, orbit)
@@ -83,7 +83,7 @@ def test_news_travel_one_hop_per_step_along_a_line() -> None:
     kick[0, 4, 1] = 1.0
     senses = DelayedAggregation(paper_senses("mean", 3), comm_radius=1.0)
     relative_velocity = [
-        senses.hear(dataclasses.replace(still, velocities=kick if n == 0 else np.zeros_like(kick)))[
+        senses.observe(dataclasses.replace(still, velocities=kick if n == 0 else np.zeros_like(kick)))[
             0, :, :, 0, 1
         ].copy()
         for n in range(4)
@@ -129,11 +129,11 @@ def test_renumbering_agents_renumbers_observations(flock: Flock, random: Any) ->
     shuffled = Flock(flock.positions[:, order], flock.velocities[:, order], flock.roles[:, order])
     # Of obstacle agents equally near the first by number is heard, so all of them must be here.
     senses, others = (DelayedAggregation(paper_senses("mean", 3), comm_radius=1.0, obstacles="all") for _ in range(2))
-    expected = senses.hear(flock)[:, order]
-    np.testing.assert_allclose(others.hear(shuffled), expected, rtol=1e-4, atol=1e-5 * (1 + np.abs(expected).max()))
+    expected = senses.observe(flock)[:, order]
+    np.testing.assert_allclose(others.observe(shuffled), expected, rtol=1e-4, atol=1e-5 * (1 + np.abs(expected).max()))
 
 
-@pytest.mark.parametrize("agents", [300, SMALL_FLOCK + 1])
+@pytest.mark.parametrize("agents", [300, MAX_SMALL_FLOCK + 1])
 def test_one_thread_and_several_give_the_same_bits(agents: int) -> None:
     rng = np.random.default_rng(2)
     flock = Flock(rng.uniform(-30, 30, (3, agents, 2)), rng.normal(size=(3, agents, 2)))
@@ -142,7 +142,7 @@ def test_one_thread_and_several_give_the_same_bits(agents: int) -> None:
         with threads.use(count):
             senses = DelayedAggregation(paper_senses("mean", 3), comm_radius=1.0)
             for _ in range(3):
-                known = senses.hear(flock)
+                known = senses.observe(flock)
             results.append(known.tobytes())
     assert results[0] == results[1] == results[2]
 
@@ -154,10 +154,10 @@ def test_the_path_of_large_flocks_gives_the_bits_of_the_path_of_small_ones(
     results = []
     for small in (10**9, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys.modules["equiflock.senses.aggregation"], "SMALL_FLOCK", small)
-            patch.setattr(sys.modules["equiflock.senses.sharing"], "AGENTS_PER_THREAD", 4)
+            patch.setattr(sys.modules["equiflock.senses.aggregation"], "MAX_SMALL_FLOCK", small)
+            patch.setattr(sys.modules["equiflock.senses.parallel_aggregation"], "AGENTS_PER_THREAD", 4)
             senses = DelayedAggregation(paper_senses(aggregation, 2), comm_radius=1.0)
-            results.append([senses.hear(now).tobytes() for now in wandering(flock, 3)])
+            results.append([senses.observe(now).tobytes() for now in wandering(flock, 3)])
     assert results[0] == results[1]
 
 
@@ -191,8 +191,8 @@ def test_leaders_and_obstacle_agents_know_nothing_but_count_in_the_mean() -> Non
 def test_flocks_that_ended_know_nothing_and_the_others_go_on() -> None:
     flock = Flock(np.random.default_rng(0).uniform(-1, 1, (3, 20, 2)), np.ones((3, 20, 2)))
     senses = DelayedAggregation(paper_senses("mean", 2), comm_radius=1.0)
-    all_of_them = senses.hear(flock).copy()
-    some = senses.hear(flock, np.array([True, False, True]))
+    all_of_them = senses.observe(flock).copy()
+    some = senses.observe(flock, np.array([True, False, True]))
     assert not some[1].any()
     assert (some[[0, 2], :, 0] == all_of_them[[0, 2], :, 0]).all()
 
@@ -208,9 +208,9 @@ def test_histories_follow_the_agents_that_stay() -> None:
     )
     for topology in ("dynamic", "fixed"):
         senses = DelayedAggregation(paper_senses("mean", 2, topology), comm_radius=1.0)
-        before = senses.hear(flock).astype(float)
+        before = senses.observe(flock).astype(float)
         senses.replace(extended, keep)
-        known = senses.hear(extended)
+        known = senses.observe(extended)
         for b in range(2):
             heard = twins.adjacency(remaining.positions[b], remaining.roles[b], 1.0)
             expected = twins.aggregate(remaining, b, before[b, keep], heard, senses.senses)
@@ -236,7 +236,7 @@ def test_a_state_off_the_scale_is_refused_and_never_becomes_nan() -> None:
     for flock in (far, fast):
         for topology in ("dynamic", "fixed"):
             with pytest.raises(InputError, match="off the scale"):
-                DelayedAggregation(paper_senses("sum", 1, topology), comm_radius=1.0).hear(flock)
+                DelayedAggregation(paper_senses("sum", 1, topology), comm_radius=1.0).observe(flock)
 
 
 def test_the_largest_numbers_that_are_accepted_do_not_overflow() -> None:
@@ -245,25 +245,25 @@ def test_the_largest_numbers_that_are_accepted_do_not_overflow() -> None:
     velocities[0, ::2] *= -1
     senses = DelayedAggregation(paper_senses("sum", 3), comm_radius=1.0)
     for _ in range(4):
-        assert np.isfinite(senses.hear(Flock(positions, velocities))).all()
+        assert np.isfinite(senses.observe(Flock(positions, velocities))).all()
 
 
 def test_a_follower_of_a_fixed_topology_that_becomes_a_leader_hears_nobody() -> None:
     flock = Flock(np.array([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]]), np.ones((1, 3, 2)))
     senses = DelayedAggregation(paper_senses("sum", 1, "fixed"), comm_radius=1.0)
-    assert senses.hear(flock)[0, 0].any()
+    assert senses.observe(flock)[0, 0].any()
     led = dataclasses.replace(flock, roles=[[Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]])
     senses.replace(led, np.ones(3, bool))
-    known = senses.hear(led)
+    known = senses.observe(led)
     assert not known[0, 0].any()
     assert known[0, 1].any()
 
 
 def test_the_number_of_agents_must_not_change_unannounced() -> None:
     senses = DelayedAggregation(paper_senses("sum", 1), comm_radius=1.0)
-    senses.hear(Flock(np.zeros((1, 3, 2)), np.zeros((1, 3, 2))))
+    senses.observe(Flock(np.zeros((1, 3, 2)), np.zeros((1, 3, 2))))
     with pytest.raises(InputError, match="use replace"):
-        senses.hear(Flock(np.zeros((1, 4, 2)), np.zeros((1, 4, 2))))
+        senses.observe(Flock(np.zeros((1, 4, 2)), np.zeros((1, 4, 2))))
 
 
 def test_agents_in_another_order_in_memory_know_the_same_bits() -> None:
@@ -272,9 +272,9 @@ def test_agents_in_another_order_in_memory_know_the_same_bits() -> None:
     other = Flock(flock.positions[:, order], flock.velocities[:, order])
     here, there = (DelayedAggregation(paper_senses("sum", 3), comm_radius=1.0) for _ in range(2))
     for _ in range(3):
-        known, also = here.hear(flock), there.hear(other, ranks=order)
+        known, also = here.observe(flock), there.observe(other, agent_ids=order)
         assert np.array_equal(known[:, order], also)
     more = np.random.default_rng(2).permutation(3_500)
     there.renumber(more)
     again = Flock(other.positions[:, more], other.velocities[:, more])
-    assert np.array_equal(here.hear(flock)[:, order[more]], there.hear(again, ranks=order[more]))
+    assert np.array_equal(here.observe(flock)[:, order[more]], there.observe(again, agent_ids=order[more]))

@@ -15,10 +15,10 @@ import equiflock as ef
 from equiflock.features import Aggregation, Senses, Topology, paper_senses
 from equiflock.flock import Flock, Role
 from equiflock.runtime import threads
-from equiflock.runtime.checks import OffScaleError
-from equiflock.runtime.threads import SMALL_FLOCK
+from equiflock.runtime.checks import NumericRangeError
+from equiflock.runtime.threads import MAX_SMALL_FLOCK
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles, observe
-from equiflock.senses.degrees import degrees_heard
+from equiflock.senses.degrees import count_neighbours
 from equiflock.senses.graph import radius_graph
 from equiflock.senses.orbit import Orbit
 from tests import twins
@@ -36,12 +36,12 @@ def test_degrees_are_those_of_the_dense_graph(flock: Flock, obstacles: Obstacles
     # The listed senders count wherever they are now, so that flock is blown up.
     far = dataclasses.replace(flock, positions=3.0 * flock.positions)
     for found in (
-        degrees_heard(flock, active, 1.0, nearest_only=obstacles == "nearest"),
-        degrees_heard(far, active, 1.0, graph, obstacles == "nearest"),
+        count_neighbours(flock, active, 1.0, nearest_only=obstacles == "nearest"),
+        count_neighbours(far, active, 1.0, graph, obstacles == "nearest"),
     ):
         for b in range(len(flock)):
             heard = twins.adjacency(flock.positions[b], flock.roles[b], 1.0)
-            expected = twins.degrees_heard(heard, flock.roles[b], obstacles)
+            expected = twins.count_neighbours(heard, flock.roles[b], obstacles)
             assert found[b].tolist() == (expected if b != left_out else 0 * expected).tolist()
 
 
@@ -54,7 +54,7 @@ def assert_dense(
     expected = np.zeros((B, N, senses.hops, senses.width, D))
     first = [twins.adjacency(flock.positions[b], flock.roles[b], 1.0) for b in range(B)]
     for now in wandering(flock, steps):
-        known = sensing.hear(now)
+        known = sensing.observe(now)
         for b in range(B):
             fixed = senses.topology == "fixed"
             heard = first[b] if fixed else twins.adjacency(now.positions[b], now.roles[b], 1.0)
@@ -80,8 +80,8 @@ def test_so_are_those_of_declared_channels(flock: Flock) -> None:
 @given(flocks(), st.integers(2, 4))
 def test_so_are_those_of_large_flocks(flock: Flock, hops: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["equiflock.senses.aggregation"], "SMALL_FLOCK", 0)
-        patch.setattr(sys.modules["equiflock.senses.sharing"], "AGENTS_PER_THREAD", 4)
+        patch.setattr(sys.modules["equiflock.senses.aggregation"], "MAX_SMALL_FLOCK", 0)
+        patch.setattr(sys.modules["equiflock.senses.parallel_aggregation"], "AGENTS_PER_THREAD", 4)
         assert_dense(flock, paper_senses("mean", hops, hop_mean="sender"))
 
 
@@ -91,9 +91,9 @@ def test_a_star_passes_on_what_its_rays_know_undivided() -> None:
     velocities = np.zeros_like(star)
     velocities[0, 1, 0] = 6.0
     sensing = DelayedAggregation(paper_senses("mean", 2, hop_mean="sender"))
-    first = sensing.hear(Flock(star, velocities))
+    first = sensing.observe(Flock(star, velocities))
     assert first[0, :, 0, 0, 0].tolist() == [-2.0, 6.0, 0.0, 0.0]
-    second = sensing.hear(Flock(star, np.zeros_like(star)))
+    second = sensing.observe(Flock(star, np.zeros_like(star)))
     # 6 / 1 from the one that moved, rather than the mean 6 / 3; and -2 / 3 of the middle, rather than -2.
     np.testing.assert_allclose(second[0, :, 1, 0, 0], [6.0, -2 / 3, -2 / 3, -2 / 3], rtol=1e-6)
     # What was heard a step ago is the caller's to look at until it is overwritten.
@@ -105,7 +105,7 @@ def test_where_all_hear_equally_many_both_means_are_one() -> None:
     flock = Flock(rng.uniform(-0.2, 0.2, (2, 9, 2)), rng.uniform(-0.5, 0.5, (2, 9, 2)))
     receiver, sender = (DelayedAggregation(paper_senses("mean", 3, hop_mean=who)) for who in ("receiver", "sender"))
     for now in wandering(flock, 4):
-        np.testing.assert_allclose(sender.hear(now), receiver.hear(now), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(sender.observe(now), receiver.observe(now), rtol=1e-5, atol=1e-5)
 
 
 def test_the_first_hop_and_a_flock_with_no_past_keep_every_bit() -> None:
@@ -119,24 +119,27 @@ def test_flocks_that_ended_know_nothing_and_the_others_go_on() -> None:
     flock, flying = ef.random_disk(3, 30, seed=1), np.array([True, False, True])
     some, everyone = (DelayedAggregation(paper_senses("mean", 3, hop_mean="sender")) for _ in range(2))
     for _ in range(3):
-        known, whole = some.hear(flock, flying), everyone.hear(flock)
+        known, whole = some.observe(flock, flying), everyone.observe(flock)
         assert not known[1].any()
         assert np.array_equal(known[[0, 2]], whole[[0, 2]])
     assert known[0, :, 2].any()
-    assert not some.hear(flock, np.zeros(3, bool)).any()
+    assert not some.observe(flock, np.zeros(3, bool)).any()
 
 
-@pytest.mark.parametrize("agents", [300, SMALL_FLOCK + 1])
+@pytest.mark.parametrize("agents", [300, MAX_SMALL_FLOCK + 1])
 def test_any_number_of_threads_and_order_in_memory_give_the_same_bits(agents: int) -> None:
     flock = ef.random_disk(1, agents, seed=2, radius_rule="constant-density")
-    order = np.random.default_rng(1).permutation(agents) if agents > SMALL_FLOCK else np.arange(agents)
+    order = np.random.default_rng(1).permutation(agents) if agents > MAX_SMALL_FLOCK else np.arange(agents)
     other = Flock(flock.positions[:, order], flock.velocities[:, order])
     results = []
     for count in (1, 3):
         with threads.use(count):
             here, there = (DelayedAggregation(paper_senses("sum", 3, hop_mean="sender")) for _ in range(2))
             for _ in range(3):
-                known, also = here.hear(flock), there.hear(other, ranks=order if agents > SMALL_FLOCK else None)
+                known, also = (
+                    here.observe(flock),
+                    there.observe(other, agent_ids=order if agents > MAX_SMALL_FLOCK else None),
+                )
                 assert np.array_equal(known[:, order], also)
             results.append(known.tobytes())
     assert results[0] == results[1]
@@ -145,23 +148,23 @@ def test_any_number_of_threads_and_order_in_memory_give_the_same_bits(agents: in
 def test_histories_follow_the_agents_that_stay_and_new_leaders_pass_on_nothing() -> None:
     flock = ef.random_disk(1, 30, seed=7)
     sensing = DelayedAggregation(paper_senses("mean", 3, hop_mean="sender"))
-    before = np.stack([sensing.hear(flock).copy() for _ in range(3)])[-1].astype(float)
+    before = np.stack([sensing.observe(flock).copy() for _ in range(3)])[-1].astype(float)
     keep = np.arange(30) % 3 > 0
     roles = np.where(np.arange(20) < 4, Role.LEADER, Role.FOLLOWER)[None].astype(np.int8)
     rest = Flock(flock.positions[:, keep], flock.velocities[:, keep], roles)
     sensing.replace(rest, keep)
     heard = twins.adjacency(rest.positions[0], rest.roles[0], 1.0)
     expected = twins.aggregate(rest, 0, before[0, keep], heard, sensing.senses)
-    np.testing.assert_allclose(sensing.hear(rest)[0], expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(sensing.observe(rest)[0], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_state_off_the_scale_is_refused() -> None:
     far = Flock(np.full((1, 2, 2), 1e30), np.zeros((1, 2, 2)))
-    with pytest.raises(OffScaleError, match="off the scale"):
+    with pytest.raises(NumericRangeError, match="off the scale"):
         observe(far, paper_senses("sum", 2, hop_mean="sender"))
 
 
-@pytest.mark.parametrize("agents", [100, SMALL_FLOCK + 1])
+@pytest.mark.parametrize("agents", [100, MAX_SMALL_FLOCK + 1])
 def test_a_compiled_network_flies_by_what_its_senses_say(agents: int) -> None:
     start: Any = ef.random_disk(1, agents, seed=3, radius_rule="constant-density")
     network: Any = ef.load_module("etdagnn")

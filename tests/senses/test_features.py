@@ -19,7 +19,7 @@ from equiflock import features
 from equiflock.controllers.networks.architecture import STARLING_CHANNELS as STARLING
 from equiflock.features import Channel, Topology
 from equiflock.flock import Flock, Role
-from equiflock.pairs.weights import compiled_loop
+from equiflock.pairs.feature_weights import compile_loop
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.senses.aggregation import DelayedAggregation, Obstacles, observe
@@ -78,7 +78,7 @@ def names(draw: st.DrawFn) -> str:
     options: dict[str, Any] = {key: draw(st.sampled_from([0.0, 0.3, -2.5])) for key in sorted(chosen - {"reach"})}
     options |= {"reach": draw(st.sampled_from([0.1, 1.0, 7]))} if "reach" in chosen else {}
     among = draw(st.sampled_from([None, "all", "same", "others", "obstacles"]))
-    return features.feature_with(name, **options, **({} if among is None else {"among": among}))
+    return features.format_feature_name(name, **options, **({} if among is None else {"among": among}))
 
 
 AGGREGATIONS = st.sampled_from(["sum", "mean"])
@@ -121,7 +121,7 @@ def test_every_choice_of_channels_gives_the_dense_result(
     heard = [twins.adjacency(flock.positions[b], flock.roles[b], 1.0) for b in range(len(flock))]
     for n in range(3):
         now = dataclasses.replace(flock, positions=flock.positions + 0.1 * n * flock.velocities)
-        known = sensing.hear(now)
+        known = sensing.observe(now)
         assert np.isfinite(known).all()
         for b in range(len(flock)):
             who = heard[b] if topology == "fixed" else twins.adjacency(now.positions[b], now.roles[b], 1.0)
@@ -137,7 +137,7 @@ def test_the_general_kernel_gives_what_the_paper_s_own_does(flock: Flock, aggreg
     general = ef.Senses((("position", "sum"), *paper.channels), hops=2)
     one, other = DelayedAggregation(paper), DelayedAggregation(general)
     for _ in range(2):
-        known, also = one.hear(flock), other.hear(flock)[:, :, :, 1:]
+        known, also = one.observe(flock), other.observe(flock)[:, :, :, 1:]
         scale = np.abs(known).max(initial=1.0)
         np.testing.assert_allclose(also, known, rtol=1e-5, atol=1e-6 * scale)
 
@@ -265,5 +265,5 @@ def test_several_threads_compile_a_weight_once(own_registry: None) -> None:
         return 2.0 * square
 
     with ThreadPoolExecutor(6) as pool:
-        loops = list(pool.map(compiled_loop, [features.find_feature("shared")] * 6))
+        loops = list(pool.map(compile_loop, [features.find_feature("shared")] * 6))
     assert len({loop.address for loop in loops}) == 1

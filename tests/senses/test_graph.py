@@ -12,7 +12,7 @@ import equiflock as ef
 from equiflock.flock import Flock, Role
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
-from equiflock.senses.graph import components, radius_graph, survey
+from equiflock.senses.graph import components, compute_connectivity, radius_graph
 from tests import twins
 from tests.flocks import flocks
 
@@ -106,7 +106,7 @@ def test_a_radius_must_be_a_positive_number(radius: float) -> None:
 def test_positions_too_far_for_float64_are_refused() -> None:
     flock = Flock(np.full((1, 2, 2), 1e12), np.zeros((1, 2, 2)))
     with pytest.raises(InputError, match="within 2e\\+09 radii of the origin"):
-        survey(flock, 1.0)
+        compute_connectivity(flock, 1.0)
 
 
 @pytest.mark.parametrize("wrong", [None, "flock", np.zeros((1, 3, 2))])

@@ -34,5 +34,5 @@ def test_nothing_out_of_reach_changes_a_single_bit(D: int) -> None:
             other = Flock(away[None], np.where(known[:, None], velocities[0], -5.0 * velocities[0])[None])
             one, two = (DelayedAggregation(paper_senses("mean", hops), comm_radius=1.0) for _ in range(2))
             for _ in range(hops):
-                here, there = one.hear(flock), two.hear(other)
+                here, there = one.observe(flock), two.observe(other)
             assert here[0, agent].tobytes() == there[0, agent].tobytes()

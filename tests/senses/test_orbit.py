@@ -25,7 +25,7 @@ def taken(way: tuple[float, float], velocity: tuple[float, float], orbit: Orbit 
     """-v_ij that a follower at the origin takes an obstacle agent to have, alone with it."""
     flock = Flock([[[0.0, 0.0], way]], [[velocity, [0.0, 0.0]]], [[Role.FOLLOWER, Role.OBSTACLE]])
     senses = DelayedAggregation(paper_senses("sum", 1), comm_radius=1.0, orbit=orbit or Orbit())
-    return -senses.hear(flock)[0, 0, 0, 0]
+    return -senses.observe(flock)[0, 0, 0, 0]
 
 
 def test_an_obstacle_ahead_to_the_left_is_dodged_to_the_right_and_the_other_way_round() -> None:
@@ -68,7 +68,7 @@ def test_the_heading_is_the_mean_of_the_follower_and_the_flock_agents_it_hears()
     from_leader = np.subtract(own, others)
     mean = np.array([1.0, -0.5])
     expected = from_leader + twins.orbit_velocity(np.array(way), mean, Orbit())
-    np.testing.assert_allclose(senses.hear(flock)[0, 0, 0, 0], expected, atol=1e-6)
+    np.testing.assert_allclose(senses.observe(flock)[0, 0, 0, 0], expected, atol=1e-6)
 
 
 @given(st.integers(0, 2**32 - 1), ANGLES, st.floats(0.0, 1.0))
@@ -81,8 +81,8 @@ def test_what_followers_take_turns_with_the_flock(seed: int, angle: float, gravi
     turned = Flock(flock.positions @ turn.T, flock.velocities @ turn.T, flock.roles)
     orbit = Orbit(gravity_break=gravity_break, dodge_angle=1.0)
     one, two = (DelayedAggregation(paper_senses("sum", 1), comm_radius=1.0, orbit=orbit) for _ in range(2))
-    expected = one.hear(flock) @ turn.T
-    np.testing.assert_allclose(two.hear(turned), expected, rtol=1e-3, atol=1e-5 * (1 + np.abs(expected).max()))
+    expected = one.observe(flock) @ turn.T
+    np.testing.assert_allclose(two.observe(turned), expected, rtol=1e-3, atol=1e-5 * (1 + np.abs(expected).max()))
 
 
 @given(ANGLES, ANGLES, st.floats(0.1, 0.9))

@@ -22,7 +22,7 @@ from tests.flocks import flocks
 from tests.senses.radio_twin import RadioTwin
 from tests.senses.test_aggregation import wandering
 
-STILL_PERFECT = Radio(loss=1e-300)
+STILL_PERFECT = Radio(packet_loss=1e-300)
 """Not perfect by its settings, but no message of it is ever lost."""
 SENSES = [
     paper_senses("mean", 3),
@@ -35,15 +35,15 @@ SENSES = [
 @st.composite
 def radios(draw: st.DrawFn) -> Radio:
     """Radios with any of their faults, alone and together."""
-    loss = draw(st.sampled_from([0.0, 0.2, 0.6, 1.0]))
+    packet_loss = draw(st.sampled_from([0.0, 0.2, 0.6, 1.0]))
     return Radio(
-        loss=loss,
+        packet_loss=packet_loss,
         burst=draw(st.sampled_from([None, 1.5, 3.5])),
         delay=draw(st.integers(0, 2)),
         jitter=draw(st.sampled_from([0, 0, 1, 2])),
         noise=draw(st.sampled_from([0.0, 0.05])),
         quantization=draw(st.sampled_from([None, 12, 16])),
-        every=draw(st.sampled_from([1, 1, 2])),
+        send_interval=draw(st.sampled_from([1, 1, 2])),
         last_known=draw(st.sampled_from([0, 0, 2])),
         seed=draw(st.integers(0, 5)),
     )
@@ -57,7 +57,7 @@ def test_every_radio_gives_every_flock_the_observations_of_its_slow_twin(
 ) -> None:
     ours, twin = DelayedAggregation(senses, radio=radio, orbit=orbit), RadioTwin(senses, radio, orbit)
     for now in wandering(flock, 5):
-        known, expected = ours.hear(now), twin.hear(now)
+        known, expected = ours.observe(now), twin.observe(now)
         assert np.isfinite(known).all()
         for b in range(len(flock)):
             scale = np.abs(expected[b]).max() + 1.0
@@ -68,22 +68,22 @@ def test_every_radio_gives_every_flock_the_observations_of_its_slow_twin(
 def test_what_arrives_is_added_up_as_by_a_perfect_radio_to_the_bit(flock: Flock, senses: Senses) -> None:
     perfect, ours = DelayedAggregation(senses), DelayedAggregation(senses, radio=STILL_PERFECT)
     for now in wandering(flock, 3):
-        assert np.array_equal(perfect.hear(now), ours.hear(now))
+        assert np.array_equal(perfect.observe(now), ours.observe(now))
 
 
 @given(flocks(), st.sampled_from(SENSES), radios())
 def test_nobody_knows_anything_if_all_messages_are_lost(flock: Flock, senses: Senses, radio: Radio) -> None:
-    ours = DelayedAggregation(senses, radio=dataclasses.replace(radio, loss=1.0))
+    ours = DelayedAggregation(senses, radio=dataclasses.replace(radio, packet_loss=1.0))
     for now in wandering(flock, 3):
-        assert not ours.hear(now).any()
-        assert not len(ours.heard(now).senders)
+        assert not ours.observe(now).any()
+        assert not len(ours.compute_message_graph(now).senders)
 
 
 RADIOS = [
-    Radio(loss=0.3, seed=1),
-    Radio(loss=0.3, burst=4.0, delay=1, noise=0.02),
-    Radio(delay=2, quantization=14, every=2),
-    Radio(loss=0.4, jitter=2, last_known=3, noise=0.01),
+    Radio(packet_loss=0.3, seed=1),
+    Radio(packet_loss=0.3, burst=4.0, delay=1, noise=0.02),
+    Radio(delay=2, quantization=14, send_interval=2),
+    Radio(packet_loss=0.4, jitter=2, last_known=3, noise=0.01),
 ]
 
 
@@ -95,7 +95,7 @@ def test_bits_are_the_same_for_any_number_of_threads(radio: Radio, shape: tuple[
     for count in (1, 2, 3):
         with threads.use(count):
             ours = DelayedAggregation(paper_senses("mean", 3), radio=radio)
-            found.append(np.stack([ours.hear(now).copy() for now in wandering(start, 5)]))
+            found.append(np.stack([ours.observe(now).copy() for now in wandering(start, 5)]))
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
     assert found[0].any()
 
@@ -105,9 +105,9 @@ def test_bits_are_the_same_for_any_number_of_threads(radio: Radio, shape: tuple[
 def test_a_large_flock_hears_what_it_would_hear_as_a_small_one(radio: Radio, monkeypatch: pytest.MonkeyPatch) -> None:
     start = random_disk(1, 400, seed=3)
     ours, large = (DelayedAggregation(paper_senses("mean", 3), radio=radio) for _ in range(2))
-    small = [ours.hear(now).copy() for now in wandering(start, 4)]
-    monkeypatch.setattr("equiflock.senses.aggregation.SMALL_FLOCK", 10)
-    assert all(np.array_equal(one, large.hear(now)) for one, now in zip(small, wandering(start, 4), strict=True))
+    small = [ours.observe(now).copy() for now in wandering(start, 4)]
+    monkeypatch.setattr("equiflock.senses.aggregation.MAX_SMALL_FLOCK", 10)
+    assert all(np.array_equal(one, large.observe(now)) for one, now in zip(small, wandering(start, 4), strict=True))
 
 
 @pytest.mark.parametrize("radio", RADIOS, ids=str)
@@ -118,18 +118,22 @@ def test_nothing_out_of_reach_changes_a_bit_of_what_an_agent_knows(radio: Radio)
     more = Flock(np.concatenate([start.positions, far], 1), np.concatenate([start.velocities, 0 * far], 1))
     alone, among = (DelayedAggregation(paper_senses("sum", 3), radio=radio) for _ in range(2))
     for one, other in zip(wandering(start, 4), wandering(more, 4), strict=True):
-        assert np.array_equal(alone.hear(one), among.hear(other)[:, :40])
+        assert np.array_equal(alone.observe(one), among.observe(other)[:, :40])
 
 
 def test_links_that_an_agent_does_not_use_have_no_say_in_its_own() -> None:
     """A second sender comes within reach of agent 0: what agent 0 gets from the first one stays as it was."""
     alone = Flock([[[0.0, 0.0], [0.5, 0.0], [9.0, 0.0]]], np.zeros((1, 3, 2)))
     joined = Flock([[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]], np.zeros((1, 3, 2)))
-    ours, others = (DelayedAggregation(paper_senses("sum", 1), radio=Radio(loss=0.5, burst=3.0)) for _ in range(2))
+    ours, others = (
+        DelayedAggregation(paper_senses("sum", 1), radio=Radio(packet_loss=0.5, burst=3.0)) for _ in range(2)
+    )
     for _ in range(50):
-        ours.hear(alone)
-        others.hear(joined)
-        assert (1 in ours.heard(alone).neighbours(0, 0)) == (1 in others.heard(joined).neighbours(0, 0))
+        ours.observe(alone)
+        others.observe(joined)
+        assert (1 in ours.compute_message_graph(alone).neighbours(0, 0)) == (
+            1 in others.compute_message_graph(joined).neighbours(0, 0)
+        )
 
 
 def test_new_agents_are_heard_from_their_first_message_on_and_old_messages_stay_on_the_way() -> None:
@@ -139,12 +143,12 @@ def test_new_agents_are_heard_from_their_first_message_on_and_old_messages_stay_
     for late in (radio, dataclasses.replace(radio, last_known=1)):
         ours = DelayedAggregation(paper_senses("mean", 2), radio=late)
         for _ in range(4):
-            ours.hear(one)
+            ours.observe(one)
         ours.replace(two, np.ones(2, bool))
         degrees = []
         for _ in range(4):
-            ours.hear(two)
-            degrees.append(len(ours.heard(two).neighbours(0, 0)))
+            ours.observe(two)
+            degrees.append(len(ours.compute_message_graph(two).neighbours(0, 0)))
         assert degrees == [1, 1, 2, 2]
 
 
@@ -154,16 +158,16 @@ def test_new_agents_hear_nothing_that_was_sent_before_they_came() -> None:
     for radio in (Radio(delay=2), Radio(delay=2, last_known=1)):
         ours = DelayedAggregation(paper_senses("mean", 2), radio=radio)
         for _ in range(4):
-            ours.hear(one)
+            ours.observe(one)
         ours.replace(two, np.ones(2, bool))
         heard = []
         for _ in range(3):
-            known = ours.hear(two)
-            heard.append((len(ours.heard(two).neighbours(0, 2)), bool(known[0, 2].any())))
+            known = ours.observe(two)
+            heard.append((len(ours.compute_message_graph(two).neighbours(0, 2)), bool(known[0, 2].any())))
         assert heard == [(0, False), (0, False), (2, True)]
 
 
-@pytest.mark.parametrize("radio", [Radio(delay=2, loss=0.2), Radio(delay=1, last_known=2)], ids=str)
+@pytest.mark.parametrize("radio", [Radio(delay=2, packet_loss=0.2), Radio(delay=1, last_known=2)], ids=str)
 def test_a_changed_flock_in_other_units_hears_what_it_hears_in_its_own(radio: Radio) -> None:
     """Everything five times as long and fifteen times as slow, before and after an agent joins."""
     start = random_disk(1, 20, seed=3)
@@ -171,67 +175,72 @@ def test_a_changed_flock_in_other_units_hears_what_it_hears_in_its_own(radio: Ra
     own = DelayedAggregation(paper_senses("mean", 2), radio=radio)
     scaled = DelayedAggregation(dataclasses.replace(own.senses, length_scale=4.0, time_scale=16.0), radio=radio)
     for _ in range(4):
-        assert np.array_equal(own.hear(start), scaled.hear(start.in_units(1 / 4, 1 / 16)))
+        assert np.array_equal(own.observe(start), scaled.observe(start.in_units(1 / 4, 1 / 16)))
     for senses, flock in ((own, more), (scaled, more.in_units(1 / 4, 1 / 16))):
         senses.replace(flock, np.ones(20, bool))
     for _ in range(4):
-        assert np.array_equal(own.hear(more), scaled.hear(more.in_units(1 / 4, 1 / 16)))
+        assert np.array_equal(own.observe(more), scaled.observe(more.in_units(1 / 4, 1 / 16)))
 
 
-@pytest.mark.parametrize("radio", [Radio(loss=0.5), Radio(delay=1), Radio(last_known=1), Radio(jitter=1)], ids=str)
+@pytest.mark.parametrize(
+    "radio", [Radio(packet_loss=0.5), Radio(delay=1), Radio(last_known=1), Radio(jitter=1)], ids=str
+)
 def test_velocities_off_the_scale_are_refused_by_every_radio(radio: Radio) -> None:
     flock = Flock([[[0.0, 0.0], [0.5, 0.0]]], [[[1e60, 0.0], [0.0, 0.0]]])
     ours = DelayedAggregation(paper_senses("mean", 2), radio=radio)
     with pytest.raises(InputError, match="off the scale"):
         for _ in range(3):
-            ours.hear(flock)
+            ours.observe(flock)
 
 
-@pytest.mark.parametrize("radio", [*RADIOS, Radio(loss=0.5, last_known=2)], ids=str)
+@pytest.mark.parametrize("radio", [*RADIOS, Radio(packet_loss=0.5, last_known=2)], ids=str)
 def test_the_order_in_memory_changes_no_bit(radio: Radio, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents in another order in memory, known by their numbers, before and after they are put into a third one."""
-    monkeypatch.setattr("equiflock.senses.aggregation.SMALL_FLOCK", 10)
+    monkeypatch.setattr("equiflock.senses.aggregation.MAX_SMALL_FLOCK", 10)
     start = random_disk(1, 1_000, seed=4, radius_rule="constant-density")
     rng = np.random.default_rng(0)
-    ranks, other = rng.permutation(1_000), rng.permutation(1_000)
+    agent_ids, other = rng.permutation(1_000), rng.permutation(1_000)
     plain, shuffled = (DelayedAggregation(paper_senses("mean", 2), radio=radio) for _ in range(2))
     for step, now in enumerate(wandering(start, 6)):
         if step == 3:
             shuffled.renumber(other)
-            ranks = ranks[other]
-        moved = Flock(*(array[:, ranks] for array in now.arrays[:2]))
-        known = plain.hear(now)
-        assert np.array_equal(known[:, ranks], shuffled.hear(moved, ranks=ranks))
-        here, there = plain.heard(now), shuffled.heard(moved, ranks).renumbered(ranks)
+            agent_ids = agent_ids[other]
+        moved = Flock(*(array[:, agent_ids] for array in now.arrays[:2]))
+        known = plain.observe(now)
+        assert np.array_equal(known[:, agent_ids], shuffled.observe(moved, agent_ids=agent_ids))
+        here, there = (
+            plain.compute_message_graph(now),
+            shuffled.compute_message_graph(moved, agent_ids).renumber_agents(agent_ids),
+        )
         assert np.array_equal(here.degrees, there.degrees)
 
 
 def test_a_radio_that_is_switched_off_and_on_again_does_not_lose_the_same_messages_again() -> None:
     flock = random_disk(1, 40, seed=1)
-    ours = DelayedAggregation(paper_senses("mean", 2), radio=Radio(loss=0.5))
-    first = [ours.hear(flock).copy() for _ in range(3)]
+    ours = DelayedAggregation(paper_senses("mean", 2), radio=Radio(packet_loss=0.5))
+    first = [ours.observe(flock).copy() for _ in range(3)]
     ours.radio = None
-    ours.hear(flock)
-    ours.radio = Radio(loss=0.5)
-    again = [ours.hear(flock).copy() for _ in range(3)]
+    ours.observe(flock)
+    ours.radio = Radio(packet_loss=0.5)
+    again = [ours.observe(flock).copy() for _ in range(3)]
     assert not any(np.array_equal(one[:, :, 0], other[:, :, 0]) for one in first for other in again)
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"loss": 1.5}, "loss must be a share from 0 to 1; got 1.5"),
-        ({"loss": float("nan")}, "loss must be a share from 0 to 1; got nan"),
+        ({"packet_loss": 1.5}, "loss must be a share from 0 to 1; got 1.5"),
+        ({"packet_loss": float("nan")}, "loss must be a share from 0 to 1; got nan"),
         ({"burst": 0.5}, "burst must be from 1 to 1,000 steps with loss = 0; got 0.5"),
-        ({"loss": 0.5, "burst": 1.0}, "burst must be from 1.1 to 1,000 steps with loss = 0.5; got 1.0"),
-        ({"loss": 0.9, "burst": 2.0}, "burst must be from 9 to 1,000 steps with loss = 0.9; got 2.0"),
+        ({"packet_loss": 0.5, "burst": 1.0}, "burst must be from 1.1 to 1,000 steps with loss = 0.5; got 1.0"),
+        ({"packet_loss": 0.9, "burst": 2.0}, "burst must be from 9 to 1,000 steps with loss = 0.9; got 2.0"),
         ({"delay": -1}, "delay must be a whole number of at least 0; got -1"),
         ({"delay": 0.5}, "delay must be a whole number of at least 0; got 0.5"),
         ({"delay": 2_000}, "delay + jitter + last_known must be at most 1,000 steps; got 2,000"),
         ({"jitter": -2}, "jitter must be a whole number of at least 0; got -2"),
         ({"noise": 1.1}, "noise must be from 0 to 1 communication radius; got 1.1"),
         ({"quantization": 9}, "quantization must be from 10 to 32 bits per number; got 9"),
-        ({"every": 0}, "every must be a whole number of at least 1; got 0"),
+        ({"send_interval": 0}, "every must be a whole number of at least 1; got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
     ],
     ids=str,
@@ -244,7 +253,7 @@ def test_bad_settings_are_refused_in_one_clear_line(settings: dict[str, Any], sa
 
 def test_means_by_the_senders_degree_go_with_a_perfect_radio_only() -> None:
     with pytest.raises(InputError, match="a sender cannot know who hears it"):
-        DelayedAggregation(paper_senses("mean", 2, hop_mean="sender"), radio=Radio(loss=0.1))
+        DelayedAggregation(paper_senses("mean", 2, hop_mean="sender"), radio=Radio(packet_loss=0.1))
 
 
 def test_a_radio_must_be_one() -> None:

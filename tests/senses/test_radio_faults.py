@@ -23,38 +23,38 @@ def heard_over_time(radio: Radio, steps: int, agents: int = 12) -> Any:
     ours = DelayedAggregation(paper_senses("mean", 1), radio=radio)
     found = np.zeros((steps, agents, agents), bool)
     for step in range(steps):
-        ours.hear(flock)
-        receivers, senders = ours.heard(flock).edges(0).T
+        ours.observe(flock)
+        receivers, senders = ours.compute_message_graph(flock).edges(0).T
         found[step, receivers, senders] = True
     links = ~np.eye(agents, dtype=bool)
     return found[:, links]
 
 
-@pytest.mark.parametrize("loss", [0.05, 0.3, 0.9])
-def test_the_share_of_lost_messages_is_the_one_asked_for(loss: float) -> None:
-    heard = heard_over_time(Radio(loss=loss, seed=4), 300)
-    error = (loss * (1 - loss) / heard.size) ** 0.5
-    assert abs((~heard).mean() - loss) < 4 * error
+@pytest.mark.parametrize("packet_loss", [0.05, 0.3, 0.9])
+def test_the_share_of_lost_messages_is_the_one_asked_for(packet_loss: float) -> None:
+    heard = heard_over_time(Radio(packet_loss=packet_loss, seed=4), 300)
+    error = (packet_loss * (1 - packet_loss) / heard.size) ** 0.5
+    assert abs((~heard).mean() - packet_loss) < 4 * error
     # Steps and links are independent: neither one link nor one step loses more than chance allows.
-    assert np.abs((~heard).mean(axis=0) - loss).max() < 5 * (loss * (1 - loss) / 300) ** 0.5
+    assert np.abs((~heard).mean(axis=0) - packet_loss).max() < 5 * (packet_loss * (1 - packet_loss) / 300) ** 0.5
     assert abs(np.corrcoef(heard[1:].ravel(), heard[:-1].ravel())[0, 1]) < 4 / heard.size**0.5
 
 
-@pytest.mark.parametrize(("loss", "burst"), [(0.2, 1.0), (0.2, 5.0), (0.5, 8.0), (0.7, 2.5)])
-def test_bursts_have_the_mean_length_and_the_share_asked_for(loss: float, burst: float) -> None:
-    lost = ~heard_over_time(Radio(loss=loss, burst=burst, seed=6), 1_000)
+@pytest.mark.parametrize(("packet_loss", "burst"), [(0.2, 1.0), (0.2, 5.0), (0.5, 8.0), (0.7, 2.5)])
+def test_bursts_have_the_mean_length_and_the_share_asked_for(packet_loss: float, burst: float) -> None:
+    lost = ~heard_over_time(Radio(packet_loss=packet_loss, burst=burst, seed=6), 1_000)
     # Runs that begin and end within the time; each length is geometric, with a standard deviation of about the mean.
     begins = lost[1:] & ~lost[:-1]
     lengths = lost.sum() / max((begins.sum() + lost[0].sum()), 1)
     runs = begins.sum()
     assert abs(lengths - burst) < 5 * burst / runs**0.5 + burst * burst / 1_000
     # Losses of one link are alike for some burst lengths, so the share is as uncertain as of so many fewer messages.
-    assert abs(lost.mean() - loss) < 5 * (loss * (1 - loss) * 2 * burst / lost.size) ** 0.5
+    assert abs(lost.mean() - packet_loss) < 5 * (packet_loss * (1 - packet_loss) * 2 * burst / lost.size) ** 0.5
 
 
 @pytest.mark.parametrize("burst", [None, 3.0])
 def test_the_chain_of_a_link_is_that_of_a_walk_from_long_ago(burst: float | None) -> None:
-    radio = Radio(loss=0.4, burst=burst, seed=9)
+    radio = Radio(packet_loss=0.4, burst=burst, seed=9)
     heard = heard_over_time(radio, 12, agents=3)
     pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
     for step in range(12):
@@ -66,7 +66,7 @@ def test_a_delayed_message_says_where_its_sender_was() -> None:
     """Agent 1 flies away from agent 0, which stands still and hears where it was two steps ago."""
     flights = [Flock([[[0.0, 0.0], [0.1 * n, 0.0]]], [[[0.0, 0.0], [1.0, 0.0]]]) for n in range(1, 12)]
     ours = DelayedAggregation(Senses((("velocity", "sum"), ("inverse-square", "sum"))), radio=Radio(delay=2))
-    known = [ours.hear(flock)[0, 0, 0].copy() for flock in flights]
+    known = [ours.observe(flock)[0, 0, 0].copy() for flock in flights]
     assert not known[0].any() and not known[1].any()
     for n in range(2, 11):
         np.testing.assert_allclose(known[n], [[-1.0, 0.0], [-1 / (0.1 * (n - 1)), 0.0]], rtol=1e-6)
@@ -77,13 +77,13 @@ def test_who_was_out_of_range_when_it_sent_is_not_heard_though_it_is_near_now() 
     ours = DelayedAggregation(paper_senses("mean", 1), radio=Radio(delay=1))
     for positions, heard in ((far, 0), (near, 0), (near, 1), (far, 1), (far, 0)):
         flock = Flock(positions, np.zeros((1, 2, 2)))
-        ours.hear(flock)
-        assert len(ours.heard(flock).neighbours(0, 0)) == heard
+        ours.observe(flock)
+        assert len(ours.compute_message_graph(flock).neighbours(0, 0)) == heard
 
 
 def test_delays_with_jitter_are_equally_likely_and_never_shorter_than_the_delay() -> None:
     """Agents that send at one step of many only: when each message is heard tells how long it took."""
-    radio = Radio(delay=1, jitter=3, every=10, seed=3)
+    radio = Radio(delay=1, jitter=3, send_interval=10, seed=3)
     heard = heard_over_time(radio, 203, agents=20)
     senders = np.array([j for i in range(20) for j in range(20) if i != j])
     phases = np.array([next(m for m in range(10) if radio_twin.sends(radio, 0, m, j)) for j in senders.tolist()])
@@ -95,16 +95,16 @@ def test_delays_with_jitter_are_equally_likely_and_never_shorter_than_the_delay(
 
 
 def test_agents_send_at_every_so_many_th_step_at_phases_of_their_own() -> None:
-    heard = heard_over_time(Radio(every=4, seed=2), 40, agents=20)
+    heard = heard_over_time(Radio(send_interval=4, seed=2), 40, agents=20)
     assert (heard.sum(axis=0) == 10).all()
     assert (np.diff(np.nonzero(heard.T)[1].reshape(-1, 10), axis=1) == 4).all()
     assert len({tuple(link) for link in heard[:4].T.tolist()}) == 4
 
 
 def test_a_message_is_used_until_a_newer_one_comes_or_it_is_too_old() -> None:
-    heard = heard_over_time(Radio(every=5, last_known=2, seed=2), 50, agents=6)
+    heard = heard_over_time(Radio(send_interval=5, last_known=2, seed=2), 50, agents=6)
     assert (heard[10:].sum(axis=0) == 3 * 8).all()  # at its arrival and two steps more, of five
-    assert heard_over_time(Radio(every=5, last_known=4, seed=2), 50, agents=6)[5:].all()
+    assert heard_over_time(Radio(send_interval=5, last_known=4, seed=2), 50, agents=6)[5:].all()
 
 
 @pytest.mark.parametrize("D", [2, 3])
@@ -115,13 +115,13 @@ def test_the_noise_of_relative_positions_and_velocities_has_the_asked_standard_d
 
     def sums(radio: Radio) -> Any:
         ours = DelayedAggregation(Senses((("velocity", "sum"), ("offset", "sum"))), radio=radio)
-        return np.stack([ours.hear(flock)[:, :, 0].copy() for _ in range(20)])
+        return np.stack([ours.observe(flock)[:, :, 0].copy() for _ in range(20)])
 
     from equiflock.features import _features, feature
 
     feature("offset", vector="position")(lambda square: 1.0)
     try:
-        noise = sums(Radio(noise=0.03)) - sums(Radio(loss=1e-300))
+        noise = sums(Radio(noise=0.03)) - sums(Radio(packet_loss=1e-300))
     finally:
         del _features["offset"]
     # Five messages each, so the variance of a sum is five times that of a message; in R = 2 and R per second.
@@ -132,10 +132,10 @@ def test_the_noise_of_relative_positions_and_velocities_has_the_asked_standard_d
 
 @given(st.floats(-1e6, 1e6), st.integers(10, 32))
 def test_quantized_numbers_have_so_few_bits_and_are_the_nearest_such(x: float, bits: int) -> None:
-    from equiflock.senses.air import quantized
-    from equiflock.senses.reception import Reception
+    from equiflock.senses.message_buffer import MessageBuffer
+    from equiflock.senses.radio_kernels import quantize
 
-    found = quantized(x, Reception(Radio(quantization=bits))._splitter)
+    found = quantize(x, MessageBuffer(Radio(quantization=bits))._splitter)
     fraction, _ = np.frexp(found)
     assert fraction * 2 ** (bits - 8) == np.rint(fraction * 2 ** (bits - 8))
     assert abs(found - x) <= 2.0 ** -(bits - 8) * abs(x)

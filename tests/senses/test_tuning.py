@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from equiflock.features import Senses, paper_senses
 from equiflock.flock import Condition, Flock
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.threads import SMALL_FLOCK
+from equiflock.runtime.threads import MAX_SMALL_FLOCK
 from equiflock.scenarios import random_disk
 from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.senses.radio import PERFECT, Radio
+from equiflock.senses.radio import IDEAL_RADIO, Radio
 from tests.flocks import flocks
 from tests.senses.test_aggregation import wandering
 from tests.senses.test_radio import radios
@@ -32,7 +32,7 @@ def fly(senses: Senses, radio: Radio, path: list[Flock], then: Radio | None = No
 def begin_after(before: Radio, steps: int, senses: Senses, radio: Radio, path: list[Flock]) -> list[np.ndarray]:
     """What is known at each step of a radio that has just begun, when another one has counted so many steps."""
     ours = DelayedAggregation(senses)
-    ours.receiver.steps = -1 if before.is_perfect else steps - 1
+    ours.radio_state.steps = -1 if before.is_ideal else steps - 1
     ours.radio = radio
     return go_on(ours, path)
 
@@ -42,16 +42,16 @@ def go_on(ours: DelayedAggregation, path: list[Flock], then: Radio | None = None
     for step, now in enumerate(path):
         if then is not None and step == at:
             ours.radio = then
-        known.append(ours.hear(now).copy())
+        known.append(ours.observe(now).copy())
     return known
 
 
 @given(flocks(max_agents=12), radios(), st.sampled_from([0.0, 0.3, 1.0]), st.sampled_from(ONE_HOP))
 def test_another_loss_is_heard_as_if_it_had_always_been_so(
-    flock: Flock, radio: Radio, loss: float, senses: Senses
+    flock: Flock, radio: Radio, packet_loss: float, senses: Senses
 ) -> None:
-    other = dataclasses.replace(radio, loss=loss, burst=None)
-    if radio.is_perfect or other.is_perfect:
+    other = dataclasses.replace(radio, packet_loss=packet_loss, burst=None)
+    if radio.is_ideal or other.is_ideal:
         return
     path = list(wandering(flock, 7))
     for found, wanted in zip(fly(senses, radio, path, other, 4)[4:], fly(senses, other, path)[4:], strict=True):
@@ -64,7 +64,7 @@ def test_another_loss_is_heard_as_if_it_had_always_been_so(
 def test_a_radio_that_remembers_longer_or_shorter_begins_anew(
     flock: Flock, radio: Radio, other: Radio, senses: Senses
 ) -> None:
-    if radio.memory == other.memory and not radio.is_perfect:
+    if radio.memory == other.memory and not radio.is_ideal:
         return
     path = list(wandering(flock, 8))
     for found, wanted in zip(
@@ -73,11 +73,11 @@ def test_a_radio_that_remembers_longer_or_shorter_begins_anew(
         assert np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("radio", [Radio(loss=0.3), Radio(delay=1), Radio(delay=2, noise=0.1), PERFECT])
+@pytest.mark.parametrize("radio", [Radio(packet_loss=0.3), Radio(delay=1), Radio(delay=2, noise=0.1), IDEAL_RADIO])
 def test_a_large_flock_hears_by_another_radio_as_if_it_had_just_begun(radio: Radio) -> None:
-    path = list(wandering(random_disk(agents=SMALL_FLOCK + 1, radius_rule="constant-density"), 6))
+    path = list(wandering(random_disk(agents=MAX_SMALL_FLOCK + 1, radius_rule="constant-density"), 6))
     senses = paper_senses("mean", 1)
-    for before in (PERFECT, Radio(loss=0.5, delay=3)):
+    for before in (IDEAL_RADIO, Radio(packet_loss=0.5, delay=3)):
         for found, wanted in zip(
             fly(senses, before, path, radio, 2)[2:], begin_after(before, 2, senses, radio, path[2:]), strict=True
         ):
@@ -90,23 +90,25 @@ def test_who_is_repaired_is_heard_from_then_on_and_not_what_it_would_have_said_b
     conditions = np.zeros((2, 12), int)
     conditions[0, 3] = Condition.SILENT
     failed = dataclasses.replace(flock, conditions=conditions)
-    ours = DelayedAggregation(paper_senses("mean", 1), radio=Radio(loss=1e-300, delay=delay))
+    ours = DelayedAggregation(paper_senses("mean", 1), radio=Radio(packet_loss=1e-300, delay=delay))
     for _ in range(5):
-        ours.hear(failed)
-    assert 3 not in ours.heard(failed).edges(0)[:, 1]
+        ours.observe(failed)
+    assert 3 not in ours.compute_message_graph(failed).edges(0)[:, 1]
     ours.replace(flock, np.ones(12, bool))
     for step in range(4):
-        ours.hear(flock)
-        assert (3 in ours.heard(flock).edges(0)[:, 1]) == (step >= delay)
-        assert 3 in ours.heard(flock).edges(1)[:, 1]  # the agent of that number in another flock always worked
+        ours.observe(flock)
+        assert (3 in ours.compute_message_graph(flock).edges(0)[:, 1]) == (step >= delay)
+        assert (
+            3 in ours.compute_message_graph(flock).edges(1)[:, 1]
+        )  # the agent of that number in another flock always worked
 
 
 def test_a_radio_that_cannot_be_had_changes_nothing() -> None:
     ours = DelayedAggregation(paper_senses("mean", 2, hop_mean="sender"))
     with pytest.raises(InputError, match="a sender cannot know who hears it"):
-        ours.radio = Radio(loss=0.1)
+        ours.radio = Radio(packet_loss=0.1)
     with pytest.raises(InputError, match="radio must be a Radio"):
         ours.radio = 0.1  # type: ignore[assignment]
-    assert ours.radio == PERFECT
+    assert ours.radio == IDEAL_RADIO
     ours.radio = None
-    assert ours.radio is PERFECT
+    assert ours.radio is IDEAL_RADIO

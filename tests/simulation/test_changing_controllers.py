@@ -12,7 +12,7 @@ import pytest
 import equiflock as ef
 from equiflock.runtime.checks import InputError
 from equiflock.simulation import memory_order
-from equiflock.simulation.assembly import change_controller
+from equiflock.simulation.flight_builder import change_controller
 
 START = ef.random_disk(agents=40, seed=3)
 
@@ -66,7 +66,7 @@ def test_a_law_of_one_hop_goes_on_as_if_it_had_always_had_these_numbers(name: st
     assert np.array_equal(found.accelerations, expected.accelerations)
 
 
-@pytest.mark.parametrize("radio", [None, ef.Radio(loss=0.3, delay=2), ef.Radio(loss=0.2, jitter=1)])
+@pytest.mark.parametrize("radio", [None, ef.Radio(packet_loss=0.3, delay=2), ef.Radio(packet_loss=0.2, jitter=1)])
 @pytest.mark.parametrize("controller", [Hops(), ef.load("etdagnn"), ef.load("tanner-fixed"), ef.load("bonding-local")])
 def test_a_controller_that_takes_over_from_itself_changes_nothing(controller: Any, radio: ef.Radio | None) -> None:
     flight, untouched = (ef.flight(START, controller, radio=radio) for _ in range(2))
@@ -75,7 +75,7 @@ def test_a_controller_that_takes_over_from_itself_changes_nothing(controller: An
     assert np.array_equal(after(flight, 5).flock.positions, after(untouched, 12).flock.positions)
 
 
-@pytest.mark.parametrize("radio", [None, ef.Radio(loss=0.3)])
+@pytest.mark.parametrize("radio", [None, ef.Radio(packet_loss=0.3)])
 def test_agents_keep_what_they_know_if_there_are_as_many_hops_and_else_begin_anew(radio: ef.Radio | None) -> None:
     for hops, kept in ((2, True), (3, False)):
         flight = ef.flight(START, Hops(), radio=radio)
@@ -103,7 +103,7 @@ def test_a_fixed_topology_stays_that_of_the_start() -> None:
 def test_a_network_gives_way_to_an_expert_whatever_the_order_in_memory(
     monkeypatch: pytest.MonkeyPatch, agents: int
 ) -> None:
-    monkeypatch.setattr(memory_order, "FAR_IN_MEMORY", 20)
+    monkeypatch.setattr(memory_order, "CACHE_DISTANCE", 20)
     drawn = ef.random_disk(agents=agents, seed=2, radius_rule="constant-density")
     order = np.random.default_rng(0).permutation(agents)
     flight = ef.flight(ef.Flock(drawn.positions[:, order], drawn.velocities[:, order]), ef.load("etdagnn"))
@@ -120,7 +120,7 @@ def test_a_network_gives_way_to_an_expert_whatever_the_order_in_memory(
 
 
 def test_what_does_not_fit_is_refused_and_the_flight_goes_on() -> None:
-    flight, untouched = (ef.flight(START, Hops(), radio=ef.Radio(loss=0.2)) for _ in range(2))
+    flight, untouched = (ef.flight(START, Hops(), radio=ef.Radio(packet_loss=0.2)) for _ in range(2))
     after(flight, 5)
     with pytest.raises(InputError, match="needs a perfect radio"):
         change_controller(flight, Hops(hop_mean="sender"))

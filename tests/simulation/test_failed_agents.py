@@ -91,7 +91,7 @@ def test_out_of_reach_of_failed_agents_no_bit_changes(kind: FailureKind) -> None
     apart = replace(drawn, positions=drawn.positions + np.where(np.arange(40) < 20, 0.0, 100.0)[None, :, None])
     # Whoever leads does not fail, so all that fail are in the first group.
     roles = np.where(np.arange(40) < 20, Role.FOLLOWER, Role.LEADER)[None]
-    candidates = ef.Failures(kind, agents=5).steps(replace(apart, roles=roles), 0.01) == 0
+    candidates = ef.Failures(kind, agents=5).draw_failure_steps(replace(apart, roles=roles), 0.01) == 0
     conditions = np.where(candidates, Condition[kind.upper()], Condition.WORKING)
     velocities = np.where((conditions == Condition.STOPPED)[..., None], 0.0, apart.velocities)
     failed = replace(apart, velocities=velocities, conditions=conditions)

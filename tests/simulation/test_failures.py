@@ -54,40 +54,40 @@ def test_before_they_fail_nobodys_numbers_change(start: Flock, kind: FailureKind
 
 def test_who_fails_depends_on_the_seed_the_flock_and_the_agent_alone() -> None:
     failures = ef.Failures(agents=3, time=1.0, rate=0.5, seed=7)
-    many, few = (failures.steps(ef.random_disk(flocks, 20), 0.01) for flocks in (5, 2))
+    many, few = (failures.draw_failure_steps(ef.random_disk(flocks, 20), 0.01) for flocks in (5, 2))
     assert (many[:2] == few).all()
-    assert (failures.steps(ef.random_disk(2, 20, seed=9), 0.01) == few).all()
-    assert (replace(failures, seed=8).steps(ef.random_disk(2, 20), 0.01) != few).any()
+    assert (failures.draw_failure_steps(ef.random_disk(2, 20, seed=9), 0.01) == few).all()
+    assert (replace(failures, seed=8).draw_failure_steps(ef.random_disk(2, 20), 0.01) != few).any()
     assert (many[0] != many[1]).any()
 
 
 def test_every_follower_is_as_likely_to_fail_as_any_other() -> None:
     flock = ef.random_disk(2000, 10)
-    chosen = (ef.Failures(agents=3).steps(flock, 0.01) < NEVER).mean(axis=0)
+    chosen = (ef.Failures(agents=3).draw_failure_steps(flock, 0.01) < NEVER).mean(axis=0)
     assert (np.abs(chosen - 0.3) < 4 * np.sqrt(0.3 * 0.7 / 2000)).all()
 
 
 def test_the_share_that_failed_under_a_rate_is_that_of_the_exponential_distribution() -> None:
     flock, rate = ef.random_disk(400, 50), 0.7
-    steps = ef.Failures(rate=rate).steps(flock, 0.01)
+    draw_failure_steps = ef.Failures(rate=rate).draw_failure_steps(flock, 0.01)
     for step in (1, 10, 50, 100, 300, 1000):
         expected = 1.0 - np.exp(-rate * step * 0.01)
-        error = np.sqrt(expected * (1.0 - expected) / steps.size)
-        assert abs((steps <= step).mean() - expected) < 4 * error, step
+        error = np.sqrt(expected * (1.0 - expected) / draw_failure_steps.size)
+        assert abs((draw_failure_steps <= step).mean() - expected) < 4 * error, step
 
 
 def test_a_rate_strikes_in_flight_at_the_steps_that_were_drawn(start: Flock) -> None:
     failures = ef.Failures("drifting", rate=5.0)
-    steps = failures.steps(start, 0.01)
+    draw_failure_steps = failures.draw_failure_steps(start, 0.01)
     for moment in moments(start, ef.load("tanner"), 30, failures=failures):
-        assert ((moment.flock.conditions != Condition.WORKING) == (steps <= moment.step)).all()
-    assert (steps[:, :4] == NEVER).all()  # leaders
-    assert ((steps[:, 4:] > 0) & (steps[:, 4:] < NEVER)).all()
+        assert ((moment.flock.conditions != Condition.WORKING) == (draw_failure_steps <= moment.step)).all()
+    assert (draw_failure_steps[:, :4] == NEVER).all()  # leaders
+    assert ((draw_failure_steps[:, 4:] > 0) & (draw_failure_steps[:, 4:] < NEVER)).all()
 
 
 def test_some_fail_at_a_time_and_others_at_a_rate() -> None:
     flock = ef.random_disk(50, 40)
-    alone, both = (ef.Failures(agents=agents, time=0.5, rate=0.1).steps(flock, 0.01) for agents in (0, 10))
+    alone, both = (ef.Failures(agents=agents, time=0.5, rate=0.1).draw_failure_steps(flock, 0.01) for agents in (0, 10))
     assert (both <= alone).all()
     assert (both[both < alone] == 50).all()
     assert ((both < alone).sum(axis=1) <= 10).all()
@@ -97,13 +97,13 @@ def test_some_fail_at_a_time_and_others_at_a_rate() -> None:
     ("time", "time_step", "step"), [(0.0, 0.1, 0), (0.3, 0.1, 3), (1.1, 0.1, 11), (0.31, 0.1, 4), (7.0, 0.07, 100)]
 )
 def test_they_fail_at_the_first_step_that_is_not_before_their_time(time: float, time_step: float, step: int) -> None:
-    steps = ef.Failures(agents=1, time=time).steps(ef.random_disk(1, 5), time_step)
-    assert sorted(steps[0].tolist()) == [step, NEVER, NEVER, NEVER, NEVER]
+    draw_failure_steps = ef.Failures(agents=1, time=time).draw_failure_steps(ef.random_disk(1, 5), time_step)
+    assert sorted(draw_failure_steps[0].tolist()) == [step, NEVER, NEVER, NEVER, NEVER]
 
 
 def test_times_beyond_any_flight_are_never() -> None:
-    assert (ef.Failures(rate=1e-300).steps(ef.random_disk(1, 5), 1e-3) == NEVER).all()
-    assert (ef.Failures(agents=5, time=1e300).steps(ef.random_disk(1, 5), 1e-3) == NEVER).all()
+    assert (ef.Failures(rate=1e-300).draw_failure_steps(ef.random_disk(1, 5), 1e-3) == NEVER).all()
+    assert (ef.Failures(agents=5, time=1e300).draw_failure_steps(ef.random_disk(1, 5), 1e-3) == NEVER).all()
 
 
 # In the loop.
@@ -125,9 +125,9 @@ def test_the_number_of_threads_changes_no_bit(kind: FailureKind, agents: int) ->
 def test_agents_of_a_flock_large_enough_for_cell_order_fail_by_their_own_numbers() -> None:
     start = ef.random_disk(1, 4000, radius_rule="constant-density")
     failures = ef.Failures(agents=100, time=0.02)
-    steps = failures.steps(start, 0.01)
+    draw_failure_steps = failures.draw_failure_steps(start, 0.01)
     for moment in moments(start, ef.load("etdagnn"), 4, failures=failures):
-        assert ((moment.flock.conditions == Condition.STOPPED) == (steps <= moment.step)).all()
+        assert ((moment.flock.conditions == Condition.STOPPED) == (draw_failure_steps <= moment.step)).all()
 
 
 def test_skipped_steps_let_agents_fail_too(start: Flock) -> None:
@@ -143,9 +143,9 @@ def test_skipped_steps_let_agents_fail_too(start: Flock) -> None:
 
 def test_a_flight_in_which_nobody_fails_is_one_without_failures(start: Flock) -> None:
     loop = ef.flight(start, ef.load("etdagnn"), failures=ef.Failures())
-    assert loop._fused_step() is not None
+    assert loop._get_fused_step() is not None
     failing = ef.flight(start, ef.load("etdagnn"), failures=FIVE["silent"])
-    assert failing._fused_step() is None
+    assert failing._get_fused_step() is None
 
 
 @pytest.mark.parametrize("name", ["etdagnn", "tanner"])
@@ -160,7 +160,7 @@ def test_a_flock_may_begin_with_failed_agents(start: Flock, name: str) -> None:
 
 def test_failures_follow_agents_that_stay_and_new_ones_do_not_fail(start: Flock) -> None:
     failures = FIVE["stopped"]
-    steps = failures.steps(start, 0.01)
+    draw_failure_steps = failures.draw_failure_steps(start, 0.01)
     loop = ef.flight(start, ef.load("tanner"), failures=failures)
     moment = next(loop)
     keep = np.arange(30) % 3 > 0
@@ -169,7 +169,7 @@ def test_failures_follow_agents_that_stay_and_new_ones_do_not_fail(start: Flock)
     loop.replace(Flock(*arrays), keep)
     for moment in itertools.islice(loop, 8):
         failed = moment.flock.conditions != Condition.WORKING
-        assert (failed[:, :-4] == (steps[:, keep] <= moment.step)).all()
+        assert (failed[:, :-4] == (draw_failure_steps[:, keep] <= moment.step)).all()
         assert not failed[:, -4:].any()
 
 
@@ -177,7 +177,7 @@ def test_whoever_was_made_a_leader_in_flight_does_not_fail(start: Flock) -> None
     loop = ef.flight(start, ef.load("tanner"), failures=FIVE["silent"])
     flock = next(loop).flock
     loop.replace(replace(flock, roles=np.full((3, 30), Role.LEADER)))
-    assert all(moment.flock.all_work for moment in itertools.islice(loop, 8))
+    assert all(moment.flock.all_working for moment in itertools.islice(loop, 8))
 
 
 def test_agents_of_flocks_that_have_ended_do_not_fail(start: Flock) -> None:

@@ -11,8 +11,8 @@ import torch
 
 import equiflock as ef
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError, OffScaleError
-from tests.simulation.test_fused import ETDAGNN, apart, network
+from equiflock.runtime.checks import InputError, NumericRangeError
+from tests.simulation.test_fused_network_step import ETDAGNN, apart, network
 
 
 def spoiled(value: float) -> Any:
@@ -33,7 +33,7 @@ def test_what_goes_wrong_is_told_as_the_parts_tell_it(controller: Any, time_step
     start = Flock(drawn.positions * [[[1.0]], [[0.5]]], drawn.velocities)
     errors, states = [], []
     for loop in (ef.flight(start, controller, time_step=time_step), apart(start, controller, time_step=time_step)):
-        with pytest.raises(OffScaleError) as caught:
+        with pytest.raises(NumericRangeError) as caught:
             loop.skip(skip)
             for _ in itertools.islice(loop, 40):
                 pass
@@ -52,7 +52,7 @@ def test_features_off_the_scale_are_told_as_the_parts_tell_it(own_registry: None
     start = Flock(np.array([[[0.0, 0.0], [1e-8, 0.0]]]), np.zeros((1, 2, 2)))
     errors = []
     for loop in (ef.flight(start, controller), apart(start, controller)):
-        with pytest.raises(OffScaleError, match="one of steep is off the scale") as caught:
+        with pytest.raises(NumericRangeError, match="one of steep is off the scale") as caught:
             next(loop)
         errors.append(str(caught.value))
     assert errors[0] == errors[1]
@@ -66,11 +66,11 @@ def test_a_network_of_another_dimension_is_refused_as_before() -> None:
 def test_a_step_that_fails_is_counted_once_by_the_radio() -> None:
     """The fused step fails first, and then its parts, which say why."""
     start = ef.random_disk(2, 20, seed=1)
-    loop = ef.flight(start, ETDAGNN, radio=ef.Radio(loss=0.5))
+    loop = ef.flight(start, ETDAGNN, radio=ef.Radio(packet_loss=0.5))
     next(loop)
-    reception: Any = loop.sensing.receiver.reception  # type: ignore[attr-defined]
-    assert loop._fused is not None and reception.step == 0
+    message_buffer: Any = loop.sensing.radio_state.message_buffer  # type: ignore[attr-defined]
+    assert loop._fused is not None and message_buffer.step == 0
     loop.replace(ef.Flock(start.positions, start.velocities * 1e60))
-    with pytest.raises(OffScaleError):
+    with pytest.raises(NumericRangeError):
         next(loop)
-    assert reception.step == 1
+    assert message_buffer.step == 1

@@ -18,7 +18,7 @@ from tests.simple import EndAt, Push
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> Flock:
     """A flock that is large enough to be put into cell order, and numbered at random, with two leaders."""
-    monkeypatch.setattr(memory_order, "FAR_IN_MEMORY", 20)
+    monkeypatch.setattr(memory_order, "CACHE_DISTANCE", 20)
     drawn = ef.random_disk(1, 3_500, seed=2, radius_rule="constant-density")
     order = np.random.default_rng(0).permutation(3_500)
     roles = np.zeros((1, 3_500), np.int8)
@@ -32,11 +32,11 @@ def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_d
     tidy = ef.flight(large, ef.load("etdagnn"))
     for step in range(4):
         one = next(tidy)
-        monkeypatch.setattr(memory_order, "MOST_STRAYS", 2.0)  # more than there are
+        monkeypatch.setattr(memory_order, "MAX_STRAY_SHARE", 2.0)  # more than there are
         plain = ef.flight(large, ef.load("etdagnn"))
         other = next(itertools.islice(plain, step, None))
         monkeypatch.undo()
-        monkeypatch.setattr(memory_order, "FAR_IN_MEMORY", 20)
+        monkeypatch.setattr(memory_order, "CACHE_DISTANCE", 20)
         assert np.array_equal(plain._state[0], other.flock.positions)
         assert (one.step, one.time, one.comm_radius) == (other.step, other.time, other.comm_radius)
         for name in ("positions", "velocities", "roles"):
@@ -56,7 +56,7 @@ def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_d
 def test_a_flock_in_cell_order_is_changed_in_the_callers_order(large: Flock, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = []
     for most in (0.2, 2.0):
-        monkeypatch.setattr(memory_order, "MOST_STRAYS", most)
+        monkeypatch.setattr(memory_order, "MAX_STRAY_SHARE", most)
         loop = ef.flight(large, ef.load("etdagnn"))
         moment = next(itertools.islice(loop, 3, None))
         keep = np.arange(3_500) % 7 != 0
@@ -76,7 +76,7 @@ def test_a_large_flock_that_stays_large_is_changed_at_any_time(
 ) -> None:
     ends = []
     for most in (0.2, 2.0):
-        monkeypatch.setattr(memory_order, "MOST_STRAYS", most)
+        monkeypatch.setattr(memory_order, "MAX_STRAY_SHARE", most)
         loop = ef.flight(large, ef.load("etdagnn"))
         now = next(itertools.islice(loop, moments - 1, None)).flock
         keep = np.arange(3_500) % 10 != 0 if change == "fewer" else np.ones(3_500, bool)
@@ -104,7 +104,7 @@ def test_of_two_equally_near_obstacle_agents_the_first_by_the_callers_number_is_
     flock = Flock(positions, np.where((roles == Role.OBSTACLE)[..., None], 0.0, large.velocities), roles)
     found = []
     for most in (0.2, 2.0):
-        monkeypatch.setattr(memory_order, "MOST_STRAYS", most)
+        monkeypatch.setattr(memory_order, "MAX_STRAY_SHARE", most)
         found.append(
             next(itertools.islice(ef.flight(flock, ef.load("etdagnn"), orbit=ef.Orbit()), 2, None)).observations
         )

@@ -172,19 +172,19 @@ def test_integrals_are_of_trajectories() -> None:
 @pytest.mark.parametrize("agents", [60, 3_000])
 def test_components_by_messages_are_those_of_the_messages_that_arrived(agents: int) -> None:
     start = ef.random_disk(1, agents, seed=1, radius_rule="constant-density")
-    for loss, last_known in ((0.0, 0), (0.5, 0), (0.9, 2), (1.0, 0)):
-        radio = ef.Radio(loss=loss, last_known=last_known, seed=2)
+    for packet_loss, last_known in ((0.0, 0), (0.5, 0), (0.9, 2), (1.0, 0)):
+        radio = ef.Radio(packet_loss=packet_loss, last_known=last_known, seed=2)
         moments = ef.flight(start, ef.load("etdagnn"), radio=radio)
         for moment in itertools.islice(moments, 3):
-            assert moment.heard is not None
-            receivers, senders = moment.heard().edges(0).T
+            assert moment.compute_message_graph is not None
+            receivers, senders = moment.compute_message_graph().edges(0).T
             graph = scipy.sparse.coo_array((np.ones(len(receivers)), (receivers, senders)), shape=(agents, agents))
             count, _ = scipy.sparse.csgraph.connected_components(graph, directed=False)
             assert metrics.message_component_count(moment).tolist() == [count]
             # Without loss, messages go wherever agents are near; with all of it lost, nowhere.
-            if loss == 0.0:
+            if packet_loss == 0.0:
                 assert count == metrics.component_count(moment)[0]
-            if loss == 1.0:
+            if packet_loss == 1.0:
                 assert count == agents
 
 

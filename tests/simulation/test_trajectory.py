@@ -17,9 +17,9 @@ import xarray
 import zarr
 
 import equiflock as ef
-from equiflock.runtime import stores
+from equiflock.runtime import zarr_store
 from equiflock.runtime.checks import InputError
-from equiflock.simulation.trajectory import CREW
+from equiflock.simulation.trajectory import STATIC_ARRAYS
 from tests.damage import DAMAGES
 
 
@@ -36,7 +36,16 @@ def run() -> ef.Trajectory:
 
 
 def same(back: ef.Trajectory, run: ef.Trajectory) -> None:
-    for name in ("times", "positions", "velocities", "accelerations", "conditions", *CREW, "steps", "outcomes"):
+    for name in (
+        "times",
+        "positions",
+        "velocities",
+        "accelerations",
+        "conditions",
+        *STATIC_ARRAYS,
+        "steps",
+        "outcomes",
+    ):
         assert (getattr(back, name) == getattr(run, name)).all()
         assert getattr(back, name).dtype == getattr(run, name).dtype
     assert (back.series["velocity_variance"] == run.series["velocity_variance"]).all()
@@ -166,7 +175,7 @@ def test_what_a_flight_says_of_itself_is_checked_too(run: ef.Trajectory, tmp_pat
 def test_ctrl_c_is_heard_between_two_pieces_of_a_save(
     run: ef.Trajectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(zarr_store, "CHUNK_BYTES", 1000)
     written = []
     put = zarr.Array.__setitem__
 

@@ -187,7 +187,9 @@ def perturbed(mlp: MLP, amount: float) -> MLP:
 def test_an_output_is_at_most_the_product_of_norms_times_the_input(chain: Chain, seed: int) -> None:
     mlp, observations = as_mlp(chain), inputs(chain, seed)
     product = math.prod(lipschitz(mlp) * weight.norm().item() for weight in mlp.weights)
-    assert (mlp(observations).norm(dim=-1) <= product * mlp.input(observations).norm(dim=(-2, -1)) * (1 + 1e-9)).all()
+    assert (
+        mlp(observations).norm(dim=-1) <= product * mlp.build_input(observations).norm(dim=(-2, -1)) * (1 + 1e-9)
+    ).all()
 
 
 @given(chains(), st.integers(0, 2**31), st.sampled_from([1e-3, 0.1, 2.0]))
@@ -197,7 +199,7 @@ def test_outputs_and_scores_are_lipschitz_in_the_weights(chain: Chain, seed: int
     pairs = list(zip(mlp.weights, other.weights, strict=True))
     largest = math.prod(lipschitz(mlp) * max(1.0, a.norm().item(), b.norm().item()) for a, b in pairs)
     distance = sum((a - b).norm().item() for a, b in pairs)
-    sizes = mlp.input(observations).norm(dim=(-2, -1))
+    sizes = mlp.build_input(observations).norm(dim=(-2, -1))
     assert ((mlp(observations) - other(observations)).norm(dim=-1) <= sizes * largest * distance * (1 + 1e-9)).all()
 
     targets = torch.randn(1, 6, 2, dtype=torch.float64)
@@ -216,7 +218,9 @@ def test_a_score_is_bounded_by_the_data_bound(chain: Chain, seed: int) -> None:
     mlp, observations = as_mlp(chain), inputs(chain, seed)
     product = math.prod(lipschitz(mlp) * weight.norm().item() for weight in mlp.weights)
     targets = torch.randn(1, 6, 2, dtype=torch.float64)
-    data_bound = max(mlp.input(observations).norm(dim=(-2, -1)).max().item(), targets.norm(dim=-1).max().item(), 1.0)
+    data_bound = max(
+        mlp.build_input(observations).norm(dim=(-2, -1)).max().item(), targets.norm(dim=-1).max().item(), 1.0
+    )
     mse = (targets - mlp(observations)).square().sum(-1).mean().item()
     # (1 + P)^2, where the paper has 1 + P^2: its line lacks the product of the two norms. Nothing builds on it.
     assert mse <= (1 + product) ** 2 * data_bound**2 * (1 + 1e-9)

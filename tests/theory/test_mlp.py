@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from equiflock.controllers import load
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.layers import Conv, EqConv
-from equiflock.controllers.trained import TRAINED as NETWORKS
+from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
 from equiflock.runtime.checks import InputError
 from equiflock.theory import as_mlp
 from tests.theory.chains import Chain, chains
@@ -22,7 +22,7 @@ from tests.theory.chains import Chain, chains
 @pytest.mark.parametrize("D", [2, 3])
 def test_the_chain_of_matrices_is_the_network(name: str, hops: int, D: int) -> None:
     options = {} if name == "etdagnn" else {"dimensions": D}
-    network = new_network(name, seed=hops, hops=hops, **options).double()
+    network = make_network(name, seed=hops, hops=hops, **options).double()
     for parameter in network.parameters():
         nn.init.normal_(parameter)
     observations = 3 * torch.randn(4, 7, hops, 3, D, dtype=torch.float64)

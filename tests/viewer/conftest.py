@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, ViewportSize, sync_playwright
 
-from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
+from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer import servers
 from tests.viewer.pages import leave
 from tests.viewer.servers import Running, running
@@ -94,7 +94,7 @@ def open_page(blank_page: Callable[..., Page]) -> Iterator[Callable[..., Page]]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server of live flights."""
-    with running(Exhibit(Setting(agents=40), out=tmp_path_factory.mktemp("out"))) as found:
+    with running(ViewerConfig(Setting(agents=40), out=tmp_path_factory.mktemp("out"))) as found:
         yield found
 
 

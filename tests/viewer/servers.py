@@ -15,9 +15,9 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from equiflock.viewer.exhibit import Exhibit
-from equiflock.viewer.saving import Archive
-from equiflock.viewer.server import address, listen, serve
+from equiflock.viewer.flight_archive import FlightArchive
+from equiflock.viewer.server import address, make_server, open_listening_socket
+from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.twins import ReadFrame, read_frame
 
 HOST = "127.0.0.1"
@@ -26,11 +26,11 @@ HOST = "127.0.0.1"
 class Running:
     """A server that runs in a thread."""
 
-    def __init__(self, exhibit: Exhibit, port: int) -> None:
-        listening = listen(HOST, port, lambda port: None)
+    def __init__(self, viewer_config: ViewerConfig, port: int) -> None:
+        listening = open_listening_socket(HOST, port, lambda port: None)
         self.port = listening.getsockname()[1]
         self.address = address(HOST, self.port)
-        self.server = serve(exhibit, HOST)
+        self.server = make_server(viewer_config, HOST)
         self.app: Any = self.server.config.app
         self._thread = threading.Thread(target=self.server.run, args=([listening],))
         self._thread.start()
@@ -41,7 +41,7 @@ class Running:
         return self.app.state.sessions
 
     @property
-    def archive(self) -> Archive:
+    def archive(self) -> FlightArchive:
         return self.app.state.archive
 
     def stop(self) -> None:
@@ -86,8 +86,8 @@ class Page:
 
 
 @contextmanager
-def running(exhibit: Exhibit | None = None, port: int = 9400) -> Iterator[Running]:
-    server = Running(exhibit or Exhibit(), port)
+def running(viewer_config: ViewerConfig | None = None, port: int = 9400) -> Iterator[Running]:
+    server = Running(viewer_config or ViewerConfig(), port)
     try:
         yield server
     finally:

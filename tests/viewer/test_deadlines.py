@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from equiflock.viewer import deadlines
-from equiflock.viewer.deadlines import FrameMeter
-from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.deadlines import MessageBoundaryTracker
 from equiflock.viewer.setting import Setting
+from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.servers import HOST, Running, running
 
 LIMIT = 0.6
@@ -23,8 +23,8 @@ LIMIT = 0.6
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deadlines, "MOST_SECONDS", LIMIT)
-        with running(Exhibit(Setting(agents=10, controller="tanner"))) as server:
+        patch.setattr(deadlines, "TIMEOUT_SECONDS", LIMIT)
+        with running(ViewerConfig(Setting(agents=10, controller="tanner"))) as server:
             yield server
 
 
@@ -121,13 +121,13 @@ FRAMES = st.lists(
 
 @given(frames=FRAMES, mask=st.booleans(), cut=st.integers(1, 4000))
 def test_the_end_of_a_message_is_known_however_its_bytes_come(frames: list[Frame], mask: bool, cut: int) -> None:
-    meter, unfinished = FrameMeter(), False
+    meter, unfinished = MessageBoundaryTracker(), False
     for frame in frames:
         content = frame.serialize(mask=mask)
         for at in range(0, len(content), cut):
             if at:
-                assert not meter.between_messages
+                assert not meter.is_between_messages
             meter.feed(content[at : at + cut])
         if frame.opcode is not Opcode.PING:
             unfinished = not frame.fin
-        assert meter.between_messages is not unfinished
+        assert meter.is_between_messages is not unfinished

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import equiflock as ef
 from equiflock.viewer import frames
-from equiflock.viewer.frames import FlockPicture, Links, links_of, pack_frame
+from equiflock.viewer.frames import FlockPicture, Links, build_links, pack_frame
 from tests.viewer.twins import read_frame
 
 
@@ -22,7 +22,9 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
     flock = ef.Flock(start.positions + far, velocities, start.roles, conditions=conditions)
     accelerations = rng.normal(size=flock.shape)
     disks = np.array([[far + 1.0, far - 2.0, 0.5]])
-    picture = FlockPicture(flock, accelerations, disks, Links(links_of(start).edges[::2], links_of(start).edges[1::2]))
+    picture = FlockPicture(
+        flock, accelerations, disks, Links(build_links(start).edges[::2], build_links(start).edges[1::2])
+    )
     frame = read_frame(pack_frame(7, 0.07, [picture] * panels))
     assert (frame.step, frame.time, len(frame.panels)) == (7, 0.07, panels)
     for shown in frame.panels:
@@ -32,24 +34,24 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
         assert np.allclose(shown.disks, disks, atol=1e-5)
         assert np.array_equal(shown.roles, flock.roles[0])
         assert np.array_equal(shown.edges, picture.links.edges)
-        assert np.array_equal(shown.lost, picture.links.lost)
+        assert np.array_equal(shown.lost_edges, picture.links.lost_edges)
         assert np.array_equal(shown.conditions, conditions[0])
 
 
 def test_the_numbers_are_those_of_the_metrics() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=50, seed=2)).draw()
     moment = next(ef.flight(start, ef.load("tanner")))
-    numbers = FlockPicture(moment.flock, moment.accelerations, np.empty((0, 3))).numbers
+    metric_values = FlockPicture(moment.flock, moment.accelerations, np.empty((0, 3))).metric_values
     measured = ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.minimum_separation
-    assert numbers[:3] == tuple(measure(moment)[0] for measure in measured)
-    assert np.isclose(numbers[3], ef.metrics.mean_acceleration_norm(moment)[0])
+    assert metric_values[:3] == tuple(measure(moment)[0] for measure in measured)
+    assert np.isclose(metric_values[3], ef.metrics.mean_acceleration_norm(moment)[0])
 
 
 def test_edges_are_all_messages_and_none_is_lost_if_nothing_else_is_said() -> None:
     start = ef.LeaderFollowing(ef.RandomDisk(agents=40), leaders=5).draw()
-    edges, lost = links_of(start)
+    edges, lost_edges = build_links(start)
     assert edges.tolist() == ef.radius_graph(start).edges(0).tolist()
-    assert len(lost) == 0
+    assert len(lost_edges) == 0
 
 
 @pytest.mark.parametrize("topology", ["dynamic", "fixed"])
@@ -61,12 +63,15 @@ def test_a_message_is_used_or_lost_and_those_that_nobody_sent_or_could_hear_are_
     flock = ef.Flock(start.positions, velocities, conditions=conditions)
     fixed = ef.radius_graph(start) if topology == "fixed" else None
     all_edges = {tuple(edge) for edge in ef.radius_graph(flock).edges(0).tolist()}
-    sensing = ef.DelayedAggregation(ef.paper_senses("mean", hops=1), radio=ef.Radio(loss=0.4))
-    sensing.hear(flock)
-    edges, lost = ({tuple(edge) for edge in part.tolist()} for part in links_of(flock, sensing.heard(flock), fixed))
-    assert edges | lost == all_edges
-    assert not edges & lost
-    assert 0.3 < len(lost) / len(all_edges) < 0.5
+    sensing = ef.DelayedAggregation(ef.paper_senses("mean", hops=1), radio=ef.Radio(packet_loss=0.4))
+    sensing.observe(flock)
+    edges, lost_edges = (
+        {tuple(edge) for edge in part.tolist()}
+        for part in build_links(flock, sensing.compute_message_graph(flock), fixed)
+    )
+    assert edges | lost_edges == all_edges
+    assert not edges & lost_edges
+    assert 0.3 < len(lost_edges) / len(all_edges) < 0.5
     assert not {sender for _, sender in all_edges} & {0, 1}
     assert not {receiver for receiver, _ in all_edges} & {1, 2}
 
@@ -74,7 +79,7 @@ def test_a_message_is_used_or_lost_and_those_that_nobody_sent_or_could_hear_are_
 def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
     flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
-    edges, _ = links_of(flock)
+    edges, _ = build_links(flock)
     rim = np.arange(40, 64)
     joined = {int(receiver): int(sender) for receiver, sender in edges if sender in rim}
     assert len(joined) == np.isin(edges[:, 1], rim).sum() > 3
@@ -87,19 +92,19 @@ def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
 
 def test_too_many_edges_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     flock = ef.random_disk(agents=30)
-    count = len(links_of(flock).edges)
-    monkeypatch.setattr(frames, "MOST_EDGES", count)
-    assert len(links_of(flock).edges) == count
-    monkeypatch.setattr(frames, "MOST_EDGES", count - 1)
-    assert len(links_of(flock).edges) == 0
+    count = len(build_links(flock).edges)
+    monkeypatch.setattr(frames, "MAX_EDGES", count)
+    assert len(build_links(flock).edges) == count
+    monkeypatch.setattr(frames, "MAX_EDGES", count - 1)
+    assert len(build_links(flock).edges) == 0
 
 
 def test_an_obstacle_rule_that_hears_all_shows_all() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
     flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
-    shown = links_of(flock, obstacles="all").edges
+    shown = build_links(flock, obstacles="all").edges
     assert shown.tolist() == ef.radius_graph(flock).edges(0).tolist()
-    assert len(shown) > len(links_of(flock).edges)
+    assert len(shown) > len(build_links(flock).edges)
 
 
 def test_a_frame_tells_the_group_of_each_agent_and_that_obstacle_agents_have_none() -> None:

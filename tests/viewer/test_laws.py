@@ -12,13 +12,13 @@ from pydantic import ValidationError
 
 import equiflock as ef
 from equiflock.runtime.checks import InputError
-from equiflock.simulation.trajectory import load_flights
-from equiflock.viewer.checked import one_line
-from equiflock.viewer.saving import save_flights
+from equiflock.simulation.trajectory import load_trajectories
+from equiflock.viewer.flight_archive import save_flights
 from equiflock.viewer.setting import Setting
+from equiflock.viewer.strict_model import format_validation_error
 from equiflock.viewer.world import WorldSetting
 from tests.viewer.servers import Page
-from tests.viewer.stages import fly, stage
+from tests.viewer.stages import fly, live_simulation
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from tests.viewer.stages import fly, stage
 def test_a_law_that_is_changed_is_that_law_from_the_next_step_on_and_not_before(
     name: str, options: dict[str, Any]
 ) -> None:
-    live, other = stage(controller=name), stage(controller=name)
+    live, other = live_simulation(controller=name), live_simulation(controller=name)
     for each in (live, other):
         fly(each, 10)
     live.change_law(0, options)
@@ -48,11 +48,11 @@ def test_a_law_that_is_changed_is_that_law_from_the_next_step_on_and_not_before(
 
 
 def test_of_two_laws_the_one_of_the_panel_changes_and_the_flocks_stay_in_lockstep() -> None:
-    live, other = (stage(controller="cucker-smale-local", compare="cucker-smale-local") for _ in range(2))
+    live, other = (live_simulation(controller="cucker-smale-local", compare="cucker-smale-local") for _ in range(2))
     live.change_law(1, {"beta": 2.0})
     for each in (live, other):
         fly(each, 10)
-    assert live.setting.flown == (("cucker-smale-local", {}), ("cucker-smale-local", {"beta": 2.0}))
+    assert live.setting.controller_specs == (("cucker-smale-local", {}), ("cucker-smale-local", {"beta": 2.0}))
     assert np.array_equal(live.flights[0].flock.positions, other.flights[0].flock.positions)
     assert not np.array_equal(live.flights[1].flock.positions, other.flights[1].flock.positions)
     with pytest.raises(InputError, match="panel must be below 2"):
@@ -61,16 +61,16 @@ def test_of_two_laws_the_one_of_the_panel_changes_and_the_flocks_stay_in_lockste
 
 @pytest.mark.parametrize("world", [{}, {"loss": 0.3, "delay": 2}])
 def test_a_flight_that_was_touched_goes_on_under_other_numbers(world: dict[str, Any]) -> None:
-    live = stage(controller="reynolds", scenario="leaders", world=WorldSetting(**world))
+    live = live_simulation(controller="reynolds", scenario="leaders", world=WorldSetting(**world))
     live.edges = True
     fly(live, 5)
-    live.fail("silent", 3)
-    live.remove([tuple(live.flights[0].flock.positions[0, 3])], 1e-6, panel=0)
+    live.fail_agents("silent", 3)
+    live.remove_agents([tuple(live.flights[0].flock.positions[0, 3])], 1e-6, panel=0)
     conditions = live.flights[0].flock.conditions.copy()
     live.change_law(0, {"separation": 3.0})
-    live.pictures()
+    live.make_pictures()
     fly(live, 5)
-    assert len(live.pictures()[0].links.edges) > 0
+    assert len(live.make_pictures()[0].links.edges) > 0
     assert np.array_equal(live.flights[0].flock.conditions, conditions)
 
 
@@ -79,7 +79,7 @@ def test_numbers_that_cannot_fly_are_refused_and_the_law_stays(own_registry: Non
     def brittle(observations: Any, gain: float = 1.0, root: float = 1.0) -> Any:
         return np.sqrt(np.float64(root)) * (1 / int(gain)) * observations[:, :, 0, 0]
 
-    live, other = (stage(controller="brittle") for _ in range(2))
+    live, other = (live_simulation(controller="brittle") for _ in range(2))
     for options, told in (({"gain": 0.5}, "ZeroDivisionError"), ({"root": -1.0}, "returned NaN or infinity")):
         with np.errstate(invalid="ignore"), pytest.raises(InputError, match=told):
             live.change_law(0, options)
@@ -88,7 +88,7 @@ def test_numbers_that_cannot_fly_are_refused_and_the_law_stays(own_registry: Non
         fly(each, 5)
     assert np.array_equal(live.flights[0].flock.positions, other.flights[0].flock.positions)
     # So is a weight that is not finite down to the shortest distance.
-    singular = stage(controller="cucker-smale-singular-local")
+    singular = live_simulation(controller="cucker-smale-singular-local")
     with pytest.raises(InputError, match="must be finite, "):
         singular.change_law(0, {"alpha": 50.0})
     fly(singular, 3)
@@ -103,24 +103,24 @@ def test_a_law_with_other_hops_is_shown_under_a_radio_before_anybody_has_heard(o
         def __call__(self, observations: Any) -> Any:
             return -observations[:, :, :, 0].sum(axis=2)
 
-    live = stage(controller="deep", world=WorldSetting(loss=0.2, delay=1))
+    live = live_simulation(controller="deep", world=WorldSetting(packet_loss=0.2, delay=1))
     live.edges = True
     fly(live, 4)
     live.change_law(0, {"hops": 3})
-    live.pictures()
+    live.make_pictures()
     fly(live, 4)
-    assert len(live.pictures()[0].links.edges) > 0
+    assert len(live.make_pictures()[0].links.edges) > 0
 
 
 @pytest.mark.slow
 def test_a_saved_flight_tells_the_law_and_when_it_had_which_numbers(tmp_path: Path) -> None:
-    live = stage(controller="reynolds:cohesion=2")
+    live = live_simulation(controller="reynolds:cohesion=2")
     fly(live, 4)
     live.change_law(0, {"cohesion": 2, "clamp": None})
     fly(live, 4)
-    (run,) = live.trajectories()
+    (run,) = live.to_trajectories()
     assert len(run.times) == 9  # the agents are the same, so it is one recording
-    (again,) = load_flights(save_flights([run], tmp_path, 0.5, lambda *_: None))
+    (again,) = load_trajectories(save_flights([run], tmp_path, 0.5, lambda *_: None))
     assert again.config["controller"] == "reynolds:cohesion=2:clamp=none"
     assert again.config["laws"] == [[0, {"cohesion": 2}], [4, {"cohesion": 2, "clamp": None}]]
     assert again.config["setting"]["controller_options"] == {"cohesion": 2, "clamp": None}
@@ -129,9 +129,9 @@ def test_a_saved_flight_tells_the_law_and_when_it_had_which_numbers(tmp_path: Pa
 
 def test_options_after_the_name_of_a_law_are_those_of_the_setting() -> None:
     found = Setting(controller="cucker-smale:beta=1", compare="tanner:clamp=none", compare_options={"cut_off": False})
-    assert found.flown == (("cucker-smale", {"beta": 1}), ("tanner", {"clamp": None, "cut_off": False}))
+    assert found.controller_specs == (("cucker-smale", {"beta": 1}), ("tanner", {"clamp": None, "cut_off": False}))
     assert Setting(**found.model_dump()) == found
-    assert Setting(controller="etdagnn:3").flown == (("etdagnn:3", {}),)
+    assert Setting(controller="etdagnn:3").controller_specs == (("etdagnn:3", {}),)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_options_after_the_name_of_a_law_are_those_of_the_setting() -> None:
 def test_options_that_no_law_can_have_are_refused_in_one_line(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError) as error:
         Setting(**{"controller": "tanner", **fields})
-    line = one_line(error.value)
+    line = format_validation_error(error.value)
     assert line.startswith(told)
     assert "\n" not in line
 

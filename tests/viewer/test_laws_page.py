@@ -8,17 +8,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import equiflock as ef
-from equiflock.controllers.options import controller_options
+from equiflock.controllers.controller_options import controller_options
 from equiflock.runtime.checks import is_finite
-from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
+from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave, look, pause, the_session, wait_for
 from tests.viewer.servers import Running, running, wait_until
 
 
 def options_of(server: Running, panel: int = 0) -> Any:
     """The options of the law that flies in a panel."""
-    return the_session(server).shown.setting.flown[panel][1]
+    return the_session(server).current.setting.controller_specs[panel][1]
 
 
 def test_a_slider_changes_the_law_that_flies_and_the_address_and_a_reset_keep_it(
@@ -36,7 +36,7 @@ def test_a_slider_changes_the_law_that_flies_and_the_address_and_a_reset_keep_it
     expect(page.locator("#controller-option-beta")).to_have_value("1.2")
     wait_for(page, "view.link.idle")
     assert options_of(server) == {"beta": 1.2}
-    assert the_session(server).shown.flights[0].sensing.senses == ef.load("cucker-smale-local", beta=1.2).senses
+    assert the_session(server).current.flights[0].sensing.senses == ef.load("cucker-smale-local", beta=1.2).senses
     assert look(page, "view.frame.step") == step  # it goes on where it was
     assert "controller=cucker-smale-local:beta=1.2&" in page.url
     page.get_by_role("button", name="Reset").click()
@@ -117,7 +117,7 @@ def test_an_address_with_a_law_that_makes_no_sense_is_told_and_something_flies(
 
 
 def test_a_law_of_the_command_line_is_shown_as_that_law_with_its_numbers(open_page: Open) -> None:
-    with running(Exhibit(Setting(agents=20, controller="cucker-smale:beta=1"))) as server:
+    with running(ViewerConfig(Setting(agents=20, controller="cucker-smale:beta=1"))) as server:
         page = open_page(server)
         assert page.locator("#controller").input_value() == "cucker-smale"
         expect(page.locator("#controller-option-beta")).to_have_value("1")
@@ -125,7 +125,7 @@ def test_a_law_of_the_command_line_is_shown_as_that_law_with_its_numbers(open_pa
 
 
 def test_a_point_of_the_command_line_stays_while_numbers_beside_it_change(open_page: Open) -> None:
-    with running(Exhibit(Setting(agents=20, scenario="goal", controller="gu-leader:goal=8,0"))) as server:
+    with running(ViewerConfig(Setting(agents=20, scenario="goal", controller="gu-leader:goal=8,0"))) as server:
         page = open_page(server)
         expect(page.locator("#controller-option-goal")).to_have_count(0)
         page.locator("#controller-slider-cohesion").fill("30")
@@ -142,7 +142,7 @@ def test_a_word_in_place_of_a_number_is_named_in_its_box_until_a_number_is_chose
     def calm(observations: Any, gain: float | str = 2.0, damping: float = 1.0) -> Any:
         return -damping * (1.0 if gain == "auto" else float(gain)) * observations[:, :, 0, 0]
 
-    with running(Exhibit(Setting(agents=20, controller="calm:gain=auto"))) as server:
+    with running(ViewerConfig(Setting(agents=20, controller="calm:gain=auto"))) as server:
         page = open_page(server)
         box, slider = page.locator("#controller-option-gain"), page.locator("#controller-slider-gain")
         expect(box).to_have_value("")
@@ -175,7 +175,7 @@ def test_a_pattern_is_chosen_for_scenario_and_law_and_a_notice_tells_if_they_dif
     wait_for(page, "view.state.setting.options.pattern === 'EQ' && view.link.idle")
     for menu in ("#option-pattern", "#controller-option-pattern"):
         expect(page.locator(menu)).to_have_value("EQ")
-    assert the_session(server).shown.flights[0].options == {"pattern": "EQ"}
+    assert the_session(server).current.flights[0].options == {"pattern": "EQ"}
 
 
 def test_every_law_is_in_the_menu_with_a_slider_for_every_number(server: Running, open_page: Open) -> None:

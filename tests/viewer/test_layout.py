@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Page
 
 import equiflock as ef
-from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
+from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave
 from tests.viewer.servers import Running, running
 
@@ -73,7 +73,7 @@ def check(page: Page, width: int, height: int) -> None:
 def servers_of(kind: str, server: Running) -> Iterator[tuple[Running, str]]:
     if kind == "playback":
         run = ef.simulate(ef.random_disk(flocks=2, agents=15), ef.load("tanner"), duration=0.5)
-        with running(Exhibit(flights=[run])) as found:
+        with running(ViewerConfig(flights=[run])) as found:
             yield found, ""
     else:
         yield server, {"live": "", "compare": "#compare=tanner-dynamic&scenario=obstacles"}[kind]
@@ -81,7 +81,7 @@ def servers_of(kind: str, server: Running) -> Iterator[tuple[Running, str]]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running(Exhibit(Setting(agents=40))) as found:
+    with running(ViewerConfig(Setting(agents=40))) as found:
         yield found
 
 

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 import equiflock as ef
-from equiflock.viewer.exhibit import Exhibit
 from equiflock.viewer.setting import Setting
+from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave, look, on_screen, pause, pixels, the_session, wait_for
 from tests.viewer.servers import Running, running, wait_until
 
@@ -72,7 +72,7 @@ def test_another_controller_starts_the_same_flock_again(server: Running, open_pa
     page.locator("#controller-seed").select_option("3")
     wait_for(page, "view.state.setting.controller === 'tdagnn:3'")
     session = the_session(server)
-    assert session.shown.setting.controller == "tdagnn:3"
+    assert session.current.setting.controller == "tdagnn:3"
 
 
 def test_agents_seed_and_time_step_can_be_chosen(server: Running, open_page: Open) -> None:
@@ -84,7 +84,7 @@ def test_agents_seed_and_time_step_can_be_chosen(server: Running, open_page: Ope
     page.get_by_role("button", name="another").click()
     wait_for(page, "view.state.setting.seed === 1")
     session = the_session(server)
-    assert (session.shown.setting.seed, session.shown.setting.agents) == (1, 75)
+    assert (session.current.setting.seed, session.current.setting.agents) == (1, 75)
     page.get_by_text("More settings").click()
     page.locator("#time_step").fill("0.005")
     page.locator("#time_step").press("Enter")
@@ -101,7 +101,7 @@ def test_two_controllers_fly_in_lockstep_from_the_same_start(server: Running, op
     wait_for(page, "view.frame.step > 30")
     pause(page)
     session = the_session(server)
-    first, second = session.shown.flights
+    first, second = session.current.flights
     assert first.step == second.step == look(page, "view.frame.step")
     assert look(page, "[...panel.positions]") != look(page, "[...view.frame.panels[1].positions]")
     assert len(page.locator("figcaption").first.locator("b").all()) == 2
@@ -158,7 +158,7 @@ def test_the_page_shows_how_far_the_compiler_is_that_it_waits_for(
 ) -> None:
     page = open_page(server)
     expect(page.locator("#compiling")).to_be_hidden()
-    monkeypatch.setattr("equiflock.runtime.compiling.progress", lambda: "compiling kernels: 3 of 5")
+    monkeypatch.setattr("equiflock.runtime.compile_progress.format_progress", lambda: "compiling kernels: 3 of 5")
     page.evaluate("flockView.change({ agents: 400, comm_radius: 0.1 })")  # there is no such start
     expect(page.locator("#compiling")).to_have_text("compiling kernels: 3 of 5")
     page.locator("#notices").get_by_role("button", name="Cancel").click()
@@ -236,7 +236,7 @@ def test_a_flight_that_breaks_down_is_told_and_reset_starts_it_again(own_registr
             return np.full((*observations.shape[:2], 2), 0.0 if self.left >= 0 else np.nan)
 
     ef.controller("late")(Late)
-    with running(Exhibit(Setting(controller="late"))) as server:
+    with running(ViewerConfig(Setting(controller="late"))) as server:
         page = open_page(server)
         expect(page.locator("#notices")).to_contain_text("The flight broke down: the controller returned NaN")
         page.locator("#notices").get_by_role("button", name="Reset").click()
@@ -248,12 +248,12 @@ def test_a_flight_that_breaks_down_is_told_and_reset_starts_it_again(own_registr
 def test_a_lost_connection_is_told_and_comes_back(open_page: Open, chromium: Any) -> None:
     context = chromium.new_context()
     page = context.new_page()  # its console tells of the lost connection, as it should
-    with running(Exhibit(Setting(agents=20))) as server:
+    with running(ViewerConfig(Setting(agents=20))) as server:
         page.goto(server.address + "#seed=5")
         page.wait_for_function("() => globalThis.flockView?.frame")
         port = server.port
     expect(page.locator("#notices")).to_contain_text("connection is lost")
-    with running(Exhibit(Setting(agents=20)), port) as server:
+    with running(ViewerConfig(Setting(agents=20)), port) as server:
         assert server.port == port
         page.wait_for_function("() => flockView.frame", timeout=20_000)
         expect(page.locator("#notices")).to_contain_text("Connected again")
@@ -263,7 +263,7 @@ def test_a_lost_connection_is_told_and_comes_back(open_page: Open, chromium: Any
 
 def test_a_saved_flight_is_played_with_a_slider(open_page: Open) -> None:
     run = ef.simulate(ef.random_disk(flocks=2, agents=15), ef.load("tanner"), duration=0.5)
-    with running(Exhibit(flights=[run])) as server:
+    with running(ViewerConfig(flights=[run])) as server:
         page = open_page(server, "#speed=4")
         assert not page.locator("#setting").is_visible()
         wait_for(page, "view.frame.step === 50 && !view.playing")  # it ends by itself

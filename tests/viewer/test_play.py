@@ -233,7 +233,7 @@ def test_the_orbit_technique_is_switched_by_its_box(server: Running, open_page: 
     page.get_by_label("Orbit technique").uncheck()
     page.wait_for_function("() => flockView.link.idle")
     session = the_session(server)
-    wait_until(lambda: session.shown.flights[0].sensing.orbit is None)
+    wait_until(lambda: session.current.flights[0].sensing.orbit is None)
     assert "orbit=0" in page.url
 
 

@@ -23,31 +23,31 @@ def test_every_frame_can_be_gone_to() -> None:
     playback = Playback([saved], flock=2)
     for frame in (0, 7, 20, 3):
         playback.seek(frame)
-        picture = playback.pictures()[0]
+        picture = playback.make_pictures()[0]
         assert playback.time == saved.times[frame]
         assert np.array_equal(picture.flock.positions[0], saved.positions[frame, 2])
     playback.seek(10**6)
     assert playback.step == 20
-    assert playback.pictures()[0].accelerations is None
+    assert playback.make_pictures()[0].accelerations is None
 
 
 def test_the_page_is_told_the_curves_of_the_whole_flight() -> None:
     saved = run()
-    told = Playback([saved], flock=1).told()
-    variance = [numbers[0][0] for numbers in told["curves"]["numbers"]]
+    to_dict = Playback([saved], flock=1).to_dict()
+    variance = [numbers[0][0] for numbers in to_dict["curves"]["numbers"]]
     assert np.allclose(variance, ef.metrics.velocity_variance(saved)[:, 1])
-    assert told["comm_radius"] == saved.comm_radius
-    assert told["flights"] == [{"controller": "tanner", "scenario": "", "agents": 15, "ending": ""}]
-    effort = [numbers[0][3] for numbers in told["curves"]["numbers"]]
+    assert to_dict["comm_radius"] == saved.comm_radius
+    assert to_dict["flights"] == [{"controller": "tanner", "scenario": "", "agents": 15, "ending": ""}]
+    effort = [numbers[0][3] for numbers in to_dict["curves"]["numbers"]]
     assert np.allclose(effort[:-1], ef.metrics.mean_acceleration_norm(saved)[:, 1])
     assert effort[-1] is None  # no step follows the last frame
-    json.dumps(told, allow_nan=False)
-    assert told["times"] == saved.times.tolist()
+    json.dumps(to_dict, allow_nan=False)
+    assert to_dict["times"] == saved.times.tolist()
 
 
 def test_a_flight_in_space_is_seen_from_above() -> None:
     start = ef.random_disk(agents=12, dimensions=3)
-    picture = Playback([ef.simulate(start, ef.load("tanner"), duration=0.1)]).pictures()[0]
+    picture = Playback([ef.simulate(start, ef.load("tanner"), duration=0.1)]).make_pictures()[0]
     assert picture.flock.shape == (1, 12, 3)
 
 
@@ -73,12 +73,12 @@ def test_a_flock_whose_flight_has_ended_stands_still() -> None:
     last = int(saved.steps[0])
     assert 0 < last < 600
     playback = Playback([saved])
-    told = playback.told()
-    assert told["flights"][0]["ending"] == f"{saved.outcome[0]} at {last * 0.01:.2f} s"
-    assert len(told["times"]) == last + 1  # what comes after is no flight any more
-    for frame, still in ((last - 1, False), (last, True), (600, True)):
+    to_dict = playback.to_dict()
+    assert to_dict["flights"][0]["ending"] == f"{saved.outcome[0]} at {last * 0.01:.2f} s"
+    assert len(to_dict["times"]) == last + 1  # what comes after is no flight any more
+    for frame, has_ended in ((last - 1, False), (last, True), (600, True)):
         playback.seek(frame)
-        assert playback.pictures()[0].still is still
+        assert playback.make_pictures()[0].has_ended is has_ended
     assert playback.step == last
 
 
@@ -86,14 +86,14 @@ def test_two_flights_are_shown_until_both_have_ended() -> None:
     course = ef.ObstacleCourse(ef.RandomDisk(agents=30), sides=12).draw()
     ended = ef.simulate(course, ef.load("etdagnn"), duration=6.0, ending=ef.UntilPassed(clear_time=0.01))
     whole = ef.simulate(course, ef.load("etdagnn"), duration=6.0)
-    told = Playback([ended, whole]).told()
-    assert len(told["times"]) == 601
-    assert told["flights"][1]["ending"] == ""
+    to_dict = Playback([ended, whole]).to_dict()
+    assert len(to_dict["times"]) == 601
+    assert to_dict["flights"][1]["ending"] == ""
 
 
 def test_the_scenario_of_a_flight_is_told_without_its_options() -> None:
-    told = Playback([run(config={"controller": "tanner", "scenario": "obstacles:sides=48"})]).told()
-    assert told["flights"][0]["scenario"] == "obstacles"
+    to_dict = Playback([run(config={"controller": "tanner", "scenario": "obstacles:sides=48"})]).to_dict()
+    assert to_dict["flights"][0]["scenario"] == "obstacles"
 
 
 def test_measuring_a_long_flight_ends_when_nobody_waits_for_it() -> None:
@@ -101,7 +101,7 @@ def test_measuring_a_long_flight_ends_when_nobody_waits_for_it() -> None:
     stop.set()
     playback = Playback([run()])
     with pytest.raises(SearchCancelledError):
-        playback.told(stop)
+        playback.to_dict(stop)
 
 
 def test_agents_are_drawn_from_frame_to_frame_by_what_their_bodies_did() -> None:
@@ -110,13 +110,13 @@ def test_agents_are_drawn_from_frame_to_frame_by_what_their_bodies_did() -> None
     shown = Playback([run])
     for frame in range(11):
         shown.seek(frame)
-        (picture,) = shown.pictures()
+        (picture,) = shown.make_pictures()
         if frame < 10:
-            assert picture.held is not None
+            assert picture.held_accelerations is not None
             # The page's own formula, at the end of the step: where the body took the agent, and its velocity there.
-            at_end = run.positions[frame] + (run.velocities[frame] + 0.5 * picture.held * 0.01) * 0.01
+            at_end = run.positions[frame] + (run.velocities[frame] + 0.5 * picture.held_accelerations * 0.01) * 0.01
             np.testing.assert_allclose(at_end, run.positions[frame + 1], rtol=1e-13)
             np.testing.assert_allclose(
-                run.velocities[frame] + picture.held * 0.01, run.velocities[frame + 1], atol=1e-9
+                run.velocities[frame] + picture.held_accelerations * 0.01, run.velocities[frame + 1], atol=1e-9
             )
-    assert picture.held is None
+    assert picture.held_accelerations is None

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import expect
 
 import equiflock as ef
-from equiflock.scenarios.shapes import ring, with_obstacle
-from equiflock.viewer.exhibit import Exhibit
+from equiflock.scenarios.obstacle_shapes import add_obstacle, ring
 from equiflock.viewer.setting import Setting
+from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, look, pause, pixels, the_session, wait_for
 from tests.viewer.servers import Running, running
 
@@ -38,14 +38,14 @@ class Meeting:
         positions = start.positions + self.gap * np.stack([np.zeros_like(groups), groups], axis=2)
         flock = ef.Flock(positions, np.full_like(positions, 1.0), groups=groups, comm_radius=start.comm_radius)
         for y in (0.0, 5.0) if self.rings else ():
-            flock = with_obstacle(flock, ring((30.0, y), 0.5, sides=12))
+            flock = add_obstacle(flock, ring((30.0, y), 0.5, sides=12))
         return flock
 
 
 @pytest.fixture
 def meeting(own_registry: None) -> Iterator[Running]:
     ef.scenario("meeting")(Meeting)
-    with running(Exhibit(Setting(agents=40, controller="tanner"))) as found:
+    with running(ViewerConfig(Setting(agents=40, controller="tanner"))) as found:
         yield found
 
 
@@ -68,7 +68,7 @@ def test_scenarios_of_a_plugin_stand_in_the_menu_with_boxes_for_their_options(
     page.get_by_label("Rings").uncheck()
     wait_for(page, "view.state.setting.options.rings === false && panel.disks.length === 0")
     assert "scenario=meeting:gap=2.5:rings=false&" in page.url
-    assert the_session(meeting).shown.setting.options == {"gap": 2.5, "rings": False}
+    assert the_session(meeting).current.setting.options == {"gap": 2.5, "rings": False}
     other = open_page(meeting, page.url.removeprefix(meeting.address))
     assert look(other, "view.state") == look(page, "view.state")
     page.locator("#scenario").get_by_text("Flocking").click()
@@ -124,4 +124,4 @@ def test_the_switch_of_the_orbit_technique_shows_what_the_scenario_decided(meeti
     expect(page.get_by_label("Orbit technique")).not_to_be_checked()
     page.get_by_label("Orbit technique").check()
     wait_for(page, "view.state.setting.orbit === true")
-    assert the_session(meeting).shown.flights[0].sensing.orbit == ef.Orbit()
+    assert the_session(meeting).current.flights[0].sensing.orbit == ef.Orbit()

@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from equiflock.runtime.checks import InputError
-from equiflock.viewer.session import IMPATIENT, MOST_WAITING
+from equiflock.viewer.session import CLOSE_POLICY_VIOLATION, MAX_PENDING_REQUESTS
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import Page, Running, wait_until
 
@@ -118,11 +118,11 @@ def test_a_page_that_never_waits_for_answers_is_sent_away(server: Running, searc
     with server.page() as page:
         send_search(page, searches)
         with pytest.raises(ConnectionClosed) as closed:
-            for _ in range(MOST_WAITING + 1):
+            for _ in range(MAX_PENDING_REQUESTS + 1):
                 send(page, "advance", steps=0)
             page.read()
         assert closed.value.rcvd is not None
-        assert closed.value.rcvd.code == IMPATIENT
+        assert closed.value.rcvd.code == CLOSE_POLICY_VIOLATION
         wait_until(lambda: not server.sessions)
 
 
@@ -130,7 +130,7 @@ def test_a_page_that_waits_is_told_how_far_the_compiler_is(
     page: Page, searches: Searches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_search(page, searches)
-    monkeypatch.setattr("equiflock.runtime.compiling.progress", lambda: "compiling kernels: 3 of 5")
+    monkeypatch.setattr("equiflock.runtime.compile_progress.format_progress", lambda: "compiling kernels: 3 of 5")
     assert page.read() == {"is": "compiling", "text": "compiling kernels: 3 of 5"}
     monkeypatch.undo()
     send(page, "cancel")

@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import equiflock as ef
 from equiflock.runtime.checks import InputError
-from equiflock.viewer.requests import LONGEST_REQUEST
-from equiflock.viewer.server import MOST_SESSIONS, listen
+from equiflock.viewer.requests import MAX_REQUEST_BYTES
+from equiflock.viewer.server import MAX_SESSIONS, open_listening_socket
 from equiflock.viewer.setting import Setting
 from tests.viewer.servers import HOST, Running, get, wait_until
 
@@ -68,7 +68,7 @@ def test_a_tunnel_may_have_a_port_of_its_own(server: Running) -> None:
 def test_a_message_that_is_too_long_ends_the_connection_and_nothing_else(server: Running) -> None:
     with server.page() as page, server.page() as other:
         other.start()
-        page.connection.send("x" * (LONGEST_REQUEST + 1))
+        page.connection.send("x" * (MAX_REQUEST_BYTES + 1))
         with pytest.raises(ConnectionClosed) as closed:
             page.read()
         assert closed.value.rcvd is not None
@@ -81,14 +81,14 @@ def test_a_closed_page_frees_its_flight(server: Running) -> None:
     with server.page() as page:
         page.start()
         (session,) = server.sessions
-        stage = weakref.ref(session.shown)
+        live_simulation = weakref.ref(session.current)
         del session
-        assert stage() is not None
+        assert live_simulation() is not None
     wait_until(lambda: not server.sessions)
 
     def freed() -> bool:
         gc.collect()
-        return stage() is None
+        return live_simulation() is None
 
     wait_until(freed)
 
@@ -102,7 +102,7 @@ def test_a_connection_that_breaks_frees_its_flight_too(server: Running) -> None:
 
 @pytest.mark.slow
 def test_there_is_a_limit_to_pages(server: Running) -> None:
-    opened = [server.page() for _ in range(MOST_SESSIONS)]
+    opened = [server.page() for _ in range(MAX_SESSIONS)]
     for each in opened:
         each.__enter__()
     try:
@@ -147,10 +147,10 @@ def test_a_page_that_does_not_read_holds_up_nobody(server: Running) -> None:
 
 def test_a_port_in_use_is_told_and_the_next_one_taken() -> None:
     busy: list[int] = []
-    with listen(HOST, 9480, busy.append) as first:
+    with open_listening_socket(HOST, 9480, busy.append) as first:
         taken = first.getsockname()[1]
         busy.clear()
-        with listen(HOST, taken, busy.append) as second:
+        with open_listening_socket(HOST, taken, busy.append) as second:
             assert busy[0] == taken
             assert second.getsockname()[1] > taken
             assert second.getsockname()[0] == HOST
@@ -159,12 +159,12 @@ def test_a_port_in_use_is_told_and_the_next_one_taken() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "0", "::", "::ffff:0.0.0.0", "::FFFF:0:0", "0::0"])
 def test_all_addresses_at_once_are_refused(host: str) -> None:
     with pytest.raises(InputError, match="name one address"):
-        listen(host, 9480, lambda port: None)
+        open_listening_socket(host, 9480, lambda port: None)
 
 
 def test_an_address_that_is_not_this_machines_is_refused() -> None:
     with pytest.raises(InputError, match="not an address of this machine"):
-        listen("192.0.2.1", 9480, lambda port: None)
+        open_listening_socket("192.0.2.1", 9480, lambda port: None)
 
 
 def test_ports_that_are_all_in_use_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,4 +173,4 @@ def test_ports_that_are_all_in_use_are_an_error(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(socket.socket, "bind", busy)
     with pytest.raises(InputError, match="all in use"):
-        listen(HOST, 9480, lambda port: None)
+        open_listening_socket(HOST, 9480, lambda port: None)

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import equiflock as ef
-from equiflock.viewer.exhibit import Exhibit
-from equiflock.viewer.saving import Archive
+from equiflock.viewer.flight_archive import FlightArchive
 from equiflock.viewer.session import Session
+from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.servers import Page, Running, running, wait_until
 
 
@@ -182,7 +182,7 @@ def test_a_controller_that_breaks_down_in_flight_ends_the_flight_and_the_next_on
 
 def test_saved_flights_are_played_and_cannot_be_touched() -> None:
     run = ef.simulate(ef.random_disk(flocks=2, agents=12), ef.load("tanner"), duration=0.1)
-    with running(Exhibit(flights=[run])) as server, server.page() as page:
+    with running(ViewerConfig(flights=[run])) as server, server.page() as page:
         assert page.welcome["flocks"] == 2
         told = page.ask("play", flock=1)["playback"]
         assert told["times"] == run.times.tolist()
@@ -194,6 +194,6 @@ def test_saved_flights_are_played_and_cannot_be_touched() -> None:
 
 
 def test_a_session_answers_without_a_server_too() -> None:
-    session = Session(Exhibit(), ThreadPoolExecutor(1), Archive(Path("unused")))
+    session = Session(ViewerConfig(), ThreadPoolExecutor(1), FlightArchive(Path("unused")))
     assert session.answer('{"do": "start", "setting": {"controller": "tanner"}}')["is"] == "started"  # type: ignore[index,call-overload]
     assert isinstance(session.answer('{"do": "advance", "steps": 1}'), bytes)

@@ -10,12 +10,12 @@ import pytest
 from pydantic import ValidationError
 
 import equiflock as ef
-from equiflock.experiments.world import PAPERS_WORLD
+from equiflock.experiments.world import DEFAULT_WORLD
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import make_scenario, scenario
-from equiflock.viewer.checked import one_line
 from equiflock.viewer.setting import DiskObstacle, Setting
-from equiflock.viewer.world import WorldSetting, offered_bodies
+from equiflock.viewer.strict_model import format_validation_error
+from equiflock.viewer.world import WorldSetting, list_bodies
 
 
 @pytest.mark.parametrize("name", ["flocking", "leaders", "obstacles"])
@@ -54,13 +54,13 @@ def test_disks_of_ones_own_stand_after_all_other_agents_as_obstacles_of_their_ow
     flock = Setting(scenario="obstacles", agents=20, disks=(own, own)).draw()
     assert (flock.roles[0, :20] != ef.Role.OBSTACLE).all()
     assert np.unique(flock.obstacles[0]).tolist() == [-1, 0, 1, 2]
-    assert np.array_equal(flock.positions[0, 32 : 32 + len(own.rim(0.1))], own.rim(0.1))
+    assert np.array_equal(flock.positions[0, 32 : 32 + len(own.make_rim(0.1))], own.make_rim(0.1))
 
 
 def test_beyond_a_thousand_agents_the_density_stays_what_it_was() -> None:
     assert Setting(agents=1000).disk.radius_rule == "quarter-power"
     assert Setting(agents=1001).disk.radius_rule == "constant-density"
-    assert Setting(agents=1001, spread="quarter-power").disk.radius_rule == "quarter-power"
+    assert Setting(agents=1001, radius_rule="quarter-power").disk.radius_rule == "quarter-power"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_beyond_a_thousand_agents_the_density_stays_what_it_was() -> None:
 def test_absurd_fields_are_refused_in_one_line_that_names_them(field: str, value: Any) -> None:
     with pytest.raises(ValidationError) as error:
         Setting(**{field: value})
-    line = one_line(error.value)
+    line = format_validation_error(error.value)
     assert line.startswith(field.replace("_", " "))
     assert "\n" not in line
 
@@ -116,21 +116,21 @@ def test_absurd_fields_are_refused_in_one_line_that_names_them(field: str, value
 def test_a_world_that_makes_no_sense_is_refused_in_one_line(world: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError) as error:
         Setting(world=world)
-    line = one_line(error.value)
+    line = format_validation_error(error.value)
     assert line.startswith(told)
     assert "\n" not in line
 
 
 def test_a_world_is_that_of_the_paper_until_it_is_changed() -> None:
-    assert Setting().world.make() == PAPERS_WORLD
-    made = WorldSetting(loss=0.2, delay=1, noise=0.1, max_acceleration=5.0, lag=0.3).make()
-    assert made.radio == ef.Radio(loss=0.2, delay=1, noise=0.1)
+    assert Setting().world.make() == DEFAULT_WORLD
+    made = WorldSetting(packet_loss=0.2, delay=1, noise=0.1, max_acceleration=5.0, lag=0.3).make()
+    assert made.radio == ef.Radio(packet_loss=0.2, delay=1, noise=0.1)
     assert made.body == ef.DoubleIntegrator(max_acceleration=5.0, lag=0.3)
     assert WorldSetting(body="unicycle", max_turn_rate=2.0).make().body == ef.Unicycle(max_turn_rate=2.0)
 
 
 def test_bodies_are_offered_with_the_numbers_that_they_have() -> None:
-    offered = {body["name"]: body["numbers"] for body in offered_bodies()}
+    offered = {body["name"]: body["numbers"] for body in list_bodies()}
     assert offered["double-integrator"] == ["max_acceleration", "lag"]
     assert offered["unicycle"] == ["max_acceleration", "max_turn_rate"]
 
@@ -153,7 +153,7 @@ def test_bodies_are_offered_with_the_numbers_that_they_have() -> None:
 def test_options_that_do_not_fit_are_refused_in_one_line(options: dict[str, Any], told: str) -> None:
     with pytest.raises((ValidationError, InputError)) as error:
         Setting(scenario="obstacles", options=options).draw()
-    line = one_line(error.value) if isinstance(error.value, ValidationError) else str(error.value)
+    line = format_validation_error(error.value) if isinstance(error.value, ValidationError) else str(error.value)
     assert told in line
     assert "\n" not in line
 
@@ -172,7 +172,7 @@ def test_whatever_the_class_of_a_plugin_raises_is_told_in_one_line(own_registry:
 
     with pytest.raises(ValidationError) as error:
         Setting(scenario="broken")
-    assert one_line(error.value) == "scenario 'broken' cannot be made: KeyError: 'speed'"
+    assert format_validation_error(error.value) == "scenario 'broken' cannot be made: KeyError: 'speed'"
 
 
 def test_a_flock_in_space_or_of_too_many_agents_is_refused(own_registry: None) -> None:
@@ -193,5 +193,5 @@ def test_a_flock_in_space_or_of_too_many_agents_is_refused(own_registry: None) -
 @pytest.mark.slow
 def test_a_start_that_cannot_be_found_is_told_in_words_of_the_page() -> None:
     with pytest.raises(InputError, match="raise R, or choose another start disk") as error:
-        Setting(agents=2000, spread="quarter-power", comm_radius=0.1).draw()
+        Setting(agents=2000, radius_rule="quarter-power", comm_radius=0.1).draw()
     assert "min_degree" not in str(error.value)

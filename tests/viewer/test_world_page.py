@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import equiflock as ef
-from equiflock.viewer.exhibit import Exhibit
+from equiflock.viewer.viewer_config import ViewerConfig
 from tests.viewer.pages import Open, leave, look, on_screen, pause, pixels, the_session, wait_for
 from tests.viewer.servers import Running, running, wait_until
 
@@ -51,7 +51,7 @@ def test_a_slider_changes_the_flight_that_flies(
     slide(page, name, place)
     expect(page.locator(f"#{name}-told")).to_have_text(told)
     wait_for(page, "view.link.idle")
-    (live,) = the_session(server).shown.flights
+    (live,) = the_session(server).current.flights
     assert (live.sensing.radio, live.flight.body) == (ef.Radio(**radio), ef.DoubleIntegrator(**body))
     assert look(page, "view.frame.step") == step  # it goes on where it was
     page.keyboard.press(".")
@@ -67,14 +67,14 @@ def test_a_body_has_the_sliders_that_mean_something_for_it(server: Running, open
     slide(page, "max_turn_rate", "0")
     expect(page.locator("#max_turn_rate-told")).to_have_text("≤ 0.5/s")
     body = ef.Unicycle(max_acceleration=30.0, max_turn_rate=0.5)
-    wait_until(lambda: the_session(server).shown.flights[0].flight.body == body)
+    wait_until(lambda: the_session(server).current.flights[0].flight.body == body)
     slide(page, "max_acceleration", "1")
     expect(page.locator("#max_acceleration-told")).to_have_text("no limit")
     body = ef.Unicycle(max_turn_rate=0.5)
-    wait_until(lambda: the_session(server).shown.flights[0].flight.body == body)
+    wait_until(lambda: the_session(server).current.flights[0].flight.body == body)
     page.locator("#body").select_option("double-integrator")
     expect(page.locator("#max_turn_rate")).to_be_hidden()
-    wait_until(lambda: the_session(server).shown.flights[0].flight.body == ef.DoubleIntegrator())
+    wait_until(lambda: the_session(server).current.flights[0].flight.body == ef.DoubleIntegrator())
 
 
 def test_a_link_restores_the_world_and_so_does_a_reset(server: Running, open_page: Open) -> None:
@@ -184,7 +184,7 @@ def test_the_camera_does_not_wait_for_those_that_stopped(server: Running, open_p
 def test_failed_agents_of_a_saved_flight_are_grey_from_when_they_failed(open_page: Open) -> None:
     failures = ef.Failures(kind="stopped", agents=4, time=0.2)
     run = ef.simulate(ef.random_disk(agents=15), ef.load("tanner"), duration=0.5, failures=failures)
-    with running(Exhibit(flights=[run])) as server:
+    with running(ViewerConfig(flights=[run])) as server:
         page = open_page(server, "#speed=0.1")
         assert not page.locator("#world").is_visible()
         for frame, failed in ((19, 0), (20, 4)):

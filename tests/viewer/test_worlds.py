@@ -12,26 +12,26 @@ import pytest
 
 import equiflock as ef
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.threads import SMALL_FLOCK
-from equiflock.simulation.trajectory import load_flights
+from equiflock.runtime.threads import MAX_SMALL_FLOCK
+from equiflock.simulation.trajectory import load_trajectories
+from equiflock.viewer.flight_archive import save_flights
+from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.playback import Playback
-from equiflock.viewer.saving import save_flights
-from equiflock.viewer.stage import Stage
 from equiflock.viewer.world import WorldSetting
-from tests.viewer.stages import fly, stage
+from tests.viewer.stages import fly, live_simulation
 
 KINDS = ["silent", "stopped", "drifting"]
 
 
-def conditions(live: Stage, panel: int = 0) -> np.ndarray:
+def conditions(live: LiveSimulation, panel: int = 0) -> np.ndarray:
     return live.flights[panel].flock.conditions[0]
 
 
 def test_a_flight_that_begins_in_a_world_is_the_flight_in_that_world() -> None:
     world = {"loss": 0.3, "delay": 2, "noise": 0.05, "max_acceleration": 20.0, "lag": 0.05}
-    live = stage(controller="etdagnn", world=world)
+    live = live_simulation(controller="etdagnn", world=world)
     fly(live, 20)
-    radio = ef.Radio(loss=0.3, delay=2, noise=0.05)
+    radio = ef.Radio(packet_loss=0.3, delay=2, noise=0.05)
     body = ef.DoubleIntegrator(max_acceleration=20.0, lag=0.05)
     flight = ef.flight(live.setting.draw(), ef.load("etdagnn"), orbit=ef.Orbit(), radio=radio, body=body)
     moment = next(islice(flight, 20, None))
@@ -41,7 +41,7 @@ def test_a_flight_that_begins_in_a_world_is_the_flight_in_that_world() -> None:
 @pytest.mark.parametrize("world", [{"loss": 0.5}, {"delay": 3}, {"noise": 0.1}, {"max_acceleration": 2.0}, {"lag": 0.2},
                                    {"body": "unicycle", "max_turn_rate": 1.0}])  # fmt: skip
 def test_each_number_changes_both_flights_from_the_next_step_on_and_not_before(world: dict[str, Any]) -> None:
-    live, other = (stage(controller="etdagnn", compare="tanner-dynamic") for _ in range(2))
+    live, other = (live_simulation(controller="etdagnn", compare="tanner-dynamic") for _ in range(2))
     for each in (live, other):
         fly(each, 10)
     live.change_world(WorldSetting(**world))
@@ -60,8 +60,8 @@ def test_each_number_changes_both_flights_from_the_next_step_on_and_not_before(w
 
 def test_a_world_that_was_changed_back_is_that_of_the_paper_again() -> None:
     # With observations of one hop, what was heard before the change back has no say after it.
-    live = stage(controller="tanner-dynamic")
-    live.change_world(WorldSetting(loss=0.5, delay=1, lag=0.1))
+    live = live_simulation(controller="tanner-dynamic")
+    live.change_world(WorldSetting(packet_loss=0.5, delay=1, lag=0.1))
     fly(live, 10)
     live.change_world(WorldSetting())
     fly(live, 1)
@@ -73,8 +73,8 @@ def test_a_world_that_was_changed_back_is_that_of_the_paper_again() -> None:
 
 
 def test_a_world_that_did_not_change_leaves_what_is_on_the_way_alone() -> None:
-    world = WorldSetting(loss=0.2, delay=3, lag=0.1)
-    live, other = (stage(controller="etdagnn", world=world) for _ in range(2))
+    world = WorldSetting(packet_loss=0.2, delay=3, lag=0.1)
+    live, other = (live_simulation(controller="etdagnn", world=world) for _ in range(2))
     fly(live, 10)
     live.change_world(world)
     fly(live, 10)
@@ -82,30 +82,32 @@ def test_a_world_that_did_not_change_leaves_what_is_on_the_way_alone() -> None:
     assert np.array_equal(live.flights[0].flock.positions, other.flights[0].flock.positions)
 
 
-@pytest.mark.parametrize("agents", [60, SMALL_FLOCK + 1])
+@pytest.mark.parametrize("agents", [60, MAX_SMALL_FLOCK + 1])
 def test_pictures_show_messages_that_are_used_and_those_that_are_lost(agents: int) -> None:
-    live = stage(controller="etdagnn", agents=agents)
+    live = live_simulation(controller="etdagnn", agents=agents)
     live.edges = True
-    live.change_world(WorldSetting(loss=0.3))
-    assert len(live.pictures()[0].links.lost) == 0  # nobody has heard by this radio yet
+    live.change_world(WorldSetting(packet_loss=0.3))
+    assert len(live.make_pictures()[0].links.lost_edges) == 0  # nobody has heard by this radio yet
     fly(live, 1)
-    first = live.pictures()[0].links
-    assert len(first.lost) / (len(first.lost) + len(first.edges)) == pytest.approx(0.3, abs=0.1)
+    first = live.make_pictures()[0].links
+    assert len(first.lost_edges) / (len(first.lost_edges) + len(first.edges)) == pytest.approx(0.3, abs=0.1)
     fly(live, 1)
-    assert set(map(tuple, live.pictures()[0].links.lost.tolist())) != set(map(tuple, first.lost.tolist()))
-    live.change_world(WorldSetting(loss=1.0))
+    assert set(map(tuple, live.make_pictures()[0].links.lost_edges.tolist())) != set(
+        map(tuple, first.lost_edges.tolist())
+    )
+    live.change_world(WorldSetting(packet_loss=1.0))
     fly(live, 1)
-    assert len(live.pictures()[0].links.edges) == 0
+    assert len(live.make_pictures()[0].links.edges) == 0
     live.change_world(WorldSetting())
     fly(live, 1)
-    assert len(live.pictures()[0].links.lost) == 0
+    assert len(live.make_pictures()[0].links.lost_edges) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_so_many_followers_fail_the_same_in_both_flights(kind: str) -> None:
-    live = stage(scenario="leaders", compare="tanner-dynamic")
+    live = live_simulation(scenario="leaders", compare="tanner-dynamic")
     fly(live, 5)
-    live.fail(kind, 4)  # type: ignore[arg-type]
+    live.fail_agents(kind, 4)  # type: ignore[arg-type]
     assert np.array_equal(conditions(live, 0), conditions(live, 1))
     failed = np.flatnonzero(conditions(live))
     assert len(failed) == 4
@@ -120,34 +122,34 @@ def test_so_many_followers_fail_the_same_in_both_flights(kind: str) -> None:
 
 
 def test_others_fail_the_next_time_and_the_same_ones_after_another_start() -> None:
-    first, second = stage(), stage()
+    first, second = live_simulation(), live_simulation()
     for live in (first, second):
-        live.fail("stopped", 2)
-        live.fail("silent", 3)
+        live.fail_agents("stopped", 2)
+        live.fail_agents("silent", 3)
     assert np.array_equal(conditions(first), conditions(second))
     assert np.bincount(conditions(first), minlength=4).tolist() == [25, 3, 2, 0]
 
 
 def test_all_may_fail_and_then_nobody_is_left() -> None:
-    live = stage(scenario="leaders")
+    live = live_simulation(scenario="leaders")
     live.edges = True
-    live.fail("drifting", 1000)
+    live.fail_agents("drifting", 1000)
     fly(live, 3)
     assert np.count_nonzero(conditions(live)) == 28  # two lead
-    assert all(np.isfinite(live.pictures()[0].numbers))
+    assert all(np.isfinite(live.make_pictures()[0].metric_values))
     with pytest.raises(InputError, match="no follower is left that works"):
-        live.fail("stopped", 1)
+        live.fail_agents("stopped", 1)
 
 
 @pytest.mark.parametrize("world", [{}, {"loss": 0.2}, {"delay": 3}])
 def test_agents_that_were_repaired_hear_and_are_heard_again(world: dict[str, Any]) -> None:
-    live = stage(controller="etdagnn", world=world)
+    live = live_simulation(controller="etdagnn", world=world)
     live.edges = True
     for kind in KINDS:
-        live.fail(kind, 3)  # type: ignore[arg-type]
+        live.fail_agents(kind, 3)  # type: ignore[arg-type]
     fly(live, 5)
     failed = set(np.flatnonzero(conditions(live)).tolist())
-    live.repair()
+    live.repair_agents()
     assert not conditions(live).any()
     # Whoever is within reach of anybody hears somebody and is heard by somebody, soon.
     reach = {agent for edge in ef.radius_graph(live.flights[0].flock).edges(0).tolist() for agent in edge}
@@ -155,32 +157,32 @@ def test_agents_that_were_repaired_hear_and_are_heard_again(world: dict[str, Any
     hear: set[int] = set()
     for _ in range(10):
         fly(live, 1)
-        receivers, senders = live.pictures()[0].links.edges.T.tolist()
+        receivers, senders = live.make_pictures()[0].links.edges.T.tolist()
         hear, heard = hear | set(receivers), heard | set(senders)
     assert len(failed & reach) > 5
     assert failed & reach <= hear & heard
 
 
 def test_what_an_agent_says_while_it_is_silent_is_not_heard_later_either() -> None:
-    live = stage(controller="etdagnn", world={"delay": 5})
+    live = live_simulation(controller="etdagnn", world={"delay": 5})
     live.edges = True
     fly(live, 8)
-    live.fail("silent", 30)
+    live.fail_agents("silent", 30)
     fly(live, 8)
-    assert len(live.pictures()[0].links.edges) == 0
-    live.repair()
+    assert len(live.make_pictures()[0].links.edges) == 0
+    live.repair_agents()
     for _ in range(5):
         fly(live, 1)
-        assert len(live.pictures()[0].links.edges) == 0
+        assert len(live.make_pictures()[0].links.edges) == 0
     fly(live, 1)
-    edges, lost = live.pictures()[0].links
-    assert len(edges) > 10 * len(lost)  # but for those who came within reach since
+    edges, lost_edges = live.make_pictures()[0].links
+    assert len(edges) > 10 * len(lost_edges)  # but for those who came within reach since
 
 
 def test_failed_agents_neither_lead_nor_are_scattered() -> None:
-    live = stage()
-    live.fail("stopped", 5)
-    live.fail("drifting", 5)
+    live = live_simulation()
+    live.fail_agents("stopped", 5)
+    live.fail_agents("drifting", 5)
     deaf = conditions(live) > 0
     before = live.flights[0].flock.velocities[0].copy()
     live.scatter()
@@ -188,21 +190,21 @@ def test_failed_agents_neither_lead_nor_are_scattered() -> None:
     assert np.array_equal(before[deaf], after[deaf])
     assert (before[~deaf] != after[~deaf]).any(axis=1).all()
     with pytest.raises(InputError, match="an agent that has failed cannot lead"):
-        live.appoint(int(np.flatnonzero(deaf)[0]))
+        live.toggle_leader(int(np.flatnonzero(deaf)[0]))
 
 
 def test_a_large_flock_fails_and_is_repaired_under_a_radio() -> None:
-    live = stage(agents=SMALL_FLOCK + 200, controller="etdagnn", world={"loss": 0.2, "delay": 1})
+    live = live_simulation(agents=MAX_SMALL_FLOCK + 200, controller="etdagnn", world={"loss": 0.2, "delay": 1})
     live.edges = True
     fly(live, 2)
     for kind in KINDS:
-        live.fail(kind, 50)  # type: ignore[arg-type]
+        live.fail_agents(kind, 50)  # type: ignore[arg-type]
     fly(live, 2)
     muted = np.flatnonzero(live.flights[0].flock.muted[0])
-    assert not np.isin(live.pictures()[0].links.edges[:, 1], muted).any()
-    live.repair()
+    assert not np.isin(live.make_pictures()[0].links.edges[:, 1], muted).any()
+    live.repair_agents()
     fly(live, 3)
-    assert np.isin(live.pictures()[0].links.edges[:, 1], muted).any()
+    assert np.isin(live.make_pictures()[0].links.edges[:, 1], muted).any()
 
 
 def test_a_controller_that_needs_all_messages_is_not_given_a_radio_or_failures(own_registry: None) -> None:
@@ -212,41 +214,41 @@ def test_a_controller_that_needs_all_messages_is_not_given_a_radio_or_failures(o
     def counting(observations: np.ndarray) -> np.ndarray:
         return -observations[:, :, 0, 0]
 
-    live = stage(controller="tanner", compare="counting")
-    for change in (lambda: live.change_world(WorldSetting(loss=0.1)), lambda: live.fail("silent", 1)):
+    live = live_simulation(controller="tanner", compare="counting")
+    for change in (lambda: live.change_world(WorldSetting(packet_loss=0.1)), lambda: live.fail_agents("silent", 1)):
         with pytest.raises(InputError, match="counting needs a perfect radio"):
             change()
-    assert all(each.sensing.radio.is_perfect for each in live.flights)
+    assert all(each.sensing.radio.is_ideal for each in live.flights)
     live.change_world(WorldSetting(lag=0.1))
     fly(live, 3)
 
 
 def test_a_saved_flight_has_its_world_and_shows_who_had_failed_when(tmp_path: Path) -> None:
-    live = stage(world={"loss": 0.1})
+    live = live_simulation(world={"loss": 0.1})
     fly(live, 4)
-    live.fail("stopped", 3)
+    live.fail_agents("stopped", 3)
     fly(live, 4)
-    (run,) = live.trajectories()
+    (run,) = live.to_trajectories()
     assert len(run.times) == 9  # failures begin no new recording
     assert run.config["radio"]["loss"] == 0.1
     folder = save_flights([run], tmp_path, 0.5, lambda *_: None)
-    again = Playback(load_flights(folder))
+    again = Playback(load_trajectories(folder))
     counts = []
     for frame in range(9):
         again.seek(frame)
-        counts.append(np.count_nonzero(again.pictures()[0].flock.conditions))
+        counts.append(np.count_nonzero(again.make_pictures()[0].flock.conditions))
     assert counts == [0] * 4 + [3] * 5
 
 
 @pytest.mark.slow
 def test_a_recording_begins_anew_when_bodies_remember_something_else() -> None:
-    live = stage()
+    live = live_simulation()
     fly(live, 4)
     live.change_world(WorldSetting(max_acceleration=5.0))
     fly(live, 4)
-    assert len(live.trajectories()[0].times) == 9
+    assert len(live.to_trajectories()[0].times) == 9
     live.change_world(WorldSetting(lag=0.1))
     fly(live, 2)
-    (run,) = live.trajectories()
+    (run,) = live.to_trajectories()
     assert (len(run.times), set(run.body_state)) == (3, {"actuators"})
     assert run.config["body"]["lag"] == 0.1

@@ -11,17 +11,17 @@ import numpy as np
 
 @dataclass
 class ReadPanel:
-    numbers: tuple[float, ...]
+    metric_values: tuple[float, ...]
     positions: Any
     velocities: Any
     accelerations: Any
     disks: Any
     edges: Any
-    lost: Any
+    lost_edges: Any
     roles: Any
     groups: Any
     conditions: Any
-    still: bool
+    has_ended: bool
 
 
 @dataclass
@@ -44,16 +44,16 @@ def read_frame(content: bytes) -> ReadFrame:
         return array
 
     for _ in range(panels):
-        agents, edges, lost, disks, still, _, *numbers = struct.unpack_from("<IIIIII6d", content, at)
+        agents, edges, lost_edges, disks, has_ended, _, *metric_values = struct.unpack_from("<IIIIII6d", content, at)
         at += 72
-        origin = np.array(numbers[:2])
+        origin = np.array(metric_values[:2])
         positions = take("<f4", agents, 2) + origin
         velocities, accelerations = take("<f4", agents, 2), take("<f4", agents, 2)
         circles = take("<f4", disks, 3) + np.array([*origin, 0.0])
-        used, missing = take("<u4", edges, 2), take("<u4", lost, 2)
+        used, missing = take("<u4", edges, 2), take("<u4", lost_edges, 2)
         roles, groups, conditions = (take("u1", agents, 1)[:, 0] for _ in range(3))
         vectors = positions, velocities, accelerations, circles
         crew = roles, groups, conditions
-        frame.panels.append(ReadPanel(tuple(numbers[2:]), *vectors, used, missing, *crew, bool(still)))
+        frame.panels.append(ReadPanel(tuple(metric_values[2:]), *vectors, used, missing, *crew, bool(has_ended)))
     assert at == len(content)
     return frame

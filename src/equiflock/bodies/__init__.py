@@ -6,8 +6,8 @@ All files of this folder are imported, so a body is registered by being here. Th
 from equiflock.bodies.double_integrator import DoubleIntegrator
 from equiflock.bodies.registry import body, body_names, make_body
 from equiflock.bodies.unicycle import Unicycle
-from equiflock.runtime.discovery import import_all
+from equiflock.runtime.discovery import import_submodules
 
 __all__ = ["DoubleIntegrator", "Unicycle", "body", "body_names", "make_body"]
 
-import_all(__name__, __path__)
+import_submodules(__name__, __path__)

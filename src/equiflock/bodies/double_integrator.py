@@ -10,21 +10,21 @@ import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
 
-from equiflock.bodies.held import held_step
-from equiflock.bodies.limits import check_limits, check_not_negative, limit, share_within
+from equiflock.bodies.agent_threads import run_over_agents
+from equiflock.bodies.exact_step import compute_step_factors
+from equiflock.bodies.limits import check_limits, check_not_negative, compute_clamp_factor, resolve_limit
 from equiflock.bodies.registry import body
-from equiflock.bodies.sharing import share_agents
 from equiflock.flock import FOLLOWER, LEADER, Flock, Roles, Vectors
 from equiflock.runtime.arrays import ReadOnlyDict
 from equiflock.runtime.checks import InputError, check_count
-from equiflock.runtime.hashing import begin, blend, normal
+from equiflock.runtime.hashing import hash_combine, hash_seed, hash_to_normal
 from equiflock.runtime.jit import Array, Index, kernel
 
-GUSTS = 0x67757374
+GUST_STREAM = 0x67757374
 """Begins the hashes of gusts, so that they are not those of anything else with the same seed."""
-NO_ACTUATORS, NO_RANKS = np.empty((0, 0, 0)), np.empty(0, np.int64)
+EMPTY_ACTUATORS, NO_AGENT_IDS = np.empty((0, 0, 0)), np.empty(0, np.int64)
 """Stand for arrays that a kernel does not look at."""
-NO_STATE: Mapping[str, NDArray[Any]] = ReadOnlyDict()
+EMPTY_STATE: Mapping[str, NDArray[Any]] = ReadOnlyDict()
 
 
 @body("double-integrator")
@@ -35,7 +35,7 @@ class DoubleIntegrator:
     r(t + dt) = r(t) + v(t) dt + a(t) dt^2 / 2,    v(t + dt) = v(t) + a(t) dt
 
     With limits, drag, lag or gusts a is what the actuators make of the command, and the step is still exact for a
-    held command and gust (`equiflock.bodies.held` has the equations). What it remembers, if it lags: "actuators",
+    held command and gust (`equiflock.bodies.exact_step` has the equations). What it remembers, if it lags: "actuators",
     (B, N, D), the accelerations now, gusts left out.
     """
 
@@ -63,7 +63,7 @@ class DoubleIntegrator:
         limited = self.max_acceleration is not None or self.max_speed is not None
         return not (limited or self.drag or self.lag or self.gust)
 
-    def begin(self, flock: Flock) -> dict[str, NDArray[Any]]:
+    def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
         """What it remembers beyond position and velocity: actuators that are at rest, if they lag."""
         return {"actuators": np.zeros(flock.shape)} if self.lag > 0.0 else {}
 
@@ -75,26 +75,26 @@ class DoubleIntegrator:
         accelerations: Vectors,
         time_step: float,
         active: Int64[np.ndarray, " active"],
-        state: Mapping[str, NDArray[Any]] = NO_STATE,
+        state: Mapping[str, NDArray[Any]] = EMPTY_STATE,
         step: int = 0,
-        ranks: Int64[np.ndarray, " N"] | None = None,
+        agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> None:
         """Move the active flocks by one time step, in place (see `equiflock.protocols.StatefulBody`)."""
         N = positions.shape[1]
         moved = positions, velocities, roles, accelerations
         if self.is_ideal:
-            share_agents(advance_agents, (*moved, time_step), N, active)
+            run_over_agents(advance_agents, (*moved, time_step), N, active)
             return
         if self.lag > 0.0 and "actuators" not in state:
             raise InputError("a body with lag remembers its actuators: advance needs the state that begin made")
-        actuators = state["actuators"] if self.lag > 0.0 else NO_ACTUATORS
+        actuators = state["actuators"] if self.lag > 0.0 else EMPTY_ACTUATORS
         # Only gusts ask who an agent is.
         if self.gust > 0.0:
-            ranks = np.arange(N) if ranks is None else ranks
-        limits = limit(self.max_acceleration), limit(self.max_speed)
-        gusts = NO_RANKS if ranks is None else ranks, float(self.gust), self.seed, step
-        law = limits, gusts, tuple(held_step(self.drag, self.lag, time_step))
-        share_agents(advance_limited, (*moved, actuators, *law), N, active)
+            agent_ids = np.arange(N) if agent_ids is None else agent_ids
+        limits = resolve_limit(self.max_acceleration), resolve_limit(self.max_speed)
+        gusts = NO_AGENT_IDS if agent_ids is None else agent_ids, float(self.gust), self.seed, step
+        law = limits, gusts, tuple(compute_step_factors(self.drag, self.lag, time_step))
+        run_over_agents(advance_limited_agents, (*moved, actuators, *law), N, active)
 
 
 @kernel
@@ -125,7 +125,7 @@ def advance_agents(
 
 
 @kernel
-def advance_limited(
+def advance_limited_agents(
     positions: Array,
     velocities: Array,
     roles: Array,
@@ -133,7 +133,7 @@ def advance_limited(
     actuators: Array,
     limits: Any,
     gusts: Any,
-    held: Any,
+    factors: Any,
     active: Array,
     first: Index,
     last: Index,
@@ -148,19 +148,21 @@ def advance_limited(
         actuators: the accelerations now, which follow the commands; empty if there is no lag.
         limits: the largest acceleration and the largest speed.
         gusts: the caller's numbers of the agents, the standard deviation, the seed, and the number of the step.
-        held: `HeldStep`.
+        factors: `StepFactors`.
         active: the flocks that fly.
         first: the first agent to move.
         last: the agent after the last one to move.
     """
     max_acceleration, max_speed = limits
-    ranks, gust, seed, step = gusts
-    time_step, velocity_kept, velocity_gained, way_pushed, actuators_kept, velocity_lagged, way_lagged = held
+    agent_ids, gust, seed, step = gusts
+    time_step, velocity_decay, velocity_gain, position_gain, actuator_decay, velocity_lag_gain, position_lag_gain = (
+        factors
+    )
     D = positions.shape[2]
     lags = actuators.size > 0
     before, way = np.empty(D), np.empty(D)
     for b in active:
-        of_step = blend(blend(blend(begin(seed), GUSTS), b), step)
+        of_step = hash_combine(hash_combine(hash_combine(hash_seed(seed), GUST_STREAM), b), step)
         for i in range(first, last):
             # A leader keeps its velocity, and no wind moves it. Obstacle agents stand still.
             if roles[b, i] == LEADER:
@@ -169,22 +171,22 @@ def advance_limited(
             if roles[b, i] != FOLLOWER:
                 continue
             # The command u, scaled back to what the body can do, and the gust of this agent at this step.
-            share = share_within(accelerations, b, i, max_acceleration)
-            of_agent = blend(of_step, ranks[i]) if gust > 0.0 else of_step
+            share = compute_clamp_factor(accelerations, b, i, max_acceleration)
+            of_agent = hash_combine(of_step, agent_ids[i]) if gust > 0.0 else of_step
             for d in range(D):
                 command = share * accelerations[b, i, d]
-                push = command + gust * normal(of_agent, d) if gust > 0.0 else command
+                push = command + gust * hash_to_normal(of_agent, d) if gust > 0.0 else command
                 # v and r under a held command, then what actuators that are still at another acceleration change.
                 before[d] = velocities[b, i, d]
-                way[d] = before[d] * velocity_gained + push * way_pushed
-                velocities[b, i, d] = before[d] * velocity_kept + push * velocity_gained
+                way[d] = before[d] * velocity_gain + push * position_gain
+                velocities[b, i, d] = before[d] * velocity_decay + push * velocity_gain
                 if lags:
                     behind = actuators[b, i, d] - command
-                    way[d] += behind * way_lagged
-                    velocities[b, i, d] += behind * velocity_lagged
-                    actuators[b, i, d] = command + behind * actuators_kept
+                    way[d] += behind * position_lag_gain
+                    velocities[b, i, d] += behind * velocity_lag_gain
+                    actuators[b, i, d] = command + behind * actuator_decay
             # A velocity beyond the largest speed is scaled back, and the agent has flown by the mean of both.
-            share = share_within(velocities, b, i, max_speed)
+            share = compute_clamp_factor(velocities, b, i, max_speed)
             for d in range(D):
                 if share < 1.0:
                     velocities[b, i, d] *= share

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from equiflock.runtime.checks import InputError, check_positive, is_finite, short
+from equiflock.runtime.checks import InputError, check_positive, is_finite, shorten_repr
 from equiflock.runtime.jit import Array, Index, kernel
 
 NO_LIMIT = math.inf
@@ -22,27 +22,27 @@ def check_not_negative(body: object, *names: str) -> None:
     for name in names:
         value = getattr(body, name)
         if not is_finite(value) or value < 0:
-            raise InputError(f"{name} must be a finite number of at least 0; got {short(value)}")
+            raise InputError(f"{name} must be a finite number of at least 0; got {shorten_repr(value)}")
 
 
-def limit(most: float | None) -> float:
+def resolve_limit(most: float | None) -> float:
     """A limit as kernels take it: infinity if there is none."""
     return NO_LIMIT if most is None else float(most)
 
 
 @kernel
-def share_within(vectors: Array, b: Index, i: Index, most: float) -> float:
-    """The factor that scales the vector of agent i back to the 2-norm `most`; exactly 1 if it is not longer."""
+def compute_clamp_factor(vectors: Array, b: Index, i: Index, max_norm: float) -> float:
+    """The factor that scales the vector of agent i back to the 2-norm `max_norm`; exactly 1 if it is not longer."""
     # Most are well within the limit, which takes no division.
     largest, square = 0.0, 0.0
     for d in range(vectors.shape[2]):
         largest = max(largest, abs(vectors[b, i, d]))
         square += vectors[b, i, d] * vectors[b, i, d]
-    if square < most * most or largest == 0.0:
+    if square < max_norm * max_norm or largest == 0.0:
         return 1.0
     # The norm by the largest entry, so that no square overflows.
     square = 0.0
     for d in range(vectors.shape[2]):
         square += (vectors[b, i, d] / largest) ** 2
     norm = math.sqrt(square)
-    return 1.0 if largest * norm <= most else most / largest / norm
+    return 1.0 if largest * norm <= max_norm else max_norm / largest / norm

@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
 
-from equiflock.bodies.limits import check_limits, limit
+from equiflock.bodies.agent_threads import run_over_agents
+from equiflock.bodies.limits import check_limits, resolve_limit
 from equiflock.bodies.registry import body
-from equiflock.bodies.sharing import share_agents
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.jit import Array, Index, inlined, kernel
+from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
 
 
 @body("unicycle")
@@ -44,7 +44,7 @@ class Unicycle:
     def __post_init__(self) -> None:
         check_limits(self, "max_turn_rate", "max_acceleration", "max_speed")
 
-    def begin(self, flock: Flock) -> dict[str, NDArray[Any]]:
+    def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
         """What it remembers beyond position and velocity: headings, those of the velocities."""
         _check_plane(flock.shape[2])
         return {"heading": np.arctan2(flock.velocities[..., 1], flock.velocities[..., 0])}
@@ -59,15 +59,15 @@ class Unicycle:
         active: Int64[np.ndarray, " active"],
         state: Mapping[str, NDArray[Any]],
         step: int,
-        ranks: Int64[np.ndarray, " N"] | None = None,
+        agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> None:
         """Move the active flocks by one time step, in place (see `equiflock.protocols.StatefulBody`)."""
         _check_plane(positions.shape[2])
         # What is possible in one step.
-        turn, change = limit(self.max_turn_rate) * time_step, limit(self.max_acceleration) * time_step
+        turn, change = resolve_limit(self.max_turn_rate) * time_step, resolve_limit(self.max_acceleration) * time_step
         arguments = positions, velocities, roles, accelerations, state["heading"]
-        law = time_step, turn, change, limit(self.max_speed)
-        share_agents(steer_agents, (*arguments, *law), positions.shape[1], active)
+        law = time_step, turn, change, resolve_limit(self.max_speed)
+        run_over_agents(steer_agents, (*arguments, *law), positions.shape[1], active)
 
 
 def _check_plane(dimensions: int) -> None:
@@ -75,8 +75,8 @@ def _check_plane(dimensions: int) -> None:
         raise InputError(f"a unicycle flies in the plane, D = 2; got a flock with D = {dimensions}")
 
 
-@inlined
-def wrapped(angle: float) -> float:
+@inline_kernel
+def wrap_angle(angle: float) -> float:
     """The same direction as an angle from -pi to pi."""
     return angle - 2 * math.pi * math.floor((angle + math.pi) / (2 * math.pi))
 
@@ -89,8 +89,8 @@ def steer_agents(
     accelerations: Array,
     headings: Array,
     time_step: float,
-    most_turn: float,
-    most_change: float,
+    max_turn: float,
+    max_speed_change: float,
     max_speed: float,
     active: Array,
     first: Index,
@@ -112,13 +112,13 @@ def steer_agents(
                 # The velocity w that the command asks for; it asks for no turn where w = 0.
                 asked_x, asked_y = x + accelerations[b, i, 0] * time_step, y + accelerations[b, i, 1] * time_step
                 asked = math.hypot(asked_x, asked_y)
-                turn = wrapped(math.atan2(asked_y, asked_x) - headings[b, i]) if asked > 0.0 else 0.0
+                turn = wrap_angle(math.atan2(asked_y, asked_x) - headings[b, i]) if asked > 0.0 else 0.0
                 # Turn towards w, as far as possible.
-                off = turn - min(max(turn, -most_turn), most_turn)
-                headings[b, i] = wrapped(headings[b, i] + (turn - off))
+                off = turn - min(max(turn, -max_turn), max_turn)
+                headings[b, i] = wrap_angle(headings[b, i] + (turn - off))
                 # Speed up or down to the component of w along the new heading, as far as possible.
                 wanted = min(max(asked * math.cos(off), 0.0), max_speed)
-                speed = min(max(wanted, speed - most_change), speed + most_change)
+                speed = min(max(wanted, speed - max_speed_change), speed + max_speed_change)
                 velocities[b, i, 0] = speed * math.cos(headings[b, i])
                 velocities[b, i, 1] = speed * math.sin(headings[b, i])
             # The way by the mean of the velocities before and after.

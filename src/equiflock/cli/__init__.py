@@ -16,8 +16,8 @@ from typing import Any
 import tyro
 
 from equiflock.cli.console import err
-from equiflock.cli.ctrl_c import heard_everywhere
-from equiflock.cli.plugins import in_one_line
+from equiflock.cli.ctrl_c import ensure_keyboard_interrupt
+from equiflock.cli.plugins import convert_plugin_errors
 from equiflock.runtime.checks import InputError
 from equiflock.version import __version__
 
@@ -38,7 +38,7 @@ COMMANDS = {
 }
 """The class of each command, in the module of its name, which is imported when it is chosen, and its summary."""
 
-GO_ON = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
+RESUMABLE_COMMANDS = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
 """The commands that continue an interrupted run when they are called again."""
 
 
@@ -55,44 +55,47 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         chosen = arguments[0] if arguments else ""
         command = tyro.extras.subcommand_cli_from_dict(
-            {name: _command(name, arguments[1:]) if name == chosen else _summary(name) for name in COMMANDS},
+            {
+                name: _load_command(name, arguments[1:]) if name == chosen else _make_summary_stub(name)
+                for name in COMMANDS
+            },
             prog="equiflock",
             description="Swarms that fly together with no central computer: train, simulate, watch and measure them.",
             args=arguments,
         )
         # Mistakes of the user, of a plugin and of the system are one line each; only our own are tracebacks.
-        with heard_everywhere(), in_one_line(getattr(command, "plugin", None)):
+        with ensure_keyboard_interrupt(), convert_plugin_errors(getattr(command, "plugin", None)):
             command.run()
     except InputError as error:
-        _fail(str(error))
+        _exit_with_error(str(error))
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
-        _fail(f"{error.filename}: {reason}" if error.filename else reason)
+        _exit_with_error(f"{error.filename}: {reason}" if error.filename else reason)
     except ModuleNotFoundError as error:
         if error.name not in ("tensorboard", "torch"):
             raise
-        _fail(f"{chosen} needs {error.name}: pip install 'equiflock[train]'")
+        _exit_with_error(f"{chosen} needs {error.name}: pip install 'equiflock[train]'")
     except MemoryError:
-        _fail("not enough memory: fly fewer agents or flocks, or keep fewer frames")
+        _exit_with_error("not enough memory: fly fewer agents or flocks, or keep fewer frames")
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not interrupt this
         err.print("equiflock: interrupted")
         # The same command continues, except that --force would begin again.
-        if arguments and arguments[0] in GO_ON:
+        if arguments and arguments[0] in RESUMABLE_COMMANDS:
             again = shlex.join(["equiflock", *(word for word in arguments if word != "--force")])
             err.print(f"go on with: {again}", highlight=False, markup=False, soft_wrap=True)
         sys.stdout.flush()
         os._exit(130)  # at once, even if a kernel is at work in another thread
 
 
-def _command(name: str, arguments: list[str]) -> Any:
+def _load_command(name: str, arguments: list[str]) -> Any:
     """Import a command, with the options of the scenario and body that its arguments name."""
-    from equiflock.cli.fitting import fitted
+    from equiflock.cli.dynamic_options import add_dynamic_options
 
-    return fitted(getattr(importlib.import_module(f"equiflock.cli.{name}"), COMMANDS[name][0]), arguments)
+    return add_dynamic_options(getattr(importlib.import_module(f"equiflock.cli.{name}"), COMMANDS[name][0]), arguments)
 
 
-def _summary(name: str) -> Callable[[], None]:
+def _make_summary_stub(name: str) -> Callable[[], None]:
     """Return a stand-in for a command that is not chosen, with the text that help lists."""
 
     def command() -> None:
@@ -102,6 +105,6 @@ def _summary(name: str) -> Callable[[], None]:
     return command
 
 
-def _fail(message: str) -> None:
+def _exit_with_error(message: str) -> None:
     err.print(f"equiflock: {message}", style="bold red", highlight=False, markup=False, soft_wrap=True)
     sys.exit(2)

@@ -10,13 +10,13 @@ import tyro
 
 from equiflock.cli.console import out
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen
-from equiflock.cli.terminal import PREPARING, progress
+from equiflock.cli.scenario_options import ScenarioName, ScenarioOptions, ScenarioOptionsArgument, build_scenario
+from equiflock.cli.terminal import PREPARING_TEXT, progress
 from equiflock.controllers import load
-from equiflock.experiments.flights import fly, told
+from equiflock.experiments.flight_jobs import fly, scenario_to_dict
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.files import interruptible
-from equiflock.simulation.trajectory import Trajectory, load_flights
+from equiflock.runtime.files import run_interruptibly
+from equiflock.simulation.trajectory import Trajectory, load_trajectories
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Animate:
     controller: str = "tanner"
     """For a new flight: a controller, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
-    options: Options = field(default_factory=ScenarioOptions)
+    options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
     time_step: float = 0.01
     """For a new flight: seconds per step."""
     duration: float | None = None
@@ -59,10 +59,10 @@ class Animate:
         if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in options):
             raise InputError("options of a new flight do not go with saved flights")
         with progress() as bar:
-            runs = [run for path in self.flights for run in load_flights(path)]
+            runs = [run for path in self.flights for run in load_trajectories(path)]
             if not runs:
-                task = bar.add_task(PREPARING, total=None)
-                runs = [self._fly()]
+                task = bar.add_task(PREPARING_TEXT, total=None)
+                runs = [self._simulate()]
                 bar.remove_task(task)
             task = bar.add_task("drawing frames", total=None)
             path = film(
@@ -76,10 +76,10 @@ class Animate:
             )
         out.print(f"film: {path}", highlight=False)
 
-    def _fly(self) -> Trajectory:
+    def _simulate(self) -> Trajectory:
         """A new flight of the chosen scenario."""
-        scenario = chosen(self.scenario, self.options)
+        scenario = build_scenario(self.scenario, self.options)
         duration = scenario.duration if self.duration is None else self.duration
-        config = {"controller": self.controller, **told(scenario)}
-        start = interruptible(scenario.draw)
+        config = {"controller": self.controller, **scenario_to_dict(scenario)}
+        start = run_interruptibly(scenario.draw)
         return fly(scenario, start, load(self.controller), self.time_step, duration, config=config)

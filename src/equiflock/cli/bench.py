@@ -14,7 +14,7 @@ from equiflock.runtime.extras import require_torch
 from equiflock.runtime.files import atomic_write, check_writable
 
 if TYPE_CHECKING:
-    from equiflock.experiments.bench import Limits, LoopTiming
+    from equiflock.experiments.bench import LoopTiming, MachineLimits
     from equiflock.experiments.training_bench import EpochTiming
 
 
@@ -35,7 +35,7 @@ class Bench:
 
     def run(self) -> None:
         """Print the table."""
-        from equiflock.controllers.trained import TRAINED
+        from equiflock.controllers.trained import PAPER_NETWORKS
         from equiflock.experiments.bench import BATCHES, measure_limits, measure_loop
 
         if self.training:
@@ -51,7 +51,7 @@ class Bench:
             sizes = [*BATCHES, *((1, agents) for agents in self.agents)]
             timings = [measure_loop(*size, self.repeats) for size in bar.track(sizes, description="measuring")]
             limits = measure_limits(self.repeats)
-            names = TRAINED if self.training else ()
+            names = PAPER_NETWORKS if self.training else ()
             epochs = [_measure_epoch(name, self.repeats) for name in bar.track(names, description="training")]
         # A row for each size: the parts of a step, its speed, and the share of what the machine allows.
         title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
@@ -73,7 +73,7 @@ class Bench:
         if epochs:
             _print_epochs(epochs, limits, timings[-1].threads)
         if self.plot is not None:
-            from equiflock.report.bench import draw_bench
+            from equiflock.report.bench_figure import draw_bench
 
             draw_bench(timings, limits, self.plot)
         if self.json is not None:
@@ -93,7 +93,7 @@ def _measure_epoch(name: str, repeats: int) -> EpochTiming:
     return measure_epoch(name, repeats)
 
 
-def _print_parts(timing: LoopTiming, limits: Limits) -> None:
+def _print_parts(timing: LoopTiming, limits: MachineLimits) -> None:
     """A table of the parts of one step, each beside what the machine could do at best."""
     title = f"the parts of a step of {timing.flocks} x {timing.agents:,}, per agent"
     header = "part", "ns", "bytes", "multiply-adds", "least ns", "of limit", "by"
@@ -106,7 +106,7 @@ def _print_parts(timing: LoopTiming, limits: Limits) -> None:
     print_table(title, (header, rows))
 
 
-def _print_epochs(epochs: list[EpochTiming], limits: Limits, threads: int) -> None:
+def _print_epochs(epochs: list[EpochTiming], limits: MachineLimits, threads: int) -> None:
     """A table of the epochs of a training, whose steps of Adam stand beside what one thread could do at best."""
     header = "controller", "flight", "200 updates", "validation", "epoch", "updates at least", "of limit"
     rows = []

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-SECONDS_UNTIL_AGAIN = 0.05
+RESEND_DELAY = 0.05
 """So long after a Ctrl-C that came at a bad moment it is pressed again."""
 
-COMPILER = "llvmlite.binding.executionengine"
+COMPILER_MODULE = "llvmlite.binding.executionengine"
 """The module whose functions LLVM calls back while it compiles a kernel."""
 
 
 @contextmanager
-def heard_everywhere() -> Iterator[None]:
+def ensure_keyboard_interrupt() -> Iterator[None]:
     """Ctrl-C in this block, of the main thread, is a KeyboardInterrupt in it.
 
     Python raises it wherever the program is. In a destructor, or in a function that C calls back, it drops it with no
@@ -32,12 +32,12 @@ def heard_everywhere() -> Iterator[None]:
 
     def press_again_or_report(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
-            _press_again()
+            _resend_sigint()
         else:
             report(dropped)
 
     sys.unraisablehook = press_again_or_report
-    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGINT, raise_keyboard_interrupt)
     try:
         yield
     finally:
@@ -45,25 +45,25 @@ def heard_everywhere() -> Iterator[None]:
         sys.unraisablehook = report
 
 
-def interrupt(number: int, frame: FrameType | None) -> None:
+def raise_keyboard_interrupt(signum: int, frame: FrameType | None) -> None:
     """The handler of a Ctrl-C that shall interrupt: raises KeyboardInterrupt, or sees to it that it is raised soon."""
     # Numba takes the compiled object in such a call: without it, it fails later with an error of its own.
     while frame is not None:
-        if frame.f_globals.get("__name__") == COMPILER:
-            _press_again()
+        if frame.f_globals.get("__name__") == COMPILER_MODULE:
+            _resend_sigint()
             return
         frame = frame.f_back
     raise KeyboardInterrupt
 
 
-def _press_again() -> None:
+def _resend_sigint() -> None:
     """Press Ctrl-C in a moment, from another thread, as here it would be dropped again."""
-    timer = threading.Timer(SECONDS_UNTIL_AGAIN, _press)
+    timer = threading.Timer(RESEND_DELAY, _send_sigint)
     timer.daemon = True
     timer.start()
 
 
-def _press() -> None:
+def _send_sigint() -> None:
     # Sent to the main thread where that is possible, which wakes it if it waits for something.
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from equiflock.cli.console import out
-from equiflock.cli.stopping import Stopping
-from equiflock.cli.terminal import Training, print_table, progress
-from equiflock.experiments.demo import CONTROLLERS, RECIPE, SECONDS, TIME_STEP, begin_training, demonstrate
+from equiflock.cli.stop_request import StopRequest
+from equiflock.cli.terminal import TrainingProgress, print_table, progress
+from equiflock.experiments.demo import CONTROLLERS, DURATION, RECIPE, TIME_STEP, demonstrate, resume_or_create_training
 from equiflock.protocols import Moment
 from equiflock.runtime.extras import require_torch
 from equiflock.scenarios import RandomDisk
@@ -33,18 +33,18 @@ class Demo:
 
     def run(self) -> None:
         """Print the comparison and say where films and report are."""
-        from equiflock.report.demo import TRAINING_FOLDER, check_demo_folder, short_comparison, write_demo
+        from equiflock.report.demo_report import TRAINING_DIR, check_demo_dir, format_short_comparison, write_demo
 
         require_torch("demo")
-        check_demo_folder(self.out)
+        check_demo_dir(self.out)
         disk = RandomDisk(self.flocks, self.agents, self.seed)
         # A very short training is validated at its end.
         every = min(RECIPE.validate_every, self.epochs)
         recipe = replace(RECIPE, epochs=self.epochs, seed=self.seed, agents=self.agents, validate_every=every)
-        steps = count_steps(SECONDS, TIME_STEP)
+        steps = count_steps(DURATION, TIME_STEP)
         with progress("loss", "IVV", "IMAN") as bar:
             # All bars are shown from the beginning, so that the user sees what is to come.
-            training = Training(bar, recipe)
+            training = TrainingProgress(bar, recipe)
             flying = {name: bar.add_task(f"flying under {name}", total=steps) for name in CONTROLLERS}
             drawing = {name: bar.add_task(f"filming {name}", total=None) for name in CONTROLLERS}
 
@@ -55,18 +55,22 @@ class Demo:
                 bar.update(drawing[name], completed=done, total=total)
 
             # Ctrl-C ends the training with a checkpoint; `demonstrate` finds it finished and only reads its results.
-            folder = self.out / TRAINING_FOLDER
-            with Stopping(lambda: training.notice(f"{training.finishing}; the same command goes on")) as stopping:
-                begin_training(folder, recipe).train(training.epoch, training.notice, should_stop=stopping)
+            folder = self.out / TRAINING_DIR
+            with StopRequest(
+                lambda: training.print_notice(f"{training.stop_message}; the same command goes on")
+            ) as stopping:
+                resume_or_create_training(folder, recipe).train(
+                    training.epoch, training.print_notice, should_stop=stopping
+                )
             found = demonstrate(disk, recipe, on_step=on_step, training=folder)
             files = write_demo(found, self.out, on_frame)
         print_table(
-            f"{self.flocks} unseen flocks of {self.agents} agents for {SECONDS:g} s: integrals of velocity variance "
+            f"{self.flocks} unseen flocks of {self.agents} agents for {DURATION:g} s: integrals of velocity variance "
             "(IVV) and mean acceleration norm (IMAN)",
-            *(short_comparison(found, quartiles) for quartiles in (True, False)),
+            *(format_short_comparison(found, quartiles) for quartiles in (True, False)),
         )
         out.print(
-            f"In {len(found.telling)} of {self.flocks} flocks the network that was just trained keeps everybody in "
+            f"In {len(found.contrasting_flocks)} of {self.flocks} flocks the network that was just trained keeps everybody in "
             "touch while the classical decentralized law loses agents for good."
         )
         for path in files:

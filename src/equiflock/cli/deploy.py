@@ -9,21 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from equiflock.cli.console import out
+from equiflock.cli.environment_options import EnvironmentArgument, EnvironmentOptions, print_environment
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
-from equiflock.cli.terminal import PREPARING, progress
-from equiflock.cli.world import OneWorld, WorldOptions, print_world
+from equiflock.cli.scenario_options import (
+    ScenarioName,
+    ScenarioOptions,
+    ScenarioOptionsArgument,
+    build_scenario,
+    warn_about_disagreement,
+)
+from equiflock.cli.terminal import PREPARING_TEXT, progress
 from equiflock.controllers import load
 from equiflock.deployment.agent import AgentKind
 from equiflock.runtime.checks import InputError, check_positive
-from equiflock.runtime.files import check_writable, interruptible
-from equiflock.scenarios.registry import orbit_of
+from equiflock.runtime.files import check_writable, run_interruptibly
+from equiflock.scenarios.registry import choose_orbit
 from equiflock.simulation.simulate import count_steps
 
-USUAL = {"flocks": 1, "agents": 12}
+DEFAULT_OPTIONS = {"flocks": 1, "agents": 12}
 """Options of scenarios that are others here: a process for each agent."""
 TIME_STEP = 0.01
-PAGE = Path("audit.html")
+AUDIT_PAGE = Path("audit.html")
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,8 @@ class Deploy:
     controller: str = "etdagnn"
     """A controller that each agent can run by itself, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
-    options: Options = field(default_factory=ScenarioOptions)
-    world: OneWorld = field(default_factory=WorldOptions)
+    options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
+    world: EnvironmentArgument = field(default_factory=EnvironmentOptions)
     agent: AgentKind = "numpy"
     """Code that an agent's process runs: the exported NumPy file, the exported C header, or the package itself."""
     time_step: float | None = None
@@ -52,7 +58,7 @@ class Deploy:
     """So many processes stall for half a second in the middle of the flight."""
     garbage: int = 0
     """So many agents send garbage from the middle of the flight on. With --fail, processes are killed."""
-    patience: float | None = None
+    answer_timeout: float | None = None
     """Seconds for which the others wait for an agent in lockstep, before they fly on without it; 10 if left out, and
     0.1 with --stall."""
     port: int = 0
@@ -61,18 +67,20 @@ class Deploy:
     """A Python module or file to import first, such as one that registers your own controller or scenario."""
 
     @staticmethod
-    def usual_options(kind: type[Any]) -> Mapping[str, Any]:
+    def default_options(kind: type[Any]) -> Mapping[str, Any]:
         """One flock, of few agents."""
-        return {name: value for name, value in USUAL.items() if name in getattr(kind, "__dataclass_fields__", {})}
+        return {
+            name: value for name, value in DEFAULT_OPTIONS.items() if name in getattr(kind, "__dataclass_fields__", {})
+        }
 
     def run(self) -> None:
         """Print a table of parity, bandwidth, ages, times and faults; exit code 1 if parity or audit fails."""
-        from equiflock.deployment.deploying import Deployment, deploy
-        from equiflock.deployment.export.fitting import check_local
+        from equiflock.deployment.deploy_swarm import Deployment, deploy
+        from equiflock.deployment.export.export_checks import check_local
         from equiflock.deployment.swarm_audit import audit_swarm
 
         import_plugin(self.plugin)
-        page = PAGE if self.audit_page is None else self.audit_page
+        page = AUDIT_PAGE if self.audit_page is None else self.audit_page
         if self.audit_page is not None and not self.audit:
             raise InputError("--audit-page says where --audit writes its page: give both")
         if self.audit:
@@ -83,54 +91,58 @@ class Deploy:
             check_positive("rate", self.rate)
         usual = TIME_STEP if self.rate is None else 1.0 / self.rate
         time_step = usual if self.time_step is None else self.time_step
-        scenario, world, controller = chosen(self.scenario, self.options), self.world.world, load(self.controller)
+        scenario, world, controller = (
+            build_scenario(self.scenario, self.options),
+            self.world.world,
+            load(self.controller),
+        )
         check_local(controller)
         duration = scenario.duration if self.duration is None else self.duration
         world.check_duration(duration)
         if scenario.obstacles != "nearest":
             raise InputError(f'an agent hears the nearest obstacle agent alone; got obstacles = "{scenario.obstacles}"')
-        tell_disagreement(scenario, controller)
+        warn_about_disagreement(scenario, controller)
         deployment = Deployment(
             agent=self.agent,
             time_step=time_step,
             steps=count_steps(duration, time_step),
-            orbit=orbit_of(scenario, controller),
+            orbit=choose_orbit(scenario, controller),
             rate=self.rate,
             port=self.port,
-            patience=self.patience,
+            answer_timeout=self.answer_timeout,
             stall=self.stall,
             garbage=self.garbage,
             plugin=self.plugin,
-            **world.rules,
+            **world.flight_options,
         )
         with progress() as bar:
-            task = bar.add_task(PREPARING, total=deployment.steps)
-            start = interruptible(scenario.draw)
+            task = bar.add_task(PREPARING_TEXT, total=deployment.steps)
+            start = run_interruptibly(scenario.draw)
             world.check_start(start)
             flown = deploy(
                 self.controller,
                 start,
                 deployment,
                 lambda step: bar.update(task, completed=step, description=f"flying under {self.controller}"),
-                keep=self.audit,
+                keep_record=self.audit,
             )
             found = None
             if self.audit:
                 bar.update(task, description="flying again, with everything changed that was not received", total=None)
                 found = audit_swarm(self.controller, start, deployment, flown)
         how = "in lockstep" if self.rate is None else f"at {self.rate:g} steps a second"
-        count = f"{len(flown.world.robots)} processes ({self.agent})"
+        count = f"{len(flown.host.robots)} processes ({self.agent})"
         title = f"{count} under {self.controller} for {duration:g} s {how}"
         # Values are sentences, which a table would cut short in a narrow terminal.
         out.print(title, highlight=False, markup=False, soft_wrap=True)
         for name, value in flown.table:
             out.print(f"  {name:<30}{value}", highlight=False, markup=False, soft_wrap=True)
-        print_world(world)
+        print_environment(world)
         if found is not None:
             out.print(f"audit: {found.verdict}", highlight=False, markup=False, soft_wrap=True)
             saved = found.save(page)
             record = saved.with_suffix(".csv")
             out.print(f"page: {saved}, record: {record}", highlight=False, markup=False, soft_wrap=True)
         # What a script asks: did robots do what the simulator does, and use what they received alone?
-        if flown.parity.differ or (found is not None and not found.passed):
+        if flown.parity.different_count or (found is not None and not found.passed):
             sys.exit(1)

@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from equiflock.cli.console import out
-from equiflock.cli.plugins import import_plugin, plugin_checksum, plugin_sources
-from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
-from equiflock.cli.terminal import fly_a_little, notice, print_orbit, print_table, progress
-from equiflock.cli.world import OneWorld, WorldOptions, print_world
+from equiflock.cli.environment_options import EnvironmentArgument, EnvironmentOptions, print_environment
+from equiflock.cli.plugins import collect_plugin_sources, compute_plugin_checksum, import_plugin
+from equiflock.cli.scenario_options import (
+    ScenarioName,
+    ScenarioOptions,
+    ScenarioOptionsArgument,
+    build_scenario,
+    warn_about_disagreement,
+)
+from equiflock.cli.terminal import print_notice, print_orbit, print_table, progress, try_controller
 from equiflock.controllers import load
 from equiflock.experiments.world import World
 from equiflock.flock import Flock, Role
 from equiflock.runtime.checks import check_count, check_positive
-from equiflock.scenarios.registry import Scenario, orbit_of, rules_of
+from equiflock.scenarios.registry import Scenario, build_flight_options, choose_orbit
 
 if TYPE_CHECKING:
     from equiflock.experiments.evaluation import EvaluationJob
 
-OURS = ("jobs", "*.csv", "*.png")
+OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
 """Patterns of the files that an evaluation writes beside its config."""
 
 
@@ -36,8 +42,8 @@ class Evaluate:
     controller: Annotated[str, tyro.conf.Positional]
     """A file of weights (.safetensors), a name, or one of your own (see --plugin)."""
     scenario: ScenarioName = "flocking"
-    options: Options = field(default_factory=ScenarioOptions)
-    world: OneWorld = field(default_factory=WorldOptions)
+    options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
+    world: EnvironmentArgument = field(default_factory=EnvironmentOptions)
     time_step: float | None = None
     """Seconds per step; that of the scenario's test if left out: 0.001 for flocking and leaders, else 0.01."""
     duration: float | None = None
@@ -56,80 +62,89 @@ class Evaluate:
     """Remove what is in the folder, if it is an evaluation, and begin anew."""
 
     @staticmethod
-    def usual_options(kind: type[Any]) -> Mapping[str, Any]:
+    def default_options(kind: type[Any]) -> Mapping[str, Any]:
         """The options of a scenario's test, which are this command's defaults."""
         return {"flocks": 50, **kind.test_options}
 
     def run(self) -> None:
         """Print the comparison and say where table and figure are."""
-        from equiflock.experiments.evaluation import check_shown, evaluation_jobs, evaluation_rows, folder_name
-        from equiflock.experiments.flights import measures_of
-        from equiflock.experiments.runner.jobs import collect
-        from equiflock.report.endings import draw_endings
-        from equiflock.report.measures import draw_measures
+        from equiflock.experiments.evaluation import (
+            build_evaluation_jobs,
+            build_table_rows,
+            check_reportable,
+            format_run_dir_name,
+        )
+        from equiflock.experiments.flight_jobs import resolve_measures
+        from equiflock.experiments.runner.jobs import read_results
+        from equiflock.report.measure_curves import draw_measure_curves
+        from equiflock.report.outcome_bars import draw_outcome_bars
         from equiflock.runtime.files import atomic_write
-        from equiflock.runtime.provenance import claimed, versions
+        from equiflock.runtime.provenance import lock_run_dir, read_package_versions
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
         # Whatever is wrong with controller or scenario is found before the first job: load, draw, and fly some steps.
         controller = load(self.controller)
-        scenario = chosen(self.scenario, self.options)
-        check_shown(scenario)
-        tell_disagreement(scenario, controller)
+        scenario = build_scenario(self.scenario, self.options)
+        check_reportable(scenario)
+        warn_about_disagreement(scenario, controller)
         world, start = self.world.world, scenario.draw()
         # The folder's config holds everything that the results depend on.
-        settings = self._settings(scenario, start, world)
+        settings = self._collect_settings(scenario, start, world)
         world.check_duration(settings["duration"])
         world.check_start(start)
-        fly_a_little(start, self.controller, **rules_of(scenario, controller), **world.rules)
-        jobs = evaluation_jobs(**settings, plugin=plugin_checksum(self.plugin))
-        folder = self.out or Path("runs/evaluation") / folder_name(self.controller, scenario.name, world)
+        try_controller(start, self.controller, **build_flight_options(scenario, controller), **world.flight_options)
+        jobs = build_evaluation_jobs(**settings, plugin=compute_plugin_checksum(self.plugin))
+        folder = self.out or Path("runs/evaluation") / format_run_dir_name(self.controller, scenario.name, world)
         weights = {job.name: job.checksum for job in jobs if job.checksum}
-        config = {"settings": settings, "weights": weights, "versions": versions(*(("torch",) if self.plugin else ()))}
+        config = {
+            "settings": settings,
+            "weights": weights,
+            "versions": read_package_versions(*(("torch",) if self.plugin else ())),
+        }
         agents = int((start.roles[0] != Role.OBSTACLE).sum())
         title = f"{scenario.name}: {len(start)} flocks of {agents} agents"
         csv, png = (folder / f"{scenario.name}{kind}" for kind in (".csv", ".png"))
         # The table and the figure show all jobs, those of earlier calls included.
-        with claimed(folder, "evaluation", config, OURS, self.force):
-            self._fly(jobs, folder / "jobs", title)
-            table = collect(jobs, folder / "jobs")
+        with lock_run_dir(folder, "evaluation", config, OUTPUT_PATTERNS, self.force):
+            self._run_jobs(jobs, folder / "jobs", title)
+            table = read_results(jobs, folder / "jobs")
             with atomic_write(csv) as scratch:
                 table.to_csv(scratch, index=False)
             if scenario.figure == "endings":
-                draw_endings(table, png, scenario.succeeded)
+                draw_outcome_bars(table, png, scenario.success_outcomes)
             else:
-                draw_measures(table, png, tuple(measures_of(scenario)))
-        print_table(title, *(evaluation_rows(table, scenario, quartiles) for quartiles in (True, False)))
-        print_world(world)
-        if (orbit := orbit_of(scenario, controller)) is not None and orbit != scenario.orbit:
+                draw_measure_curves(table, png, tuple(resolve_measures(scenario)))
+        print_table(title, *(build_table_rows(table, scenario, quartiles) for quartiles in (True, False)))
+        print_environment(world)
+        if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
             print_orbit(orbit)
         for path in (csv, png):
             out.print(f"  {path}", highlight=False, soft_wrap=True)
 
-    def _settings(self, scenario: Scenario, start: Flock, world: World) -> dict[str, Any]:
-        """The arguments of `evaluation_jobs`, which the folder's config keeps."""
-        from equiflock.experiments.evaluation import json_options, rivals_of
+    def _collect_settings(self, scenario: Scenario, start: Flock, world: World) -> dict[str, Any]:
+        """The arguments of `build_evaluation_jobs`, which the folder's config keeps."""
+        from equiflock.experiments.evaluation import get_json_options, list_baselines
 
         times = {name: getattr(self, name) for name in ("time_step", "duration")}
         return {
             "controller": self.controller,
             "scenario": scenario.name,
-            "options": json_options(scenario),
+            "options": get_json_options(scenario),
             **{
                 name: getattr(scenario, name) if given is None else check_positive(name, given)
                 for name, given in times.items()
             },
-            "rivals": rivals_of(self.controller, start),
+            "baselines": list_baselines(self.controller, start),
             "world": world.settings,
         }
 
-    def _fly(self, jobs: Sequence[EvaluationJob], kept: Path, title: str) -> None:
+    def _run_jobs(self, jobs: Sequence[EvaluationJob], results_dir: Path, title: str) -> None:
         """Run the jobs whose results are not in the folder yet."""
-        from equiflock.experiments.runner.running import run_jobs
+        from equiflock.experiments.runner.run_jobs import run_jobs
 
         with progress() as bar:
             task = bar.add_task(title, total=len(jobs))
-            prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
-            advance, say = lambda job: bar.advance(task), partial(notice, bar)
-            run_jobs(jobs, kept, self.workers, advance, prepare, self.scheduler, say)
+            prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
+            advance, say = lambda job: bar.advance(task), partial(print_notice, bar)
+            run_jobs(jobs, results_dir, self.workers, advance, prepare, self.scheduler, say)

@@ -11,8 +11,8 @@ import tyro
 from equiflock.cli.console import out
 from equiflock.cli.plugins import import_plugin
 from equiflock.controllers import load
+from equiflock.orbit_technique import Orbit
 from equiflock.runtime.files import check_writable
-from equiflock.technique import Orbit
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import checksum, file_checksum
-from equiflock.runtime.provenance import differences, note_plugin
+from equiflock.runtime.checksums import compute_checksum, compute_file_checksum
+from equiflock.runtime.provenance import list_differences, set_plugin_checksums
 
-PACKAGE = Path(__file__).parent.parent
-_brought: dict[str, dict[str, Path]] = {}
+PACKAGE_DIR = Path(__file__).parent.parent
+_plugin_modules: dict[str, dict[str, Path]] = {}
 """For each plugin, the files of all modules that its import brought in, by the modules' names."""
-_imported: dict[str, dict[str, str]] = {}
-"""For each plugin, its sources (see `plugin_sources`) as they were when it was imported."""
+_plugin_checksums: dict[str, dict[str, str]] = {}
+"""For each plugin, its sources (see `collect_plugin_sources`) as they were when it was imported."""
 
 
 def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) -> None:
@@ -30,7 +30,7 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
 
     Args:
         name: the module or file; nothing is done if it is None.
-        sources: its `plugin_sources` in the process of the command; an error if they differ here.
+        sources: its `collect_plugin_sources` in the process of the command; an error if they differ here.
     """
     if name is None:
         return
@@ -44,33 +44,35 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
     before = set(sys.modules)
     try:
         if path.suffix == ".py":
-            _check_found(path)
-        importlib.import_module(_module(name))
+            _check_not_shadowed(path)
+        importlib.import_module(_get_module_name(name))
     except InputError as error:
         raise InputError(f"--plugin {name}: {error}") from None
     except Exception as error:  # whatever happens while somebody else's module is read
-        raise InputError(f"--plugin {name} could not be imported: {type(error).__name__}: {_in_one(error)}") from None
+        raise InputError(
+            f"--plugin {name} could not be imported: {type(error).__name__}: {_format_one_line(error)}"
+        ) from None
     # Checksums are taken once, at the import: later changes of the files do not change what runs.
-    if name not in _imported:
+    if name not in _plugin_checksums:
         new = {module: sys.modules[module] for module in set(sys.modules) - before}
         files = {module: getattr(found, "__file__", None) for module, found in new.items()}
-        _brought[name] = {module: Path(file).resolve() for module, file in files.items() if file}
-        _imported[name] = plugin_sources(name)
-    note_plugin(_imported[name])
-    if sources is not None and _imported[name] != sources:
-        other = ", ".join(differences(sources, _imported[name]))
+        _plugin_modules[name] = {module: Path(file).resolve() for module, file in files.items() if file}
+        _plugin_checksums[name] = collect_plugin_sources(name)
+    set_plugin_checksums(_plugin_checksums[name])
+    if sources is not None and _plugin_checksums[name] != sources:
+        other = ", ".join(list_differences(sources, _plugin_checksums[name]))
         raise InputError(
             f"--plugin {name} is not what it was where the command was given: {other} (changed meanwhile? "
             "workers of a cluster must be started again after a change)"
         )
 
 
-def _in_one(error: Exception) -> str:
+def _format_one_line(error: Exception) -> str:
     """What an error says, in one line."""
     return " ".join(str(error).split())
 
 
-def plugin_sources(name: str | None) -> dict[str, str]:
+def collect_plugin_sources(name: str | None) -> dict[str, str]:
     """The source files that an imported plugin depends on, with their checksums.
 
     These are its own file or package, and whatever it imports, be it inside a function, that is neither equiflock, nor
@@ -79,18 +81,20 @@ def plugin_sources(name: str | None) -> dict[str, str]:
     if name is None:
         return {}
     # Found by reading import lines, which also finds imports inside functions, and by what Python did import.
-    place = _Place.of(_module(name))
-    files = place.imported() | {module: path for module, path in _brought[name].items() if place.owns(module, path)}
-    return {told: file_checksum(path) for told, path in sorted((place.told(p), p) for p in files.values())}
+    place = _PluginLocation.from_module(_get_module_name(name))
+    files = place.find_imported_modules() | {
+        module: path for module, path in _plugin_modules[name].items() if place.owns(module, path)
+    }
+    return {told: compute_file_checksum(path) for told, path in sorted((place.told(p), p) for p in files.values())}
 
 
-def plugin_checksum(name: str | None) -> str:
+def compute_plugin_checksum(name: str | None) -> str:
     """The checksum of all these files, by which results of another plugin have other names; empty without a plugin."""
-    return checksum(json.dumps(plugin_sources(name), sort_keys=True).encode()) if name else ""
+    return compute_checksum(json.dumps(collect_plugin_sources(name), sort_keys=True).encode()) if name else ""
 
 
 @contextmanager
-def in_one_line(name: str | None) -> Iterator[None]:
+def convert_plugin_errors(name: str | None) -> Iterator[None]:
     """Turn an error that a plugin raises in flight into one line, with its place in the user's files."""
     try:
         yield
@@ -100,20 +104,20 @@ def in_one_line(name: str | None) -> Iterator[None]:
         if name is None:
             raise  # a mistake of this package
         # The innermost line of the user's own code, not that of a library it calls.
-        theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(Path(frame.filename))]
+        theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(Path(frame.filename))]
         place = f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
         raise InputError(f"--plugin {name} failed: {type(error).__name__}: {error}{place}") from None
 
 
-def _is_users(path: Path) -> bool:
-    return not (_is_library(path) or path.is_relative_to(PACKAGE))
+def _is_user_code(path: Path) -> bool:
+    return not (_is_library(path) or path.is_relative_to(PACKAGE_DIR))
 
 
-def _module(name: str) -> str:
+def _get_module_name(name: str) -> str:
     return Path(name).stem if name.endswith(".py") else name
 
 
-def _check_found(path: Path) -> None:
+def _check_not_shadowed(path: Path) -> None:
     """A clear error if Python knows another module by the name of this file, and would import that one."""
     importlib.invalidate_caches()  # the file may be younger than what Python knows of its folder
     spec = importlib.util.find_spec(path.stem)
@@ -122,23 +126,23 @@ def _check_found(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _PluginLocation:
     """The folder of a plugin, and those where its own imports are searched."""
 
     module: str
-    home: Path
+    root_dir: Path
     """The folder that holds the plugin's file or outermost package."""
-    elsewhere: tuple[Path, ...]
+    search_dirs: tuple[Path, ...]
     """Other folders that Python imports from, except those of installed packages."""
 
     @classmethod
-    def of(cls, module: str) -> _Place:
+    def from_module(cls, module: str) -> _PluginLocation:
         """The place of a module that was imported."""
         outermost = sys.modules[module.partition(".")[0]]
         is_package = hasattr(outermost, "__path__")
-        home = Path(next(iter(outermost.__path__)) if is_package else outermost.__file__ or ".").resolve().parent
+        root_dir = Path(next(iter(outermost.__path__)) if is_package else outermost.__file__ or ".").resolve().parent
         folders = [Path(folder).resolve() for folder in sys.path]
-        return cls(module, home, tuple(folder for folder in folders if folder.is_dir() and not _is_library(folder)))
+        return cls(module, root_dir, tuple(folder for folder in folders if folder.is_dir() and not _is_library(folder)))
 
     @property
     def outermost(self) -> str:
@@ -148,29 +152,31 @@ class _Place:
     def owns(self, module: str, path: Path) -> bool:
         """Whether a module that the plugin imported belongs to the user: the plugin's own, or from the same folder."""
         outermost = module.partition(".")[0]
-        beside = path.is_relative_to(self.home) and not _is_library(path)
+        beside = path.is_relative_to(self.root_dir) and not _is_library(path)
         return path.is_file() and outermost != "equiflock" and (outermost == self.outermost or beside)
 
     def told(self, path: Path) -> str:
         """A file's path relative to its root folder, which is the same on every machine."""
-        root = next((folder for folder in (self.home, *self.elsewhere) if path.is_relative_to(folder)), path.parent)
+        root = next(
+            (folder for folder in (self.root_dir, *self.search_dirs) if path.is_relative_to(folder)), path.parent
+        )
         return path.relative_to(root).as_posix()
 
-    def imported(self) -> dict[str, Path]:
+    def find_imported_modules(self) -> dict[str, Path]:
         """The user's modules that the plugin imports, and those that these import, found by reading them."""
         found: dict[str, Path] = {}
-        waiting = list(_with_packages(self.module))
+        waiting = list(_iter_parent_packages(self.module))
         while waiting:
             module = waiting.pop()
-            path = None if module in found else self._file(module)
+            path = None if module in found else self._find_file(module)
             if path is not None:
                 found[module] = path
-                waiting += _imports(path, module)
+                waiting += _iter_imports(path, module)
         return found
 
-    def _file(self, module: str) -> Path | None:
+    def _find_file(self, module: str) -> Path | None:
         """The file of a module of the user's, by Python's rules; None if it is not the user's."""
-        for folder in self._folders(module.partition(".")[0]):
+        for folder in self._list_search_dirs(module.partition(".")[0]):
             *packages, last = module.split(".")
             base = folder.joinpath(*packages)
             for path in (base / last / "__init__.py", base / f"{last}.py"):
@@ -178,15 +184,15 @@ class _Place:
                     return path.resolve()
         return None
 
-    def _folders(self, outermost: str) -> Sequence[Path]:
+    def _list_search_dirs(self, outermost: str) -> Sequence[Path]:
         if outermost == "equiflock":
             return ()
         if outermost == self.outermost:
-            return (self.home,)
-        return self.elsewhere if _is_library(self.home) else (self.home, *self.elsewhere)
+            return (self.root_dir,)
+        return self.search_dirs if _is_library(self.root_dir) else (self.root_dir, *self.search_dirs)
 
 
-def _imports(path: Path, module: str) -> Iterator[str]:
+def _iter_imports(path: Path, module: str) -> Iterator[str]:
     """The modules that a file names in its import lines, wherever they are in it, and the packages around them."""
     try:
         tree = ast.parse(path.read_bytes())
@@ -196,16 +202,16 @@ def _imports(path: Path, module: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _with_packages(alias.name)
+                yield from _iter_parent_packages(alias.name)
         elif isinstance(node, ast.ImportFrom):
             # Dots in front of a name count packages upwards from the file's own.
             around = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             origin = ".".join([*around, *([node.module] if node.module else [])])
-            yield from _with_packages(origin)
+            yield from _iter_parent_packages(origin)
             yield from (f"{origin}.{alias.name}" for alias in node.names)  # which may be modules
 
 
-def _with_packages(module: str) -> Iterator[str]:
+def _iter_parent_packages(module: str) -> Iterator[str]:
     """`a`, `a.b` and `a.b.c` of `a.b.c`."""
     parts = module.split(".")
     return (".".join(parts[: count + 1]) for count in range(len(parts)))

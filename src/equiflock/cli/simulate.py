@@ -6,17 +6,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from equiflock.cli.console import out
+from equiflock.cli.environment_options import EnvironmentArgument, EnvironmentOptions, print_environment
 from equiflock.cli.plugins import import_plugin
-from equiflock.cli.scenarios import Options, ScenarioName, ScenarioOptions, chosen, tell_disagreement
-from equiflock.cli.terminal import PREPARING, print_orbit, print_table, progress
-from equiflock.cli.world import OneWorld, WorldOptions, print_world
+from equiflock.cli.scenario_options import (
+    ScenarioName,
+    ScenarioOptions,
+    ScenarioOptionsArgument,
+    build_scenario,
+    warn_about_disagreement,
+)
+from equiflock.cli.terminal import PREPARING_TEXT, print_orbit, print_table, progress
 from equiflock.controllers import load
-from equiflock.experiments.flights import fly, measures_of, told
-from equiflock.experiments.summary import RECORDED, summarize, summarize_endings
+from equiflock.experiments.flight_jobs import fly, resolve_measures, scenario_to_dict
+from equiflock.experiments.summary import RECORDED_METRICS, summarize, summarize_outcomes
 from equiflock.flock import Role
 from equiflock.runtime.checks import check_count
-from equiflock.runtime.files import check_new, interruptible
-from equiflock.scenarios.registry import orbit_of
+from equiflock.runtime.files import check_absent, run_interruptibly
+from equiflock.scenarios.registry import choose_orbit
 from equiflock.simulation.simulate import count_steps
 
 
@@ -30,8 +36,8 @@ class Simulate:
     (see --plugin). Options follow the name: tanner:clamp=5, or name:key=value:key=value; comm_radius and time_scale,
     which every controller takes, scale it to the units of a robot: etdagnn:comm_radius=5:time_scale=15."""
     scenario: ScenarioName = "flocking"
-    options: Options = field(default_factory=ScenarioOptions)
-    world: OneWorld = field(default_factory=WorldOptions)
+    options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
+    world: EnvironmentArgument = field(default_factory=EnvironmentOptions)
     time_step: float = 0.01
     """Seconds per step."""
     duration: float | None = None
@@ -48,18 +54,18 @@ class Simulate:
         # Everything that can be refused is refused before the search for a start, which may take long.
         import_plugin(self.plugin)
         if self.save is not None:
-            check_new(self.save)
+            check_absent(self.save)
         check_count("keep_every", self.keep_every)
-        scenario = chosen(self.scenario, self.options)
+        scenario = build_scenario(self.scenario, self.options)
         duration = scenario.duration if self.duration is None else self.duration
         steps = count_steps(duration, self.time_step)
         controller, world = load(self.controller), self.world.world
         world.check_duration(duration)
-        tell_disagreement(scenario, controller)
+        warn_about_disagreement(scenario, controller)
         with progress() as bar:
-            task = bar.add_task(PREPARING, total=steps)
+            task = bar.add_task(PREPARING_TEXT, total=steps)
             # Frames are kept only if they are saved; measures are recorded in any case.
-            start = interruptible(scenario.draw)
+            start = run_interruptibly(scenario.draw)
             world.check_start(start)
             run = fly(
                 scenario,
@@ -69,11 +75,11 @@ class Simulate:
                 duration,
                 world,
                 keep_every=self.keep_every if self.save is not None else None,
-                record=measures_of(scenario) | {measure.__name__: measure for measure in RECORDED},
+                record=resolve_measures(scenario) | {measure.__name__: measure for measure in RECORDED_METRICS},
                 on_step=lambda moment: bar.update(
                     task, completed=moment.step, description=f"flying under {self.controller}"
                 ),
-                config={"controller": self.controller, **told(scenario)},
+                config={"controller": self.controller, **scenario_to_dict(scenario)},
             )
             if self.save is not None:
                 bar.update(task, description=f"saving {self.save}", total=None)
@@ -82,10 +88,10 @@ class Simulate:
         most = "" if scenario.ending() is None else "at most "
         what = f"{len(start):,} x {agents:,} agents under {self.controller} for {most}{duration:g} s"
         header = "metric", "median (quartiles) over flocks" if len(start) > 1 else "value"
-        rows = [[row.name, row.text] for row in summarize(run)] + summarize_endings(run, scenario)
+        rows = [[row.name, row.text] for row in summarize(run)] + summarize_outcomes(run, scenario)
         print_table(what, (header, rows))
-        print_world(world)
-        if (orbit := orbit_of(scenario, controller)) is not None and orbit != scenario.orbit:
+        print_environment(world)
+        if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
             print_orbit(orbit)
         if self.save is not None:
             out.print(f"saved: {self.save}", highlight=False)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from equiflock.cli.console import out
-from equiflock.cli.plugins import import_plugin, plugin_sources
-from equiflock.cli.stopping import Stopping
-from equiflock.cli.terminal import ONCE_MORE, PREPARING, print_orbit, print_table, progress
+from equiflock.cli.plugins import collect_plugin_sources, import_plugin
+from equiflock.cli.stop_request import StopRequest
+from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, print_orbit, print_table, progress
 from equiflock.controllers import load
-from equiflock.controllers.loading import weights_file
-from equiflock.controllers.registry import split_units, with_options
+from equiflock.controllers.loading import find_weights_file
+from equiflock.controllers.registry import parse_controller_name, split_unit_options
 from equiflock.experiments.tuning.recipe import Tuning
 from equiflock.runtime.checks import InputError, check_count
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from equiflock.experiments.tuning.journal import GenerationReport
-    from equiflock.experiments.tuning.run import Kept, TuningRun
+    from equiflock.experiments.tuning.tuning_run import BestCandidate, TuningRun
 
 
 @dataclass(frozen=True)
@@ -53,45 +53,50 @@ class Tune:
         """Tune, with a line for every validation, and say what became of each measure and where the weights are."""
         check_count("workers", self.workers)
         import_plugin(self.plugin)
-        weights = self._weights()
-        from equiflock.experiments.tuning.run import TuningRun
+        weights = self._find_weights()
+        from equiflock.experiments.tuning.tuning_run import TuningRun
 
-        tuning = TuningRun(self._folder(weights), self.recipe, weights, self.controller)
+        tuning = TuningRun(self._choose_run_dir(weights), self.recipe, weights, self.controller)
         tuning.check()
-        self._print(tuning, self._tune(tuning))
+        self._print_results(tuning, self._tune(tuning))
 
-    def _weights(self) -> Path:
+    def _find_weights(self) -> Path:
         """The file of the weights to begin from; a clear error if there is none."""
         load(self.controller)  # says what is wrong with the name, the options or the file
-        if units := split_units(with_options(self.controller, {})[1])[0]:
+        if units := split_unit_options(parse_controller_name(self.controller, {})[1])[0]:
             raise InputError(f"weights are tuned in their own units: leave out {' and '.join(units)}")
-        path = weights_file(self.controller)
+        path = find_weights_file(self.controller)
         if path is None:
             raise InputError(f"{self.controller} has no weights to tune: choose a trained network or a file of weights")
         return path
 
-    def _folder(self, weights: Path) -> Path:
+    def _choose_run_dir(self, weights: Path) -> Path:
         if self.out is not None:
             return self.out
         name = weights.absolute().parent.name if weights.stem == "weights" else weights.stem
         return Path("runs/tuning") / f"{name}-{self.recipe.seed}"
 
-    def _tune(self, tuning: TuningRun) -> Kept:
-        from equiflock.experiments.runner.steady import SteadyWorkers
+    def _tune(self, tuning: TuningRun) -> BestCandidate:
+        from equiflock.experiments.runner.persistent_workers import PersistentWorkers
 
-        prepare = partial(import_plugin, self.plugin, plugin_sources(self.plugin)) if self.plugin else None
+        prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
         with progress("cost") as bar:
-            shown = _Shown(bar, tuning)
-            with SteadyWorkers(self.workers, self.scheduler, prepare) as workers, Stopping(shown.finish) as stopping:
-                kept = tuning.tune(workers, shown.generation, shown.say, shown.flight, stopping, self.force)
-        if shown.repeated:
+            shown = _TuningProgress(bar, tuning)
+            with (
+                PersistentWorkers(self.workers, self.scheduler, prepare) as workers,
+                StopRequest(shown.confirm_stop) as stopping,
+            ):
+                kept = tuning.tune(
+                    workers, shown.generation, shown.print_notice, shown.show_flights, stopping, self.force
+                )
+        if shown.is_replayed:
             out.print(f"{tuning.folder}: all {self.recipe.generations} generations were done", soft_wrap=True)
         return kept
 
-    def _print(self, tuning: TuningRun, kept: Kept) -> None:
+    def _print_results(self, tuning: TuningRun, kept: BestCandidate) -> None:
         """Print every measure of the beginning and of what was kept, on held-out flocks."""
         rows = []
-        for task, before, after in zip(tuning.tasks, kept.begun, kept.measured, strict=True):
+        for task, before, after in zip(tuning.tasks, kept.initial_measurements, kept.measurements, strict=True):
             rows += [[f"{task.scenario} {name}", f"{before[name]:.3g}", f"{after[name]:.3g}"] for name in after]
         title = f"{self.recipe.validation_flocks} held-out flocks of each task; cost {kept.cost:.4g}"
         print_table(title, (("", "at first", f"generation {kept.generation}"), rows))
@@ -100,33 +105,33 @@ class Tune:
         out.print(f"weights: {tuning.weights}", highlight=False, soft_wrap=True)
 
 
-class _Shown:
+class _TuningProgress:
     """The bar of a tuning, and a line for each of its validations."""
 
     def __init__(self, bar: Progress, tuning: TuningRun) -> None:
         self.bar, self.tuning = bar, tuning
-        self.task = bar.add_task(PREPARING, total=tuning.recipe.generations)
+        self.task = bar.add_task(PREPARING_TEXT, total=tuning.recipe.generations)
         self.done = 0
-        self.repeated = True
+        self.is_replayed = True
         """Whether all generations so far had been flown before."""
 
     def generation(self, report: GenerationReport) -> None:
         """Show what came of a generation."""
-        self.done, self.repeated = report.generation, self.repeated and report.repeated
+        self.done, self.is_replayed = report.generation, self.is_replayed and report.is_replayed
         self.bar.update(self.task, completed=self.done, cost=f"{report.median:.3g}")
-        if report.validation is not None and not report.repeated:
-            which = ", the best so far" if report.kept else ""
-            self.say(f"generation {self.done}: cost {report.validation:.4g} on held-out flocks{which}")
+        if report.validation is not None and not report.is_replayed:
+            which = ", the best so far" if report.is_best else ""
+            self.print_notice(f"generation {self.done}: cost {report.validation:.4g} on held-out flocks{which}")
 
-    def flight(self, done: int, of: int) -> None:
+    def show_flights(self, done: int, total: int) -> None:
         """Show how many flights of a generation, or of a validation, are done."""
-        self.bar.update(self.task, description=f"tuning {self.tuning.genome.size} numbers, flights {done}/{of}")
+        self.bar.update(self.task, description=f"tuning {self.tuning.genome.size} numbers, flights {done}/{total}")
 
-    def finish(self) -> None:
+    def confirm_stop(self) -> None:
         """Confirm Ctrl-C."""
-        self.say(f"finishing generation {self.done + 1}; {ONCE_MORE}")
+        self.print_notice(f"finishing generation {self.done + 1}; {SECOND_CTRL_C_HINT}")
 
-    def say(self, text: str) -> None:
+    def print_notice(self, text: str) -> None:
         """Show a line of text, above the bar on a terminal."""
         console = self.bar.console if self.bar.console.is_terminal else out
         console.print(text, highlight=False, markup=False, soft_wrap=True)

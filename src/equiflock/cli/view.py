@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from equiflock.cli.console import err, out
-from equiflock.cli.plugins import import_plugin, plugin_checksum
-from equiflock.cli.terminal import PREPARING, progress
-from equiflock.controllers.registry import WEIGHTS
+from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
+from equiflock.cli.terminal import PREPARING_TEXT, progress
+from equiflock.controllers.registry import WEIGHTS_SUFFIX
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import check_writable
-from equiflock.runtime.options import read_options
-from equiflock.simulation.trajectory import Trajectory, load_flights
+from equiflock.runtime.options import parse_options
+from equiflock.simulation.trajectory import Trajectory, load_trajectories
 
 if TYPE_CHECKING:
-    from equiflock.viewer.exhibit import Exhibit
+    from equiflock.viewer.viewer_config import ViewerConfig
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class View:
     def run(self) -> None:
         """Say where the page is, and serve it until Ctrl-C."""
         try:
-            from equiflock.viewer.server import address, listen, serve
+            from equiflock.viewer.server import address, make_server, open_listening_socket
         except ModuleNotFoundError as error:
             raise InputError(
                 f"the live view needs {error.name}: install equiflock with its extra, pip install 'equiflock[view]'"
@@ -68,49 +68,51 @@ class View:
         import_plugin(self.plugin)
         check_writable(self.out / "flight")
         # Mistakes in options and a port in use are known before kernels are compiled.
-        exhibit = self._exhibit()
-        listening = listen(self.host, self.port, lambda port: err.print(f"port {port} is in use", highlight=False))
+        viewer_config = self._make_viewer_config()
+        listening = open_listening_socket(
+            self.host, self.port, lambda port: err.print(f"port {port} is in use", highlight=False)
+        )
         with progress() as bar:
-            bar.add_task(PREPARING, total=None)
-            exhibit.check()
+            bar.add_task(PREPARING_TEXT, total=None)
+            viewer_config.check_start()
         page = address(self.host, listening.getsockname()[1])
         out.print(f"the flock flies at {page} (Ctrl-C ends it)", highlight=False)
         sys.stdout.flush()
         if self.browser and _has_screen():
             webbrowser.open(page)
         # Pages are served while the kernels that they may need are compiled, and show how far that is.
-        warming = threading.Thread(target=_warm_up, args=[exhibit], daemon=True)
+        warming = threading.Thread(target=_compile_kernels, args=[viewer_config], daemon=True)
         warming.start()
         # Ctrl-C is the usual end of a server, and no error.
         with listening, suppress(KeyboardInterrupt):
-            serve(exhibit, self.host).run([listening])
+            make_server(viewer_config, self.host).run([listening])
         # The compiler cannot be interrupted, but a second Ctrl-C ends the program.
         if warming.is_alive():
             err.print("waiting for the compiler (Ctrl-C ends it at once)", highlight=False)
             warming.join()
 
-    def _exhibit(self) -> Exhibit:
+    def _make_viewer_config(self) -> ViewerConfig:
         """What the server offers, by the options of this command."""
         from pydantic import ValidationError
 
-        from equiflock.viewer.checked import one_line
-        from equiflock.viewer.exhibit import Exhibit
         from equiflock.viewer.setting import Setting
+        from equiflock.viewer.strict_model import format_validation_error
+        from equiflock.viewer.viewer_config import ViewerConfig
 
         # An option that would have no effect is an error: the user expects something of it.
         fresh = View()
         live = ("controller", "compare", "weights", "scenario", "agents", "seed")
         if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in live):
             raise InputError("options of live flights do not go with saved flights")
-        wrong = [str(path) for path in self.weights if path.suffix != WEIGHTS]
+        wrong = [str(path) for path in self.weights if path.suffix != WEIGHTS_SUFFIX]
         if wrong:
-            raise InputError(f"{wrong[0]} is not a file of weights: its name must end in {WEIGHTS}")
+            raise InputError(f"{wrong[0]} is not a file of weights: its name must end in {WEIGHTS_SUFFIX}")
         # Options that the page has fields for go there, all others to the scenario.
         scenario, colon, told = self.scenario.partition(":")
-        options = read_options(told) if colon else {}
+        options = parse_options(told) if colon else {}
         numbers: dict[str, Any] = {"agents": self.agents, "seed": self.seed}
         numbers |= {name: options.pop(name) for name in ("agents", "seed", "comm_radius") if name in options}
-        named = [_as_offered(name) for name in (self.controller, self.compare) if name is not None]
+        named = [_normalize_controller_name(name) for name in (self.controller, self.compare) if name is not None]
         try:
             setting = Setting(
                 scenario=scenario,
@@ -120,18 +122,20 @@ class View:
                 **numbers,
             )
         except ValidationError as error:
-            raise InputError(one_line(error)) from None
-        files = [*self.weights, *(Path(name) for name in named if name.endswith(WEIGHTS))]
+            raise InputError(format_validation_error(error)) from None
+        files = [*self.weights, *(Path(name) for name in named if name.endswith(WEIGHTS_SUFFIX))]
         with progress() as bar:
             bar.add_task("reading flights", total=None, visible=bool(self.flights))
-            flights = [run for path in self.flights for run in _load(path, plugin_checksum(self.plugin))]
-        return Exhibit(setting, tuple(dict.fromkeys(files)), flights, self.out)
+            flights = [
+                run for path in self.flights for run in _load_flights(path, compute_plugin_checksum(self.plugin))
+            ]
+        return ViewerConfig(setting, tuple(dict.fromkeys(files)), flights, self.out)
 
 
-def _warm_up(exhibit: Exhibit) -> None:
+def _compile_kernels(viewer_config: ViewerConfig) -> None:
     # A flight that raises an error tells the page that asks for it.
     with suppress(Exception):
-        exhibit.warm_up()
+        viewer_config.compile_kernels()
 
 
 def _has_screen() -> bool:
@@ -139,19 +143,19 @@ def _has_screen() -> bool:
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
 
-def _as_offered(name: str) -> str:
+def _normalize_controller_name(name: str) -> str:
     """A controller's name as the page lists it: paths of files without a needless `./`."""
-    return str(Path(name)) if name.endswith(WEIGHTS) else name
+    return str(Path(name)) if name.endswith(WEIGHTS_SUFFIX) else name
 
 
-def _load(path: Path, plugin: str) -> list[Trajectory]:
+def _load_flights(path: Path, plugin: str) -> list[Trajectory]:
     """The flights at a path, or that of an experiment's job, flown again."""
     jobs = sorted((path / "jobs").glob("*.csv"))
     if jobs:
         raise InputError(f"{path} is the folder of an experiment: name one of its jobs, such as {jobs[0]}")
     if path.suffix != ".csv":
-        return load_flights(path)
+        return load_trajectories(path)
     # The result of a job is a table; its flight is computed again.
-    from equiflock.experiments.again import fly_again
+    from equiflock.experiments.rerun_job import rerun_flight
 
-    return [fly_again(path, plugin)]
+    return [rerun_flight(path, plugin)]

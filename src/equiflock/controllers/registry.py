@@ -11,26 +11,26 @@ from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from equiflock.controllers.bridge import takes_numpy
+from equiflock.controllers.torch_bridge import accept_numpy
 from equiflock.controllers.trained import bundled_names
 from equiflock.features import Senses, paper_senses
-from equiflock.runtime.checks import InputError, short
-from equiflock.runtime.options import read_options
+from equiflock.runtime.checks import InputError, shorten_repr
+from equiflock.runtime.options import parse_options
 
-WEIGHTS = ".safetensors"
+WEIGHTS_SUFFIX = ".safetensors"
 """How the name of a file of weights ends."""
 
-UNITS = ("comm_radius", "time_scale")
-"""Options that every controller takes: the units of the robots that it flies (see `equiflock.controllers.scaled`)."""
+UNIT_OPTIONS = ("comm_radius", "time_scale")
+"""Options that every controller takes: the units of the robots that it flies (see `equiflock.controllers.unit_scaling`)."""
 
 _factories: dict[str, Callable[..., Any]] = {}
-_networks: dict[str, Callable[..., Any]] = {}
+_describe_functions: dict[str, Callable[..., Any]] = {}
 """Functions that describe the networks of the package, each an `Architecture`, by their names."""
 Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Law:
+class FunctionController:
     """A controller made of a plain function of the observations, or for an expert of the flock and the observations.
 
     Attributes:
@@ -47,9 +47,9 @@ class Law:
     options: Mapping[str, Any]
     privileged: bool = False
 
-    def __call__(self, *known: Any) -> NDArray[Any]:
+    def __call__(self, *inputs: Any) -> NDArray[Any]:
         """Accelerations (B, N, D) from observations (B, N, K, C, D), or from the flock and its observations."""
-        return self.function(*known, **self.options)
+        return self.function(*inputs, **self.options)
 
 
 @overload
@@ -83,54 +83,56 @@ def controller(name: Any, *, senses: Senses | None = None, privileged: bool = Fa
     # `@controller` without parentheses.
     if callable(name) and hasattr(name, "__name__"):
         return controller(name.__name__)(name)
-    if not isinstance(name, str) or not name or ":" in name or name.endswith(WEIGHTS):
-        raise InputError(f"a controller's name must be a word without a colon, not a file's; got {short(name)}")
+    if not isinstance(name, str) or not name or ":" in name or name.endswith(WEIGHTS_SUFFIX):
+        raise InputError(f"a controller's name must be a word without a colon, not a file's; got {shorten_repr(name)}")
     if senses is not None and not isinstance(senses, Senses):
-        raise InputError(f"senses must be such as equiflock.paper_senses() or Senses(...); got {short(senses)}")
+        raise InputError(f"senses must be such as equiflock.paper_senses() or Senses(...); got {shorten_repr(senses)}")
 
     def add(definition: Definition) -> Definition:
         if name in controller_names():
             raise InputError(f"a controller named {name!r} is registered already")
         if not callable(definition):
-            raise InputError(f"a controller must be a function or a class; got {short(definition)}")
-        if taken := set(UNITS) & set(_parameters(definition)):
+            raise InputError(f"a controller must be a function or a class; got {shorten_repr(definition)}")
+        if taken := set(UNIT_OPTIONS) & set(_parameter_names(definition)):
             raise InputError(f"{min(taken)} is an option of every controller: that of {name!r} needs another name")
         if isinstance(definition, type):
             if senses is not None or privileged:
                 raise InputError(f"the class {definition.__name__} must declare senses and privileged itself")
             # A class declares its own senses; files of weights and figures find its name on it.
             definition.name = name  # type: ignore[attr-defined]
-            _factories[name] = takes_numpy(definition) if is_module(definition) else definition
+            _factories[name] = accept_numpy(definition) if is_module(definition) else definition
         else:
             needed = paper_senses("mean", hops=1) if senses is None else senses
             # A function is made a controller when it is loaded, as only then its options are known.
-            _factories[name] = partial(_law, name, definition, needed, privileged)
+            _factories[name] = partial(_make_function_controller, name, definition, needed, privileged)
         return definition
 
     return add
 
 
-def _parameters(definition: Callable[..., Any]) -> Iterable[str]:
+def _parameter_names(definition: Callable[..., Any]) -> Iterable[str]:
     try:
         return inspect.signature(definition).parameters
     except ValueError:  # some builtins have no signature
         return ()
 
 
-def _law(name: str, function: Callable[..., Any], senses: Senses, privileged: bool, /, **options: Any) -> Law:
-    known = (None, None) if privileged else (None,)
-    inspect.signature(function).bind(*known, **options)  # a TypeError unless these are arguments of it
-    return Law(name, function, senses, options, privileged)
+def _make_function_controller(
+    name: str, function: Callable[..., Any], senses: Senses, privileged: bool, /, **options: Any
+) -> FunctionController:
+    inputs = (None, None) if privileged else (None,)
+    inspect.signature(function).bind(*inputs, **options)  # a TypeError unless these are arguments of it
+    return FunctionController(name, function, senses, options, privileged)
 
 
-def add_network(name: str, describe: Callable[..., Any]) -> None:
+def register_network(name: str, describe: Callable[..., Any]) -> None:
     """Add a network of the package, whose weights are bundled under the same name."""
-    _networks[name] = describe
+    _describe_functions[name] = describe
 
 
-def network_description(name: str) -> Callable[..., Any] | None:
+def find_describe_function(name: str) -> Callable[..., Any] | None:
     """Return the function that describes a network of the package; None if there is none of that name."""
-    return _networks.get(name)
+    return _describe_functions.get(name)
 
 
 def controller_names() -> tuple[str, ...]:
@@ -139,21 +141,21 @@ def controller_names() -> tuple[str, ...]:
     return (*(name for name in _factories if name not in bundled), *bundled)
 
 
-def factory(name: str) -> Callable[..., Any] | None:
+def find_factory(name: str) -> Callable[..., Any] | None:
     """Return the function or class that makes the registered controller of that name; None if there is none."""
     return _factories.get(name)
 
 
-def definition(name: str) -> Callable[..., Any] | None:
+def find_definition(name: str) -> Callable[..., Any] | None:
     """The class or function that was registered under a name; None if there is none."""
     make = _factories.get(name)
-    return make.args[1] if isinstance(make, partial) and make.func is _law else make
+    return make.args[1] if isinstance(make, partial) and make.func is _make_function_controller else make
 
 
 def network_names() -> tuple[str, ...]:
     """Return the names of the networks of the package and of registered torch modules."""
     own = (name for name, make in _factories.items() if isinstance(make, type) and is_module(make))
-    return *_networks, *own
+    return *_describe_functions, *own
 
 
 def is_module(definition: type) -> bool:
@@ -171,29 +173,29 @@ def is_bundled(name: str) -> bool:
     if make is None or not getattr(make, "__module__", "").startswith("equiflock."):
         return False
     try:
-        features = make(**split_units(with_options(name, {})[1])[1]).senses.features
+        features = make(**split_unit_options(parse_controller_name(name, {})[1])[1]).senses.features
     except (InputError, TypeError):  # whoever loads it says what is wrong
         return True
     # An option may name a feature of a plugin, as the potential of Tanner's laws does.
     return all(feature.weight.__module__.startswith("equiflock.") for feature in features)
 
 
-def with_options(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def parse_controller_name(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Split a name such as `tanner:clamp=5` or `mine.safetensors:comm_radius=5` into name and options.
 
     Any other name is returned as it is.
     """
     head, colon, told = name.partition(":")
     if colon and head in controller_names():
-        return head, {**read_options(told), **options}
+        return head, {**parse_options(told), **options}
     # The path of a file may have colons of its own.
-    head, ending, told = name.rpartition(f"{WEIGHTS}:")
-    if ending and not name.endswith(WEIGHTS):
-        return head + WEIGHTS, {**read_options(told), **options}
+    head, ending, told = name.rpartition(f"{WEIGHTS_SUFFIX}:")
+    if ending and not name.endswith(WEIGHTS_SUFFIX):
+        return head + WEIGHTS_SUFFIX, {**parse_options(told), **options}
     return name, dict(options)
 
 
-def split_units(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_unit_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options in two: the units of robots, which every controller takes, and those of the controller itself."""
-    own = {key: value for key, value in options.items() if key not in UNITS}
-    return {key: options[key] for key in UNITS if key in options}, own
+    own = {key: value for key, value in options.items() if key not in UNIT_OPTIONS}
+    return {key: options[key] for key in UNIT_OPTIONS if key in options}, own

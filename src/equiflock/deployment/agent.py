@@ -15,7 +15,7 @@ AgentKind: TypeAlias = Literal["numpy", "c", "package"]
 
 
 class Agent(Protocol):
-    """The controller of one robot. A step is `begin`, `hear` for each message that comes, and `end`.
+    """The controller of one robot. A step is `begin`, `receive` for each message that comes, and `end`.
 
     The order is that of `equiflock.simulate`: everybody sends its state and what it knew a step before, then hears what
     others sent, and then acts on it. What an agent is not told by one of these calls it does not know.
@@ -28,7 +28,7 @@ class Agent(Protocol):
         """Begin a step with what the robot measures of itself, D numbers each; the message to send now."""
         ...
 
-    def hear(self, message: bytes) -> str | None:
+    def receive(self, message: bytes) -> str | None:
         """Take in a message of this step; None, or why it was dropped."""
         ...
 
@@ -37,7 +37,7 @@ class Agent(Protocol):
         ...
 
 
-def imported_agent(path: str | os.PathLike[str]) -> Callable[..., Agent]:
+def import_agent_class(path: str | os.PathLike[str]) -> Callable[..., Agent]:
     """The class `Agent` of an exported file of NumPy, which has its weights beside it."""
     found = importlib.util.spec_from_file_location("exported_agent", path)
     assert found is not None and found.loader is not None
@@ -47,7 +47,7 @@ def imported_agent(path: str | os.PathLike[str]) -> Callable[..., Agent]:
     return made
 
 
-def agent_maker(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
+def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
     """A function that makes the controller of a robot, which knows nothing yet.
 
     Args:
@@ -56,13 +56,13 @@ def agent_maker(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> C
         settings: `number` and `group` of the robot; for the package all that `PackageAgent` takes.
     """
     if kind == "numpy":
-        make = imported_agent(program)
+        make = import_agent_class(program)
         return lambda: make(settings["number"], settings["group"])
     if kind == "c":
-        from equiflock.deployment.compiled import CompiledAgent
+        from equiflock.deployment.compiled_agent import CompiledAgent
 
         return lambda: CompiledAgent(program, settings["number"], settings["group"])
-    from equiflock.deployment.package_agent import PackageAgent, rehearse
+    from equiflock.deployment.package_agent import PackageAgent, compile_kernels
 
-    rehearse(program, **settings)
+    compile_kernels(program, **settings)
     return lambda: PackageAgent(program, **settings)

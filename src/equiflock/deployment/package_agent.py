@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from equiflock.controllers import load
-from equiflock.deployment.wire import OBSTACLE_GROUP, Message, decode, encode, silent_hops
+from equiflock.deployment.wire_format import OBSTACLE_GROUP, Message, decode_message, encode_message, make_zero_hops
 from equiflock.flock import FOLLOWER, NO_GROUP, OBSTACLE, Flock
 from equiflock.protocols import Controller
 from equiflock.senses.aggregation import DelayedAggregation
 from equiflock.senses.graph import Graph
 from equiflock.senses.orbit import Orbit
-from equiflock.simulation.assembly import decision
+from equiflock.simulation.flight_builder import make_decision_function
 
 
 class PackageAgent:
@@ -42,63 +42,63 @@ class PackageAgent:
     ) -> None:
         made = load(controller) if isinstance(controller, str) else controller
         self.number, self.group, self.step = number, group, 0
-        self._senses, self._dimensions, self._radius = made.senses, dimensions, comm_radius
+        self._senses, self._dimensions, self._comm_radius = made.senses, dimensions, comm_radius
         self._orbit = None if orbit is None else Orbit(**orbit)
-        self._decide, _ = decision(made)
-        self._passed_on = silent_hops(made.senses, dimensions)
-        self._heard: dict[int, Message] = {}
+        self._decide, _ = make_decision_function(made)
+        self._relayed_hops = make_zero_hops(made.senses, dimensions)
+        self._received: dict[int, Message] = {}
 
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
         """Begin a step; the message to send now."""
         here, motion = np.array(position, np.float32), np.array(velocity, np.float32)
-        self._own = Message(self.number, self.step, here, motion, self._passed_on, self.group)
-        self._heard = {}
-        return encode(self._own)
+        self._own_message = Message(self.number, self.step, here, motion, self._relayed_hops, self.group)
+        self._received = {}
+        return encode_message(self._own_message)
 
-    def hear(self, message: bytes) -> str | None:
+    def receive(self, message: bytes) -> str | None:
         """Take in a message; None, or why it was dropped."""
-        found = decode(message, self._senses, self._dimensions)
+        found = decode_message(message, self._senses, self._dimensions)
         if isinstance(found, str):
             return found
         if found.sender == self.number:
             return "from this agent's own number"
-        if found.sender in self._heard:
+        if found.sender in self._received:
             return "not newer than what its sender said before"
-        self._heard[found.sender] = found
+        self._received[found.sender] = found
         return None
 
     def end(self) -> list[float]:
         """The acceleration."""
         # In the order of numbers, so that sums do not depend on which message came first.
-        told = [self._own, *(self._heard[sender] for sender in sorted(self._heard))]
-        flock = _flock(told, self._radius)
+        told = [self._own_message, *(self._received[sender] for sender in sorted(self._received))]
+        flock = _build_flock(told, self._comm_radius)
         # The robot hears all the others, who hear nobody.
         others = len(told) - 1
         sensing = DelayedAggregation(replace(self._senses, topology="fixed"), orbit=self._orbit)
         sensing.fixed_graph = Graph(np.array([0] + [others] * len(told)), np.arange(1, len(told)), (1, len(told)))
         # What they knew a step before came with their messages.
-        before, _ = sensing.turn(self._senses.measured(flock))
-        before[0, :, : self._passed_on.size] = [message.hops.ravel() for message in told]
-        sensing.turn(self._senses.measured(flock))
-        observations = sensing.hear(flock)[:, :1]
-        self._passed_on = observations[0, 0, :-1].copy()
+        before, _ = sensing.swap_buffers(self._senses.scale_flock(flock))
+        before[0, :, : self._relayed_hops.size] = [message.hops.ravel() for message in told]
+        sensing.swap_buffers(self._senses.scale_flock(flock))
+        observations = sensing.observe(flock)[:, :1]
+        self._relayed_hops = observations[0, 0, :-1].copy()
         self.step += 1
         acceleration = self._decide(flock, np.ascontiguousarray(observations))
         return [float(number) for number in np.asarray(acceleration)[0, 0].astype(np.float32)]
 
 
-def rehearse(controller: str | Controller, **settings: Any) -> None:
+def compile_kernels(controller: str | Controller, **settings: Any) -> None:
     """Make a step of an agent that hears another, so that whatever is compiled at its first use is there in flight."""
     D = settings["dimensions"]
     place, rest = [0.1 * settings["comm_radius"]] * D, [0.0] * D
     agent = PackageAgent(controller, **settings)
     other = PackageAgent(controller, **{**settings, "number": settings["number"] + 1})
     agent.begin(rest, rest)
-    agent.hear(other.begin(place, rest))
+    agent.receive(other.begin(place, rest))
     agent.end()
 
 
-def _flock(told: list[Message], comm_radius: float) -> Flock:
+def _build_flock(told: list[Message], comm_radius: float) -> Flock:
     """The senders of these messages as a flock."""
     rim = np.array([message.group == OBSTACLE_GROUP for message in told])
     groups = np.where(rim, NO_GROUP, [message.group for message in told])

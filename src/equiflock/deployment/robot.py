@@ -22,29 +22,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from equiflock.deployment.agent import Agent, agent_maker
-from equiflock.deployment.frames import (
-    AIR,
+from equiflock.deployment.agent import Agent, build_agent_factory
+from equiflock.deployment.link_frames import (
+    COMMAND,
     END,
     HELLO,
-    LAST,
-    MOTOR,
+    MESSAGE,
     RADIO,
+    RADIO_LAST,
     REPORT,
     SENSOR,
-    frame,
-    numbers,
-    opened,
-    read_links,
-    read_numbers,
+    pack_floats,
+    pack_frame,
+    unpack_floats,
+    unpack_frame,
+    unpack_messages,
 )
-from equiflock.deployment.report import Report
+from equiflock.deployment.robot_report import RobotReport
 
-HELLO_EVERY = 0.1
+HELLO_INTERVAL = 0.1
 """Seconds between two hellos, until the world answers."""
-HEADER = struct.Struct("<2sBBII")
-"""Of a message: EF, version, group, sender, step (see `equiflock.deployment.wire`)."""
-DIE_WITH_PARENT = 1
+MESSAGE_HEADER = struct.Struct("<2sBBII")
+"""Of a message: EF, version, group, sender, step (see `equiflock.deployment.wire_format`)."""
+PR_SET_PDEATHSIG = 1
 """The number of PR_SET_PDEATHSIG."""
 
 
@@ -59,29 +59,29 @@ class Inbox:
         self.last_known = last_known
         self.dropped: Counter[str] = Counter()
         self.ages: Counter[int] = Counter()
-        self._held: dict[int, list[tuple[int, int, bytes]]] = {}
+        self._messages: dict[int, list[tuple[int, int, bytes]]] = {}
 
-    def take(self, link: int, message: bytes, step: int) -> None:
+    def add(self, link: int, message: bytes, step: int) -> None:
         """Keep a message that came by a link; one with another's number in it is dropped."""
         sent = step
-        if len(message) >= HEADER.size:
-            _, _, _, sender, sent = HEADER.unpack_from(message)
+        if len(message) >= MESSAGE_HEADER.size:
+            _, _, _, sender, sent = MESSAGE_HEADER.unpack_from(message)
             if sender != link:
                 self.dropped["another's number in it"] += 1
                 return
-        self._held.setdefault(link, []).append((sent, step, message))
+        self._messages.setdefault(link, []).append((sent, step, message))
 
-    def tell(self, agent: Agent, step: int) -> None:
+    def deliver(self, agent: Agent, step: int) -> None:
         """Let the agent hear, of each sender, the message sent last among those that it takes."""
-        for link, held in list(self._held.items()):
+        for link, held in list(self._messages.items()):
             fresh = sorted((each for each in held if step - each[1] <= self.last_known), reverse=True)
             # What is no message is dropped for good, so that it is counted once.
-            while fresh and (reason := agent.hear(fresh[0][2])) is not None:
+            while fresh and (reason := agent.receive(fresh[0][2])) is not None:
                 self.dropped[reason] += 1
                 fresh.pop(0)
             if fresh:
                 self.ages[step - fresh[0][0]] += 1
-            self._held[link] = fresh
+            self._messages[link] = fresh
 
 
 class Robot:
@@ -89,16 +89,16 @@ class Robot:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings, self.number = settings, settings["number"]
-        self.make = agent_maker(settings["kind"], settings["program"], settings["agent"])
-        self.agent, self.inbox = self.make(), Inbox(settings["last_known"])
+        self.make_agent = build_agent_factory(settings["kind"], settings["program"], settings["agent"])
+        self.agent, self.inbox = self.make_agent(), Inbox(settings["last_known"])
         self.step = -1
-        self.open = False
+        self.is_step_open = False
         """Whether a step has begun and not ended."""
         self.seconds: list[float] = []
         """Of each step, how long the controller computed."""
-        self.received = hashlib.sha256()
+        self.received_sha256 = hashlib.sha256()
         """Of all frames that came, but for the end."""
-        self.arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.frame_queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Fly until the world says that it is over."""
@@ -110,41 +110,43 @@ class Robot:
             "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
         }
         with zenoh.open(zenoh.Config.from_json5(json.dumps(config))) as session:
-            run = self.settings["run"]
+            run = self.settings["key_prefix"]
             block = zenoh.CongestionControl.BLOCK
-            self.air = session.declare_publisher(f"{run}/from/{self.number}", congestion_control=block, express=True)
+            self.publisher = session.declare_publisher(
+                f"{run}/from/{self.number}", congestion_control=block, express=True
+            )
             session.declare_subscriber(
-                f"{run}/to/{self.number}", lambda sample: self.arrived.put(sample.payload.to_bytes())
+                f"{run}/to/{self.number}", lambda sample: self.frame_queue.put(sample.payload.to_bytes())
             )
             data = None
             while data is None:
-                self.air.put(frame(HELLO))
+                self.publisher.put(pack_frame(HELLO))
                 with suppress(queue.Empty):
-                    data = self.arrived.get(timeout=HELLO_EVERY)
-            more = self.handle(data)
-            while more and ((data := self.next_frame()) is None or self.handle(data)):
+                    data = self.frame_queue.get(timeout=HELLO_INTERVAL)
+            more = self.handle_frame(data)
+            while more and ((data := self.next_frame()) is None or self.handle_frame(data)):
                 # In real time a step ends by the robot's own clock.
                 if data is None:
                     self.end()
             # The world closes our standard input when it has the report.
             threading.Event().wait()
 
-    def handle(self, data: bytes) -> bool:
+    def handle_frame(self, data: bytes) -> bool:
         """Do what a frame says; False if it was the last one."""
-        kind, step, content = opened(data)
+        kind, step, content = unpack_frame(data)
         if kind != END:
-            self.received.update(data)
+            self.received_sha256.update(data)
         if kind == SENSOR:
-            if self.open:
+            if self.is_step_open:
                 self.end()
-            self.begin(step, read_numbers(content))
-        elif kind in (RADIO, LAST):
-            for link, message in read_links(content):
-                self.inbox.take(link, message, self.step if self.open else self.step + 1)
-            if kind == LAST and self.open:
+            self.begin(step, unpack_floats(content))
+        elif kind in (RADIO, RADIO_LAST):
+            for link, message in unpack_messages(content):
+                self.inbox.add(link, message, self.step if self.is_step_open else self.step + 1)
+            if kind == RADIO_LAST and self.is_step_open:
                 self.end()
         elif kind == END:
-            self.air.put(frame(REPORT, max(self.step, 0), self.report().encoded()))
+            self.publisher.put(pack_frame(REPORT, max(self.step, 0), self.make_report().to_json()))
             return False
         return True
 
@@ -153,47 +155,47 @@ class Robot:
         began = time.perf_counter()
         # What it remembers is too old after a gap, so it begins anew, as if it had just been switched on.
         if step != self.step + 1:
-            self.agent = self.make()
+            self.agent = self.make_agent()
         self.step = self.agent.step = step
         half = len(measured) // 2
         message = self.agent.begin(measured[:half], measured[half:])
-        self.deadline, self.open = began + self.settings["slot"], True
+        self.deadline, self.is_step_open = began + self.settings["listen_seconds"], True
         self.seconds.append(time.perf_counter() - began)
-        if 0 <= self.settings["garbage_from"] <= step:
-            message = garbage(message, step)
-        self.air.put(frame(AIR, step, message))
+        if 0 <= self.settings["garbage_start_step"] <= step:
+            message = corrupt_message(message, step)
+        self.publisher.put(pack_frame(MESSAGE, step, message))
 
     def end(self) -> None:
         """End the step: act on what was heard."""
         began = time.perf_counter()
-        self.inbox.tell(self.agent, self.step)
+        self.inbox.deliver(self.agent, self.step)
         acceleration = self.agent.end()
-        self.open = False
+        self.is_step_open = False
         self.seconds[-1] += time.perf_counter() - began
-        self.air.put(frame(MOTOR, self.step, numbers(acceleration)))
+        self.publisher.put(pack_frame(COMMAND, self.step, pack_floats(acceleration)))
 
-    def report(self) -> Report:
+    def make_report(self) -> RobotReport:
         """What it counted."""
-        return Report(
+        return RobotReport(
             dropped=dict(self.inbox.dropped),
             ages={str(age): count for age, count in self.inbox.ages.items()},
             seconds=sorted(self.seconds),
-            kilobytes=_most_memory(),
-            received=self.received.hexdigest(),
+            peak_memory_kib=_read_peak_memory(),
+            received_sha256=self.received_sha256.hexdigest(),
         )
 
     def next_frame(self) -> bytes | None:
         """What comes next; None if the step must end before it comes."""
         wait = None
-        if self.open and self.settings["slot"]:
+        if self.is_step_open and self.settings["listen_seconds"]:
             wait = max(self.deadline - time.perf_counter(), 0.0)
         try:
-            return self.arrived.get(timeout=wait)
+            return self.frame_queue.get(timeout=wait)
         except queue.Empty:
             return None
 
 
-def _most_memory() -> int:
+def _read_peak_memory() -> int:
     """The most memory that this process took, in KiB; 0 where the system does not tell."""
     # What getrusage tells is that of the process it was forked from, if that was larger.
     status = Path("/proc/self/status")
@@ -201,20 +203,20 @@ def _most_memory() -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
-def garbage(message: bytes, step: int) -> bytes:
+def corrupt_message(message: bytes, step: int) -> bytes:
     """What a broken robot sends in place of a message: too few bytes, no numbers, or another's number."""
     if step % 3 == 0:
         return message[: len(message) // 2]
     if step % 3 == 1:
-        return message[: HEADER.size] + b"\xff" * (len(message) - HEADER.size)
-    magic, version, group, sender, at = HEADER.unpack_from(message)
-    return HEADER.pack(magic, version, group, sender + 1, at) + message[HEADER.size :]
+        return message[: MESSAGE_HEADER.size] + b"\xff" * (len(message) - MESSAGE_HEADER.size)
+    magic, version, group, sender, at = MESSAGE_HEADER.unpack_from(message)
+    return MESSAGE_HEADER.pack(magic, version, group, sender + 1, at) + message[MESSAGE_HEADER.size :]
 
 
 def _end_with_parent() -> None:
     """End this process when the world is gone, whatever happened to it, even while this one is stopped."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def watch() -> None:
         # Not by sys.stdin, whose lock Python wants when it ends for another reason.

@@ -10,22 +10,22 @@ import numpy as np
 
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers import load
-from equiflock.controllers.bridge import as_numpy_function
+from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses, paper_senses
 from equiflock.flock import Flock
 from equiflock.runtime import threads
-from equiflock.runtime.jit import PEAK_LANES, copy, multiply_add
-from equiflock.runtime.randomness import stream
+from equiflock.runtime.jit import PEAK_LANES, multiply_add
+from equiflock.runtime.randomness import make_rng
 from equiflock.scenarios import random_disk
 from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.senses.cells import cell_list, sort_into_cells
-from equiflock.senses.graph import survey
-from equiflock.simulation.assembly import flight
+from equiflock.senses.cell_list import make_cell_list, sort_into_cells
+from equiflock.senses.graph import compute_connectivity
+from equiflock.simulation.flight_builder import flight
 
 BATCHES = ((50, 100), (50, 400))
 """Batches of small flocks, (flocks, agents), that are measured beside single flocks."""
 HOPS = 3
-FITS_CACHES = 50_000
+MAX_CACHED_AGENTS = 50_000
 """The number of agents, of some 300 bytes each, that stay in the processor's caches from step to step."""
 
 
@@ -45,7 +45,7 @@ def draw(flocks: int, agents: int) -> Flock:
     return random_disk(flocks, agents, seed=0, radius_rule="constant-density")
 
 
-def best_time(call: Callable[[], object], repeats: int) -> float:
+def measure_best_time(call: Callable[[], object], repeats: int) -> float:
     """The least time of a call, in seconds, over several measurements of some milliseconds each."""
     # A first call compiles and warms up; a second one tells how many calls make up 5 ms.
     call()
@@ -73,14 +73,14 @@ def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bo
     flock = draw(flocks, agents)
     if shuffle:
         # Neighbours in space are far apart in memory, as in a flock of foreign origin.
-        order = stream(0, "shuffle").permutation(agents)
+        order = make_rng(0, "shuffle").permutation(agents)
         flock = Flock(flock.positions[:, order], flock.velocities[:, order])
     sensing = DelayedAggregation(paper_senses("mean", HOPS), comm_radius=1.0)
     scale = 1e9 / (flocks * agents)
     with threads.use(1):
-        one = best_time(lambda: sensing.hear(flock), repeats) * scale
-    several = best_time(lambda: sensing.hear(flock), repeats) * scale
-    return Timing(flocks, agents, one, several, float(survey(flock, 1.0)[0].mean()))
+        one = measure_best_time(lambda: sensing.observe(flock), repeats) * scale
+    several = measure_best_time(lambda: sensing.observe(flock), repeats) * scale
+    return Timing(flocks, agents, one, several, float(compute_connectivity(flock, 1.0)[0].mean()))
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     controller = load("etdagnn")
     think = as_numpy_function(controller)
     sensing = DelayedAggregation(controller.senses, comm_radius=1.0)
-    known = sensing.hear(start)
+    known = sensing.observe(start)
     state = start.positions.copy(), start.velocities.copy(), start.roles.copy(), np.zeros(start.shape)
     everyone, body = np.arange(flocks), DoubleIntegrator()
-    memory = cell_list(agents)
+    memory = make_cell_list(agents)
 
     # The parts are measured by themselves, on the same flock; the whole step has besides what lies between them.
     def sort() -> None:
@@ -142,12 +142,12 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
             sort_into_cells(start.positions[b], 1.0, *memory)
 
     def per_agent(call: Callable[[], object]) -> float:
-        return best_time(call, repeats) * 1e9 / (flocks * agents)
+        return measure_best_time(call, repeats) * 1e9 / (flocks * agents)
 
     loop = flight(start, controller, time_step=1e-4)  # agents hardly move, so every step is like the first
     # Flocks are sorted on several threads in the loop, a single flock on one.
     sorting = per_agent(sort) / (min(threads.count(), flocks) if flocks > 1 else 1)
-    hearing = per_agent(lambda: sensing.hear(start))
+    hearing = per_agent(lambda: sensing.observe(start))
     parts = (
         sorting,
         max(hearing - sorting, 0.0),
@@ -157,12 +157,12 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
     step = per_agent(lambda: next(loop))
     # A fused step makes all parts in one call, in less time than they take by themselves: each gets its share of it.
     sort_time, observing, deciding, moving = (part * min(1.0, step / sum(parts)) for part in parts)
-    degree = float(survey(start, 1.0)[0].mean())
-    costs = costs_per_step(controller.senses, degree)
+    degree = float(compute_connectivity(start, 1.0)[0].mean())
+    costs = compute_step_costs(controller.senses, degree)
     return LoopTiming(flocks, agents, threads.count(), sort_time, observing, deciding, moving, step, costs)
 
 
-def costs_per_step(senses: Senses, degree: float, D: int = 2) -> dict[str, Cost]:
+def compute_step_costs(senses: Senses, degree: float, D: int = 2) -> dict[str, Cost]:
     """What the parts of a step under ETDAGNN must do at least, and the step as a whole.
 
     The state and the acceleration (float64) are read and written; the old observations (float32) are read and the new
@@ -186,7 +186,7 @@ def costs_per_step(senses: Senses, degree: float, D: int = 2) -> dict[str, Cost]
 
 
 @dataclass(frozen=True)
-class Limits:
+class MachineLimits:
     """What this machine can do at best, on all threads."""
 
     copy_bandwidth: float
@@ -203,20 +203,20 @@ class Limits:
         cost = timing.costs[part]
         memory = cost.bytes_moved / self.copy_bandwidth * 1e9
         arithmetic = cost.multiply_adds / self.multiply_add_peak * 1e9
-        if timing.flocks * timing.agents < FITS_CACHES or arithmetic > memory:
+        if timing.flocks * timing.agents < MAX_CACHED_AGENTS or arithmetic > memory:
             return arithmetic, "compute"
         return memory, "memory"
 
 
-def measure_limits(repeats: int = 5) -> Limits:
+def measure_limits(repeats: int = 5) -> MachineLimits:
     """Copy arrays far larger than any cache, and multiply and add in registers."""
     count = threads.count()
     # Each thread copies 32 MB, far more than a cache holds; bytes are read once and written once.
     size = 4_000_000
     pairs = [(np.ones(size), np.zeros(size)) for _ in range(count)]
-    copying = best_time(lambda: threads.share(copy, pairs), repeats)
+    copying = measure_best_time(lambda: threads.run_parallel(copy_array, pairs), repeats)
     # Each thread multiplies and adds in registers, with enough independent sums to fill the pipeline.
     rounds = 200_000
     lanes = [(np.full(PEAK_LANES, 0.5, np.float32), rounds) for _ in range(count)]
-    adding = best_time(lambda: threads.share(multiply_add, lanes), repeats)
-    return Limits(2 * 8 * size * count / copying, PEAK_LANES * rounds * count / adding)
+    adding = measure_best_time(lambda: threads.run_parallel(multiply_add, lanes), repeats)
+    return MachineLimits(2 * 8 * size * count / copying, PEAK_LANES * rounds * count / adding)

@@ -13,17 +13,17 @@ import numpy as np
 from jaxtyping import Bool
 
 from equiflock.controllers import load
-from equiflock.experiments.summary import RECORDED
+from equiflock.experiments.summary import RECORDED_METRICS
 from equiflock.flock import Flock
-from equiflock.learning.config import RunConfig
 from equiflock.learning.recipe import DAgger
-from equiflock.learning.run import TrainingRun
-from equiflock.learning.tables import read_reports
+from equiflock.learning.run_config import RunConfig
+from equiflock.learning.training_run import TrainingRun
+from equiflock.learning.training_tables import read_reports
 from equiflock.learning.validation import Validation
 from equiflock.protocols import Controller, Moment
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.checksums import OtherVersionError
-from equiflock.runtime.provenance import circumstances
+from equiflock.runtime.checksums import VersionMismatchError
+from equiflock.runtime.provenance import collect_versions
 from equiflock.scenarios import RandomDisk
 from equiflock.simulation.simulate import simulate
 from equiflock.simulation.trajectory import Trajectory
@@ -31,16 +31,16 @@ from equiflock.simulation.trajectory import Trajectory
 if TYPE_CHECKING:  # it imports torch
     from equiflock.learning.dagger import EpochReport
 
-PUPIL = "etdagnn"
-CONTROLLERS = ("tanner", PUPIL, "tdagnn", "tanner-dynamic")
+STUDENT = "etdagnn"
+CONTROLLERS = ("tanner", STUDENT, "tdagnn", "tanner-dynamic")
 LABELS = {
     "tanner": "tanner (the expert)",
-    PUPIL: f"{PUPIL} (just trained)",
+    STUDENT: f"{STUDENT} (just trained)",
     "tdagnn": "tdagnn (bundled)",
     "tanner-dynamic": "tanner-dynamic",
 }
-RECIPE = DAgger(controller=PUPIL, epochs=120, validate_every=20, checkpoint_every=20)
-SECONDS, TIME_STEP = 2.0, 0.01
+RECIPE = DAgger(controller=STUDENT, epochs=120, validate_every=20, checkpoint_every=20)
+DURATION, TIME_STEP = 2.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -63,27 +63,27 @@ class Demonstration:
     start: Flock
     runs: Mapping[str, Trajectory]
 
-    def splits(self, controller: str) -> Bool[np.ndarray, " B"]:
+    def find_disconnected(self, controller: str) -> Bool[np.ndarray, " B"]:
         """Which flocks are disconnected at the end."""
         return np.asarray(self.runs[controller].series["component_count"][-1] > 1)
 
-    def stays_whole(self, controller: str) -> Bool[np.ndarray, " B"]:
+    def find_always_connected(self, controller: str) -> Bool[np.ndarray, " B"]:
         """Which flocks are connected all the time."""
         return np.asarray((self.runs[controller].series["component_count"] == 1).all(axis=0))
 
     @property
-    def telling(self) -> list[int]:
+    def contrasting_flocks(self) -> list[int]:
         """The flocks that the pupil keeps together all the time while `tanner-dynamic` loses agents for good."""
-        return np.flatnonzero(self.stays_whole(PUPIL) & self.splits("tanner-dynamic")).tolist()
+        return np.flatnonzero(self.find_always_connected(STUDENT) & self.find_disconnected("tanner-dynamic")).tolist()
 
 
-def begin_training(folder: Path, recipe: DAgger) -> TrainingRun:
+def resume_or_create_training(folder: Path, recipe: DAgger) -> TrainingRun:
     """The training of an interrupted demonstration if its config is the same, else a new one in its place."""
     try:
         run = TrainingRun(folder)
-        if run.config == RunConfig(recipe, circumstances("torch")):
+        if run.config == RunConfig(recipe, collect_versions("torch")):
             return run
-    except OtherVersionError:
+    except VersionMismatchError:
         raise
     except InputError:
         pass  # there is none, or it is damaged
@@ -93,7 +93,7 @@ def begin_training(folder: Path, recipe: DAgger) -> TrainingRun:
 def demonstrate(
     disk: RandomDisk,
     recipe: DAgger = RECIPE,
-    duration: float = SECONDS,
+    duration: float = DURATION,
     on_epoch: Callable[[EpochReport], object] | None = None,
     on_step: Callable[[str, Moment], object] | None = None,
     training: Path | None = None,
@@ -110,7 +110,7 @@ def demonstrate(
     """
     # Reports are read from the folder, so a training that was done before counts, too.
     with tempfile.TemporaryDirectory() as elsewhere:
-        run = begin_training(training or Path(elsewhere) / "training", recipe)
+        run = resume_or_create_training(training or Path(elsewhere) / "training", recipe)
         run.train(on_epoch)
         network = load(run.weights)
         epochs, expert = read_reports(run.folder)
@@ -120,10 +120,10 @@ def demonstrate(
     for name in CONTROLLERS:
         runs[name] = simulate(
             start,
-            network if name == PUPIL else load(name),
+            network if name == STUDENT else load(name),
             time_step=TIME_STEP,
             duration=duration,
-            record=RECORDED,
+            record=RECORDED_METRICS,
             on_step=partial(on_step, name) if on_step is not None else None,
             config={"controller": LABELS[name], "start": asdict(disk)},
         )

@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Float64
 
 from equiflock.flock import Role
-from equiflock.scenarios.registry import Scenario, failures
+from equiflock.scenarios.registry import Scenario, find_failed_flights
 from equiflock.simulation import metrics
 from equiflock.simulation.simulate import Measure
 from equiflock.simulation.trajectory import Trajectory
 
-RECORDED: tuple[Measure, ...] = (
+RECORDED_METRICS: tuple[Measure, ...] = (
     metrics.velocity_variance,
     metrics.mean_acceleration_norm,
     metrics.peak_acceleration_norm,
@@ -24,7 +24,7 @@ RECORDED: tuple[Measure, ...] = (
 
 
 @dataclass(frozen=True)
-class Row:
+class MetricSummary:
     """One metric over the flocks of a run."""
 
     name: str
@@ -50,41 +50,43 @@ class Row:
         return middle if low == high else f"{middle} ({low}, {high})"
 
 
-def peak_acceleration(run: Trajectory) -> Float64[np.ndarray, " B"]:
+def compute_peak_acceleration(run: Trajectory) -> Float64[np.ndarray, " B"]:
     """The largest |a_i| of any agent at any step, for every flock; no step follows the last moment."""
     return np.asarray(run.series["peak_acceleration_norm"][:-1].max(axis=0, initial=0.0))
 
 
-def summarize(run: Trajectory) -> list[Row]:
-    """Integrals, values at the end, and extremes over the flight, of a run that recorded `RECORDED`."""
+def summarize(run: Trajectory) -> list[MetricSummary]:
+    """Integrals, values at the end, and extremes over the flight, of a run that recorded `RECORDED_METRICS`."""
     series = run.series
     rows = [
-        Row("velocity variance, integral (IVV)", metrics.ivv(run)),
-        Row("acceleration norm, integral (IMAN)", metrics.iman(run)),
-        Row("velocity variance, end", series["velocity_variance"][-1]),
-        Row("largest velocity difference, end", metrics.largest_velocity_difference(run.flock())),
-        Row("smallest separation, in flight", series["minimum_separation"].min(axis=0)),
-        Row("peak acceleration, in flight", peak_acceleration(run)),
-        Row("diameter, end", metrics.diameter(run.flock())),
-        Row("components, end", series["component_count"][-1]),
+        MetricSummary("velocity variance, integral (IVV)", metrics.ivv(run)),
+        MetricSummary("acceleration norm, integral (IMAN)", metrics.iman(run)),
+        MetricSummary("velocity variance, end", series["velocity_variance"][-1]),
+        MetricSummary("largest velocity difference, end", metrics.largest_velocity_difference(run.flock())),
+        MetricSummary("smallest separation, in flight", series["minimum_separation"].min(axis=0)),
+        MetricSummary("peak acceleration, in flight", compute_peak_acceleration(run)),
+        MetricSummary("diameter, end", metrics.diameter(run.flock())),
+        MetricSummary("components, end", series["component_count"][-1]),
     ]
     # The distance to the leaders' velocity needs a leader in every flock.
     if (run.roles == Role.LEADER).any(axis=1).all():
-        rows.append(Row("leader velocity distance (MLVD), end", metrics.mean_leader_velocity_distance(run.flock())))
+        rows.append(
+            MetricSummary("leader velocity distance (MLVD), end", metrics.mean_leader_velocity_distance(run.flock()))
+        )
     # Measures that a scenario recorded besides.
-    known = {metrics.mean_leader_velocity_distance.__name__, *(measure.__name__ for measure in RECORDED)}
+    known = {metrics.mean_leader_velocity_distance.__name__, *(measure.__name__ for measure in RECORDED_METRICS)}
     more = (name for name in series if name not in known)
-    return [*rows, *(Row(f"{name.replace('_', ' ')}, end", series[name][-1]) for name in more)]
+    return [*rows, *(MetricSummary(f"{name.replace('_', ' ')}, end", series[name][-1]) for name in more)]
 
 
-def summarize_endings(run: Trajectory, scenario: Scenario) -> list[list[str]]:
+def summarize_outcomes(run: Trajectory, scenario: Scenario) -> list[list[str]]:
     """The number of failed flights, and of each outcome, as name and text; nothing for a scenario without ending."""
     if scenario.ending() is None:
         return []
     outcomes = run.outcome
-    counts = {"failed": int(failures(scenario, outcomes).sum())} if scenario.succeeded else {}
+    counts = {"failed": int(find_failed_flights(scenario, outcomes).sum())} if scenario.success_outcomes else {}
     words = {outcome: outcome.name.replace("_", " ").lower() for outcome in sorted(set(outcomes))}
     counts |= {f"ended: {words[outcome]}": outcomes.count(outcome) for outcome in words}
     rows = [[name, f"{count} of {len(outcomes)}"] for name, count in counts.items()]
-    flown = Row("seconds flown", run.steps * run.time_step)
+    flown = MetricSummary("seconds flown", run.steps * run.time_step)
     return [[flown.name, flown.text], *rows]

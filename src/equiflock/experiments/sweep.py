@@ -11,10 +11,10 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from equiflock.controllers.loading import has_seeds
+from equiflock.controllers.loading import has_open_seed
 from equiflock.controllers.registry import is_bundled
-from equiflock.experiments.curves import controller_of, weights_checksum
-from equiflock.experiments.world import PAPERS_WORLD, World
+from equiflock.experiments.curves import compute_weights_checksum, load_with_seed
+from equiflock.experiments.world import DEFAULT_WORLD, World
 from equiflock.learning.recipe import DAgger
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError, check_count, check_positive
@@ -26,12 +26,12 @@ from equiflock.simulation.simulate import simulate
 METRICS = {
     "ivv": "integral of the velocity variance",
     "iman": "integral of the mean acceleration norm",
-    "last_variance": "velocity variance at the end",
+    "final_velocity_variance": "velocity variance at the end",
     "disconnected": "share of flocks in pieces at the end",
 }
 AXES = {"agents": "agents", "comm_radius": "communication radius", "hops": "hops"}
 """The axes that every sweep has; options of worlds that were given are further ones."""
-NO_AXES = {"controller", "seed", "flock", "remark", *METRICS}
+NON_AXIS_COLUMNS = {"controller", "seed", "flock", "remark", *METRICS}
 """The columns of a sweep's table that are no axes."""
 
 
@@ -54,7 +54,7 @@ class SweepJob:
     """The checksum of the file of weights that is to be flown; not checked if left out."""
     plugin: str = ""
     """The checksum of the plugin that controller or body come from; empty if both come with the package."""
-    world: World = PAPERS_WORLD
+    world: World = DEFAULT_WORLD
     """The world that is flown in; trainings are in that of the paper."""
     axes: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
     """The options of the world that the sweep varies, which mark the rows of the table; the result is without them."""
@@ -74,7 +74,7 @@ class SweepJob:
         """The job's name."""
         name = self.controller.replace("/", "_")
         point = f"sweep-{name}-{self.seed}-{self.agents}-{self.comm_radius:g}-{self.hops}"
-        return f"{point}-{self.world.mark}".removesuffix("-")
+        return f"{point}-{self.world.file_suffix}".removesuffix("-")
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -95,13 +95,13 @@ class SweepJob:
             start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.comm_radius).draw()
         except InputError as error:
             return pd.DataFrame([{"flock": 0, **dict.fromkeys(METRICS, np.nan), "remark": str(error).split(":")[0]}])
-        controller = self.flown()
+        controller = self.make_controller()
         run = simulate(
             start,
             controller,
             time_step=self.time_step,
             duration=self.duration,
-            **self.world.rules,
+            **self.world.flight_options,
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
         )
@@ -110,18 +110,18 @@ class SweepJob:
                 "flock": np.arange(self.flocks),
                 "ivv": metrics.ivv(run),
                 "iman": metrics.iman(run),
-                "last_variance": run.series["velocity_variance"][-1],
+                "final_velocity_variance": run.series["velocity_variance"][-1],
                 "disconnected": (components(run.flock()).max(axis=1) > 0).astype(float),
                 "remark": "",
             }
         )
 
-    def flown(self) -> Controller:
+    def make_controller(self) -> Controller:
         """The controller, trained first if the job has epochs."""
         if self.epochs == 0:
-            if self.checksum and weights_checksum(self.controller, self.seed) != self.checksum:
+            if self.checksum and compute_weights_checksum(self.controller, self.seed) != self.checksum:
                 raise InputError(f"{self.controller} is missing, or not the file that the sweep was asked for")
-            return controller_of(self.controller, self.seed)
+            return load_with_seed(self.controller, self.seed)
         from equiflock.learning.dagger import train
 
         # Only the weights at the end are used, so the training is validated as little as possible.
@@ -138,14 +138,14 @@ class SweepJob:
         return cast(Controller, train(recipe))
 
 
-def sweep_jobs(
+def build_sweep_jobs(
     controllers: Sequence[str],
     seeds: Sequence[int],
     agents: Sequence[int],
     radii: Sequence[float],
     hops: Sequence[int | None],
     plugin: str = "",
-    worlds: Sequence[tuple[Mapping[str, Any], World]] = (({}, PAPERS_WORLD),),
+    worlds: Sequence[tuple[Mapping[str, Any], World]] = (({}, DEFAULT_WORLD),),
     **options: Any,
 ) -> list[SweepJob]:
     """Every combination, the largest flocks first, so that no worker is left alone with one at the end.
@@ -158,7 +158,7 @@ def sweep_jobs(
     # Each file of weights is read once; networks that are trained have no file.
     @cache
     def flown(name: str, seed: int) -> str:
-        return "" if options.get("epochs") else weights_checksum(name, seed)
+        return "" if options.get("epochs") else compute_weights_checksum(name, seed)
 
     return [
         SweepJob(
@@ -175,21 +175,21 @@ def sweep_jobs(
         )
         for n, name, comm_radius, K, (axes, world) in grid
         # Seeds belong to trained weights or to trainings; all other controllers are flown once.
-        for seed in (seeds if has_seeds(name) or options.get("epochs") else seeds[:1])
+        for seed in (seeds if has_open_seed(name) or options.get("epochs") else seeds[:1])
     ]
 
 
-def axes_of(table: pd.DataFrame) -> list[str]:
+def list_axes(table: pd.DataFrame) -> list[str]:
     """The axes of a sweep by its table: agents, radius and hops first."""
-    return [*AXES, *(column for column in table.columns if column not in NO_AXES and column not in AXES)]
+    return [*AXES, *(column for column in table.columns if column not in NON_AXIS_COLUMNS and column not in AXES)]
 
 
-def summary(table: pd.DataFrame, axes: Sequence[str] | None = None) -> pd.DataFrame:
+def summarize_sweep(table: pd.DataFrame, axes: Sequence[str] | None = None) -> pd.DataFrame:
     """The median of every metric over flocks, seeds and all but these axes, for a share the mean; a row for each point.
 
     Without `axes`, for each point of the grid.
     """
-    by = ["controller", *(axes_of(table) if axes is None else axes)]
+    by = ["controller", *(list_axes(table) if axes is None else axes)]
     # Controllers that were not trained here have no hops: NaN is a group, too.
     groups = table.groupby(by, dropna=False, sort=True)
     found = groups[list(METRICS)].median()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from equiflock.controllers.networks.chain import ACTIVATION, JOINED, NOTHING, Chain
-from equiflock.controllers.networks.models import trainable_chain
-from equiflock.experiments.bench import best_time
+from equiflock.controllers.networks.chain import ACTIVATION, FOLDS_PREVIOUS, IDENTITY, Chain
+from equiflock.controllers.networks.models import find_trainable_chain
+from equiflock.experiments.bench import measure_best_time
 from equiflock.learning.dagger import Trainer
 from equiflock.learning.recipe import DAgger
-from equiflock.runtime.threads import one_thread
+from equiflock.runtime.threads import use_one_thread
 
-FUNCTION = 12
+TANH_MULTIPLY_ADDS = 12
 """Multiply-adds that a tanh counts as, on the way forth and back."""
 
 
@@ -38,17 +38,17 @@ class EpochTiming:
 
 def measure_epoch(controller: str, repeats: int = 5) -> EpochTiming:
     """Time the parts of an epoch with a full replay."""
-    with one_thread():
+    with use_one_thread():
         recipe = DAgger(controller=controller, flocks=10)
         trainer = Trainer(recipe)
         while len(trainer.replay) < recipe.capacity:
             trainer.collect()
         flight, updates, validation = (
-            1e3 * best_time(part, repeats) for part in (trainer.collect, trainer.update, trainer.judge)
+            1e3 * measure_best_time(part, repeats) for part in (trainer.collect, trainer.update, trainer.run_validation)
         )
-    chain = trainable_chain(trainer.network)
+    chain = find_trainable_chain(trainer.network)
     assert chain is not None
-    agents = recipe.updates * recipe.batch * recipe.fewest_agents
+    agents = recipe.updates * recipe.batch * recipe.min_agents
     work = agents * multiply_adds_per_agent(chain, recipe.dimensions)
     return EpochTiming(controller, flight, updates, validation, work)
 
@@ -58,20 +58,20 @@ def multiply_adds_per_agent(chain: Chain, D: int) -> float:
 
     Each matrix is used to go forth, for its own gradient and, unless it is the first, for what is passed on.
     """
-    components = D if chain.of_vectors else 1
+    components = D if chain.acts_on_vectors else 1
     total = 0.0
-    for first, outputs, inputs, bent in _matrices(chain):
+    for first, outputs, inputs, bent in _iterate_matrices(chain):
         total += (2 if first else 3) * outputs * inputs * components
-        total += 2 * outputs * (FUNCTION + 2 * components) if bent else 0
+        total += 2 * outputs * (TANH_MULTIPLY_ADDS + 2 * components) if bent else 0
     return total
 
 
-def _matrices(chain: Chain) -> Iterator[tuple[bool, int, int, bool]]:
+def _iterate_matrices(chain: Chain) -> Iterator[tuple[bool, int, int, bool]]:
     """Outputs and inputs of each matrix, layers with nothing between them being one, and what surrounds it."""
-    inputs, first = chain.width, True
+    inputs, first = chain.input_width, True
     for number, (layer, row) in enumerate(zip(chain.layers, chain.table, strict=True)):
         last = number + 1 == len(chain.layers)
-        if not row[JOINED] and number > 0:
+        if not row[FOLDS_PREVIOUS] and number > 0:
             inputs, first = layer.weight.shape[1], False
-        if last or row[ACTIVATION] != NOTHING:
-            yield first, layer.weight.shape[0], inputs, bool(row[ACTIVATION] != NOTHING)
+        if last or row[ACTIVATION] != IDENTITY:
+            yield first, layer.weight.shape[0], inputs, bool(row[ACTIVATION] != IDENTITY)

@@ -11,22 +11,24 @@ from equiflock.bodies import DoubleIntegrator, body_names, make_body
 from equiflock.flock import Flock, Role
 from equiflock.protocols import AnyBody
 from equiflock.runtime.checks import InputError
-from equiflock.senses.radio import PERFECT, Radio
+from equiflock.senses.radio import IDEAL_RADIO, Radio
 from equiflock.simulation.failures import Failures
 
-RADIO: Mapping[str, str] = {"radio_seed" if each.name == "seed" else each.name: each.name for each in fields(Radio)}
+RADIO_OPTIONS: Mapping[str, str] = {
+    "radio_seed" if each.name == "seed" else each.name: each.name for each in fields(Radio)
+}
 """The fields of `Radio` by their names as options of a world."""
-FAILURES: Mapping[str, str] = {
+FAILURE_OPTIONS: Mapping[str, str] = {
     "fail": "agents",
     **{f"fail_{name}": name for name in ("kind", "time", "rate", "seed")},
 }
 """The fields of `Failures` by their names as options of a world."""
-RENAMED: Mapping[str, str] = {"top_speed": "max_speed", "body_seed": "seed"}
+BODY_OPTION_NAMES: Mapping[str, str] = {"top_speed": "max_speed", "body_seed": "seed"}
 """The fields of bodies that have another name as options of a world, as scenarios have options of those names."""
-USUAL_BODY = "double-integrator"
-PAPERS_BODY = DoubleIntegrator()
+DEFAULT_BODY_NAME = "double-integrator"
+DEFAULT_BODY = DoubleIntegrator()
 NO_FAILURES = Failures()
-LONGEST_MARK = 80
+MAX_SUFFIX_LENGTH = 80
 """So many characters the name of a file has for a world."""
 
 
@@ -34,35 +36,38 @@ LONGEST_MARK = 80
 class World:
     """Radio, body and failures of a flight. By default those of the paper: perfect, and nobody fails."""
 
-    radio: Radio = PERFECT
-    body: AnyBody = PAPERS_BODY
+    radio: Radio = IDEAL_RADIO
+    body: AnyBody = DEFAULT_BODY
     failures: Failures = NO_FAILURES
 
     @property
-    def rules(self) -> dict[str, Any]:
+    def flight_options(self) -> dict[str, Any]:
         """The arguments of `flight` and `simulate` that it decides; None where a part does nothing."""
         return {
-            "radio": None if self.radio.is_perfect else self.radio,
+            "radio": None if self.radio.is_ideal else self.radio,
             "body": self.body,
-            "failures": None if self.failures.are_none else self.failures,
+            "failures": None if self.failures.is_empty else self.failures,
         }
 
     @property
     def settings(self) -> dict[str, Any]:
         """The options that are not the usual ones, as JSON can hold them and `make_world` takes them."""
         found = {
-            name: _whole(getattr(part, field))
-            for part, usual, names in ((self.radio, PERFECT, RADIO), (self.failures, NO_FAILURES, FAILURES))
+            name: _to_int_if_whole(getattr(part, field))
+            for part, usual, names in (
+                (self.radio, IDEAL_RADIO, RADIO_OPTIONS),
+                (self.failures, NO_FAILURES, FAILURE_OPTIONS),
+            )
             for name, field in names.items()
             if getattr(part, field) != getattr(usual, field)
         }
-        return found if self.body == PAPERS_BODY else {**found, "body": _text(self.body)}
+        return found if self.body == DEFAULT_BODY else {**found, "body": _format_body(self.body)}
 
     @property
-    def mark(self) -> str:
+    def file_suffix(self) -> str:
         """What tells it from others in the names of files: its settings, or their hash if they are many; or nothing."""
         text = "-".join(f"{name}={value}" for name, value in self.settings.items()).replace(":", "-").replace("/", "_")
-        return text if len(text) <= LONGEST_MARK else hashlib.sha256(repr(self).encode()).hexdigest()[:12]
+        return text if len(text) <= MAX_SUFFIX_LENGTH else hashlib.sha256(repr(self).encode()).hexdigest()[:12]
 
     @property
     def is_bundled(self) -> bool:
@@ -88,22 +93,24 @@ class World:
         return f"World({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
 
 
-PAPERS_WORLD = World()
+DEFAULT_WORLD = World()
 
 
 def make_world(**options: Any) -> World:
-    """The world with these options: those in `RADIO` and `FAILURES`, `body`, a name as for `make_body`, and the body's.
+    """The world with these options: those in `RADIO_OPTIONS` and `FAILURE_OPTIONS`, `body`, a name as for `make_body`, and the body's.
 
-    Those of the body that are in `RENAMED` have their new names.
+    Those of the body that are in `BODY_OPTION_NAMES` have their new names.
     """
-    radio = _part(Radio, {name: options.pop(name) for name in RADIO if name in options}, RADIO)
-    failures = _part(Failures, {name: options.pop(name) for name in FAILURES if name in options}, FAILURES)
-    body = options.pop("body", USUAL_BODY)
-    names = {name: RENAMED.get(name, name) for name in options}
-    return World(radio, _part(lambda **numbers: make_body(body, **numbers), options, names), failures)
+    radio = _build_part(Radio, {name: options.pop(name) for name in RADIO_OPTIONS if name in options}, RADIO_OPTIONS)
+    failures = _build_part(
+        Failures, {name: options.pop(name) for name in FAILURE_OPTIONS if name in options}, FAILURE_OPTIONS
+    )
+    body = options.pop("body", DEFAULT_BODY_NAME)
+    names = {name: BODY_OPTION_NAMES.get(name, name) for name in options}
+    return World(radio, _build_part(lambda **numbers: make_body(body, **numbers), options, names), failures)
 
 
-def _part(make: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> Any:
+def _build_part(make: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> Any:
     """A part made with these options; errors call them by their names as options."""
     try:
         return make(**{names[name]: value for name, value in options.items()})
@@ -116,7 +123,7 @@ def _part(make: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> An
         raise InputError(text) from None
 
 
-def _text(body: AnyBody) -> str:
+def _format_body(body: AnyBody) -> str:
     """A body as one word: its name, and its options that are not the usual ones."""
     names = [name for name in body_names() if type(make_body(name)) is type(body)]
     if not names:
@@ -126,10 +133,10 @@ def _text(body: AnyBody) -> str:
     for each in fields(cast(Any, body)):
         value = getattr(body, each.name)
         if value != getattr(usual, each.name):
-            told.append(f"{each.name}={_whole(value)}")
+            told.append(f"{each.name}={_to_int_if_whole(value)}")
     return ":".join(told)
 
 
-def _whole(value: Any) -> Any:
+def _to_int_if_whole(value: Any) -> Any:
     """2 for 2.0, as both are the same world."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

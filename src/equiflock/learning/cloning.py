@@ -18,19 +18,19 @@ import torch
 from jaxtyping import Float32, Float64
 from torch import nn
 
-from equiflock.controllers.loading import fitting_options, new_network
+from equiflock.controllers.loading import make_network, select_network_options
 from equiflock.learning.adam import Adam
 from equiflock.learning.dagger import DivergedError
 from equiflock.learning.fast_forward import FastForwardData, Split
-from equiflock.learning.learner import learner_for
+from equiflock.learning.learner import make_learner
+from equiflock.learning.learner_types import Tuples
 from equiflock.learning.recipe import Cloning
-from equiflock.learning.replay import Replay
-from equiflock.learning.tuples import Tuples
+from equiflock.learning.replay import ReplayBuffer
 from equiflock.protocols import Controller, LocalController
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.randomness import stream
-from equiflock.runtime.threads import one_thread
-from equiflock.simulation.assembly import check_controller
+from equiflock.runtime.randomness import make_rng
+from equiflock.runtime.threads import use_one_thread
+from equiflock.simulation.flight_builder import check_controller
 
 BATCHES_PER_READ = 100
 """How many batches are read from disk at once."""
@@ -46,7 +46,7 @@ class CloningReport:
     """The mean loss of all training tuples, with the weights at the end of the epoch."""
     test_loss: float
     """The mean loss of all test tuples, with the same weights."""
-    live: float
+    gradient_share: float
     """The share of training tuples that have a gradient: whose loss is below 1."""
     score_bias: float
     """b, the weight of the scoring model."""
@@ -69,11 +69,11 @@ class Cloner:
     def __init__(self, recipe: Cloning, data: FastForwardData, network: nn.Module | None = None) -> None:
         self.recipe, self.data = recipe, data
         if network is None:
-            options = fitting_options(recipe.controller, hops=data.recipe.hops)
-            network = new_network(recipe.controller, recipe.seed, **options)
+            options = select_network_options(recipe.controller, hops=data.recipe.hops)
+            network = make_network(recipe.controller, recipe.seed, **options)
         check_controller(cast(Controller, network))
-        self.network, self.pupil = network.eval(), cast(LocalController, network)
-        senses = self.pupil.senses
+        self.network, self.student = network.eval(), cast(LocalController, network)
+        senses = self.student.senses
         if senses.hops != data.recipe.hops:
             raise InputError(f"the network hears {senses.hops} hops, but the data has {data.recipe.hops}")
         if senses.hop_mean != data.recipe.hop_mean:
@@ -81,8 +81,8 @@ class Cloner:
                 f"the network's hops are means by the {senses.hop_mean}'s degree, those of the data by the "
                 f"{data.recipe.hop_mean}'s: make it with FastForward(hop_mean=...)"
             )
-        data.check_channels(self.pupil.senses.channels)
-        self.learner = learner_for(network, recipe.learning_rate)
+        data.find_array_name(self.student.senses.channels)
+        self.learner = make_learner(network, recipe.learning_rate)
         # b begins at 0 and is trained together with the weights, by an Adam of its own.
         self.score_bias = np.zeros(1, np.float32)
         self._bias_adam = Adam(1, recipe.learning_rate)
@@ -94,61 +94,65 @@ class Cloner:
         Raises:
             DivergedError: if the weights are no longer finite; the text says at which epoch.
         """
-        order = stream(self.recipe.seed, "cloning", self.epoch).permutation(self.data.samples)
+        order = make_rng(self.recipe.seed, "cloning", self.epoch).permutation(self.data.samples)
         # Many batches are read at once, as tuples are scattered over the file.
         read = BATCHES_PER_READ * self.recipe.batch
         with torch.random.fork_rng(devices=[]):
             # For modules that draw random numbers themselves, such as dropout.
-            torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
+            torch.manual_seed(int(make_rng(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             self.network.train()
             for first in range(0, len(order), read):
-                tuples = self._packed(*self.data.gather(order[first : first + read], self.pupil.senses.channels))
+                tuples = self._pack_tuples(
+                    *self.data.get_tuples(order[first : first + read], self.student.senses.channels)
+                )
                 # One step of Adam per batch; what is left at the end is a smaller one.
-                places = np.arange(len(tuples[0]))
-                whole = len(places) - len(places) % self.recipe.batch
-                self.learner.descend(tuples, places[:whole].reshape(-1, self.recipe.batch), self._gate)
-                if whole < len(places):
-                    self.learner.descend(tuples, places[None, whole:], self._gate)
+                batch_indices = np.arange(len(tuples[0]))
+                whole = len(batch_indices) - len(batch_indices) % self.recipe.batch
+                self.learner.descend(tuples, batch_indices[:whole].reshape(-1, self.recipe.batch), self._weight_errors)
+                if whole < len(batch_indices):
+                    self.learner.descend(tuples, batch_indices[None, whole:], self._weight_errors)
             self.network.eval()
         self.epoch += 1
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
             raise DivergedError(f"the weights are not numbers any more in epoch {self.epoch}: lower learning_rate")
 
-    def report(self) -> CloningReport:
+    def make_report(self) -> CloningReport:
         """Measure the loss on both sets with the present weights."""
-        (train_loss, live), (test_loss, _) = self.losses("train"), self.losses("test")
-        return CloningReport(self.epoch, train_loss, test_loss, live, float(self.score_bias[0]))
+        (train_loss, gradient_share), (test_loss, _) = self.compute_losses("train"), self.compute_losses("test")
+        return CloningReport(self.epoch, train_loss, test_loss, gradient_share, float(self.score_bias[0]))
 
-    def losses(self, split: Split) -> tuple[float, float]:
+    def compute_losses(self, split: Split) -> tuple[float, float]:
         """The mean loss over all training or test tuples, and the share of tuples whose loss is below 1."""
         # One time index at a time, as the data may not fit into memory.
         total, below, count = 0.0, 0, 0
-        for step in range(self.data.recipe.indices):
-            tuples = self._packed(*self.data.block(step, split, self.pupil.senses.channels))
-            scores = self._scores(self.learner.errors(tuples))
+        for step in range(self.data.recipe.index_count):
+            tuples = self._pack_tuples(*self.data.get_block(step, split, self.student.senses.channels))
+            scores = self._compute_scores(self.learner.errors(tuples))
             total += float(np.minimum(scores, 1.0).sum())
             below += int((scores < 1.0).sum())
             count += len(scores)
         return total / count, below / count
 
-    def _packed(self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]) -> Tuples:
+    def _pack_tuples(
+        self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
+    ) -> Tuples:
         """Tuples in the form in which the learner reads them."""
         T, N, D = targets.shape
-        memory = Replay(T, N, D, self.learner)
+        memory = ReplayBuffer(T, N, D, self.learner)
         memory.add(observations, targets)
         return memory.tuples
 
-    def _scores(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
+    def _compute_scores(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
         """(b^2 + MSE) / M of every tuple."""
         scores: Float64[np.ndarray, " b"] = (float(self.score_bias[0]) ** 2 + errors) / self.recipe.loss_scale
         return scores
 
-    def _gate(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
+    def _weight_errors(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
         """The slope of the batch's mean loss in each tuple's MSE; b takes its own step on the way."""
         slopes = np.full(len(errors), 1.0 / (self.recipe.loss_scale * len(errors)))
         if self.updates >= self.recipe.warm_up:
             # min(1, .), whose slope is zero above 1.
-            slopes[self._scores(errors) > 1.0] = 0.0
+            slopes[self._compute_scores(errors) > 1.0] = 0.0
         # d b^2 / db = 2 b, and b stays in [0, sqrt(M)].
         gradient = (2.0 * self.score_bias * slopes.sum()).astype(np.float32)
         self._bias_adam.step(self.score_bias, gradient)
@@ -174,13 +178,13 @@ def clone(
             first step.
     """
     # More threads would only slow down networks this small, and could change torch's bits.
-    with one_thread():
+    with use_one_thread():
         cloner = Cloner(recipe, data, network)
         if on_epoch is not None:
-            on_epoch(cloner, cloner.report())
+            on_epoch(cloner, cloner.make_report())
         while cloner.epoch < recipe.epochs:
             cloner.run_epoch()
             due = cloner.epoch % recipe.measure_every == 0 or cloner.epoch == recipe.epochs
             if on_epoch is not None and due:
-                on_epoch(cloner, cloner.report())
+                on_epoch(cloner, cloner.make_report())
     return cloner.network

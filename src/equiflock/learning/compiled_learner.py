@@ -11,11 +11,17 @@ from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 from equiflock.controllers.networks.chain import Chain, fold, unfold
-from equiflock.controllers.networks.compiled import program_of
-from equiflock.controllers.networks.gradients import add_errors, add_gradient, batch_memory, pack, turn
-from equiflock.controllers.networks.lanes import PARTS, finish_sums
+from equiflock.controllers.networks.compiled import make_chain_args
+from equiflock.controllers.networks.gradients import (
+    add_gradient,
+    add_squared_errors,
+    make_batch_buffers,
+    pack,
+    transpose,
+)
+from equiflock.controllers.networks.lane_kernels import PARTIAL_SUMS, finish_sums
 from equiflock.learning.adam import Adam, adam_step
-from equiflock.learning.tuples import Errors, Gate, Tuples
+from equiflock.learning.learner_types import Errors, LossWeighting, Tuples
 from equiflock.runtime.jit import Array, kernel
 
 STEPS_PER_CALL = 100
@@ -30,18 +36,18 @@ class CompiledLearner:
         self.adam = Adam(chain.size, learning_rate)
         folded = chain.folded_size
         # Folded weights, the same transposed, their gradient with its partial sums, and that of the weights themselves.
-        self._folded, self._turned, self._slopes = (np.zeros(folded, np.float32) for _ in range(3))
-        self._sums = np.zeros(folded * PARTS, np.float32)
+        self._folded, self._transposed, self._folded_gradient = (np.zeros(folded, np.float32) for _ in range(3))
+        self._partial_sums = np.zeros(folded * PARTIAL_SUMS, np.float32)
         self._gradient = np.zeros(chain.size, np.float32)
-        self._memory: dict[int, Any] = {}
+        self._batch_buffers: dict[int, Any] = {}
 
-    def use_rate(self, learning_rate: float) -> None:
+    def set_learning_rate(self, learning_rate: float) -> None:
         """Take the next steps with this learning rate."""
         self.adam.learning_rate = learning_rate
 
-    def shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def get_tuple_shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Rows of agents, (rows, N) and (D, N)."""
-        rows = self.chain.width * (dimensions if self.chain.of_vectors else 1)
+        rows = self.chain.input_width * (dimensions if self.chain.acts_on_vectors else 1)
         return (rows, agents), (dimensions, agents)
 
     def pack(
@@ -52,27 +58,29 @@ class CompiledLearner:
     ) -> None:
         """Transpose tuples, and apply the activation before the first layer once and for all."""
         T, N, *_, D = observations.shape
-        components = D if self.chain.of_vectors else 1
-        pack(np.ascontiguousarray(observations).reshape(T, N, -1), self.chain.before, components, tuples[0])
+        components = D if self.chain.acts_on_vectors else 1
+        pack(np.ascontiguousarray(observations).reshape(T, N, -1), self.chain.input_activation, components, tuples[0])
         tuples[1][:] = targets.transpose(0, 2, 1)
 
     def descend(
         self,
         tuples: Tuples,
-        places: Int64[np.ndarray, "U b"],
-        gate: Gate | None = None,
+        batch_indices: Int64[np.ndarray, "U b"],
+        loss_weighting: LossWeighting | None = None,
     ) -> Float64[np.ndarray, "U b"]:
         """Take a step for every row of places; the errors of a row that a gate is given cost a pass of their own."""
-        N, batch = tuples[1].shape[2], places.shape[1]
-        weights, errors = self.chain.weights(), np.zeros(places.shape)
-        shares = np.full(batch, 1.0 / (batch * N), np.float32)
-        at_once = STEPS_PER_CALL if gate is None else 1
-        for first in range(0, len(places), at_once):
+        N, batch = tuples[1].shape[2], batch_indices.shape[1]
+        weights, errors = self.chain.weights(), np.zeros(batch_indices.shape)
+        tuple_weights = np.full(batch, 1.0 / (batch * N), np.float32)
+        at_once = STEPS_PER_CALL if loss_weighting is None else 1
+        for first in range(0, len(batch_indices), at_once):
             rows = slice(first, first + at_once)
-            if gate is not None:
+            if loss_weighting is not None:
                 fold(self.chain.table, weights, self._folded)
-                shares = (gate(self._errors(tuples, places[first])) / N).astype(np.float32)
-            self._descend(tuples, places[rows], shares, weights, errors[rows])
+                tuple_weights = (loss_weighting(self._compute_errors(tuples, batch_indices[first])) / N).astype(
+                    np.float32
+                )
+            self._run_adam_steps(tuples, batch_indices[rows], tuple_weights, weights, errors[rows])
         self.chain.store(weights)
         per_agent: Float64[np.ndarray, "U b"] = errors / N
         return per_agent
@@ -80,9 +88,9 @@ class CompiledLearner:
     def errors(self, tuples: Tuples) -> Errors:
         """The errors of these tuples."""
         fold(self.chain.table, self.chain.weights(), self._folded)
-        return self._errors(tuples, np.arange(len(tuples[0])))
+        return self._compute_errors(tuples, np.arange(len(tuples[0])))
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """Adam's moments, in the order of the chain's weights, and the number of its steps."""
         adam = self.adam
         return {
@@ -91,46 +99,59 @@ class CompiledLearner:
             "steps": torch.tensor(adam.steps),
         }
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from such a state."""
         self.adam.mean[:] = state["mean"].numpy()
         self.adam.mean_square[:] = state["mean_square"].numpy()
         self.adam.steps = int(state["steps"])
 
-    def _errors(self, tuples: Tuples, places: Array) -> Float64[np.ndarray, " b"]:
+    def _compute_errors(self, tuples: Tuples, batch_indices: Array) -> Float64[np.ndarray, " b"]:
         """The errors of the tuples at these places, with the folded weights as they are."""
-        errors = np.zeros(len(places))
-        add_errors(tuples, places, program_of(self.chain, self._folded), self._memory_for(tuples), errors)
+        errors = np.zeros(len(batch_indices))
+        add_squared_errors(
+            tuples, batch_indices, make_chain_args(self.chain, self._folded), self._get_batch_buffers(tuples), errors
+        )
         per_agent: Float64[np.ndarray, " b"] = errors / tuples[1].shape[2]
         return per_agent
 
-    def _descend(self, tuples: Any, places: Array, shares: Array, weights: Array, errors: Array) -> None:
-        adam, memory = self.adam, self._memory_for(tuples)
-        work = program_of(self.chain, self._folded), memory, self._turned, self._sums, self._slopes, self._gradient
+    def _run_adam_steps(
+        self, tuples: Any, batch_indices: Array, tuple_weights: Array, weights: Array, errors: Array
+    ) -> None:
+        adam, buffers = self.adam, self._get_batch_buffers(tuples)
+        work = (
+            make_chain_args(self.chain, self._folded),
+            buffers,
+            self._transposed,
+            self._partial_sums,
+            self._folded_gradient,
+            self._gradient,
+        )
         moments = adam.mean, adam.mean_square, adam.steps, adam.learning_rate
-        _descend(tuples, places, shares, weights, errors, work, moments)
-        adam.steps += len(places)
+        _run_adam_steps(tuples, batch_indices, tuple_weights, weights, errors, work, moments)
+        adam.steps += len(batch_indices)
 
-    def _memory_for(self, tuples: Tuples) -> Any:
+    def _get_batch_buffers(self, tuples: Tuples) -> Any:
         """Memory for blocks of agents, kept for each number of dimensions."""
         D = tuples[1].shape[1]
-        if D not in self._memory:
-            self._memory[D] = batch_memory(self.chain.table, D if self.chain.of_vectors else 1, D)
-        return self._memory[D]
+        if D not in self._batch_buffers:
+            self._batch_buffers[D] = make_batch_buffers(self.chain.table, D if self.chain.acts_on_vectors else 1, D)
+        return self._batch_buffers[D]
 
 
 @kernel
-def _descend(tuples: Any, places: Array, shares: Array, weights: Array, errors: Array, work: Any, moments: Any) -> None:
+def _run_adam_steps(
+    tuples: Any, batch_indices: Array, tuple_weights: Array, weights: Array, errors: Array, work: Any, moments: Any
+) -> None:
     """One step of Adam for every row of places; errors (U, b) get the sums over agents of |error|^2."""
-    program, memory, turned, sums, slopes, gradient = work
+    chain_args, buffers, transposed, sums, folded_gradient, gradient = work
     mean, mean_square, steps, learning_rate = moments
-    table, folded, _, _ = program
-    for u in range(len(places)):
+    table, folded, _, _ = chain_args
+    for u in range(len(batch_indices)):
         # The gradient of the folded weights over the batch, from it that of the weights, and Adam's step.
         fold(table, weights, folded)
-        turn(table, folded, turned)
+        transpose(table, folded, transposed)
         sums[:] = np.float32(0)
-        add_gradient(tuples, places[u], shares, program, memory, errors[u], turned, sums)
-        finish_sums(sums, slopes)
-        unfold(table, weights, folded, slopes, gradient)
+        add_gradient(tuples, batch_indices[u], tuple_weights, chain_args, buffers, errors[u], transposed, sums)
+        finish_sums(sums, folded_gradient)
+        unfold(table, weights, folded, folded_gradient, gradient)
         adam_step(weights, gradient, mean, mean_square, steps + u + 1, learning_rate)

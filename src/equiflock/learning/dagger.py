@@ -21,21 +21,21 @@ from torch import nn
 
 from equiflock.controllers import load
 from equiflock.flock import FOLLOWER
-from equiflock.learning.averaging import Average
-from equiflock.learning.flights import Flights, Flown, checksum_of, snapshot
-from equiflock.learning.learner import learner_for
+from equiflock.learning.learner import make_learner
 from equiflock.learning.mixture import Mixture
-from equiflock.learning.preparing import prepare
+from equiflock.learning.network_checks import prepare_network
 from equiflock.learning.recipe import DAgger
-from equiflock.learning.replay import Replay, check_fits
+from equiflock.learning.replay import ReplayBuffer, check_memory
+from equiflock.learning.rollouts import Rollout, RolloutHistory, compute_crc32, copy_state_dict
 from equiflock.learning.validation import Validation, Validator
+from equiflock.learning.weight_average import WeightAverage
 from equiflock.learning.worlds import FlightWorld
 from equiflock.protocols import Controller, LocalController
-from equiflock.runtime.checks import InputError, OffScaleError
-from equiflock.runtime.randomness import stream
-from equiflock.runtime.threads import one_thread
+from equiflock.runtime.checks import InputError, NumericRangeError
+from equiflock.runtime.randomness import make_rng
+from equiflock.runtime.threads import use_one_thread
 from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.simulation.assembly import flight
+from equiflock.simulation.flight_builder import flight
 
 
 class DivergedError(InputError):
@@ -66,24 +66,24 @@ class Trainer:
 
     def __init__(self, recipe: DAgger, network: nn.Module | None = None) -> None:
         self.recipe = recipe
-        self.network = prepare(recipe, network)
-        self.pupil = cast(LocalController, self.network)
+        self.network = prepare_network(recipe, network)
+        self.student = cast(LocalController, self.network)
         self.expert = load(recipe.expert)
-        self.starts = [scene.draw(recipe.flocks, recipe.seed, "train") for scene in recipe.scenes]
+        self.starts = [scene.draw(recipe.flocks, recipe.seed, "train") for scene in recipe.training_scenarios]
         """The sets of initial conditions, one for each scenario."""
         # The replay has one size for all flocks, and only followers learn.
         agents = min(start.followers for starts in self.starts for start in starts)
         if agents < 1:
             raise InputError(f"every flock of {recipe.scenario!r} must have a follower at least: nobody else learns")
-        self.learner = learner_for(self.network, recipe.learning_rate)
-        D, senses = self.starts[0][0].flock.shape[2], self.pupil.senses
-        check_fits(recipe.capacity + recipe.batch, agents, senses.hops, D, senses.width)
-        self.replay = Replay(recipe.capacity, agents, D, self.learner)
-        self.flights = Flights(recipe.capacity)
-        self.average = Average(self.network, recipe.average) if recipe.average > 0.0 else None
+        self.learner = make_learner(self.network, recipe.learning_rate)
+        D, senses = self.starts[0][0].flock.shape[2], self.student.senses
+        check_memory(recipe.capacity + recipe.batch, agents, senses.hops, D, senses.width)
+        self.replay = ReplayBuffer(recipe.capacity, agents, D, self.learner)
+        self.rollouts = RolloutHistory(recipe.capacity)
+        self.average = WeightAverage(self.network, recipe.average) if recipe.average > 0.0 else None
         self.epoch = 0
         self._worlds = recipe.worlds
-        self.validate = Validator(recipe)
+        self.validator = Validator(recipe)
 
     def run_epoch(self) -> EpochReport:
         """Collect one flight, update the network many times, and validate it if that is due.
@@ -91,10 +91,10 @@ class Trainer:
         Raises:
             DivergedError: if the loss or a flight is no longer finite; the text says at which epoch.
         """
-        expert_share = self.recipe.beta(self.epoch)
-        with self.randomness():
-            with self._divergence_told(self.epoch + 1):
-                self.fly()
+        expert_share = self.recipe.compute_expert_share(self.epoch)
+        with self.seed_torch():
+            with self._report_divergence(self.epoch + 1):
+                self.run_rollout()
             self.network.train()
             loss = self.update()
             self.network.eval()
@@ -103,45 +103,47 @@ class Trainer:
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
             loss = math.nan
         if not math.isfinite(loss):
-            raise _diverged(self.epoch, f"the loss turned {loss:g}")
+            raise _make_divergence_error(self.epoch, f"the loss turned {loss:g}")
         if self.average is not None:
             self.average.add(self.network, self.epoch)
-        validation = self.judge() if self.recipe.validates(self.epoch) else None
+        validation = self.run_validation() if self.recipe.is_validation_due(self.epoch) else None
         return EpochReport(self.epoch, loss, expert_share, validation)
 
-    def judge(self) -> Validation:
+    def run_validation(self) -> Validation:
         """Validate the network with its present weights, or their average if there is one."""
-        with self._divergence_told(self.epoch), self.averaged():
-            return self.validate(cast(Controller, self.network))
+        with self._report_divergence(self.epoch), self.use_averaged_weights():
+            return self.validator(cast(Controller, self.network))
 
-    def averaged(self) -> AbstractContextManager[None]:
+    def use_averaged_weights(self) -> AbstractContextManager[None]:
         """Inside the block the network has the average as its weights, if there is one."""
-        return nullcontext() if self.average is None else self.average.worn_by(self.network)
+        return nullcontext() if self.average is None else self.average.swap_into(self.network)
 
     @contextmanager
-    def _divergence_told(self, epoch: int) -> Iterator[None]:
+    def _report_divergence(self, epoch: int) -> Iterator[None]:
         """Turn the error of a flight that left the range of float64 into one of divergence."""
         try:
             yield
-        except OffScaleError as error:
+        except NumericRangeError as error:
             # Before the first update the training cannot be the cause.
             if self.epoch == 0:
                 raise
-            raise _diverged(epoch, str(error)) from None
+            raise _make_divergence_error(epoch, str(error)) from None
 
     @contextmanager
-    def randomness(self) -> Iterator[None]:
+    def seed_torch(self) -> Iterator[None]:
         """Seed torch with the epoch's number, for modules that draw random numbers themselves, such as dropout."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(stream(self.recipe.seed, "torch", self.epoch).integers(2**63)))
+            torch.manual_seed(int(make_rng(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             yield
 
-    def fly(self) -> None:
+    def run_rollout(self) -> None:
         """Collect the epoch's flight, and note what it takes to fly it again."""
-        network, before = snapshot(self.network), self.replay.added
+        network, tuples_before = copy_state_dict(self.network), self.replay.total_added
         self.network.eval()
         checksum = self.collect()
-        self.flights.add(Flown(self.epoch, before, self.replay.added - before, checksum, network))
+        self.rollouts.add(
+            Rollout(self.epoch, tuples_before, self.replay.total_added - tuples_before, checksum, network)
+        )
 
     @property
     def world(self) -> FlightWorld:
@@ -149,12 +151,12 @@ class Trainer:
         return self._worlds.draw(self.recipe.seed, self.epoch)
 
     @property
-    def scene(self) -> int:
+    def scenario_index(self) -> int:
         """Which of the scenarios the epoch's flight is of, drawn by their shares."""
-        shares = [scene.share for scene in self.recipe.scenes]
+        shares = [scenario_index.share for scenario_index in self.recipe.training_scenarios]
         if len(shares) == 1:
             return 0
-        return int(stream(self.recipe.seed, "scenario", self.epoch).choice(len(shares), p=shares))
+        return int(make_rng(self.recipe.seed, "scenario", self.epoch).choice(len(shares), p=shares))
 
     def collect(self) -> int:
         """Fly one flock of the training set under the mixture, and add every step to the replay.
@@ -163,14 +165,14 @@ class Trainer:
             a checksum of what was added.
         """
         recipe = self.recipe
-        rng = stream(recipe.seed, "collect", self.epoch)
+        rng = make_rng(recipe.seed, "collect", self.epoch)
         # One flock of the scenario's training set, drawn with replacement.
-        starts = self.starts[self.scene]
+        starts = self.starts[self.scenario_index]
         scenario, start = starts[int(rng.integers(len(starts)))]
         rules: dict[str, Any] = {"orbit": scenario.orbit, "obstacles": scenario.obstacles}
         # The expert may need other observations than the pupil, which the flight itself makes.
         sensing = DelayedAggregation(self.expert.senses, **rules)
-        mixture = Mixture(self.expert, self.pupil, recipe.beta(self.epoch), rng, sensing)
+        mixture = Mixture(self.expert, self.student, recipe.compute_expert_share(self.epoch), rng, sensing)
         # The pupil hears by the radio that the epoch drew; the expert, which is privileged, hears everything.
         world = self.world
         rules |= {"radio": world.radio, "body": world.body, "ending": scenario.ending()}
@@ -187,18 +189,18 @@ class Trainer:
             targets.append(mixture.target[0, who].astype(np.float32))
         if not observations:
             return 0
-        known, wanted = self.thinned(np.stack(observations), np.stack(targets))
+        known, wanted = self.sample_agents(np.stack(observations), np.stack(targets))
         self.replay.add(known, wanted)
-        return checksum_of(known, wanted)
+        return compute_crc32(known, wanted)
 
-    def thinned(
+    def sample_agents(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
     ) -> tuple[Float32[np.ndarray, "T A K C D"], Float32[np.ndarray, "T A D"]]:
         """As many agents of each step as a tuple holds, drawn at random if there are more."""
         (T, N), A = targets.shape[:2], self.replay.agents
         if N == A:
             return observations, targets
-        rng = stream(self.recipe.seed, "followers", self.epoch)
+        rng = make_rng(self.recipe.seed, "followers", self.epoch)
         agents = np.stack([rng.choice(N, A, replace=False) for _ in range(T)])
         steps = np.arange(T)[:, None]
         return observations[steps, agents], targets[steps, agents]
@@ -209,14 +211,14 @@ class Trainer:
         if len(self.replay) == 0:
             raise InputError(f"every flight of {recipe.scenario!r} ended before its first step: nothing to learn from")
         # All batches of the epoch, drawn with replacement from the whole replay.
-        places = stream(recipe.seed, "batches", self.epoch).integers(
+        batch_indices = make_rng(recipe.seed, "batches", self.epoch).integers(
             len(self.replay), size=(recipe.updates, recipe.batch)
         )
-        self.learner.use_rate(recipe.rate(self.epoch))
-        return float(self.learner.descend(self.replay.tuples, places).mean())
+        self.learner.set_learning_rate(recipe.compute_learning_rate(self.epoch))
+        return float(self.learner.descend(self.replay.tuples, batch_indices).mean())
 
 
-def _diverged(epoch: int, how: str) -> DivergedError:
+def _make_divergence_error(epoch: int, how: str) -> DivergedError:
     return DivergedError(f"the training diverged in epoch {epoch}: {how}; lower learning_rate")
 
 
@@ -237,12 +239,12 @@ def train(
         DivergedError: if the loss or a flight is no longer finite; the text says at which epoch.
     """
     # More threads would only slow down networks this small, and could change torch's bits.
-    with one_thread():
+    with use_one_thread():
         trainer = Trainer(recipe, network)
         while trainer.epoch < recipe.epochs:
             report = trainer.run_epoch()
             if on_epoch is not None:
                 on_epoch(report)
     if trainer.average is not None:
-        trainer.average.give(trainer.network)
+        trainer.average.copy_into(trainer.network)
     return trainer.network.eval()

@@ -30,17 +30,17 @@ from jaxtyping import Float32, Int64
 
 from equiflock.controllers import load
 from equiflock.features import Aggregation, Channel, HopMean, Senses, paper_senses
-from equiflock.learning.parts import PartedArrays, fill
+from equiflock.learning.partitioned_arrays import PartitionedArrays, fill_parts
 from equiflock.learning.recipe import EXPERT
 from equiflock.protocols import Controller
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
-from equiflock.runtime.checksums import DamagedError, OtherVersionError
-from equiflock.runtime.files import check_writable, folder_lock
-from equiflock.runtime.provenance import CONFIG, claim_folder, read_config, versions
+from equiflock.runtime.checksums import DamagedError, VersionMismatchError
+from equiflock.runtime.files import check_writable, lock_dir
+from equiflock.runtime.provenance import CONFIG, claim_run_dir, read_config, read_package_versions
 from equiflock.scenarios.random_disk import RandomDisk, VelocityRule
 from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.simulation.assembly import flight
+from equiflock.simulation.flight_builder import flight
 
 Split = Literal["train", "test"]
 DIMENSIONS = 2
@@ -95,7 +95,7 @@ class FastForward:
         return self.train_flocks + self.test_flocks
 
     @property
-    def indices(self) -> int:
+    def index_count(self) -> int:
         """S, how many time indices there are."""
         return self.steps + 1
 
@@ -111,7 +111,7 @@ class FastForward:
         numbers = self.flocks, self.agents, self.seed, f"fast-forward {step}"
         return RandomDisk(*numbers, comm_radius=self.comm_radius, velocities=self.velocities)
 
-    def part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
+    def compute_part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
         """The tuples of one time index: sum and mean, each (B, N, K, C, D), and targets, (B, N, D)."""
         expert: Controller = load(self.expert)
         sensing = {name: DelayedAggregation(senses) for name, senses in self.senses.items()}
@@ -120,7 +120,7 @@ class FastForward:
         for moment in islice(loop, step + 1):
             # Observations of K hops depend on the last K moments only, so earlier ones need not be sensed.
             if moment.step > step - self.hops:
-                found |= {name: each.hear(moment.flock) for name, each in sensing.items()}
+                found |= {name: each.observe(moment.flock) for name, each in sensing.items()}
         found["targets"] = moment.accelerations.astype(np.float32)
         return found
 
@@ -143,35 +143,35 @@ class FastForward:
         workers = check_count("workers", threads.count() if workers is None else workers)
         if folder is None:
             arrays = {name: np.empty(shape, np.float32) for name, shape in self.shapes.items()}
-            fill(arrays, range(self.indices), self.part, workers, on_part)
+            fill_parts(arrays, range(self.index_count), self.compute_part, workers, on_part)
             return FastForwardData(self, arrays)
         folder = Path(folder)
         check_writable(folder / CONFIG)
         folder.mkdir(parents=True, exist_ok=True)
-        parts = PartedArrays(folder, self.shapes)
-        with folder_lock(folder, wait=True):  # a second process waits, and then finds it done
-            parts.remove_if_unknown(on_notice)
-            claim_folder(folder, KIND, {"fast_forward": asdict(self), "versions": versions()})
-            found = parts.survey()
+        parts = PartitionedArrays(folder, self.shapes)
+        with lock_dir(folder, wait=True):  # a second process waits, and then finds it done
+            parts.remove_if_config_damaged(on_notice)
+            claim_run_dir(folder, KIND, {"fast_forward": asdict(self), "versions": read_package_versions()})
+            found = parts.check_parts()
             if found.damaged:
-                on_notice(f"{folder} is damaged at {found.damage} time indices; they are made again")
+                on_notice(f"{folder} is damaged at {found.damage_summary} time indices; they are made again")
             for step in sorted(found.intact):
                 on_part(step)
-            missing = set(range(self.indices)) - found.intact
+            missing = set(range(self.index_count)) - found.intact
             if missing:
-                mapped = parts.begin(missing)
+                mapped = parts.open_for_writing(missing)
 
-                def keep(step: int) -> None:
-                    parts.keep(mapped, step)
+                def commit_part(step: int) -> None:
+                    parts.commit_part(mapped, step)
                     on_part(step)
 
-                fill(mapped, missing, self.part, workers, keep)
-        return FastForwardData(self, parts.opened("r"))
+                fill_parts(mapped, missing, self.compute_part, workers, commit_part)
+        return FastForwardData(self, parts.open_arrays("r"))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the arrays, by their names."""
-        tuples = self.indices, self.flocks, self.agents
+        tuples = self.index_count, self.flocks, self.agents
         return {
             **{name: (*tuples, senses.hops, senses.width, DIMENSIONS) for name, senses in self.senses.items()},
             "targets": (*tuples, DIMENSIONS),
@@ -200,18 +200,18 @@ class FastForwardData:
         """The data that `FastForward.make` kept in a folder: checked now, then mapped into memory."""
         folder = Path(folder)
         recipe = _read_recipe(folder / CONFIG)
-        parts = PartedArrays(folder, recipe.shapes)
-        found = parts.survey()
+        parts = PartitionedArrays(folder, recipe.shapes)
+        found = parts.check_parts()
         if found.damaged:
-            raise DamagedError(f"{folder} is damaged at {found.damage} time indices: make it again to mend it")
-        missing = recipe.indices - len(found.intact)
+            raise DamagedError(f"{folder} is damaged at {found.damage_summary} time indices: make it again to mend it")
+        missing = recipe.index_count - len(found.intact)
         if missing:
-            raise InputError(f"{folder} lacks {missing} of {recipe.indices} time indices: make it again to go on")
-        return cls(recipe, parts.opened("r"))
+            raise InputError(f"{folder} lacks {missing} of {recipe.index_count} time indices: make it again to go on")
+        return cls(recipe, parts.open_arrays("r"))
 
     def __len__(self) -> int:
         """How many tuples there are."""
-        return self.recipe.indices * self.recipe.flocks
+        return self.recipe.index_count * self.recipe.flocks
 
     @property
     def hops(self) -> int:
@@ -221,29 +221,29 @@ class FastForwardData:
     @property
     def samples(self) -> int:
         """m, the number of training tuples."""
-        return self.recipe.indices * self.recipe.train_flocks
+        return self.recipe.index_count * self.recipe.train_flocks
 
-    def block(
+    def get_block(
         self, step: int, split: Split, channels: tuple[Channel, ...]
     ) -> tuple[Float32[np.ndarray, "b N K C D"], Float32[np.ndarray, "b N D"]]:
         """Observations and targets of all training or test tuples of one time index."""
         check_choice("split", split, ("train", "test"))
         first = self.recipe.train_flocks
         part = slice(None, first) if split == "train" else slice(first, None)
-        return self.arrays[self.check_channels(channels)][step, part], self.arrays["targets"][step, part]
+        return self.arrays[self.find_array_name(channels)][step, part], self.arrays["targets"][step, part]
 
-    def gather(
-        self, places: Int64[np.ndarray, " b"], channels: tuple[Channel, ...]
+    def get_tuples(
+        self, batch_indices: Int64[np.ndarray, " b"], channels: tuple[Channel, ...]
     ) -> tuple[Float32[np.ndarray, "b N K C D"], Float32[np.ndarray, "b N D"]]:
         """Observations and targets of the training tuples with these indices, from 0 to `samples` - 1."""
-        where = np.divmod(places, self.recipe.train_flocks)
-        return self.arrays[self.check_channels(channels)][where], self.arrays["targets"][where]
+        where = np.divmod(batch_indices, self.recipe.train_flocks)
+        return self.arrays[self.find_array_name(channels)][where], self.arrays["targets"][where]
 
     def largest_input(self, channels: tuple[Channel, ...]) -> float:
         """The largest |Z_i|_F of any agent in any tuple, for observations with these channels."""
-        return self._largest[self.check_channels(channels)]
+        return self._largest_norms[self.find_array_name(channels)]
 
-    def check_channels(self, channels: tuple[Channel, ...]) -> str:
+    def find_array_name(self, channels: tuple[Channel, ...]) -> str:
         """The name of the array of observations with these channels; a clear error if there is none."""
         for name, senses in self.recipe.senses.items():
             if senses.channels == channels:
@@ -254,14 +254,14 @@ class FastForwardData:
     @property
     def largest_target(self) -> float:
         """The largest norm of the expert's acceleration."""
-        return self._largest["targets"]
+        return self._largest_norms["targets"]
 
     @cached_property
-    def _largest(self) -> dict[str, float]:
+    def _largest_norms(self) -> dict[str, float]:
         found = {}
         for name, array in self.arrays.items():
             squares = 0.0  # one time index after the other, as the whole may not fit into memory
-            for step in range(self.recipe.indices):
+            for step in range(self.recipe.index_count):
                 vectors = np.asarray(array[step]).reshape(self.recipe.flocks * self.recipe.agents, -1)
                 squares = np.maximum(squares, np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64).max())
             if not np.isfinite(squares):
@@ -276,7 +276,7 @@ def _read_recipe(path: Path) -> FastForward:
         if set(settings) != {field.name for field in fields(FastForward)}:
             raise KeyError("fields")
         return FastForward(**settings)
-    except (DamagedError, OtherVersionError):
+    except (DamagedError, VersionMismatchError):
         raise
     except FileNotFoundError:
         raise InputError(f"{path.parent} is not a folder of fast-forward data: there is no config.json") from None

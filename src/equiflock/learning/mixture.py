@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from equiflock.controllers.bridge import as_numpy_function
+from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses
 from equiflock.flock import Flock, Observations, Vectors
 from equiflock.protocols import AnyBody, Controller, FusedStep, LocalController, Sensing
 from equiflock.senses.aggregation import DelayedAggregation
-from equiflock.simulation.assembly import decision
-from equiflock.simulation.fused import State
-from equiflock.simulation.taught import TaughtStep, taught_step
+from equiflock.simulation.flight_builder import make_decision_function
+from equiflock.simulation.fused_network_step import FlockArrays
+from equiflock.simulation.fused_training_step import FusedTrainingStep, make_fused_training_step
 
 
 class Mixture:
@@ -25,7 +25,7 @@ class Mixture:
 
     Args:
         expert: any controller, privileged or not.
-        pupil: a local controller, whose observations the flight makes.
+        student: a local controller, whose observations the flight makes.
         beta: the probability of the expert's acceleration.
         rng: draws one number per step.
         sensing: makes the expert's observations, whose channels and hops may differ from the pupil's.
@@ -36,44 +36,44 @@ class Mixture:
     def __init__(
         self,
         expert: Controller,
-        pupil: LocalController,
+        student: LocalController,
         beta: float,
         rng: np.random.Generator,
         sensing: DelayedAggregation | None = None,
     ) -> None:
-        self.senses: Senses = pupil.senses
+        self.senses: Senses = student.senses
         self.beta = beta
         self.rng = rng
         self.target: Vectors | None = None
         self.expert = expert
         # In its compiled form, if it has one, with the weights that it has now.
-        self.ask_pupil: Callable[..., NDArray[Any]] = as_numpy_function(pupil)
-        self._ask_expert, _ = decision(expert)
+        self.call_student: Callable[..., NDArray[Any]] = as_numpy_function(student)
+        self._call_expert, _ = make_decision_function(expert)
         self.sensing = sensing or DelayedAggregation(expert.senses)
-        self._unused: float | None = None
+        self._restored_draw: float | None = None
 
     def __call__(self, flock: Flock, observations: Observations) -> NDArray[Any]:
         """Accelerations (B, N, D) of the whole flock, all by the expert or all by the pupil."""
         # The expert's accelerations are the targets to learn, whoever flies.
-        self.target = self._ask_expert(flock, self.sensing.hear(flock))
+        self.target = self._call_expert(flock, self.sensing.observe(flock))
         if self.draw() < self.beta:
             return self.target
         # A copy, as these observations are read-only, and torch has no read-only tensors.
-        return self.ask_pupil(observations.copy())
+        return self.call_student(observations.copy())
 
     def draw(self) -> float:
         """The number that decides who flies this step."""
-        number, self._unused = self.rng.random() if self._unused is None else self._unused, None
+        number, self._restored_draw = self.rng.random() if self._restored_draw is None else self._restored_draw, None
         return number
 
-    def put_back(self, number: float) -> None:
+    def restore_draw(self, number: float) -> None:
         """Let the next draw be this number again, for a step that was not made with it."""
-        self._unused = number
+        self._restored_draw = number
 
-    def fused_step(self, sensing: Sensing, body: AnyBody) -> FusedStep | None:
+    def make_fused_step(self, sensing: Sensing, body: AnyBody) -> FusedStep | None:
         """A step that is one call, for a flight with these parts; None if an expert or pupil is not known to it."""
-        taught = taught_step(self.expert, self.ask_pupil, (self.sensing, sensing), body)
-        return None if taught is None else FusedMixtureStep(self, taught)
+        training_step = make_fused_training_step(self.expert, self.call_student, (self.sensing, sensing), body)
+        return None if training_step is None else FusedMixtureStep(self, training_step)
 
 
 class FusedMixtureStep:
@@ -84,14 +84,20 @@ class FusedMixtureStep:
         taught: makes the step.
     """
 
-    def __init__(self, mixture: Mixture, taught: TaughtStep) -> None:
+    def __init__(self, mixture: Mixture, training_step: FusedTrainingStep) -> None:
         self.mixture = mixture
-        self.fits = taught.fits
-        self._taught = taught
+        self.fits = training_step.fits
+        self._training_step = training_step
         self._target: Vectors = np.empty((0, 0, 0))
 
     def step(
-        self, flock: Flock, state: State, accelerations: Vectors, time_step: float, active: NDArray[Any], moves: bool
+        self,
+        flock: Flock,
+        state: FlockArrays,
+        accelerations: Vectors,
+        time_step: float,
+        active: NDArray[Any],
+        move_first: bool,
     ) -> Observations | None:
         """Move the flock, let both sense, and let one of them decide."""
         mixture = self.mixture
@@ -99,15 +105,17 @@ class FusedMixtureStep:
             self._target = np.empty_like(accelerations)
         number = mixture.draw()
         arrays = flock, state, accelerations, self._target
-        observations = self._taught(*arrays, time_step, moves=moves, pupil_flies=number >= mixture.beta)
+        observations = self._training_step(
+            *arrays, time_step, move_first=move_first, student_acts=number >= mixture.beta
+        )
         # Where it fails the mixture is called after it, for the same step.
         if observations is None:
-            mixture.put_back(number)
+            mixture.restore_draw(number)
         mixture.target = self._target
         return observations
 
     def skip(
-        self, flock: Flock, state: State, accelerations: Vectors, time_step: float, moves: bool, steps: int
+        self, flock: Flock, state: FlockArrays, accelerations: Vectors, time_step: float, move_first: bool, steps: int
     ) -> bool:
         """Nothing: every step of a lesson is one to learn from."""
         return False

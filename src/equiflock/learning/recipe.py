@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from equiflock.learning.kinds import checked
-from equiflock.learning.scenes import Scene, read_scenes
-from equiflock.learning.schedules import Schedule, rate_share
-from equiflock.learning.worlds import SETTINGS, Worlds, settled
+from equiflock.learning.field_types import check_field
+from equiflock.learning.schedules import Schedule, compute_rate_factor
+from equiflock.learning.training_scenarios import TrainingScenario, parse_training_scenarios
+from equiflock.learning.worlds import SETTINGS, Worlds, parse_setting
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.scenarios import RandomDisk
 from equiflock.scenarios.random_disk import RadiusRule, VelocityRule
@@ -21,7 +21,7 @@ EXPERT = "tanner"
 """The expert that the paper's pupils learn from."""
 
 
-USUAL_CLAMP = 100.0
+DEFAULT_CLAMP = 100.0
 """The expert's clamp C in the paper's trainings, and the default of `Tanner`."""
 
 
@@ -102,7 +102,7 @@ class DAgger:
     """Epochs from one validation to the next."""
     checkpoint_every: int = 10
     """Epochs from one checkpoint to the next, for a training that is kept in a folder."""
-    loss: float | str = 0.0
+    packet_loss: float | str = 0.0
     """The share of messages that are lost, each link and step by itself: a number such as 0.2, or a range such as
     0-0.5, of which each flight draws a number. So for all options that follow; see `Radio` and `DoubleIntegrator`."""
     burst: float | str | None = None
@@ -115,7 +115,7 @@ class DAgger:
     """The standard deviation of measured relative positions, in R, and velocities, in R/s, such as 0.01 or 0-0.05."""
     quantization: int | str | None = None
     """Bits per number of a message, from 10 to 32, such as 16 or 12-32."""
-    every: int | str = 1
+    send_interval: int | str = 1
     """Agents send at every so many-th step only, at phases of their own, such as 2 or 1-4."""
     last_known: int | str = 0
     """For how many steps after its arrival a message is used if no newer one comes, such as 5 or 0-10."""
@@ -132,19 +132,19 @@ class DAgger:
 
     def __post_init__(self) -> None:
         # Types first: a recipe may come from a file, where nothing has checked them.
-        for name in _KINDS:
+        for name in _FIELD_TYPES:
             # Radio and body know themselves what makes sense for them.
             if name in SETTINGS:
-                object.__setattr__(self, name, settled(name, getattr(self, name)))
+                object.__setattr__(self, name, parse_setting(name, getattr(self, name)))
                 continue
-            object.__setattr__(self, name, checked(name, _KINDS[name], getattr(self, name)))
+            object.__setattr__(self, name, check_field(name, _FIELD_TYPES[name], getattr(self, name)))
         # Then the range of every number.
         counts = "epochs hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
         for name in counts.split():
             check_count(name, getattr(self, name))
         for name in ("comm_radius", "learning_rate"):
             check_positive(name, getattr(self, name))
-        check_count("agents", self.fewest_agents)
+        check_count("agents", self.min_agents)
         for name in ("seed", "warm_up"):
             check_count(name, getattr(self, name), least=0)
         check_choice("schedule", self.schedule, get_args(Schedule))
@@ -157,7 +157,7 @@ class DAgger:
                 raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
         check_count("duration / time_step", self.steps)
         # Making the scenarios checks the fields that they share with the recipe.
-        for scene in self.scenes:
+        for scene in self.training_scenarios:
             scene.check(max(self.flocks, self.validation_flocks))
         self.worlds.check()
 
@@ -172,7 +172,7 @@ class DAgger:
         return Worlds({name: getattr(self, name) for name in SETTINGS})
 
     @property
-    def fewest_agents(self) -> int:
+    def min_agents(self) -> int:
         """N, or the least of its range."""
         return int(self.agents.partition("-")[0]) if isinstance(self.agents, str) else self.agents
 
@@ -181,32 +181,32 @@ class DAgger:
         """T, the steps of a flight."""
         return count_steps(self.duration, self.time_step)
 
-    def beta(self, epoch: int) -> float:
+    def compute_expert_share(self, epoch: int) -> float:
         """beta_e = max(beta_0 beta_(e-1), least share), epochs counted from 0."""
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
 
-    def rate(self, epoch: int) -> float:
+    def compute_learning_rate(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
         told = self.schedule, epoch, self.epochs, self.warm_up, self.final_learning_rate
-        return self.learning_rate * rate_share(*told)
+        return self.learning_rate * compute_rate_factor(*told)
 
     @property
-    def can_be_prolonged(self) -> bool:
+    def is_extendable(self) -> bool:
         """Whether no epoch depends on how many there are; one of a schedule that falls does."""
         return self.schedule == "constant"
 
-    def validates(self, epoch: int) -> bool:
+    def is_validation_due(self, epoch: int) -> bool:
         """Whether the network is validated after this epoch: every `validate_every` epochs, and at the end."""
         return epoch % self.validate_every == 0 or epoch == self.epochs
 
     @cached_property
-    def scenes(self) -> tuple[Scene, ...]:
+    def training_scenarios(self) -> tuple[TrainingScenario, ...]:
         """The scenarios of the flights, with their shares."""
         # Fields that have the name of one of RandomDisk's go to the scenario, if they are not at their default: a
         # scenario may have defaults of its own.
         ours = {field.name: field.default for field in fields(self)}
         shared = [field.name for field in fields(RandomDisk) if field.name in ours.keys() - {"flocks", "seed"}]
-        return read_scenes(
+        return parse_training_scenarios(
             self.scenario, {name: getattr(self, name) for name in shared if getattr(self, name) != ours[name]}
         )
 
@@ -215,7 +215,7 @@ class DAgger:
         """The command that trains by this recipe."""
         # Options at their defaults are left out, except the two that usually tell trainings apart.
         asked = [
-            _option(field.name, getattr(self, field.name))
+            _format_option(field.name, getattr(self, field.name))
             for field in fields(self)
             if field.name in ("controller", "seed") or getattr(self, field.name) != field.default
         ]
@@ -224,7 +224,7 @@ class DAgger:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
         """Return the recipe with these settings; fields that are missing have their defaults. Errors name `source`."""
-        unknown = sorted(set(settings) - set(_KINDS))
+        unknown = sorted(set(settings) - set(_FIELD_TYPES))
         if unknown:
             raise InputError(f"the recipe in {source} has unknown fields: {', '.join(unknown)}")
         try:
@@ -233,11 +233,11 @@ class DAgger:
             raise InputError(f"the recipe in {source}: {error}") from None
 
 
-_KINDS = {field.name: str(field.type) for field in fields(DAgger)}
+_FIELD_TYPES = {field.name: str(field.type) for field in fields(DAgger)}
 """The annotation of every field, as text."""
 
 
-def _option(name: str, value: object) -> str:
+def _format_option(name: str, value: object) -> str:
     """A field as an option of the command line; a boolean is --name or --no-name."""
     words = name.replace("_", "-")
     if isinstance(value, bool):

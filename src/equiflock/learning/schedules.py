@@ -8,7 +8,7 @@ from typing import Literal
 Schedule = Literal["constant", "cosine", "linear"]
 
 
-def rate_share(schedule: Schedule, epoch: int, epochs: int, warm_up: int = 0, final: float = 0.0) -> float:
+def compute_rate_factor(schedule: Schedule, epoch: int, epochs: int, warm_up: int = 0, final: float = 0.0) -> float:
     """The share of the full learning rate that an epoch has.
 
     It grows along a line, (e + 1) / (W + 1) for the W epochs of the warm-up. Then it is 1, or falls to `final`, as a

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from equiflock.learning.recipe import DAgger
-from equiflock.learning.scenes import Start, divided
+from equiflock.learning.training_scenarios import Start, split_by_shares
 from equiflock.protocols import Controller
-from equiflock.scenarios.registry import rules_of
+from equiflock.scenarios.registry import build_flight_options
 from equiflock.simulation import metrics
 from equiflock.simulation.simulate import simulate
 
@@ -43,29 +43,29 @@ class Validator:
 
     def __init__(self, recipe: DAgger) -> None:
         self.recipe = recipe
-        counts = divided(recipe.validation_flocks, [scene.share for scene in recipe.scenes])
+        counts = split_by_shares(recipe.validation_flocks, [scene.share for scene in recipe.training_scenarios])
         found = [
             scene.middle(count, seed=0, split="validation")
-            for scene, count in zip(recipe.scenes, counts, strict=True)
+            for scene, count in zip(recipe.training_scenarios, counts, strict=True)
             if count > 0
         ]
         self.starts = [Start(scenario, scenario.draw()) for scenario in found]
         self.world = recipe.worlds.middle()
 
-    def __call__(self, controller: Controller, perfect_radio: bool = False) -> Validation:
+    def __call__(self, controller: Controller, ideal_radio: bool = False) -> Validation:
         """Validate a network; or, with a perfect radio, the expert, which in flights of the training has one too."""
-        found = [self._fly(start, controller, perfect_radio) for start in self.starts]
+        found = [self._run_scenario(start, controller, ideal_radio) for start in self.starts]
         return Validation(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
-    def _fly(self, start: Start, controller: Controller, perfect_radio: bool) -> tuple[Integral, Integral]:
+    def _run_scenario(self, start: Start, controller: Controller, ideal_radio: bool) -> tuple[Integral, Integral]:
         """IVV and IMAN of the flocks of one scenario."""
         run = simulate(
             start.flock,
             controller,
             time_step=self.recipe.time_step,
             duration=self.recipe.duration,
-            **rules_of(start.scenario),
-            radio=None if perfect_radio else self.world.radio,
+            **build_flight_options(start.scenario),
+            radio=None if ideal_radio else self.world.radio,
             body=self.world.body,
             # Only the integrals are needed, so no frames are kept.
             keep_every=None,

@@ -29,17 +29,17 @@ from equiflock.report.style import (
     ARROW_COLOUR,
     EDGE_COLOUR,
     FAILED_COLOUR,
-    FAINT,
-    GRID,
-    INK,
+    FAINT_COLOUR,
+    GRID_COLOUR,
     ROLE_COLOURS,
-    group_colour,
+    TEXT_COLOUR,
+    get_group_colour,
 )
 from equiflock.runtime.checks import InputError, check_count, check_positive
 from equiflock.runtime.files import atomic_write, check_writable
-from equiflock.scenarios.passing import obstacle_disks
+from equiflock.scenarios.until_passed import obstacle_disks
 from equiflock.senses.graph import radius_graph
-from equiflock.senses.heard import heard_edges
+from equiflock.senses.observed_edges import find_observed_edges
 from equiflock.simulation.metrics import component_count, velocity_variance
 from equiflock.simulation.trajectory import Trajectory
 
@@ -50,7 +50,7 @@ CODECS = {
     ".gif": ["-vf", "split[a][b];[a]palettegen=max_colors=64[p];[b][p]paletteuse=dither=none"],
 }
 FORMATS = tuple(CODECS)
-MOST_EDGES_FOR = 5_000
+MAX_AGENTS_WITH_EDGES = 5_000
 """For more agents than this no edges are drawn: the lines would only hide the agents."""
 
 
@@ -81,7 +81,7 @@ def film(
         frames_per_second: the film's.
         speed: simulated seconds per second of film.
         dots_per_inch: each panel is 4.8 inches wide.
-        window: the width of what is seen, in units of length; chosen for the runs by `window_for` if left out.
+        window: the width of what is seen, in units of length; chosen for the runs by `compute_window_width` if left out.
         on_frame: called with (frames drawn, frames in all), for progress.
     """
     check_film(path, speed, frames_per_second, dots_per_inch)
@@ -93,7 +93,7 @@ def film(
     runs = [run[flock] for run in runs]
     names = titles or [str(run.config.get("controller", "")) for run in runs]
     if window is None:
-        window = window_for(runs)
+        window = compute_window_width(runs)
     # Square panels side by side, with room for two lines of title.
     figure = Figure(figsize=(PANEL_INCHES * len(runs), PANEL_INCHES + 0.55), dpi=dots_per_inch)
     canvas = FigureCanvasAgg(figure)
@@ -107,7 +107,7 @@ def film(
     count = max(math.ceil(seconds / speed * frames_per_second - 1e-6), 1) + 1  # the last one shows the end
     # The codec takes even numbers of pixels only.
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
-    with atomic_write(path) as scratch, _encoder(scratch, width, height, frames_per_second) as send:
+    with atomic_write(path) as scratch, _open_encoder(scratch, width, height, frames_per_second) as send:
         for n in range(count):
             for panel in panels:
                 panel.draw(min(n / frames_per_second * speed, seconds))
@@ -131,7 +131,7 @@ def check_film(path: str | os.PathLike[str], speed: float, frames_per_second: in
 
 
 @contextmanager
-def _encoder(path: Path, width: int, height: int, frames_per_second: int) -> Iterator[Callable[[bytes], object]]:
+def _open_encoder(path: Path, width: int, height: int, frames_per_second: int) -> Iterator[Callable[[bytes], object]]:
     """Ffmpeg, fed frame by frame (RGB bytes); an OSError if it does not write the whole film."""
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(frames_per_second), "-i", "-"]
     command = [get_ffmpeg_exe(), "-v", "error", "-y", *source, *CODECS[path.suffix], str(path)]
@@ -168,19 +168,19 @@ class FlockPanel:
     def __init__(self, axes: Axes, run: Trajectory, title: str, window: float) -> None:
         self.axes, self.run, self.title, self.window = axes, run, title, window
         self.variance = velocity_variance(run)[:, 0]
-        self.pieces = component_count(run)[:, 0].astype(int)
+        self.component_counts = component_count(run)[:, 0].astype(int)
         axes.set_aspect("equal")
         # About twelve grid lines, whole communication radii apart.
         spacing = max(1, round(window / run.comm_radius / 12))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MultipleLocator(run.comm_radius * spacing))
         note = f"grid: {spacing if spacing > 1 else ''}R" + ("; seen from above" if run.positions.shape[3] == 3 else "")
-        axes.text(0.985, 0.012, note, transform=axes.transAxes, ha="right", fontsize=8, color=FAINT)
+        axes.text(0.985, 0.012, note, transform=axes.transAxes, ha="right", fontsize=8, color=FAINT_COLOUR)
         paper = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 2.0}
-        self.told = axes.text(
+        self.outcome_label = axes.text(
             0.5, 0.98, "", transform=axes.transAxes, ha="center", va="top", fontsize=10, bbox=paper, zorder=4
         )
-        axes.grid(color=GRID, linewidth=0.8)
+        axes.grid(color=GRID_COLOUR, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.tick_params(length=0, labelbottom=False, labelleft=False)
         for spine in axes.spines.values():
@@ -191,11 +191,11 @@ class FlockPanel:
         self.edges = LineCollection([], colors=EDGE_COLOUR, linewidths=0.8 * crowding, zorder=1)
         axes.add_collection(self.edges)
         size = max(26.0 * crowding**1.5, 1.5)
-        kinds = _kinds(run)
-        self.colours = np.array([to_rgba(kinds[kind]) for kind in _kind_of_each(run)])
+        kinds = _get_kind_colours(run)
+        self.colours = np.array([to_rgba(kinds[kind]) for kind in _list_agent_kinds(run)])
         if run.conditions.any():
             kinds["failed"] = FAILED_COLOUR
-        x, y = _plane(run, 0).T
+        x, y = _get_plane_positions(run, 0).T
         self.arrows = axes.quiver(
             x,
             y,
@@ -224,7 +224,7 @@ class FlockPanel:
     def draw(self, time: float) -> None:
         """Show the run at the frame nearest to this time."""
         frame = int(np.argmin(np.abs(self.run.times - time)))
-        places = _plane(self.run, frame)
+        places = _get_plane_positions(self.run, frame)
         # The camera follows the median of those that work, which agents that fly away do not move.
         now = self.run.flock(frame)
         middle = np.median(places[now.working[0] if now.working.any() else now.roles[0] != Role.OBSTACLE], axis=0)
@@ -238,21 +238,21 @@ class FlockPanel:
         self.dots.set_facecolor(np.where(works, self.colours, to_rgba(FAILED_COLOUR)).tolist())
         self.arrows.set_offsets(places)
         self.arrows.set_UVC(*(now.velocities[0, :, :2] * self.arrow_length).T)
-        if len(places) <= MOST_EDGES_FOR:
-            self.edges.set_segments(list(places[_pairs(now, self.run.config.get("obstacles", "nearest"))]))
+        if len(places) <= MAX_AGENTS_WITH_EDGES:
+            self.edges.set_segments(list(places[_find_edges(now, self.run.config.get("obstacles", "nearest"))]))
         # Half a step less, as times are rounded.
         ended = time >= (int(self.run.steps[0]) - 0.5) * self.run.time_step
         outcome = self.run.outcome[0]
-        self.told.set_text(outcome.message if ended and outcome != Outcome.TIME_UP else "")
+        self.outcome_label.set_text(outcome.message if ended and outcome != Outcome.TIME_UP else "")
         self.axes.set_title(
             f"{self.title}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
-            f"     {self.pieces[frame]} piece{'s' if self.pieces[frame] != 1 else ''}",
+            f"     {self.component_counts[frame]} piece{'s' if self.component_counts[frame] != 1 else ''}",
             fontsize=11,
-            color=INK,
+            color=TEXT_COLOUR,
         )
 
 
-def _kind_of_each(run: Trajectory) -> list[str]:
+def _list_agent_kinds(run: Trajectory) -> list[str]:
     """The kind of each agent of a single flock, as the legend names it: its role, or one of several groups."""
     roles, groups = run.roles[0], run.groups[0]
     several = len(np.unique(groups[roles == Role.FOLLOWER])) > 1
@@ -262,28 +262,28 @@ def _kind_of_each(run: Trajectory) -> list[str]:
     ]
 
 
-def _kinds(run: Trajectory) -> dict[str, str]:
+def _get_kind_colours(run: Trajectory) -> dict[str, str]:
     """The kinds of agents that there are, groups first, with their colours."""
-    present = set(_kind_of_each(run))
+    present = set(_list_agent_kinds(run))
     groups = [group for group in np.unique(run.groups[0]).tolist() if f"group {group}" in present]
     roles = [role for role in Role if role.name.lower() in present]
     return {
-        **{f"group {group}": group_colour(group) for group in groups},
+        **{f"group {group}": get_group_colour(group) for group in groups},
         **{role.name.lower(): ROLE_COLOURS[role] for role in roles},
     }
 
 
-def _plane(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 2"]:
+def _get_plane_positions(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 2"]:
     return np.asarray(run.positions[frame, 0, :, :2])
 
 
-def _pairs(flock: Flock, obstacles: str) -> NDArray[Any]:
+def _find_edges(flock: Flock, obstacles: str) -> NDArray[Any]:
     """The pairs of agents that are joined by an edge, each once; obstacle agents by the rule of the flight."""
-    edges = heard_edges(flock) if obstacles == "nearest" else radius_graph(flock).edges(0)
+    edges = find_observed_edges(flock) if obstacles == "nearest" else radius_graph(flock).edges(0)
     return np.unique(np.sort(edges, axis=1), axis=0)
 
 
-def window_for(runs: Sequence[Trajectory]) -> float:
+def compute_window_width(runs: Sequence[Trajectory]) -> float:
     """The width of a window that shows all agents all the time or, if a flock bursts, most of them most of the time.
 
     Args:

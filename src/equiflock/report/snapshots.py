@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from equiflock.report.film import PANEL_INCHES, FlockPanel, window_for
+from equiflock.report.film import PANEL_INCHES, FlockPanel, compute_window_width
 from equiflock.runtime.files import atomic_write
 from equiflock.simulation.trajectory import Trajectory
 
@@ -31,7 +31,7 @@ def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path
         left=0.005, right=0.995, bottom=0.05 / height, top=1 - head / height, wspace=0.02, hspace=head / size
     )
     # One window for all, so that flocks can be compared by eye.
-    widest = window_for([run for row in rows for run, _, _ in row])
+    widest = compute_window_width([run for row in rows for run, _, _ in row])
     for axes_row, row in zip(grid, rows, strict=True):
         for axes, (run, title, time) in zip(axes_row, row, strict=True):
             FlockPanel(axes, run, title, widest).draw(time)

@@ -12,9 +12,9 @@ ROLE_COLOURS = {Role.FOLLOWER: "#ee7f0e", Role.LEADER: "#1a9850", Role.OBSTACLE:
 FAILED_COLOUR = "#8c8c8c"
 ARROW_COLOUR = "#1f4e9c"
 EDGE_COLOUR = "#a9cbe8"
-INK = "#222222"
-GRID = "#ececec"
-FAINT = "#999999"
+TEXT_COLOUR = "#222222"
+GRID_COLOUR = "#ececec"
+FAINT_COLOUR = "#999999"
 
 # Okabe and Ito's palette, told apart by colour-blind readers and in grey.
 CONTROLLER_COLOURS = {
@@ -26,8 +26,8 @@ CONTROLLER_COLOURS = {
     "tdagnn-tf-mean": "#56b4e9",
     "etdagnn": "#0072b2",
 }
-OWN_COLOUR = "#d55e00"
-OTHER_COLOURS = {"training loss": "#0072b2", "test loss": "#d55e00", "bound": "#0072b2", "empirical gap": "#d55e00"}
+USER_CONTROLLER_COLOUR = "#d55e00"
+CURVE_COLOURS = {"training loss": "#0072b2", "test loss": "#d55e00", "bound": "#0072b2", "empirical gap": "#d55e00"}
 OUTCOME_COLOURS = {
     Outcome.PASSED: "#009e73",
     Outcome.TIME_UP: "#d9d9d9",
@@ -36,40 +36,44 @@ OUTCOME_COLOURS = {
     Outcome.HIT_OBSTACLE: "#cc79a7",
 }
 """Colours of the package's outcomes, from the same palette; others take from SUCCESSES or FAILURES what is free."""
-SUCCESSES, FAILURES = ("#009e73", "#56b4e9", "#0072b2"), ("#f0e442", "#999999", "#000000")
+SUCCESS_COLOURS, FAILURE_COLOURS = ("#009e73", "#56b4e9", "#0072b2"), ("#f0e442", "#999999", "#000000")
 # Followers of several groups, group by group; the first is the usual follower.
 GROUP_COLOURS = (ROLE_COLOURS[Role.FOLLOWER], "#0072b2", "#cc79a7", "#56b4e9", "#000000", "#f0e442")
 LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":", "test loss": "--"}
 
 
-def colour(name: str) -> str:
+def get_line_colour(name: str) -> str:
     """The colour of a controller, or of what else a curve shows; a strong one for a controller of one's own."""
-    return (CONTROLLER_COLOURS | OTHER_COLOURS).get(name, OWN_COLOUR)
+    return (CONTROLLER_COLOURS | CURVE_COLOURS).get(name, USER_CONTROLLER_COLOUR)
 
 
-def line_style(name: str) -> str:
+def get_line_style(name: str) -> str:
     """Dashes for the classical laws, a full line for everything that learned."""
     return LINE_STYLES.get(name, "-")
 
 
-def outcome_colours(outcomes: Iterable[Outcome], succeeded: Sequence[Outcome]) -> dict[Outcome, str]:
+def assign_outcome_colours(outcomes: Iterable[Outcome], success_outcomes: Sequence[Outcome]) -> dict[Outcome, str]:
     """A colour for each of these outcomes, successes first; those without one get green or blue for a success."""
     found: dict[Outcome, str] = {}
     order = [*OUTCOME_COLOURS, *Outcome.all()]
-    for outcome in sorted(outcomes, key=lambda each: (each not in succeeded, order.index(each))):
+    for outcome in sorted(outcomes, key=lambda each: (each not in success_outcomes, order.index(each))):
         # An outcome of one's own gets the first free colour of its kind, and grey when all are used.
-        spare = [colour for colour in (SUCCESSES if outcome in succeeded else FAILURES) if colour not in found.values()]
-        found[outcome] = OUTCOME_COLOURS.get(outcome) or (spare[0] if spare else FAINT)
+        spare = [
+            colour
+            for colour in (SUCCESS_COLOURS if outcome in success_outcomes else FAILURE_COLOURS)
+            if colour not in found.values()
+        ]
+        found[outcome] = OUTCOME_COLOURS.get(outcome) or (spare[0] if spare else FAINT_COLOUR)
     return found
 
 
-def group_colour(group: int) -> str:
+def get_group_colour(group: int) -> str:
     """The colour of the followers of a social group; groups beyond the last colour begin again with the first."""
     return GROUP_COLOURS[group % len(GROUP_COLOURS)]
 
 
-def ink_on(colour: str) -> str:
+def choose_text_colour(colour: str) -> str:
     """Black or white, whatever can be read on that colour."""
     # Perceived brightness by the weights of ITU-R BT.601.
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 130 else INK
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 130 else TEXT_COLOUR

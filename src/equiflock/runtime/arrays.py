@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from numpy.typing import NDArray
 
 
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
+def as_read_only(array: NDArray[Any]) -> NDArray[Any]:
     """A view of an array that cannot be written to."""
     view = array.view()
     view.setflags(write=False)

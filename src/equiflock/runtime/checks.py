@@ -16,14 +16,14 @@ class InputError(ValueError):
     """A wrong argument. The text says what was expected and what was given."""
 
 
-class OffScaleError(InputError):
+class NumericRangeError(InputError):
     """A flight left the range of numbers in which float64 can compute it."""
 
 
 def check_positive(name: str, value: float) -> float:
     """`value` if it is a finite number above zero, else a clear error."""
     if not is_finite(value) or value <= 0:
-        raise InputError(f"{name} must be a finite number above 0; got {short(value)}")
+        raise InputError(f"{name} must be a finite number above 0; got {shorten_repr(value)}")
     return float(value)
 
 
@@ -31,20 +31,20 @@ def check_count(name: str, value: int, least: int = 1) -> int:
     """`value` if it is a whole number of at least `least`, else a clear error."""
     # True and False are whole numbers to Python, but hardly to whoever wrote them.
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}; got {short(value)}")
+        raise InputError(f"{name} must be a whole number of at least {least}; got {shorten_repr(value)}")
     if value > LARGEST_COUNT:
-        raise InputError(f"{name} must be at most {LARGEST_COUNT:,}; got {short(value)}")
+        raise InputError(f"{name} must be at most {LARGEST_COUNT:,}; got {shorten_repr(value)}")
     return int(value)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     """`value` if it is one of `choices`, else a clear error."""
     if value not in choices:
-        wrong_choice(name, value, choices)
+        raise_wrong_choice(name, value, choices)
     return value
 
 
-def wrong_choice(name: str, value: object, choices: tuple[str, ...], more: str = "") -> NoReturn:
+def raise_wrong_choice(name: str, value: object, choices: tuple[str, ...], more: str = "") -> NoReturn:
     """Raise the error for a name that is not among `choices`, with the nearest one as a suggestion.
 
     `more` says what else it may be.
@@ -64,7 +64,7 @@ def is_finite(value: object) -> bool:
         return False
 
 
-def short(value: object) -> str:
+def shorten_repr(value: object) -> str:
     """A value as the text of an error shows it: in one line of at most 80 characters."""
     try:
         text = " ".join(repr(value).split())

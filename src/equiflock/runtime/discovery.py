@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Iterable
 
 
-def import_all(package: str, path: Iterable[str]) -> None:
+def import_submodules(package: str, path: Iterable[str]) -> None:
     """Import every module of a package, in the order of their names, so that each registers what it has.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @cache
-def field_docstrings(kind: type[Any]) -> dict[str, str]:
+def read_field_docstrings(kind: type[Any]) -> dict[str, str]:
     """The text below each field of a class and of those it inherits from, in one line each.
 
     Fields without such a text, and classes whose source is not at hand, are left out.

@@ -7,7 +7,7 @@ import importlib.util
 from equiflock.runtime.checks import InputError
 
 
-def require(extra: str, purpose: str, *modules: str) -> None:
+def require_modules(extra: str, purpose: str, *modules: str) -> None:
     """Raise InputError, with the command that installs them, unless these modules can be imported.
 
     Args:
@@ -22,4 +22,4 @@ def require(extra: str, purpose: str, *modules: str) -> None:
 
 def require_torch(purpose: str) -> None:
     """Raise InputError unless torch can be imported."""
-    require("train", purpose, "torch")
+    require_modules("train", purpose, "torch")

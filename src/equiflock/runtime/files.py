@@ -38,15 +38,15 @@ def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) 
     scratch = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
     try:
         yield scratch
-        interruptible(lambda: _flush(scratch))
-        with uninterrupted():
-            _take_name(scratch, target)
-        interruptible(lambda: _flush_entry(target.parent))
+        run_interruptibly(lambda: _flush(scratch))
+        with delay_sigint():
+            _rename_into_place(scratch, target)
+        run_interruptibly(lambda: _flush_entry(target.parent))
     finally:
-        remove(scratch)
+        remove_path(scratch)
 
 
-def _take_name(scratch: Path, target: Path) -> None:
+def _rename_into_place(scratch: Path, target: Path) -> None:
     """Rename the scratch to the target; if that fails, a folder that was there before is put back."""
     if not target.is_dir():
         scratch.replace(target)
@@ -59,7 +59,7 @@ def _take_name(scratch: Path, target: Path) -> None:
     except BaseException:
         aside.rename(target)
         raise
-    remove(aside)
+    remove_path(aside)
 
 
 def _flush(path: Path) -> None:
@@ -79,7 +79,7 @@ def _flush_entry(path: Path) -> None:
         os.close(handle)
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Remove a file or folder, trying again for a while: zarr may still be writing to it in the background."""
     if not path.is_dir():
         path.unlink(missing_ok=True)
@@ -90,7 +90,7 @@ def remove(path: Path) -> None:
         time.sleep(0.1)
 
 
-def check_new(path: str | os.PathLike[str]) -> None:
+def check_absent(path: str | os.PathLike[str]) -> None:
     """Raise a clear error, before any work is done, unless something new can be written at `path`."""
     if Path(path).exists():
         raise InputError(f"{path} exists already: choose another name, or remove it first")
@@ -108,7 +108,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
+def lock_dir(folder: Path, wait: bool = False) -> Iterator[None]:
     """Lock a folder against other processes; the system releases the lock even if this one is killed.
 
     Args:
@@ -127,7 +127,7 @@ def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def deaf_children() -> Iterator[None]:
+def ignore_sigint_in_children() -> Iterator[None]:
     """Processes that are started inside the block ignore Ctrl-C, which a terminal sends to all: their parent ends them.
 
     Otherwise one that is still importing would die with a traceback. Ctrl-C during the block takes effect after it.
@@ -144,7 +144,7 @@ def deaf_children() -> Iterator[None]:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def delay_sigint() -> Iterator[None]:
     """Delay Ctrl-C until the end of a short block, where libraries do not clean up after an interruption."""
     # Python delivers signals to the main thread only, so no other is ever interrupted.
     if threading.current_thread() is not threading.main_thread():
@@ -160,7 +160,7 @@ def uninterrupted() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def interruptible(work: Callable[[], Result]) -> Result:
+def run_interruptibly(work: Callable[[], Result]) -> Result:
     """Run in another thread what may be one long call that Python cannot interrupt, so that Ctrl-C takes effect."""
     if threading.current_thread() is not threading.main_thread():
         return work()

@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from numpy import float32
 from numpy.typing import NDArray
 
-from equiflock.runtime import compiling
+from equiflock.runtime import compile_progress
 from equiflock.runtime.kernel_cache import KernelCache
 
 Array: TypeAlias = NDArray[Any]
@@ -21,7 +21,7 @@ Index: TypeAlias = Any
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-compiling.listen()
+compile_progress.register_listener()
 
 
 def kernel(function: Function, fastmath: bool = False) -> Function:
@@ -36,7 +36,7 @@ def kernel(function: Function, fastmath: bool = False) -> Function:
     return cast(Function, compiled)
 
 
-def inlined(function: Function) -> Function:
+def inline_kernel(function: Function) -> Function:
     """A part of a kernel's inner loop, compiled into each kernel that calls it, without the cost of a call."""
     return cast(Function, njit(inline="always", nogil=True, error_model="numpy")(function))
 
@@ -61,14 +61,14 @@ else:
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
 
-    def frozen(array: Any) -> Any:
+    def as_read_only_array(array: Any) -> Any:
         """The array itself."""
         return array
 
 else:
 
     @intrinsic
-    def frozen(context: Any, array: Any) -> Any:
+    def as_read_only_array(context: Any, array: Any) -> Any:
         """In a kernel: a read-only view of an array, so that a kernel is compiled once for both kinds of arrays."""
         return array.copy(readonly=True)(array), _build_view
 
@@ -88,7 +88,7 @@ PEAK_LANES = 128
 
 
 @kernel
-def copy(source: Array, target: Array) -> None:
+def copy_array(source: Array, target: Array) -> None:
     """Copy an array: as fast as memory can be read and written."""
     for i in range(source.size):
         target[i] = source[i]

@@ -38,13 +38,13 @@ from numba.core.sigutils import normalize_signature
 
 PACKAGE = Path(__file__).parent.parent
 
-PARTS_WITH_KERNELS = ("runtime", "pairs", "senses", "bodies", "controllers", "scenarios", "simulation", "learning")
+KERNEL_PACKAGES = ("runtime", "pairs", "senses", "bodies", "controllers", "scenarios", "simulation", "learning")
 """Kernels, and the constants in them, are in these parts of the package and in the modules at its top."""
 
-DAYS_KEPT = 60
+MAX_UNUSED_DAYS = 60
 """A key that no process used for so long is removed."""
 
-HARMLESS_SETTINGS = {
+IGNORED_SETTINGS = {
     "CACHE_DIR",
     "CACHE_LOCATOR_CLASSES",
     "COLOR_SCHEME",
@@ -58,36 +58,36 @@ HARMLESS_SETTINGS = {
 _DIGEST_BYTES = 32
 
 
-def source_files(package: Path = PACKAGE) -> list[Path]:
+def list_source_files(package: Path = PACKAGE) -> list[Path]:
     """All files that kernels may depend on, in the order of their names."""
-    parts = (path for part in PARTS_WITH_KERNELS for path in (package / part).rglob("*.py"))
+    parts = (path for part in KERNEL_PACKAGES for path in (package / part).rglob("*.py"))
     return sorted([*package.glob("*.py"), *parts])
 
 
-def cache_key(package: Path = PACKAGE) -> str:
+def compute_cache_key(package: Path = PACKAGE) -> str:
     """The hash of everything, apart from the processor, that all kernels depend on."""
     digest = hashlib.sha256()
     versions = numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version
     settings = sorted((name, repr(value)) for name, value in vars(config).items() if name.isupper())
-    digest.update(repr((versions, [each for each in settings if each[0] not in HARMLESS_SETTINGS])).encode())
-    for path in source_files(package):
+    digest.update(repr((versions, [each for each in settings if each[0] not in IGNORED_SETTINGS])).encode())
+    for path in list_source_files(package):
         content = path.read_bytes()
         digest.update(f"\n{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:32]
 
 
-def _times(paths: list[Path]) -> list[tuple[int, int]]:
+def _read_change_times(paths: list[Path]) -> list[tuple[int, int]]:
     """When each file was changed, as far as its file system tells."""
     return [(status.st_mtime_ns, status.st_ctime_ns) for status in map(os.stat, paths)]
 
 
 # Taken before any module with kernels is imported, so that the key is that of the code that is imported.
-_SOURCES = source_files()
-_TIMES = _times(_SOURCES)
-KEY = cache_key()
+_SOURCE_FILES = list_source_files()
+_CHANGE_TIMES = _read_change_times(_SOURCE_FILES)
+CACHE_KEY = compute_cache_key()
 
 
-def cache_root() -> Path:
+def get_cache_root() -> Path:
     """The folder of the keys: in EQUIFLOCK_CACHE_DIR, or in the user's cache."""
     named = os.environ.get("EQUIFLOCK_CACHE_DIR")
     if named:
@@ -98,13 +98,13 @@ def cache_root() -> Path:
 
 
 @cache
-def key_folder() -> Path | None:
+def get_key_dir() -> Path | None:
     """The folder with the kernels of this process; None, after a notice, if it cannot be used."""
-    root = cache_root()
+    root = get_cache_root()
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_private(root)
-        return open_key(root, KEY)
+        return open_key_dir(root, CACHE_KEY)
     except OSError as error:
         print(
             f"equiflock compiles its kernels in every process, as they cannot be kept in {root}: "
@@ -125,7 +125,7 @@ def _check_private(folder: Path) -> None:
         raise OSError("other users may write to it: remove it, and it is made anew")
 
 
-def open_key(root: Path, key: str) -> Path:
+def open_key_dir(root: Path, key: str) -> Path:
     """The folder of a key, marked as used now; if it is new, keys that were not used for long are removed."""
     folder = root / key
     try:
@@ -134,16 +134,16 @@ def open_key(root: Path, key: str) -> Path:
         _check_private(folder)
         os.utime(folder)
     else:
-        remove_unused(root)
+        remove_unused_keys(root)
     return folder
 
 
-def remove_unused(root: Path) -> None:
+def remove_unused_keys(root: Path) -> None:
     """Remove all keys that were not used for DAYS_KEPT days.
 
     A process that uses one of them at this moment compiles its kernels anew.
     """
-    oldest = time.time() - DAYS_KEPT * 24 * 3600
+    oldest = time.time() - MAX_UNUSED_DAYS * 24 * 3600
     for folder in root.iterdir():
         # Another process may remove it at the same time.
         with suppress(OSError):
@@ -160,7 +160,7 @@ class KernelCache(_Cache):
     @property
     def cache_path(self) -> str:
         """The folder of all kernels."""
-        return str(key_folder())
+        return str(get_key_dir())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel for these argument types, or None."""
@@ -177,7 +177,7 @@ class KernelCache(_Cache):
             return None
         signature, reduced = pickle.loads(payload)
         # Types of another meaning could have the same name.
-        return CompileResult._rebuild(target_context, *reduced) if signature == _types(sig) else None
+        return CompileResult._rebuild(target_context, *reduced) if signature == _normalize_types(sig) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled kernel, unless its code holds addresses of this process or the sources have changed."""
@@ -188,7 +188,7 @@ class KernelCache(_Cache):
         *reduced, environments = data._replace(type_annotation="")._reduce()
         # Environments hold Python objects that compiled code uses, and import a module: those without any are left out.
         kept = tuple(each for each in environments if each.consts)
-        payload = dumps((_types(sig), (*reduced, kept)))
+        payload = dumps((_normalize_types(sig), (*reduced, kept)))
         scratch = path.with_suffix(f".{uuid4().hex}")
         try:
             # The folder may have been removed since this process began.
@@ -200,8 +200,8 @@ class KernelCache(_Cache):
             scratch.unlink(missing_ok=True)
 
     def _path(self, sig: Any, codegen: Any) -> Path | None:
-        folder = key_folder()
-        types = str(_types(sig))
+        folder = get_key_dir()
+        types = str(_normalize_types(sig))
         # Types that are named by an address differ from process to process, and so do the values of a closure.
         if folder is None or " at 0x" in types or self.function.__closure__:
             return None
@@ -221,7 +221,7 @@ class KernelCache(_Cache):
         """Numba's way to empty a cache; files of this one go with their key."""
 
 
-def _types(sig: Any) -> tuple[Any, Any]:
+def _normalize_types(sig: Any) -> tuple[Any, Any]:
     """The types of the arguments, and of the result if it is declared."""
     arguments, result = normalize_signature(sig)
     return tuple(arguments), result
@@ -230,6 +230,6 @@ def _types(sig: Any) -> tuple[Any, Any]:
 def _sources_are_unchanged() -> bool:
     """Whether no source was edited since this process began, so that modules imported late are what the key says."""
     try:
-        return _times(_SOURCES) == _TIMES
+        return _read_change_times(_SOURCE_FILES) == _CHANGE_TIMES
     except OSError:
         return False

@@ -9,14 +9,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from equiflock.runtime.checks import InputError
 
-WORDS: dict[str, Any] = {"none": None, "true": True, "false": False}
+CONSTANT_WORDS: dict[str, Any] = {"none": None, "true": True, "false": False}
 """Words that stand for a value rather than for themselves."""
-SAFE_WORDS = "safe_words"
+SAFE_PATTERN = "safe_pattern"
 """In the metadata of a dataclass's field: a regular expression for words, beside those of a `Literal` in its type, that
 may come from a live page. The class must never take such a word for the name of a file."""
 
 
-def annotated_types(found: Callable[..., Any]) -> dict[str, Any]:
+def read_annotations(found: Callable[..., Any]) -> dict[str, Any]:
     """The types that fields or arguments are annotated with; none if they cannot be made out."""
     annotated = found.__init__ if isinstance(found, type) and not is_dataclass(found) else found  # type: ignore[misc]
     try:
@@ -25,7 +25,7 @@ def annotated_types(found: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def choices_in(hint: Any) -> tuple[str, ...]:
+def list_choices(hint: Any) -> tuple[str, ...]:
     """The words of a type that is a `Literal` of words, or a union with one; none otherwise."""
     parts = get_args(hint) if is_union(hint) else (hint,)
     words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
@@ -37,7 +37,7 @@ def is_union(hint: Any) -> bool:
     return get_origin(hint) in (Union, UnionType)
 
 
-def read_options(text: str) -> dict[str, Any]:
+def parse_options(text: str) -> dict[str, Any]:
     """The options in key=value:key=value; a value is a number, true, false, none, or else a word.
 
     A whole number alone is a seed: `etdagnn:1` is short for `etdagnn:seed=1`.
@@ -49,23 +49,23 @@ def read_options(text: str) -> dict[str, Any]:
         key, equals, value = part.partition("=")
         if not equals or not key.isidentifier() or not value or key in options:
             raise InputError(f"options after a name must be such as key=value:key=value, each once; got {text!r}")
-        options[key] = _value(value)
+        options[key] = _parse_value(value)
     return options
 
 
-def write_options(name: str, options: Mapping[str, Any]) -> str:
-    """A name with its options after it, as one word, which `read_options` reads again."""
-    return ":".join([name, *(f"{key}={_word(value)}" for key, value in options.items())])
+def format_options(name: str, options: Mapping[str, Any]) -> str:
+    """A name with its options after it, as one word, which `parse_options` reads again."""
+    return ":".join([name, *(f"{key}={_format_value(value)}" for key, value in options.items())])
 
 
-def _word(value: Any) -> str:
-    return next((word for word, constant in WORDS.items() if value is constant), str(value))
+def _format_value(value: Any) -> str:
+    return next((word for word, constant in CONSTANT_WORDS.items() if value is constant), str(value))
 
 
-def _value(text: str) -> Any:
-    """The value of one option: one of `WORDS`, a number, or the text itself."""
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
+def _parse_value(text: str) -> Any:
+    """The value of one option: one of `CONSTANT_WORDS`, a number, or the text itself."""
+    if text.lower() in CONSTANT_WORDS:
+        return CONSTANT_WORDS[text.lower()]
     for kind in (int, float):
         try:
             return kind(text)

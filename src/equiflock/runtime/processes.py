@@ -8,13 +8,13 @@ import sys
 from multiprocessing import forkserver, resource_tracker
 from typing import TYPE_CHECKING
 
-from equiflock.runtime.files import deaf_children
+from equiflock.runtime.files import ignore_sigint_in_children
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
 
-def fresh_context() -> ForkServerContext | SpawnContext:
+def get_process_context() -> ForkServerContext | SpawnContext:
     """Return the multiprocessing context for processes that share no thread and no lock with this one.
 
     On Linux a server forks them. It imports once what this process has imported of the package, and torch, so that a
@@ -26,13 +26,13 @@ def fresh_context() -> ForkServerContext | SpawnContext:
     context = multiprocessing.get_context("forkserver")
     package = __name__.split(".")[0]
     context.set_forkserver_preload([name for name in sys.modules if name == "torch" or name.split(".")[0] == package])
-    # The start of the tracker unblocks Ctrl-C, which `deaf_children` blocks while processes start.
+    # The start of the tracker unblocks Ctrl-C, which `ignore_sigint_in_children` blocks while processes start.
     resource_tracker.ensure_running()
     # The server must import from the path of this process, and not from the directory that the user is in.
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
     os.environ |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
     try:
-        with deaf_children():
+        with ignore_sigint_in_children():
             forkserver.ensure_running()
     finally:
         for name, value in before.items():

@@ -9,8 +9,8 @@ import numpy as np
 from equiflock.runtime.checks import check_count
 
 
-def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """The generator of (seed, names): `stream(0, "initial", "test", 7)`; same arguments, same numbers."""
+def make_rng(seed: int, *names: str | int) -> np.random.Generator:
+    """The generator of (seed, names): `make_rng(0, "initial", "test", 7)`; same arguments, same numbers."""
     check_count("seed", seed, least=0)
     # CRC-32 of a name, since Python's hash of a text differs from one process to the next.
     key = tuple(name if isinstance(name, int) else zlib.crc32(name.encode()) for name in names)

@@ -22,7 +22,7 @@ from equiflock.runtime.checks import InputError, check_count
 AGENTS_PER_THREAD = 1_500
 """Fewer agents than this are not worth a thread of their own."""
 
-SMALL_FLOCK = 3_000
+MAX_SMALL_FLOCK = 3_000
 """Up to so many agents a flock is one thread's work, and a batch is shared out by flocks."""
 
 _lock = threading.Lock()
@@ -56,12 +56,12 @@ def use(threads: int) -> Iterator[None]:
         _count.reset(token)
 
 
-def share(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[Any]:
+def run_parallel(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Call `kernel(*part)` for every part at once, the first one on this thread; results in order."""
     # One part needs no pool, and handing it over would take longer than a small kernel.
     if len(parts) == 1:
         return [kernel(*parts[0])]
-    others = [_workers().submit(kernel, *part) for part in parts[1:]]
+    others = [_get_pool().submit(kernel, *part) for part in parts[1:]]
     try:
         first = kernel(*parts[0])
     finally:
@@ -69,7 +69,7 @@ def share(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[
     return [first, *(other.result() for other in others)]
 
 
-def split(size: int, least: int) -> list[tuple[int, int]]:
+def split_range(size: int, least: int) -> list[tuple[int, int]]:
     """Cut range(size) into at most `count()` nearly equal parts of at least `least` each."""
     most = size // max(least, 1)
     parts = min(count(), most) if most > 1 else 1
@@ -78,11 +78,11 @@ def split(size: int, least: int) -> list[tuple[int, int]]:
 
 def split_flocks(flocks: int, agents: int) -> list[tuple[int, int]]:
     """Cut range(flocks) into parts for threads, each with enough agents to be worth one."""
-    return split(flocks, -(-AGENTS_PER_THREAD // agents))  # rounded up
+    return split_range(flocks, -(-AGENTS_PER_THREAD // agents))  # rounded up
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def use_one_thread() -> Iterator[None]:
     """Use one thread in torch and in our kernels: more only hurt networks this small, and could change torch's bits."""
     torch = sys.modules.get("torch")  # one that is not imported starts no threads
     before = None if torch is None else torch.get_num_threads()
@@ -96,7 +96,7 @@ def one_thread() -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def _workers() -> ThreadPoolExecutor:
+def _get_pool() -> ThreadPoolExecutor:
     """The pool, made anew in a forked child, where the parent's threads do not exist."""
     global _pool, _pool_process
     with _lock:

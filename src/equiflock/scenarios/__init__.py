@@ -3,13 +3,13 @@
 All files of this folder are imported, so a scenario is registered by being here. Those in `equiflock` are named below.
 """
 
-from equiflock.runtime.discovery import import_all
+from equiflock.runtime.discovery import import_submodules
 from equiflock.scenarios.flocking import Flocking
 from equiflock.scenarios.leaders import LeaderFollowing
 from equiflock.scenarios.obstacles import ObstacleCourse
 from equiflock.scenarios.random_disk import RandomDisk, random_disk
 from equiflock.scenarios.registry import Scenario, make_scenario, scenario, scenario_names
-from equiflock.scenarios.search import SearchCancelledError, Stop
+from equiflock.scenarios.search_control import SearchCancelledError, Stop
 
 __all__ = [
     "Flocking",
@@ -25,4 +25,4 @@ __all__ = [
     "scenario_names",
 ]
 
-import_all(__name__, __path__)
+import_submodules(__name__, __path__)

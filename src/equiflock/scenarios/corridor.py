@@ -12,13 +12,20 @@ from equiflock.flock import Flock, Role
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError, check_count, check_positive
 from equiflock.runtime.jit import Array
-from equiflock.runtime.randomness import stream
-from equiflock.scenarios.courses import REDRAWS, Point, able_to_lead, check_course, cross, drawn_again
-from equiflock.scenarios.passing import UntilPassed
+from equiflock.runtime.randomness import make_rng
+from equiflock.scenarios.course_setup import (
+    MAX_REDRAWS,
+    Point,
+    check_course,
+    compute_lateral_offset,
+    find_possible_leaders,
+    redraw_positions,
+)
+from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, polygon_radius, ring
 from equiflock.scenarios.random_disk import RandomDisk
 from equiflock.scenarios.registry import Figure, scenario
-from equiflock.scenarios.search import Stop
-from equiflock.scenarios.shapes import Points, polygon_radius, ring, with_obstacle
+from equiflock.scenarios.search_control import Stop
+from equiflock.scenarios.until_passed import UntilPassed
 from equiflock.senses.orbit import Orbit
 
 
@@ -34,7 +41,7 @@ class Corridor:
     """
 
     duration: ClassVar[float] = 30.0
-    succeeded: ClassVar[tuple[Outcome, ...]] = (Outcome.PASSED,)
+    success_outcomes: ClassVar[tuple[Outcome, ...]] = (Outcome.PASSED,)
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
@@ -69,30 +76,30 @@ class Corridor:
         stop = stop or Stop()
         flock = self.disk.draw(stop)
         # Flocks are built one by one, and then given the disks, the first disk of all flocks at once, and so on.
-        built = [self._build(flock.positions[b], b, stop) for b in range(len(flock))]
+        built = [self._build_flock(flock.positions[b], b, stop) for b in range(len(flock))]
         positions, velocities, roles, centres = (np.stack(part) for part in zip(*built, strict=True))
         flock = Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius)
         for places in centres.swapaxes(0, 1):  # (disks, B, 2)
             rims = [ring(centre, self.radius, sides=self.sides) for centre in places]
-            flock = with_obstacle(flock, np.stack(rims))
+            flock = add_obstacle(flock, np.stack(rims))
         return flock
 
-    def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Points]:
+    def _build_flock(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Points]:
         """Positions, velocities and roles of flock b, and the centres of the disks in its way."""
-        rng = stream(self.disk.seed, "corridor", self.disk.split, b)
+        rng = make_rng(self.disk.seed, "corridor", self.disk.split, b)
         # A direction and places for the disks, until enough agents can lead past them.
-        for attempt in range(REDRAWS):
+        for attempt in range(MAX_REDRAWS):
             stop.check()
             angle, aside = rng.uniform(0.0, 2.0 * math.pi), rng.uniform(-1.0, 1.0, self.disks)
             heading = np.array([math.cos(angle), math.sin(angle)])
-            centres = self._place(positions, heading, aside)
-            able = able_to_lead(positions, heading, centres, self.radius + self.disk.min_separation)
+            centres = self._place_disks(positions, heading, aside)
+            able = find_possible_leaders(positions, heading, centres, self.radius + self.disk.min_separation)
             if len(able) >= self.leaders:
                 break
-            positions = drawn_again(self.disk, b, attempt, stop)
+            positions = redraw_positions(self.disk, b, attempt, stop)
         else:
             raise InputError(
-                f"in none of {REDRAWS} flocks {self.leaders} agents could lead past {self.disks} disks of {self.sides} "
+                f"in none of {MAX_REDRAWS} flocks {self.leaders} agents could lead past {self.disks} disks of {self.sides} "
                 "sides: take fewer disks, sides or leaders, or more agents"
             )
         # Leaders are drawn among the agents that can lead; everybody flies along the heading at speed 1.
@@ -100,10 +107,10 @@ class Corridor:
         roles[rng.choice(able, self.leaders, replace=False)] = Role.LEADER
         return positions, np.broadcast_to(heading, positions.shape), roles, centres
 
-    def _place(self, positions: Array, heading: Point, aside: Array) -> Points:
+    def _place_disks(self, positions: Array, heading: Point, aside: Array) -> Points:
         """The centres of the disks; `aside` is how far each is to the left of the path, in half widths of the flock."""
         middle = positions.mean(axis=0)
-        along, across = (positions - middle) @ heading, cross(heading, positions - middle)
+        along, across = (positions - middle) @ heading, compute_lateral_offset(heading, positions - middle)
         # Along the path: the first disk just beyond R of the foremost agent, the others farther on by the gap.
         first = along.max() + (self.radius + self.disk.comm_radius) * (1.0 + 1e-9)
         onward = first + np.arange(self.disks) * (2.0 * self.radius + self.gap)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from equiflock.flock import Flock
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.registry import scenario
-from equiflock.scenarios.search import Stop
+from equiflock.scenarios.search_control import Stop
 
 
 @scenario("flocking")

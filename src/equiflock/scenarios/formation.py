@@ -11,14 +11,14 @@ from jaxtyping import Bool, Float64, Int8
 from equiflock import patterns
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
-from equiflock.patterns import USUAL_SPACING, Pattern, PatternName, check_pattern, places_of
+from equiflock.patterns import DEFAULT_SPACING, Pattern, PatternName, assign_places, check_pattern
 from equiflock.protocols import Moment
-from equiflock.runtime.checks import InputError, check_positive, is_finite, short
-from equiflock.scenarios.agreement import velocity_variance
+from equiflock.runtime.checks import InputError, check_positive, is_finite, shorten_repr
+from equiflock.scenarios.flock_statistics import compute_velocity_variance
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
-from equiflock.scenarios.search import Stop
-from equiflock.senses.cells import FASTEST
+from equiflock.scenarios.search_control import Stop
+from equiflock.senses.cell_list import MAX_MAGNITUDE
 
 FORMED = Outcome.add("FORMED", "the flock has formed its pattern")
 
@@ -28,14 +28,14 @@ class UntilFormed:
     """Ends a flight once the agents that work fly in a pattern, each in its own place, with velocities that agree.
 
     Args:
-        pattern: as for `equiflock.patterns.pattern_points`, points of one's own included.
+        pattern: as for `equiflock.patterns.make_pattern_points`, points of one's own included.
         spacing: the distance between neighbours in the pattern.
         tolerance: the flock has formed when its `pattern_error` is below this.
         variance: velocities agree when (1/N) sum_i |v_i - mean(v)|^2 is below this.
     """
 
     pattern: Pattern = "vee"
-    spacing: float = USUAL_SPACING
+    spacing: float = DEFAULT_SPACING
     tolerance: float = 0.05
     variance: float = 0.01
 
@@ -46,13 +46,15 @@ class UntilFormed:
 
     def error(self, flock: Flock) -> Float64[np.ndarray, " B"]:
         """How far the agents that work are from the pattern, as a share of its size."""
-        places = places_of(flock, self.pattern, self.spacing)
+        places = assign_places(flock, self.pattern, self.spacing)
         return patterns.pattern_error(flock.positions, places, flock.working)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
         """FORMED where a flying flock has the pattern and its velocity variance is small."""
         formed = flying & flock.working.any(axis=1) & (self.error(flock) < self.tolerance)
-        return np.where(formed & (velocity_variance(flock) < self.variance), FORMED, Outcome.FLYING).astype(np.int8)
+        return np.where(formed & (compute_velocity_variance(flock) < self.variance), FORMED, Outcome.FLYING).astype(
+            np.int8
+        )
 
 
 @scenario("formation")
@@ -66,15 +68,15 @@ class FormationFlight:
     """
 
     duration: ClassVar[float] = 10.0
-    succeeded: ClassVar[tuple[Outcome, ...]] = (FORMED,)
+    success_outcomes: ClassVar[tuple[Outcome, ...]] = (FORMED,)
     figure: ClassVar[Figure] = "endings"
-    must_agree: ClassVar[tuple[str, ...]] = ("pattern", "spacing")
+    shared_options: ClassVar[tuple[str, ...]] = ("pattern", "spacing")
 
     disk: RandomDisk = field(default_factory=lambda: RandomDisk(agents=30))
     """The initial conditions of the flocks."""
     pattern: PatternName = "vee"
     """The pattern: vee, circle, or a word in capital letters such as EQ."""
-    spacing: float = USUAL_SPACING
+    spacing: float = DEFAULT_SPACING
     """The distance between neighbours in the pattern."""
     tolerance: float = 0.05
     """The flock has formed when its distance from the pattern is below this share of the pattern's size, and its
@@ -86,8 +88,8 @@ class FormationFlight:
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
-        if not is_finite(self.mean_speed) or not 0.0 <= self.mean_speed <= FASTEST / 2:
-            raise InputError(f"mean_speed must be from 0 to {FASTEST / 2:g}; got {short(self.mean_speed)}")
+        if not is_finite(self.mean_speed) or not 0.0 <= self.mean_speed <= MAX_MAGNITUDE / 2:
+            raise InputError(f"mean_speed must be from 0 to {MAX_MAGNITUDE / 2:g}; got {shorten_repr(self.mean_speed)}")
         self.ending()
 
     @property

@@ -9,16 +9,16 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float64, Int8
 
-from equiflock.controllers.classical.gu_leader import GOAL_DISTANCE, INFORMED, INFORMED_SHARE
+from equiflock.controllers.classical.gu_leader import GOAL_DISTANCE, INFORMED_GROUP, INFORMED_SHARE
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
-from equiflock.runtime.checks import InputError, check_positive, short
-from equiflock.runtime.randomness import stream
-from equiflock.scenarios.agreement import mean_of_working
+from equiflock.runtime.checks import InputError, check_positive, shorten_repr
+from equiflock.runtime.randomness import make_rng
+from equiflock.scenarios.flock_statistics import average_working
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
-from equiflock.scenarios.search import Stop
+from equiflock.scenarios.search_control import Stop
 from equiflock.senses.graph import components
 
 ARRIVED = Outcome.add("ARRIVED", "the flock reached its goal")
@@ -43,15 +43,15 @@ class UntilArrived:
         """How far the middle of the agents that work is from the goal."""
         D = flock.shape[2]
         if len(self.goal) != D:
-            raise InputError(f"goal must have {D} numbers for flocks in {D} dimensions; got {short(self.goal)}")
-        away = mean_of_working(flock, flock.positions) - np.array(self.goal)
-        return _norms(away)
+            raise InputError(f"goal must have {D} numbers for flocks in {D} dimensions; got {shorten_repr(self.goal)}")
+        away = average_working(flock, flock.positions) - np.array(self.goal)
+        return _compute_norms(away)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
         """ARRIVED where a flying flock is at the goal, slow and in one piece."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The distance is cheap, the graph is not: it is made only where the flock is near.
-        slow = _norms(mean_of_working(flock, flock.velocities)) <= self.arrival_speed
+        slow = _compute_norms(average_working(flock, flock.velocities)) <= self.arrival_speed
         there = slow & (self.distance(flock) <= flock.comm_radius)
         near = np.flatnonzero(flying & flock.working.any(axis=1) & there)
         if len(near):
@@ -59,7 +59,7 @@ class UntilArrived:
         return outcomes
 
 
-def _norms(vectors: Float64[np.ndarray, "B D"]) -> Float64[np.ndarray, " B"]:
+def _compute_norms(vectors: Float64[np.ndarray, "B D"]) -> Float64[np.ndarray, " B"]:
     return np.asarray(np.sqrt(np.square(vectors).sum(axis=1)))
 
 
@@ -74,7 +74,7 @@ class GoalSeeking:
     """
 
     duration: ClassVar[float] = 25.0
-    succeeded: ClassVar[tuple[Outcome, ...]] = (ARRIVED,)
+    success_outcomes: ClassVar[tuple[Outcome, ...]] = (ARRIVED,)
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
@@ -119,6 +119,6 @@ class GoalSeeking:
         count = max(round(self.informed * self.disk.agents), 1)
         for b in range(len(start)):
             # A stream for each flock, so that flock b is the same however many there are.
-            rng = stream(self.disk.seed, "goal", self.disk.split, b)
-            groups[b, rng.choice(self.disk.agents, count, replace=False)] = INFORMED
+            rng = make_rng(self.disk.seed, "goal", self.disk.split, b)
+            groups[b, rng.choice(self.disk.agents, count, replace=False)] = INFORMED_GROUP
         return replace(start, groups=groups)

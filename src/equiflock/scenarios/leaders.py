@@ -9,10 +9,10 @@ import numpy as np
 
 from equiflock.flock import Flock, Role
 from equiflock.runtime.checks import InputError, check_choice, check_count
-from equiflock.runtime.randomness import stream
+from equiflock.runtime.randomness import make_rng
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.registry import Measure, scenario
-from equiflock.scenarios.search import Stop
+from equiflock.scenarios.search_control import Stop
 
 LeaderVelocity = Literal["mean", "first", "fresh", "flock", "diagonal"]
 
@@ -56,7 +56,7 @@ class LeaderFollowing:
         velocities, roles = start.velocities.copy(), start.roles.copy()
         for b in range(len(start)):
             # A stream for each flock, and all draws in any case: the leaders are the same for every `leader_velocity`.
-            rng = stream(self.disk.seed, "leaders", self.disk.split, b)
+            rng = make_rng(self.disk.seed, "leaders", self.disk.split, b)
             leaders = rng.choice(self.disk.agents, self.leaders, replace=False)
             fresh = self.disk.draw_velocities(rng, 1)[0]
             slant = rng.uniform(-self.disk.max_speed, self.disk.max_speed)

@@ -11,11 +11,11 @@ from jaxtyping import Bool, Int8
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError, check_positive
-from equiflock.runtime.randomness import stream
-from equiflock.scenarios.agreement import velocity_variance
+from equiflock.runtime.randomness import make_rng
+from equiflock.scenarios.flock_statistics import compute_velocity_variance
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
-from equiflock.scenarios.search import Stop
+from equiflock.scenarios.search_control import Stop
 from equiflock.senses.graph import components
 
 MERGED = Outcome.add("MERGED", "the flocks have become one")
@@ -39,7 +39,7 @@ class UntilMerged:
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
         # The variance is cheap, the graph is not: it is made only where the variance is small.
         flying = flying & flock.working.any(axis=1)
-        calm = np.flatnonzero(flying & (velocity_variance(flock) < self.variance))
+        calm = np.flatnonzero(flying & (compute_velocity_variance(flock) < self.variance))
         if len(calm):
             connected = components(flock[calm]).max(axis=1) == 0
             outcomes[calm[connected]] = MERGED
@@ -57,7 +57,7 @@ class Merging:
     """
 
     duration: ClassVar[float] = 10.0
-    succeeded: ClassVar[tuple[Outcome, ...]] = (MERGED,)
+    success_outcomes: ClassVar[tuple[Outcome, ...]] = (MERGED,)
     measures: ClassVar[tuple[Measure, ...]] = ("velocity_variance", "mean_acceleration_norm", "component_count")
     figure: ClassVar[Figure] = "endings"
 
@@ -79,7 +79,7 @@ class Merging:
         check_positive("variance", self.variance)
         if self.disk.agents < 2:
             raise InputError(f"merging needs 2 agents or more; got {self.disk.agents}")
-        self._disks()
+        self._make_disks()
 
     def ending(self) -> UntilMerged:
         """Ends a flight when the two groups have merged."""
@@ -87,12 +87,12 @@ class Merging:
 
     def draw(self, stop: Stop | None = None) -> Flock:
         """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
-        halves = [disk.draw(stop) for disk in self._disks()]
+        halves = [disk.draw(stop) for disk in self._make_disks()]
         positions = [half.positions.copy() for half in halves]
         velocities = [np.empty_like(half.velocities) for half in halves]
         for b in range(self.disk.flocks):
             # A normal vector has a uniform direction, in the plane and in space.
-            direction = stream(self.disk.seed, "merging", self.disk.split, b).normal(size=self.disk.dimensions)
+            direction = make_rng(self.disk.seed, "merging", self.disk.split, b).normal(size=self.disk.dimensions)
             direction /= np.linalg.norm(direction)
             # Each is moved back along its own way until its foremost agent is half of the gap from the origin.
             for group, way in enumerate((direction, -direction)):
@@ -107,7 +107,7 @@ class Merging:
             comm_radius=self.disk.comm_radius,
         )
 
-    def _disks(self) -> tuple[RandomDisk, RandomDisk]:
+    def _make_disks(self) -> tuple[RandomDisk, RandomDisk]:
         """The initial conditions of each group, which are independent of each other."""
         # Each group is drawn from a split of its own, so the two are independent.
         first = (self.disk.agents + 1) // 2

@@ -14,14 +14,21 @@ from equiflock.geometry import farthest_pair
 from equiflock.outcomes import Outcome
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.jit import Array
-from equiflock.runtime.randomness import stream
-from equiflock.scenarios.courses import REDRAWS, Point, able_to_lead, check_course, cross, drawn_again
-from equiflock.scenarios.passing import UntilPassed
+from equiflock.runtime.randomness import make_rng
+from equiflock.scenarios.course_setup import (
+    MAX_REDRAWS,
+    Point,
+    check_course,
+    compute_lateral_offset,
+    find_possible_leaders,
+    redraw_positions,
+)
+from equiflock.scenarios.course_survey import Awareness, ObstacleNode
+from equiflock.scenarios.obstacle_shapes import add_obstacle, polygon_radius, ring
 from equiflock.scenarios.random_disk import RandomDisk
 from equiflock.scenarios.registry import Figure, scenario
-from equiflock.scenarios.search import Stop
-from equiflock.scenarios.shapes import polygon_radius, ring, with_obstacle
-from equiflock.scenarios.watching import Awareness, ObstacleNode
+from equiflock.scenarios.search_control import Stop
+from equiflock.scenarios.until_passed import UntilPassed
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 
@@ -44,7 +51,7 @@ class ObstacleCourse:
 
     duration: ClassVar[float] = 20.0
     test_options: ClassVar[Mapping[str, Any]] = {"sides": 24}
-    succeeded: ClassVar[tuple[Outcome, ...]] = (Outcome.PASSED,)
+    success_outcomes: ClassVar[tuple[Outcome, ...]] = (Outcome.PASSED,)
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
@@ -83,24 +90,24 @@ class ObstacleCourse:
         """Draw the flocks and their obstacles; `stop` ends the search, as for `RandomDisk`."""
         stop = stop or Stop()
         flock = self.disk.draw(stop)
-        built = [self._build(flock.positions[b], b, stop) for b in range(len(flock))]
+        built = [self._build_flock(flock.positions[b], b, stop) for b in range(len(flock))]
         positions, velocities, roles, rims = (np.stack(part) for part in zip(*built, strict=True))
-        return with_obstacle(Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius), rims)
+        return add_obstacle(Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius), rims)
 
-    def _build(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Array]:
+    def _build_flock(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Array]:
         """Positions, velocities and roles of flock b, and where its obstacle's agents stand."""
-        rng = stream(self.disk.seed, "course", self.disk.split, b)
+        rng = make_rng(self.disk.seed, "course", self.disk.split, b)
         # A random side of the flock for the obstacle, until enough agents can lead past it.
-        for attempt in range(REDRAWS):
+        for attempt in range(MAX_REDRAWS):
             stop.check()
-            heading, centre = self._place(positions, 1.0 if rng.random() < 0.5 else -1.0)
-            able = able_to_lead(positions, heading, centre[None], self.radius + self.disk.min_separation)
+            heading, centre = self._place_obstacle(positions, 1.0 if rng.random() < 0.5 else -1.0)
+            able = find_possible_leaders(positions, heading, centre[None], self.radius + self.disk.min_separation)
             if len(able) >= self.leaders:
                 break
-            positions = drawn_again(self.disk, b, attempt, stop)
+            positions = redraw_positions(self.disk, b, attempt, stop)
         else:
             raise InputError(
-                f"in none of {REDRAWS} flocks {self.leaders} agents could lead past an obstacle of {self.sides} sides: "
+                f"in none of {MAX_REDRAWS} flocks {self.leaders} agents could lead past an obstacle of {self.sides} sides: "
                 "take fewer sides or leaders, or more agents"
             )
         # The first vertex of the polygon faces the flock.
@@ -109,7 +116,7 @@ class ObstacleCourse:
         roles[rng.choice(able, self.leaders, replace=False)] = Role.LEADER
         return positions, np.broadcast_to(heading, positions.shape), roles, rim
 
-    def _place(self, positions: Array, side: float) -> tuple[Point, Point]:
+    def _place_obstacle(self, positions: Array, side: float) -> tuple[Point, Point]:
         """The flock's heading and the obstacle's centre."""
         # The heading is perpendicular to the line through the two farthest agents.
         i, j, _ = farthest_pair(positions.copy())  # for a read-only array the kernel would be compiled once more
@@ -118,6 +125,6 @@ class ObstacleCourse:
         # An agent at (along, across) of the middle is at distance L from the point t on the line for
         # t = along +- sqrt(L^2 - across^2); beyond the largest of these all are farther.
         clear = (self.radius + self.disk.comm_radius) * (1.0 + 1e-9)
-        along, across = (positions - middle) @ heading, cross(heading, positions - middle)
+        along, across = (positions - middle) @ heading, compute_lateral_offset(heading, positions - middle)
         near = np.abs(across) < clear
         return heading, middle + heading * (along[near] + np.sqrt(clear**2 - across[near] ** 2)).max()

@@ -10,18 +10,25 @@ import numpy as np
 from jaxtyping import Float64
 
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, short
-from equiflock.runtime.randomness import stream
-from equiflock.scenarios.placing import CROWDED, FINE, SPARSE, SPLIT, draw_positions, drawing_memory
-from equiflock.scenarios.search import NoStartError, Stop
-from equiflock.senses.cells import FASTEST
+from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive, shorten_repr
+from equiflock.runtime.randomness import make_rng
+from equiflock.scenarios.disk_placement import (
+    CROWDED,
+    DISCONNECTED,
+    PLACED,
+    SPARSE,
+    draw_positions,
+    make_drawing_buffers,
+)
+from equiflock.scenarios.search_control import NoStartError, Stop
+from equiflock.senses.cell_list import MAX_MAGNITUDE
 
 RadiusRule = Literal["quarter-power", "constant-density"]
 VelocityRule = Literal["entries", "disc"]
 
-MOST_AGENTS = 100_000_000
+MAX_AGENTS = 100_000_000
 """The most agents of all flocks together: more would need tens of gigabytes."""
-AGENTS_PER_FLOCK = 10_000_000
+MAX_PLACEMENTS_PER_FLOCK = 10_000_000
 """The number of agents that are drawn for one flock before the search gives up, but at least 200 attempts are made."""
 
 
@@ -75,8 +82,8 @@ class RandomDisk:
     def __post_init__(self) -> None:
         check_count("flocks", self.flocks)
         check_count("agents", self.agents)
-        if self.flocks * self.agents > MOST_AGENTS:
-            raise InputError(f"flocks x agents must be at most {MOST_AGENTS:,}; got {self.flocks * self.agents:,}")
+        if self.flocks * self.agents > MAX_AGENTS:
+            raise InputError(f"flocks x agents must be at most {MAX_AGENTS:,}; got {self.flocks * self.agents:,}")
         check_count("seed", self.seed, least=0)
         check_count("min_degree", self.min_degree, least=0)
         for name in ("comm_radius", "disk_scale"):
@@ -84,16 +91,16 @@ class RandomDisk:
         check_choice("radius_rule", self.radius_rule, get_args(RadiusRule))
         check_choice("velocities", self.velocities, get_args(VelocityRule))
         if not isinstance(self.connected, bool):
-            raise InputError(f"connected must be True or False; got {short(self.connected)}")
+            raise InputError(f"connected must be True or False; got {shorten_repr(self.connected)}")
         if not isinstance(self.split, str):
-            raise InputError(f"split must be a name; got {short(self.split)}")
+            raise InputError(f"split must be a name; got {shorten_repr(self.split)}")
         if self.dimensions not in (2, 3):
             raise InputError(f"dimensions must be 2 or 3; got {self.dimensions!r}")
         for name in ("min_separation", "max_speed"):
             if getattr(self, name) != 0:
                 check_positive(name, getattr(self, name))
-        if self.max_speed > FASTEST / 2:
-            raise InputError(f"max_speed must be at most {FASTEST / 2:g}; got {self.max_speed:g}")
+        if self.max_speed > MAX_MAGNITUDE / 2:
+            raise InputError(f"max_speed must be at most {MAX_MAGNITUDE / 2:g}; got {self.max_speed:g}")
         if self.min_degree >= self.agents:
             raise InputError(
                 f"agents must be more than min_degree = {self.min_degree}, the number of others that each must hear at "
@@ -119,7 +126,7 @@ class RandomDisk:
         return self.disk_scale * (disk if self.dimensions == 2 else ball_radius(disk, self.comm_radius))
 
     @property
-    def places_anew(self) -> bool:
+    def redraws_agents_only(self) -> bool:
         """Whether only agents that break a condition are placed again, rather than the whole flock."""
         return self.radius_rule == "constant-density" and self.disk_radius is None
 
@@ -133,21 +140,21 @@ class RandomDisk:
         # Disks of radius R_min / 2 around the agents must not overlap, so they must fit in by their area or volume.
         half = self.min_separation / 2
         if self.agents * half**self.dimensions > (self.radius + half) ** self.dimensions:
-            self._give_up(CROWDED, self.agents)
+            self._raise_no_start(CROWDED, self.agents)
         conditions = self.radius, self.comm_radius, self.min_separation, self.min_degree, self.connected
-        attempts = count_attempts(self.agents)
+        compute_max_attempts = count_attempts(self.agents)
         positions = np.empty((self.flocks, self.agents, self.dimensions))
         velocities = np.empty_like(positions)
-        memory = drawing_memory(self.agents)
+        buffers = make_drawing_buffers(self.agents)
         for b in range(self.flocks):
             # A stream for each flock, so that flock b is the same however many there are.
-            rng = stream(self.seed, "random_disk", self.split, b)
+            rng = make_rng(self.seed, "random_disk", self.split, b)
             failure, number = draw_positions(
-                rng, positions[b], *conditions, self.places_anew, attempts, memory, stop.requested
+                rng, positions[b], *conditions, self.redraws_agents_only, compute_max_attempts, buffers, stop.requested
             )
             stop.check()
-            if failure != FINE:
-                self._give_up(failure, number)
+            if failure != PLACED:
+                self._raise_no_start(failure, number)
             # V + b: one velocity for each agent, and one for the whole flock.
             shared = self.draw_velocities(rng, 1)
             velocities[b] = self.draw_velocities(rng, self.agents) + shared
@@ -167,10 +174,10 @@ class RandomDisk:
         )
         return vectors
 
-    def _give_up(self, failure: int, number: int) -> NoReturn:
+    def _raise_no_start(self, failure: int, number: int) -> NoReturn:
         """Raise the error that says which condition could not be met, and what to change."""
         tried = f"after {count_attempts(self.agents):,} attempts"
-        large = "" if self.places_anew else ", or use the constant-density rule"
+        large = "" if self.redraws_agents_only else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"
         size = "disk_radius" if self.disk_scale == 1.0 else "disk_scale"
         raise NoStartError(
@@ -179,7 +186,7 @@ class RandomDisk:
                 f"the others: lower min_separation, raise {size}{large}",
                 SPARSE: f"{number} agents {where} still hear fewer than min_degree = {self.min_degree} others {tried}: "
                 f"lower min_degree or {size}, raise comm_radius = {self.comm_radius:g}{large}",
-                SPLIT: f"the communication graph {where} still has {number} components {tried}: lower {size}, "
+                DISCONNECTED: f"the communication graph {where} still has {number} components {tried}: lower {size}, "
                 f"raise comm_radius = {self.comm_radius:g}, set connected to False{large}",
             }[failure]
         )
@@ -187,13 +194,13 @@ class RandomDisk:
 
 def count_attempts(agents: int) -> int:
     """Return how often a flock of `agents` is drawn, or its agents placed again, before the search gives up."""
-    return max(200, AGENTS_PER_FLOCK // agents)
+    return max(200, MAX_PLACEMENTS_PER_FLOCK // agents)
 
 
 def check_disk(disk: RandomDisk) -> None:
     """Raise a clear error unless `disk` is a `RandomDisk`."""
     if not isinstance(disk, RandomDisk):
-        raise InputError(f"disk must be an equiflock.RandomDisk, of which flocks are drawn; got {short(disk)}")
+        raise InputError(f"disk must be an equiflock.RandomDisk, of which flocks are drawn; got {shorten_repr(disk)}")
 
 
 def random_disk(flocks: int = 1, agents: int = 100, seed: int = 0, **options: Any) -> Flock:

@@ -12,29 +12,29 @@ from equiflock.flock import NO_GROUP, Flock
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Moment
 from equiflock.runtime.checks import InputError, check_count, check_positive
-from equiflock.runtime.randomness import stream
+from equiflock.runtime.randomness import make_rng
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.registry import Figure, Measure, scenario
-from equiflock.scenarios.search import Stop
+from equiflock.scenarios.search_control import Stop
 from equiflock.senses.graph import components
-from equiflock.senses.nearest import among_own_group
+from equiflock.senses.group_neighbours import has_own_group_majority
 
 SEGREGATED = Outcome.add("SEGREGATED", "every group is in one piece and by itself")
-NEAREST = 6
+NEAREST_COUNT = 6
 """How many of an agent's nearest neighbours count: as many as an agent touches in a dense flock of the plane."""
 
 
-def share_at_home(flock: Flock) -> Float64[np.ndarray, " B"]:
+def compute_own_group_share(flock: Flock) -> Float64[np.ndarray, " B"]:
     """The share of a flock's agents, (B,), whose nearest neighbours are by majority of their own group.
 
     The nearest are the six nearest of those within R, or all of these if they are fewer. Whoever has none is not at
     home. Obstacle agents and agents that have failed do not count.
     """
-    at_home = among_own_group(flock, NEAREST)
-    return np.asarray(at_home.sum(axis=1) / np.maximum(flock.working.sum(axis=1), 1))
+    own_group_share = has_own_group_majority(flock, NEAREST_COUNT)
+    return np.asarray(own_group_share.sum(axis=1) / np.maximum(flock.working.sum(axis=1), 1))
 
 
-def pieces(flock: Flock) -> Float64[np.ndarray, " B"]:
+def count_group_components(flock: Flock) -> Float64[np.ndarray, " B"]:
     """The number of connected pieces, (B,), that a flock falls into if agents hear only those of their own group."""
     # Groups are put so far apart that nobody hears another group, whatever numbers they have.
     _, numbers = np.unique(flock.groups, return_inverse=True)
@@ -51,14 +51,14 @@ def is_segregated(flock: Flock) -> Bool[np.ndarray, " B"]:
     groups = np.sort(np.where(flock.working, flock.groups, NO_GROUP), axis=1)
     count = (np.diff(groups, axis=1, prepend=NO_GROUP) > 0).sum(axis=1)
     # Most flocks that are mixed are in too many pieces, which is known sooner.
-    whole = np.asarray(pieces(flock) == count)
-    whole[whole] = share_at_home(flock[whole]) == 1.0
+    whole = np.asarray(count_group_components(flock) == count)
+    whole[whole] = compute_own_group_share(flock[whole]) == 1.0
     return whole
 
 
-def at_home(moment: Moment) -> Float64[np.ndarray, " B"]:
+def own_group_share(moment: Moment) -> Float64[np.ndarray, " B"]:
     """The share of agents whose nearest neighbours are by majority of their own group, (B,)."""
-    return share_at_home(moment.flock)
+    return compute_own_group_share(moment.flock)
 
 
 class UntilSegregated:
@@ -70,22 +70,24 @@ class UntilSegregated:
 
     def __init__(self, hold: float = 1.0) -> None:
         self.hold = check_positive("hold", hold)
-        self._since: Float64[np.ndarray, " B"] | None = None
+        self._segregated_since: Float64[np.ndarray, " B"] | None = None
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
         """SEGREGATED where a flying flock has been so for long enough."""
-        if self._since is None:
-            self._since = np.full(len(flock), np.inf)
+        if self._segregated_since is None:
+            self._segregated_since = np.full(len(flock), np.inf)
         # The time at which the present state began; infinity where groups are mixed.
         parted = np.zeros(len(flock), bool)
         parted[flying] = is_segregated(flock[flying])
-        self._since = np.where(parted, np.minimum(self._since, time), np.inf)
-        return np.where(flying & (time - self._since >= self.hold), SEGREGATED, Outcome.FLYING).astype(np.int8)
+        self._segregated_since = np.where(parted, np.minimum(self._segregated_since, time), np.inf)
+        return np.where(flying & (time - self._segregated_since >= self.hold), SEGREGATED, Outcome.FLYING).astype(
+            np.int8
+        )
 
 
 @scenario("segregation")
 @dataclass(frozen=True)
-class Segregation:
+class SegregationScenario:
     """Agents of two to five groups, mixed at random in a disk and slow, for at most 10 s.
 
     They have segregated once, for a second, every group has been in one piece, connected within R by agents of its own,
@@ -93,8 +95,8 @@ class Segregation:
     """
 
     duration: ClassVar[float] = 10.0
-    succeeded: ClassVar[tuple[Outcome, ...]] = (SEGREGATED,)
-    measures: ClassVar[tuple[Measure, ...]] = (at_home, "velocity_variance", "component_count")
+    success_outcomes: ClassVar[tuple[Outcome, ...]] = (SEGREGATED,)
+    measures: ClassVar[tuple[Measure, ...]] = (own_group_share, "velocity_variance", "component_count")
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=lambda: RandomDisk(agents=50, max_speed=0.5))
@@ -122,6 +124,6 @@ class Segregation:
         groups = np.empty(start.shape[:2], np.int32)
         for b in range(len(start)):
             # A stream for each flock: flock b is the same however many there are.
-            rng = stream(self.disk.seed, "segregation", self.disk.split, b)
+            rng = make_rng(self.disk.seed, "segregation", self.disk.split, b)
             groups[b] = rng.permutation(self.disk.agents) % self.groups
         return replace(start, groups=groups)

@@ -7,13 +7,19 @@ from jaxtyping import Int64
 
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors
 from equiflock.runtime import threads
-from equiflock.runtime.jit import Array, Index, inlined, kernel
+from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
 from equiflock.runtime.threads import split_flocks
-from equiflock.senses.cells import flock_memory, out_of_range, runs_around, select_heard, sort_flock
+from equiflock.senses.cell_list import (
+    list_nearby_runs,
+    make_flock_buffers,
+    make_out_of_range_error,
+    select_neighbours,
+    sort_flock,
+)
 from equiflock.senses.graph import Graph
 
 
-def degrees_heard(
+def count_neighbours(
     flock: Flock,
     active: Int64[np.ndarray, " active"],
     comm_radius: float,
@@ -33,37 +39,37 @@ def degrees_heard(
     parts = [active[first:last] for first, last in split_flocks(len(active), flock.shape[1])]
     if graph is not None:
         listed = flock.roles, graph.starts.view(np.uintp), graph.senders.view(np.uintp), nearest_only, degrees
-        threads.share(_count_listed, [(*listed, part) for part in parts])
+        threads.run_parallel(_count_listed, [(*listed, part) for part in parts])
         return degrees
     around = flock.positions, flock.roles, comm_radius, nearest_only, degrees
-    if not all(threads.share(_count_around, [(*around, part) for part in parts])):
-        raise out_of_range()
+    if not all(threads.run_parallel(_count_within_radius, [(*around, part) for part in parts])):
+        raise make_out_of_range_error()
     return degrees
 
 
 @kernel
-def _count_around(
+def _count_within_radius(
     positions: Vectors, roles: Roles, comm_radius: float, nearest_only: bool, degrees: Array, active: Array
 ) -> bool:
     """Count whom agents of the active flocks hear within R; False if positions are out of range."""
     # Once for all flocks of this thread.
-    memory = flock_memory(positions.shape[1])
-    (order, starts, _), place, (runs, hits) = memory
+    memory = make_flock_buffers(positions.shape[1])
+    (order, starts, _), sorted_positions, (runs, hits) = memory
     for b in active:
         shape = sort_flock(positions[b], comm_radius, memory)
         if shape[0] == 0:
             return False
         for c in range(shape[0] * shape[1] * shape[2]):
-            count = runs_around(c, shape, starts, runs)
+            count = list_nearby_runs(c, shape, starts, runs)
             for s in range(starts[c], starts[c + 1]):
                 # Leaders and obstacle agents hear nobody.
                 if roles[b, order[s]] != FOLLOWER:
                     continue
-                heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)
-                rims = np.uintp(0)
+                heard = select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, hits)
+                obstacle_count = np.uintp(0)
                 for h in range(heard):
-                    rims += np.uintp(roles[b, order[hits[h]]] == OBSTACLE)
-                degrees[b, order[s]] = _after_rule(heard, rims, nearest_only)
+                    obstacle_count += np.uintp(roles[b, order[hits[h]]] == OBSTACLE)
+                degrees[b, order[s]] = _count_after_rule(heard, obstacle_count, nearest_only)
     return True
 
 
@@ -78,15 +84,15 @@ def _count_listed(
             # Leaders and obstacle agents hear nobody, whatever they were when the list was made.
             if roles[b, i] != FOLLOWER:
                 continue
-            row, rims = np.uintp(b) * N + i, np.uintp(0)
+            row, obstacle_count = np.uintp(b) * N + i, np.uintp(0)
             begin, end = begins[row], begins[row + np.uintp(1)]
             for e in range(begin, end):
-                rims += np.uintp(roles[b, senders[e]] == OBSTACLE)
-            degrees[b, i] = _after_rule(end - begin, rims, nearest_only)
+                obstacle_count += np.uintp(roles[b, senders[e]] == OBSTACLE)
+            degrees[b, i] = _count_after_rule(end - begin, obstacle_count, nearest_only)
 
 
-@inlined
-def _after_rule(heard: Index, rims: Index, nearest_only: bool) -> Index:
-    """|N_i| of an agent that has so many others within reach, of whom `rims` are obstacle agents."""
+@inline_kernel
+def _count_after_rule(heard: Index, obstacle_count: Index, nearest_only: bool) -> Index:
+    """|N_i| of an agent that has so many others within reach, of whom `obstacle_count` are obstacle agents."""
     # All obstacle agents but the nearest are left out.
-    return heard - rims + np.uintp(1) if nearest_only and rims > np.uintp(1) else heard
+    return heard - obstacle_count + np.uintp(1) if nearest_only and obstacle_count > np.uintp(1) else heard

@@ -15,11 +15,17 @@ from jaxtyping import Bool, Int64
 
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Roles, Vectors, check_flock
 from equiflock.runtime import threads
-from equiflock.runtime.arrays import read_only
+from equiflock.runtime.arrays import as_read_only
 from equiflock.runtime.checks import check_positive
 from equiflock.runtime.jit import Array, Index, kernel
 from equiflock.runtime.threads import split_flocks
-from equiflock.senses.cells import flock_memory, out_of_range, runs_around, select_heard, sort_flock
+from equiflock.senses.cell_list import (
+    list_nearby_runs,
+    make_flock_buffers,
+    make_out_of_range_error,
+    select_neighbours,
+    sort_flock,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +61,7 @@ class Graph:
         senders = self.senders[self.starts[flock * N] : self.starts[(flock + 1) * N]]
         return np.stack([receivers, senders], axis=1)
 
-    def among(self, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
+    def subgraph(self, keep: Bool[np.ndarray, " N"], agents: int) -> Graph:
         """The graph among the kept agents, which come first in a flock of `agents`."""
         # The new number of every kept agent, and each edge as (flock, receiver, sender).
         B, _ = self.shape
@@ -69,25 +75,25 @@ class Graph:
         np.cumsum(np.bincount(rows, minlength=B * agents), out=starts[1:])
         return Graph(starts, position[self.senders[stays]], (B, agents))
 
-    def of_flocks(self, which: Bool[np.ndarray, " B"]) -> Graph:
+    def select_flocks(self, which: Bool[np.ndarray, " B"]) -> Graph:
         """The graph of some of the flocks."""
         rows = np.repeat(which, self.shape[1])
         starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[rows])])
         senders = self.senders[np.repeat(rows, np.diff(self.starts))]
         return Graph(starts, senders, (int(which.sum()), self.shape[1]))
 
-    def renumbered(self, ranks: Int64[np.ndarray, " N"]) -> Graph:
+    def renumber_agents(self, agent_ids: Int64[np.ndarray, " N"]) -> Graph:
         """The graph in which agent s has the number ranks[s], in every flock."""
         B, N = self.shape
         flock, receiver = np.divmod(np.repeat(np.arange(B * N), self.degrees.ravel()), N)
-        rows, senders = flock * N + ranks[receiver], ranks[self.senders]
+        rows, senders = flock * N + agent_ids[receiver], agent_ids[self.senders]
         # The lists of receivers stand in the order of their new numbers.
         order = np.lexsort((senders, rows))
         starts = np.zeros_like(self.starts)
         np.cumsum(np.bincount(rows, minlength=B * N), out=starts[1:])
         return Graph(starts, senders[order], self.shape)
 
-    def without_senders(self, muted: Bool[np.ndarray, "B N"]) -> Graph:
+    def drop_senders(self, muted: Bool[np.ndarray, "B N"]) -> Graph:
         """The graph in which nobody hears the muted agents, (B, N)."""
         # The row of each edge's receiver, which tells the flock that its sender is in.
         rows = np.repeat(np.arange(self.degrees.size), self.degrees.ravel())
@@ -104,16 +110,16 @@ def radius_graph(flock: Flock, comm_radius: float | None = None) -> Graph:
     """
     comm_radius = check_flock(flock).comm_radius if comm_radius is None else check_positive("comm_radius", comm_radius)
     # First count, so that the list of senders has the right length and each receiver its own part of it; then list.
-    roles = flock.roles if flock.all_work else flock.effective_roles
-    degrees, _ = survey(flock, comm_radius, roles)
+    roles = flock.roles if flock.all_working else flock.effective_roles
+    degrees, _ = compute_connectivity(flock, comm_radius, roles)
     starts = np.zeros(degrees.size + 1, np.int64)
     np.cumsum(degrees.ravel(), out=starts[1:])
     senders = np.empty(starts[-1], np.int64)
-    over_flocks(
-        _list_neighbours, flock, flock.positions, read_only(roles), comm_radius, starts.astype(np.uintp), senders
+    run_over_flocks(
+        _list_neighbours, flock, flock.positions, as_read_only(roles), comm_radius, starts.astype(np.uintp), senders
     )
     graph = Graph(starts, senders, flock.shape[:2])
-    return graph if flock.all_work else graph.without_senders(flock.muted)
+    return graph if flock.all_working else graph.drop_senders(flock.muted)
 
 
 def components(flock: Flock, comm_radius: float | None = None) -> Int64[np.ndarray, "B N"]:
@@ -124,12 +130,12 @@ def components(flock: Flock, comm_radius: float | None = None) -> Int64[np.ndarr
     nobody: the graph is that of agents that work, by where they are.
     """
     # Failed agents count for as little here as obstacle agents do.
-    all_work = check_flock(flock).all_work
-    roles = flock.roles if all_work else np.where(flock.working, flock.roles, np.int8(OBSTACLE))
-    return survey(flock, comm_radius, roles)[1]
+    all_working = check_flock(flock).all_working
+    roles = flock.roles if all_working else np.where(flock.working, flock.roles, np.int8(OBSTACLE))
+    return compute_connectivity(flock, comm_radius, roles)[1]
 
 
-def survey(
+def compute_connectivity(
     flock: Flock, comm_radius: float | None = None, roles: Roles | None = None
 ) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
     """Degrees and component labels, both (B, N), without listing the edges: memory O(N).
@@ -143,20 +149,20 @@ def survey(
     degrees = np.empty(flock.shape[:2], np.int64)
     labels = np.empty(flock.shape[:2], np.int64)
     # Read-only, as the arrays of a flock are, so that kernels are compiled once.
-    counted = flock.roles if roles is None else read_only(roles)
-    over_flocks(_survey_flocks, flock, flock.positions, counted, comm_radius, degrees, labels)
+    counted = flock.roles if roles is None else as_read_only(roles)
+    run_over_flocks(_compute_flocks_connectivity, flock, flock.positions, counted, comm_radius, degrees, labels)
     return degrees, labels
 
 
-def over_flocks(kernel: Any, flock: Flock, *arguments: Any) -> None:
+def run_over_flocks(kernel: Any, flock: Flock, *arguments: Any) -> None:
     """Run `kernel(*arguments, first, last) -> bool` over all flocks on several threads; False is bad input."""
     parts = split_flocks(*flock.shape[:2])
-    if not all(threads.share(kernel, [(*arguments, *part) for part in parts])):
-        raise out_of_range()
+    if not all(threads.run_parallel(kernel, [(*arguments, *part) for part in parts])):
+        raise make_out_of_range_error()
 
 
 @kernel
-def root_of(parent: Array, i: Index) -> Index:
+def find_root(parent: Array, i: Index) -> Index:
     """The representative of i's set in a union-find forest, in which every agent points towards that of its set."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]  # halve the path, so that the next search is shorter
@@ -165,25 +171,25 @@ def root_of(parent: Array, i: Index) -> Index:
 
 
 @kernel
-def join(parent: Array, i: Index, j: Index) -> None:
+def unite(parent: Array, i: Index, j: Index) -> None:
     """Unite the sets of i and j; the smallest index represents them."""
-    a, b = root_of(parent, i), root_of(parent, j)
+    a, b = find_root(parent, i), find_root(parent, j)
     parent[max(a, b)] = min(a, b)
 
 
 @kernel
-def survey_memory(N: Index) -> Any:
-    """Memory for `survey_flock`: cells, and a union-find forest."""
-    return flock_memory(N), np.empty(N, np.uintp)
+def make_connectivity_buffers(N: Index) -> Any:
+    """Memory for `compute_flock_connectivity`: cells, and a union-find forest."""
+    return make_flock_buffers(N), np.empty(N, np.uintp)
 
 
 @kernel
-def survey_flock(
+def compute_flock_connectivity(
     positions: Array, roles: Array, comm_radius: float, degrees: Array, labels: Array, memory: Any
 ) -> bool:
     """Degrees and component labels, each (N,), of one flock; False if its positions are out of range."""
     cells, parent = memory
-    (order, starts, _), place, (runs, hits) = cells
+    (order, starts, _), sorted_positions, (runs, hits) = cells
     shape = sort_flock(positions, comm_radius, cells)
     if shape[0] == 0:
         return False
@@ -193,21 +199,21 @@ def survey_flock(
         parent[i] = i
     # The in-degree |N_i| of every follower, and the edges to agents that are no obstacles.
     for c in range(shape[0] * shape[1] * shape[2]):
-        count = runs_around(c, shape, starts, runs)
+        count = list_nearby_runs(c, shape, starts, runs)
         for s in range(starts[c], starts[c + 1]):
             i = order[s]
-            heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)
+            heard = select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, hits)
             degrees[i] = heard if roles[i] == FOLLOWER else 0
             if roles[i] != FOLLOWER:
                 continue
             for h in range(heard):
                 j = order[hits[h]]
                 if roles[j] != OBSTACLE:
-                    join(parent, i, j)
+                    unite(parent, i, j)
     # Number the sets by their smallest agents, which represent them, so they come before all others.
     following = 0
     for i in range(N):
-        root = root_of(parent, i)
+        root = find_root(parent, i)
         if roles[i] == OBSTACLE:
             labels[i] = -1
         elif root == i:
@@ -219,13 +225,13 @@ def survey_flock(
 
 
 @kernel
-def _survey_flocks(
+def _compute_flocks_connectivity(
     positions: Vectors, roles: Roles, comm_radius: float, degrees: Array, labels: Array, first: Index, last: Index
 ) -> bool:
     """Degrees and component labels, each (B, N), of flocks first .. last; False if one is out of range."""
-    memory = survey_memory(positions.shape[1])  # once for all flocks of this thread
+    memory = make_connectivity_buffers(positions.shape[1])  # once for all flocks of this thread
     for b in range(first, last):
-        if not survey_flock(positions[b], roles[b], comm_radius, degrees[b], labels[b], memory):
+        if not compute_flock_connectivity(positions[b], roles[b], comm_radius, degrees[b], labels[b], memory):
             return False
     return True
 
@@ -237,17 +243,17 @@ def _list_neighbours(
     """Write into senders, from begins[b * N + i] on, whom agent i of each of the flocks first .. last hears."""
     N = positions.shape[1]
     # Once for all flocks of this thread.
-    memory = flock_memory(N)
-    (order, starts, _), place, (runs, hits) = memory
+    memory = make_flock_buffers(N)
+    (order, starts, _), sorted_positions, (runs, hits) = memory
     for b in range(first, last):
         # Positions that are out of range were refused when neighbours were counted.
         shape = sort_flock(positions[b], comm_radius, memory)
         for c in range(shape[0] * shape[1] * shape[2]):
-            count = runs_around(c, shape, starts, runs)
+            count = list_nearby_runs(c, shape, starts, runs)
             for s in range(starts[c], starts[c + 1]):
                 i = order[s]
                 if roles[b, i] == FOLLOWER:
-                    heard = select_heard(s, place, comm_radius * comm_radius, runs, count, hits)
+                    heard = select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, hits)
                     for h in range(heard):
                         senders[begins[np.uintp(b * N) + i] + h] = order[hits[h]]
     return True

@@ -7,38 +7,45 @@ from typing import Any
 import numpy as np
 
 from equiflock.runtime.jit import Array, Index, kernel
-from equiflock.senses.listing import BATCH, take_offsets
-from equiflock.senses.orbit import sort_out_obstacles
+from equiflock.senses.neighbour_lists import BATCH_AGENTS, compute_offsets
+from equiflock.senses.orbit import select_obstacles
 
 
 @kernel
-def rule_memory() -> tuple[Array, Array, Array]:
-    """Memory for what `sort_out_obstacles` finds for each agent of a batch: nothing, so far.
+def make_rule_buffers() -> tuple[Array, Array, Array]:
+    """Memory for what `select_obstacles` finds for each agent of a batch: nothing, so far.
 
     That is the velocity that the nearest obstacle agent is taken to have, its record, and how many obstacle agents have
     another velocity than their own.
     """
-    return np.zeros((BATCH, 2)), np.zeros(BATCH, np.uintp), np.zeros(BATCH, np.int64)
+    return np.zeros((BATCH_AGENTS, 2)), np.zeros(BATCH_AGENTS, np.uintp), np.zeros(BATCH_AGENTS, np.int64)
 
 
 @kernel
-def apply_rule(
-    first: Index, agents: Index, lists: Any, records: Any, roles: Array, numbering: Any, rules: Any, rule: Any
+def apply_obstacle_rule(
+    first: Index,
+    agents: Index,
+    lists: Any,
+    records: Any,
+    roles: Array,
+    numbering: Any,
+    obstacle_rule: Any,
+    rule_result: Any,
 ) -> None:
     """Apply the obstacle rule to the lists of a batch of agents, whose records begin with `first`."""
-    place, motion, _ = records
+    record_positions, record_velocities, _ = records
     senders, _, ends = lists
-    taken, nearest, rims = rule
+    taken, nearest, obstacle_counts = rule_result
     begin, kept = np.uintp(0), np.uintp(0)
     for a in range(agents):
         # Which obstacle agents count, and with which velocity.
-        end, nearest[a], rims[a], taken[a, 0], taken[a, 1] = sort_out_obstacles(
-            first + a, begin, ends[a], senders, place, motion, roles, numbering, rules
+        end, nearest[a], obstacle_counts[a], taken[a, 0], taken[a, 1] = select_obstacles(
+            first + a, begin, ends[a], senders, record_positions, record_velocities, roles, numbering, obstacle_rule
         )
         # Lists become shorter by it, and move together.
         head = kept
         for e in range(begin, end):
             senders[kept] = senders[e]
             kept += np.uintp(1)
-        take_offsets(2, first + a, place, lists, head, kept)
+        compute_offsets(2, first + a, record_positions, lists, head, kept)
         begin, ends[a] = ends[a], kept

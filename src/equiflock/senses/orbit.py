@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from equiflock.flock import OBSTACLE
-from equiflock.runtime.jit import Array, Index, inlined
-from equiflock.technique import Orbit as Orbit
+from equiflock.orbit_technique import Orbit as Orbit
+from equiflock.runtime.jit import Array, Index, inline_kernel
 
-STAND_STILL = (0.0, 0.0, 0.0, 0.0, 0.0)
-"""In place of `Orbit.numbers`, where obstacle agents are heard as what they are: agents that stand still."""
+NO_ORBIT = (0.0, 0.0, 0.0, 0.0, 0.0)
+"""In place of `Orbit.coefficients`, where obstacle agents are heard as what they are: agents that stand still."""
 
 
-@inlined
-def taken_velocity(x: float, y: float, u: float, v: float, numbers: Any) -> tuple[float, float]:
+@inline_kernel
+def virtual_velocity(x: float, y: float, u: float, v: float, coefficients: Any) -> tuple[float, float]:
     """v_ij as follower i takes it, from the way (x, y) to the obstacle agent and the mean velocity (u, v)."""
-    gravity_break, cosine, sine, near, slow = numbers
+    gravity_break, cosine, sine, near, slow = coefficients
     # |r| and |w|, and r / |r| in place of r.
     distance, speed = math.sqrt(x * x + y * y), math.sqrt(u * u + v * v)
     if distance == 0.0:
@@ -49,17 +49,17 @@ def taken_velocity(x: float, y: float, u: float, v: float, numbers: Any) -> tupl
     return side * (cosine * x - sine * y), side * (sine * x + cosine * y)
 
 
-@inlined
-def sort_out_obstacles(
+@inline_kernel
+def select_obstacles(
     s: Index,
     begin: Index,
     end: Index,
     senders: Array,
-    place: Array,
-    motion: Array,
+    record_positions: Array,
+    record_velocities: Array,
     roles: Array,
     numbering: Any,
-    rules: Any,
+    obstacle_rule: Any,
 ) -> tuple[Index, Index, Index, float, float]:
     """Apply the obstacle rule to the obstacle agents among senders[begin : end] of the agent with record s.
 
@@ -69,22 +69,22 @@ def sort_out_obstacles(
         end: where it ends.
         senders: the records of those heard; rewritten if only the nearest obstacle agent is heard: flock agents, then
             that one.
-        place: positions of all records in columns, (D, N) or longer.
-        motion: velocities of all records, (N, D).
+        record_positions: positions of all records in columns, (D, N) or longer.
+        record_velocities: velocities of all records, (N, D).
         roles: (N,), of agents.
         numbering: (order, ranks): record s is agent order[s], whose number is ranks[order[s]], or order[s] itself if
             there are no ranks.
-        rules: whether only the nearest obstacle agent is heard, whether followers orbit, and `Orbit.numbers`.
+        obstacle_rule: whether only the nearest obstacle agent is heard, whether followers orbit, and `Orbit.coefficients`.
 
     Returns:
         Where the list ends now, the record of the nearest obstacle agent, how many obstacle agents have a relative
         velocity other than their own (0 without the technique), and the one that the nearest is taken to have; that of
         the others is 0.
     """
-    order, ranks = numbering
-    nearest_only, orbiting, numbers = rules
+    order, agent_ids = numbering
+    nearest_only, orbiting, coefficients = obstacle_rule
     # The sum of velocities begins with the follower's own, and counts the others in `flock`.
-    u, v, flock, rim = motion[s, 0], motion[s, 1], 0, 0
+    u, v, flock, rim = record_velocities[s, 0], record_velocities[s, 1], 0, 0
     nearest, least, number = s, math.inf, np.int64(0)
     kept = begin
     # Find the nearest obstacle agent, add up the velocities of flock agents, and close the gaps in the list.
@@ -92,13 +92,15 @@ def sort_out_obstacles(
         j = np.uintp(senders[e])
         if roles[order[j]] == OBSTACLE:
             rim += 1
-            square = (place[0, j] - place[0, s]) ** 2 + (place[1, j] - place[1, s]) ** 2
+            square = (record_positions[0, j] - record_positions[0, s]) ** 2 + (
+                record_positions[1, j] - record_positions[1, s]
+            ) ** 2
             # Of several equally near, the first by number, whatever cell it is in.
-            its = ranks[order[j]] if ranks.size > 0 else np.int64(order[j])
+            its = agent_ids[order[j]] if agent_ids.size > 0 else np.int64(order[j])
             if square < least or (square == least and its < number):
                 nearest, least, number = j, square, its
         else:
-            u, v, flock = u + motion[j, 0], v + motion[j, 1], flock + 1
+            u, v, flock = u + record_velocities[j, 0], v + record_velocities[j, 1], flock + 1
             if nearest_only:
                 senders[kept] = j
                 kept += np.uintp(1)
@@ -112,6 +114,6 @@ def sort_out_obstacles(
     if not orbiting:
         return end, nearest, 0, 0.0, 0.0
     # The mean velocity of the follower and the flock agents that it hears decides which way to dodge.
-    x, y = place[0, nearest] - place[0, s], place[1, nearest] - place[1, s]
-    taken_x, taken_y = taken_velocity(x, y, u / (flock + 1), v / (flock + 1), numbers)
+    x, y = record_positions[0, nearest] - record_positions[0, s], record_positions[1, nearest] - record_positions[1, s]
+    taken_x, taken_y = virtual_velocity(x, y, u / (flock + 1), v / (flock + 1), coefficients)
     return end, nearest, rim, taken_x, taken_y

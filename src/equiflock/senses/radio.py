@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from equiflock.runtime.checks import InputError, check_count, is_finite, short
+from equiflock.runtime.checks import InputError, check_count, is_finite, shorten_repr
 
-LONGEST_MEMORY = 1_000
+MAX_MEMORY_STEPS = 1_000
 """So many steps back agents may hear at most, and so long may a burst be: a flight's memory and time grow with them."""
-FEWEST_BITS, MOST_BITS = 10, 32
-LEAST_CHANCE = 0.55
+MIN_BITS, MAX_BITS = 10, 32
+MIN_BURST_FACTOR = 0.55
 """How much shorter than by chance bursts may be: so that a link never just alternates between lost and arrived."""
 
 
@@ -26,7 +26,7 @@ class Radio:
     the same for any number of threads, and whatever happens on other links.
     """
 
-    loss: float = 0.0
+    packet_loss: float = 0.0
     """The share of messages that are lost, from 0 to 1, each link and step by itself."""
     burst: float | None = None
     """The mean length of a run of lost messages on a link, in steps, with the same share lost in the long run
@@ -40,7 +40,7 @@ class Radio:
     quantization: int | None = None
     """Bits per number of a message: a sign, eight of exponent, and the rest of fraction, so that 32 is float32 and 16
     bfloat16; from 10 to 32. Exact if left out."""
-    every: int = 1
+    send_interval: int = 1
     """Agents send at every so many-th step only, at phases of their own."""
     last_known: int = 0
     """For how many steps after its arrival a message is used, or until one comes that was sent later; 0: at its arrival
@@ -49,29 +49,35 @@ class Radio:
     """Seeds everything that is random."""
 
     def __post_init__(self) -> None:
-        if not (is_finite(self.loss) and 0.0 <= self.loss <= 1.0):
-            raise InputError(f"loss must be a share from 0 to 1; got {short(self.loss)}")
+        if not (is_finite(self.packet_loss) and 0.0 <= self.packet_loss <= 1.0):
+            raise InputError(f"loss must be a share from 0 to 1; got {shorten_repr(self.packet_loss)}")
         # A run of losses has at least one message; and the runs between them must have room for one that arrives.
         if self.burst is not None:
-            least = 1.0 if self.loss in (0.0, 1.0) else max(1.0, max(self.loss, LEAST_CHANCE) / (1.0 - self.loss))
-            if not (is_finite(self.burst) and least <= self.burst <= LONGEST_MEMORY):
+            least = (
+                1.0
+                if self.packet_loss in (0.0, 1.0)
+                else max(1.0, max(self.packet_loss, MIN_BURST_FACTOR) / (1.0 - self.packet_loss))
+            )
+            if not (is_finite(self.burst) and least <= self.burst <= MAX_MEMORY_STEPS):
                 raise InputError(
-                    f"burst must be from {least:g} to {LONGEST_MEMORY:,} steps with loss = {self.loss:g}; got "
-                    f"{short(self.burst)}"
+                    f"burst must be from {least:g} to {MAX_MEMORY_STEPS:,} steps with loss = {self.packet_loss:g}; got "
+                    f"{shorten_repr(self.burst)}"
                 )
         for name in ("delay", "jitter", "last_known"):
             check_count(name, getattr(self, name), least=0)
-        if self.memory > LONGEST_MEMORY:
+        if self.memory > MAX_MEMORY_STEPS:
             raise InputError(
-                f"delay + jitter + last_known must be at most {LONGEST_MEMORY:,} steps; got {self.memory:,}"
+                f"delay + jitter + last_known must be at most {MAX_MEMORY_STEPS:,} steps; got {self.memory:,}"
             )
         if not (is_finite(self.noise) and 0.0 <= self.noise <= 1.0):
-            raise InputError(f"noise must be from 0 to 1 communication radius; got {short(self.noise)}")
+            raise InputError(f"noise must be from 0 to 1 communication radius; got {shorten_repr(self.noise)}")
         if self.quantization is not None and not (
-            FEWEST_BITS <= check_count("quantization", self.quantization) <= MOST_BITS
+            MIN_BITS <= check_count("quantization", self.quantization) <= MAX_BITS
         ):
-            raise InputError(f"quantization must be from 10 to 32 bits per number; got {short(self.quantization)}")
-        check_count("every", self.every)
+            raise InputError(
+                f"quantization must be from 10 to 32 bits per number; got {shorten_repr(self.quantization)}"
+            )
+        check_count("send_interval", self.send_interval)
         check_count("seed", self.seed, least=0)
 
     @property
@@ -80,20 +86,22 @@ class Radio:
         return self.delay + self.jitter + self.last_known
 
     @property
-    def is_perfect(self) -> bool:
+    def is_ideal(self) -> bool:
         """Whether all messages arrive at once and exact."""
         exact = self.noise == 0.0 and self.quantization is None
-        return exact and self.loss == 0.0 and self.every == 1 and self.memory == 0
+        return exact and self.packet_loss == 0.0 and self.send_interval == 1 and self.memory == 0
 
 
-PERFECT = Radio()
+IDEAL_RADIO = Radio()
 """The paper's radio."""
 
 
 def check_radio(radio: object) -> Radio:
     """`radio` if it is one, the perfect one for None, else a clear error."""
     if radio is None:
-        return PERFECT
+        return IDEAL_RADIO
     if not isinstance(radio, Radio):
-        raise InputError(f"radio must be a Radio, such as equiflock.Radio(loss=0.2), or None; got {short(radio)}")
+        raise InputError(
+            f"radio must be a Radio, such as equiflock.Radio(loss=0.2), or None; got {shorten_repr(radio)}"
+        )
     return radio

@@ -14,18 +14,18 @@ from jaxtyping import Bool, Float64
 from equiflock.flock import Flock, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.protocols import AnyBody, Controller, Ending, Moment
-from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, short
-from equiflock.runtime.memory import physical_memory
+from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
+from equiflock.runtime.physical_memory import read_physical_memory
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio
-from equiflock.simulation.assembly import flight
+from equiflock.simulation.body_motion import BodyState
 from equiflock.simulation.failures import Failures
-from equiflock.simulation.moving import BodyState
+from equiflock.simulation.flight_builder import flight
 from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
 
-MOST_STEPS = 100_000_000
+MAX_STEPS = 100_000_000
 """Flights of more steps are refused."""
 
 Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
@@ -75,7 +75,7 @@ def simulate(
     """
     steps = count_steps(duration, time_step)
     # An endless flight takes any time, but in this one it would mean that nobody fails.
-    if isinstance(failures, Failures) and failures.agents > 0 and failures.step_of(time_step) > steps:
+    if isinstance(failures, Failures) and failures.agents > 0 and failures.compute_failure_step(time_step) > steps:
         raise InputError(f"failures.time must be at most the duration, {steps * time_step:g} s; got {failures.time:g}")
     # The loop checks its own arguments, so time step and radius are taken from it from here on.
     rules: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles, "radio": radio, "failures": failures}
@@ -89,20 +89,20 @@ def simulate(
         "time_step": time_step,
         "duration": duration,
         "comm_radius": comm_radius,
-        "body": description(loop.body),
-        "ending": description(ending),
-        "orbit": description(orbit),
+        "body": describe_part(loop.body),
+        "ending": describe_part(ending),
+        "orbit": describe_part(orbit),
         "obstacles": obstacles,
-        "radio": description(radio),
-        "failures": description(failures),
+        "radio": describe_part(radio),
+        "failures": describe_part(failures),
         "keep_every": None if keep_every is None else check_count("keep_every", keep_every),
         "equiflock": __version__,
         **(config or {}),
     }
-    settings = _as_json(settings)
+    settings = _to_json_types(settings)
     # Memory for the frames and the series is taken before the first step: too little of it is known at once.
-    frames = _Frames(steps, keep_every, start.shape, loop.body_state)
-    measures = _named(record)
+    frames = _FrameBuffer(steps, keep_every, start.shape, loop.body_state)
+    measures = _name_measures(record)
     series = {name: np.empty((steps + 1, len(start))) for name in measures}
     flown = np.zeros(len(start), np.int64)
     # A flock is measured once more at the step at which it ended, and never after.
@@ -116,7 +116,7 @@ def simulate(
         for name, measure in measures.items():
             if not changed.all():
                 series[name][moment.step] = series[name][moment.step - 1]
-            series[name][moment.step, changed] = measure(_only(moment, changed))
+            series[name][moment.step, changed] = measure(_select_flocks(moment, changed))
         if on_step is not None:
             on_step(moment)
         if moment.step == steps or not moment.flying.any():
@@ -128,12 +128,12 @@ def simulate(
         if unseen > 0:
             loop.skip(unseen)
     # If all flocks ended early, what remains of the time repeats their last states.
-    frames.fill(moment)
+    frames.fill_rest(moment)
     for values in series.values():
         values[moment.step + 1 :] = values[moment.step]
 
     return Trajectory(
-        times=frames.kept * time_step,
+        times=frames.frame_steps * time_step,
         positions=frames.positions,
         velocities=frames.velocities,
         accelerations=frames.accelerations,
@@ -155,14 +155,14 @@ def count_steps(duration: float, time_step: float) -> int:
     """How many steps a duration takes, to the nearest; a clear error if that is no sensible number."""
     check_positive("time_step", time_step)
     if not is_finite(duration) or duration < 0:
-        raise InputError(f"duration must be a finite number of at least 0; got {short(duration)}")
+        raise InputError(f"duration must be a finite number of at least 0; got {shorten_repr(duration)}")
     steps = float(duration) / time_step
-    if steps > MOST_STEPS:
-        raise InputError(f"duration / time_step must be at most {MOST_STEPS:.0e} steps; got {steps:.3g}")
+    if steps > MAX_STEPS:
+        raise InputError(f"duration / time_step must be at most {MAX_STEPS:.0e} steps; got {steps:.3g}")
     return round(steps)
 
 
-def description(part: object) -> Any:
+def describe_part(part: object) -> Any:
     """What a part of a flight is, such as JSON can hold: its kind, and its numbers and words."""
     if part is None:
         return None
@@ -176,7 +176,7 @@ def description(part: object) -> Any:
     return {"kind": getattr(part, "__name__", type(part).__name__), **plain}
 
 
-def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
+def _to_json_types(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings as they would come back from a file: lists for tuples."""
     # Through JSON and back, so that a trajectory in memory equals the one that is loaded from disk.
     try:
@@ -186,10 +186,10 @@ def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
         raise InputError(f"config must be such as JSON can hold: {error}") from None
 
 
-def _named(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measure]:
+def _name_measures(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measure]:
     """The functions to record by the names of their series."""
     if callable(record) or not isinstance(record, Iterable):
-        raise InputError(f"record must be functions in a list or a mapping; got {short(record)}")
+        raise InputError(f"record must be functions in a list or a mapping; got {shorten_repr(record)}")
     if isinstance(record, Mapping):
         return dict(record)
     # In a list, a function is known by its own name, which two lambdas share.
@@ -200,7 +200,7 @@ def _named(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measu
     return dict(zip(names, measures, strict=True))
 
 
-class _Frames:
+class _FrameBuffer:
     """The frames that are kept, filled in as the flight goes on."""
 
     def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int], body_state: BodyState) -> None:
@@ -210,54 +210,54 @@ class _Frames:
         frames = -(-steps // every) + 1
         remembered = sum(array.nbytes for array in body_state.values())
         size = frames * (3 * 8 * math.prod(shape) + math.prod(shape[:2]) + remembered)
-        if size > physical_memory():
+        if size > read_physical_memory():
             raise InputError(
                 f"keeping {frames:,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
                 "raise keep_every, or set it to None and record what you need"
             )
         # The steps whose frames are kept, the first and the last in any case.
-        self.kept = np.append(np.arange(0, steps, every), steps)
-        self.filled = 0
-        self.positions = np.empty((len(self.kept), *shape))
+        self.frame_steps = np.append(np.arange(0, steps, every), steps)
+        self.frames_filled = 0
+        self.positions = np.empty((len(self.frame_steps), *shape))
         self.velocities = np.empty_like(self.positions)
-        self.conditions = np.empty((len(self.kept), *shape[:2]), np.int8)
+        self.conditions = np.empty((len(self.frame_steps), *shape[:2]), np.int8)
         # No acceleration follows the last frame.
-        self.accelerations: Vectors = np.zeros((len(self.kept) - 1, *shape))
+        self.accelerations: Vectors = np.zeros((len(self.frame_steps) - 1, *shape))
         self.body_state = {
-            name: np.empty((len(self.kept), *array.shape), array.dtype) for name, array in body_state.items()
+            name: np.empty((len(self.frame_steps), *array.shape), array.dtype) for name, array in body_state.items()
         }
 
     @property
     def next_step(self) -> int:
         """The step of the next frame to keep."""
-        return int(self.kept[self.filled])
+        return int(self.frame_steps[self.frames_filled])
 
     def add(self, moment: Moment) -> None:
         """Keep the moment, if its step is one of those to keep."""
-        if self.filled < len(self.kept) and moment.step == self.kept[self.filled]:
-            self._put(moment)
-            if self.filled < len(self.kept):
-                self.accelerations[self.filled - 1] = moment.accelerations
+        if self.frames_filled < len(self.frame_steps) and moment.step == self.frame_steps[self.frames_filled]:
+            self._write_frame(moment)
+            if self.frames_filled < len(self.frame_steps):
+                self.accelerations[self.frames_filled - 1] = moment.accelerations
 
-    def fill(self, moment: Moment) -> None:
+    def fill_rest(self, moment: Moment) -> None:
         """Repeat the last moment in all frames that are still empty; their accelerations stay zero."""
-        while self.filled < len(self.kept):
-            self._put(moment)
+        while self.frames_filled < len(self.frame_steps):
+            self._write_frame(moment)
 
-    def _put(self, moment: Moment) -> None:
-        self.positions[self.filled] = moment.flock.positions
-        self.velocities[self.filled] = moment.flock.velocities
-        self.conditions[self.filled] = moment.flock.conditions
+    def _write_frame(self, moment: Moment) -> None:
+        self.positions[self.frames_filled] = moment.flock.positions
+        self.velocities[self.frames_filled] = moment.flock.velocities
+        self.conditions[self.frames_filled] = moment.flock.conditions
         for name, values in self.body_state.items():
-            values[self.filled] = moment.body_state[name]
-        self.filled += 1
+            values[self.frames_filled] = moment.body_state[name]
+        self.frames_filled += 1
 
 
-def _only(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
+def _select_flocks(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
     """The same moment, with only those flocks for which `which` is true."""
     if which.all():
         return moment
-    heard = moment.heard
+    compute_message_graph = moment.compute_message_graph
     return replace(
         moment,
         flock=moment.flock[which],
@@ -266,5 +266,7 @@ def _only(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
         flying=moment.flying[which],
         outcomes=moment.outcomes[which],
         body_state={name: array[which] for name, array in moment.body_state.items()},
-        heard=None if heard is None else lambda: heard().of_flocks(which),
+        compute_message_graph=None
+        if compute_message_graph is None
+        else lambda: compute_message_graph().select_flocks(which),
     )

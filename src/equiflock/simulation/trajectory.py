@@ -13,22 +13,25 @@ import numpy as np
 from jaxtyping import Float64, Int8, Int64
 from numpy.typing import NDArray
 
-from equiflock.flock import Condition, Flock, Groups, ObstacleNumbers, Roles
+from equiflock.flock import Condition, Flock, Groups, ObstacleIds, Roles
 from equiflock.outcomes import Outcome
 from equiflock.runtime.arrays import ReadOnlyDict
-from equiflock.runtime.checks import InputError, check_positive, short
-from equiflock.runtime.checksums import checksum
-from equiflock.runtime.files import atomic_write, check_new
-from equiflock.runtime.stores import write_zarr
+from equiflock.runtime.checks import InputError, check_positive, shorten_repr
+from equiflock.runtime.checksums import compute_checksum
+from equiflock.runtime.files import atomic_write, check_absent
+from equiflock.runtime.zarr_store import write_zarr
 
 if TYPE_CHECKING:
     import xarray
 
 FORMAT = "equiflock trajectory 4"
 CHECKSUM = "checksum"
-BODY = "body_"
+BODY_PREFIX = "body_"
 """Begins the names of arrays of what bodies remembered."""
-PER_FRAME, CREW = ("positions", "velocities", "accelerations", "conditions"), ("roles", "obstacles", "groups")
+FRAME_ARRAYS, STATIC_ARRAYS = (
+    ("positions", "velocities", "accelerations", "conditions"),
+    ("roles", "obstacles", "groups"),
+)
 """The names of the arrays that change from frame to frame, and of those that describe the agents and do not."""
 
 
@@ -60,7 +63,7 @@ class Trajectory:
     accelerations: Float64[np.ndarray, "F-1 B N D"]
     conditions: Int8[np.ndarray, "F B N"]
     roles: Roles
-    obstacles: ObstacleNumbers
+    obstacles: ObstacleIds
     groups: Groups
     steps: Int64[np.ndarray, " B"]
     outcomes: Int8[np.ndarray, " B"]
@@ -72,7 +75,7 @@ class Trajectory:
 
     def __post_init__(self) -> None:
         # Arrays are read-only, so that what is read from the trajectory stays what was flown.
-        arrays = [getattr(self, name) for name in ("times", *PER_FRAME, *CREW, "steps", "outcomes")]
+        arrays = [getattr(self, name) for name in ("times", *FRAME_ARRAYS, *STATIC_ARRAYS, "steps", "outcomes")]
         for array in (*arrays, *self.series.values(), *self.body_state.values()):
             array.setflags(write=False)
         # Nor can a series be added later: `dataclasses.replace` makes another trajectory with it.
@@ -85,13 +88,13 @@ class Trajectory:
         return tuple(Outcome(code) for code in self.outcomes.tolist())
 
     @property
-    def every_step(self) -> bool:
+    def has_every_step(self) -> bool:
         """Whether the frames are all the steps of the flight."""
         return len(self.times) == round(float(self.times[-1]) / self.time_step) + 1
 
     def flock(self, frame: int = -1) -> Flock:
         """The flock at one of the frames, the last by default."""
-        crew = *(getattr(self, name) for name in CREW), self.conditions[frame]
+        crew = *(getattr(self, name) for name in STATIC_ARRAYS), self.conditions[frame]
         return Flock.view(self.positions[frame], self.velocities[frame], *crew, comm_radius=self.comm_radius)
 
     def body_state_at(self, frame: int = -1) -> dict[str, NDArray[Any]]:
@@ -105,8 +108,8 @@ class Trajectory:
         one = slice(b, b + 1)
         return replace(
             self,
-            **{name: getattr(self, name)[:, one] for name in PER_FRAME},
-            **{name: getattr(self, name)[one] for name in CREW},
+            **{name: getattr(self, name)[:, one] for name in FRAME_ARRAYS},
+            **{name: getattr(self, name)[one] for name in STATIC_ARRAYS},
             steps=self.steps[one],
             outcomes=self.outcomes[one],
             series={name: values[:, one] for name, values in self.series.items()},
@@ -128,7 +131,7 @@ class Trajectory:
             "velocities": (vectors, self.velocities),
             "accelerations": (("interval", *vectors[1:]), self.accelerations),
             "conditions": (vectors[:3], self.conditions),
-            **{name: (("flock", "agent"), getattr(self, name)) for name in CREW},
+            **{name: (("flock", "agent"), getattr(self, name)) for name in STATIC_ARRAYS},
             "steps": ("flock", self.steps),
             "outcomes": ("flock", self.outcomes),
         }
@@ -138,7 +141,7 @@ class Trajectory:
         # Whatever further axes a body's memory has are its own.
         for name, values in self.body_state.items():
             own = (f"{name}_{k}" for k in range(values.ndim - 3))
-            variables[f"{BODY}{name}"] = ((*vectors[:3], *own), values)
+            variables[f"{BODY_PREFIX}{name}"] = ((*vectors[:3], *own), values)
         coordinates = {"time": ("frame", self.times), "axis": list("xyz"[: self.positions.shape[-1]])}
         # Zarr keeps attributes as JSON. Outcomes that a scenario added are written with name and text beside the code.
         attributes = {
@@ -146,14 +149,16 @@ class Trajectory:
             "time_step": self.time_step,
             "comm_radius": self.comm_radius,
             "config": json.dumps(dict(self.config)),
-            "outcomes": json.dumps({int(o): [o.name, o.message] for o in sorted(set(self.outcome)) if o.is_own}),
+            "outcomes": json.dumps(
+                {int(o): [o.name, o.message] for o in sorted(set(self.outcome)) if o.is_user_defined}
+            ),
         }
         data = xarray.Dataset(variables, coordinates, attributes)
-        return data.assign_attrs({CHECKSUM: _checksum(data)})
+        return data.assign_attrs({CHECKSUM: _compute_checksum(data)})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the trajectory as a zarr store; nothing stands under `path` until all is written."""
-        check_new(path)
+        check_absent(path)
         with atomic_write(path) as scratch:
             write_zarr(self.to_xarray(), scratch)
         return Path(path)
@@ -164,7 +169,7 @@ class Trajectory:
         import xarray
 
         if not isinstance(path, (str, os.PathLike)):
-            raise InputError(f"a trajectory is loaded from a path; got {short(path)}")
+            raise InputError(f"a trajectory is loaded from a path; got {shorten_repr(path)}")
         source = Path(path)
         if not source.exists():
             raise InputError(f"no trajectory at {source}: there is no such file or folder")
@@ -176,14 +181,14 @@ class Trajectory:
         return _from_dataset(data, source)
 
 
-def load_flights(path: str | os.PathLike[str]) -> list[Trajectory]:
+def load_trajectories(path: str | os.PathLike[str]) -> list[Trajectory]:
     """The trajectory at a path or, if it is a folder of trajectories, all those in it, in the order of their names."""
     source = Path(path)
     inside = sorted(source.glob("*.zarr"))
     return [Trajectory.load(store) for store in inside or [source]]
 
 
-def _checksum(data: xarray.Dataset) -> str:
+def _compute_checksum(data: xarray.Dataset) -> str:
     """A checksum of all data, names, types and shapes in a dataset, as zarr reads a missing chunk as zeros."""
     # Attributes in the order of their names, except the checksum itself.
     settings = {name: value for name, value in data.attrs.items() if name != CHECKSUM}
@@ -195,7 +200,7 @@ def _checksum(data: xarray.Dataset) -> str:
             array = np.asarray(array.tolist(), "S")  # names of axes, whatever kind of text they were read as
         parts.append(f"{name} {data[name].dims} {array.dtype.str} {array.shape}".encode())
         parts.append(array.reshape(-1).view(np.uint8).data)
-    return checksum(*parts)
+    return compute_checksum(*parts)
 
 
 def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
@@ -210,10 +215,10 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
             else f"{source} is not a trajectory of this program: its format is {written!r}, expected {FORMAT!r}"
         )
     try:
-        if _checksum(data) != data.attrs.get(CHECKSUM):
+        if _compute_checksum(data) != data.attrs.get(CHECKSUM):
             raise ValueError("its checksum does not fit")
         # Then everything is rebuilt; whatever is missing or of the wrong kind raises here.
-        arrays = {name: data[name].values for name in (*PER_FRAME, *CREW, "steps")}
+        arrays = {name: data[name].values for name in (*FRAME_ARRAYS, *STATIC_ARRAYS, "steps")}
         times, positions = data["time"].values, arrays["positions"]
         time_step = check_positive("time_step", data.attrs["time_step"])
         comm_radius = check_positive("comm_radius", data.attrs["comm_radius"])
@@ -221,18 +226,20 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
         found = Trajectory(
             times=times,
             **arrays,
-            outcomes=_known_outcomes(data),
+            outcomes=_map_outcomes(data),
             time_step=time_step,
             comm_radius=comm_radius,
             series={str(n)[7:]: data[n].values for n in data.data_vars if str(n).startswith("series_")},
             config=dict(json.loads(data.attrs["config"])),
-            body_state={str(n)[len(BODY) :]: data[n].values for n in data.data_vars if str(n).startswith(BODY)},
+            body_state={
+                str(n)[len(BODY_PREFIX) :]: data[n].values for n in data.data_vars if str(n).startswith(BODY_PREFIX)
+            },
         )
         # A checksum proves that the file is as written, not that it was written by this program.
         shapes_fit = (
             found.velocities.shape == positions.shape
             and found.accelerations.shape == (frames - 1, B, N, D)
-            and all(arrays[name].shape == (B, N) for name in CREW)
+            and all(arrays[name].shape == (B, N) for name in STATIC_ARRAYS)
             and found.conditions.shape == (frames, B, N)
             and 0 <= found.conditions.min() <= found.conditions.max() < len(Condition)
             and found.steps.shape == found.outcomes.shape == (B,)
@@ -241,7 +248,7 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
         )
         if not (shapes_fit and np.isfinite(times).all()):
             raise ValueError("shapes or values do not fit together")
-        crew = *(arrays[name] for name in CREW), found.conditions[-1]
+        crew = *(arrays[name] for name in STATIC_ARRAYS), found.conditions[-1]
         # Making a checked flock of the last frame finds roles and numbers that no flock may have.
         Flock(positions[-1], found.velocities[-1], *crew, comm_radius=comm_radius)
     except (KeyError, TypeError, ValueError) as error:
@@ -249,7 +256,7 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
     return found
 
 
-def _known_outcomes(data: xarray.Dataset) -> Int8[np.ndarray, " B"]:
+def _map_outcomes(data: xarray.Dataset) -> Int8[np.ndarray, " B"]:
     """The outcomes by the codes that they have here; those that a scenario named itself may have had others."""
     # Codes of added outcomes depend on the order of adding, so they are found by name; the text may have changed since.
     named = json.loads(data.attrs["outcomes"])

@@ -32,7 +32,7 @@ Variant = Literal["proven", "printed"]
 
 
 @runtime_checkable
-class Data(Protocol):
+class BoundData(Protocol):
     """What the bound needs of a data set, such as `FastForwardData`."""
 
     @property
@@ -105,7 +105,7 @@ class Bound:
         return 48 * self.largest_dimension / math.sqrt(self.samples)
 
     @property
-    def factor(self) -> int:
+    def log_factor(self) -> int:
         """The factor before the logarithm: 3 (L + 1), or 3 L + 1."""
         return 3 * (self.layers + 1) if self.variant == "proven" else 3 * self.layers + 1
 
@@ -127,7 +127,7 @@ class Bound:
     @property
     def root(self) -> float:
         """sqrt(S)."""
-        return math.sqrt(self.factor * self.logarithm + (2 * self.layers + 3) * self.norm_sum)
+        return math.sqrt(self.log_factor * self.logarithm + (2 * self.layers + 3) * self.norm_sum)
 
     @property
     def rademacher_term(self) -> float:
@@ -156,7 +156,7 @@ class Bound:
             ("Frobenius norms, |W_l|", ", ".join(f"{norm:.4g}" for norm in self.norms)),
             ("scale of the loss, M", f"{self.loss_scale:g}"),
             ("probability of failure, delta", f"{self.failure_probability:g}"),
-            ("ln(10 L beta C^L sqrt(D m M))", f"{self.logarithm:.4g}, times {self.factor}"),
+            ("ln(10 L beta C^L sqrt(D m M))", f"{self.logarithm:.4g}, times {self.log_factor}"),
             ("sum of ln max(1, |W_l|)", f"{self.norm_sum:.4g}, times {2 * self.layers + 3}"),
             ("sqrt(S)", f"{self.root:.4g}"),
             ("8 / m", f"{self.sample_term:.4g}"),
@@ -171,7 +171,7 @@ class Bound:
 
 def generalization_bound(
     controller: LocalController,
-    data: Data,
+    data: BoundData,
     *,
     loss_scale: float = 2.0,
     failure_probability: float = 1e-3,
@@ -186,7 +186,7 @@ def generalization_bound(
         failure_probability: delta.
         variant: the factor as "proven", 3 (L + 1), or as "printed", 3 L + 1.
     """
-    if not isinstance(data, Data):
+    if not isinstance(data, BoundData):
         raise InputError(f"data must be such as FastForward(...).make() gives; got {type(data).__name__}")
     controller = as_module(controller)
     mlp = as_mlp(controller)

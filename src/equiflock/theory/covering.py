@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 from equiflock.theory.bound import Bound, Variant
-from equiflock.theory.rademacher import finite_matrix
+from equiflock.theory.rademacher import check_matrix
 
-GRID = 4_000
+GRID_POINTS = 4_000
 """Radii at which the integrand is evaluated."""
 DECADES = 12
 """How many powers of ten the radii span."""
@@ -35,10 +35,12 @@ def log_matrix_cover(norm: float, radius: float, dimension: int = 1) -> float:
         dimension: D, the larger of rows and columns.
     """
     check_count("dimension", dimension)
-    return _log_cover(math.log(check_positive("norm", norm)) - math.log(check_positive("radius", radius)), dimension)
+    return _compute_log_cover(
+        math.log(check_positive("norm", norm)) - math.log(check_positive("radius", radius)), dimension
+    )
 
 
-def _log_cover(log_ratio: float, dimension: int) -> float:
+def _compute_log_cover(log_ratio: float, dimension: int) -> float:
     """D^2 ln(1 + 2 sqrt(D) B / r), given ln(B / r), as B / r itself could overflow."""
     return dimension**2 * float(np.logaddexp(0.0, math.log(2 * math.sqrt(dimension)) + log_ratio))
 
@@ -68,9 +70,9 @@ def log_class_cover(bound: Bound, radius: float, parts: int | None = None) -> fl
     n = bound.layers + 1 if parts is None else check_count("parts", parts)
     # ln(n Lambda / r), one over the radius of each part.
     log_finer = math.log(n) + log_score_lipschitz(bound) - math.log(check_positive("radius", radius))
-    of_score = _log_cover(math.log(bound.loss_scale) / 2 + log_finer, 1)
+    of_score = _compute_log_cover(math.log(bound.loss_scale) / 2 + log_finer, 1)
     logs = (math.log(max(1.0, norm)) for norm in bound.norms)
-    return of_score + sum(_log_cover(log_norm + log_finer, bound.largest_dimension) for log_norm in logs)
+    return of_score + sum(_compute_log_cover(log_norm + log_finer, bound.largest_dimension) for log_norm in logs)
 
 
 def dudley_bound(
@@ -97,7 +99,7 @@ def dudley_bound(
     m = check_count("samples", samples)
     check_choice("variant", variant, ("proven", "printed"))
     top = 2 * check_positive("largest", largest) * math.sqrt(m)
-    radii = np.geomspace(top * 10.0**-DECADES, top, GRID)
+    radii = np.geomspace(top * 10.0**-DECADES, top, GRID_POINTS)
     scale = math.sqrt(m) if variant == "proven" else 1.0
     logs = np.array([log_cover(radius / scale) for radius in radii.tolist()])
     if not (np.isfinite(logs).all() and (logs >= 0).all() and (np.diff(logs) <= 1e-9 * logs[:-1]).all()):
@@ -120,7 +122,7 @@ def greedy_cover(points: ArrayLike, radius: float, norm: float = 2.0) -> Int64[n
         radius: r.
         norm: the order of the norm: 2, 1, or math.inf for the largest entry.
     """
-    known = finite_matrix("points", points, "(points, d)")
+    known = check_matrix("points", points, "(points, d)")
     check_positive("radius", radius)
     if norm not in (1, 2, math.inf):
         raise InputError(f"norm must be 1, 2 or math.inf; got {norm!r}")

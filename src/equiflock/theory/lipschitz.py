@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from equiflock.runtime.checks import InputError
 
-ZOOMS = 4
+REFINEMENTS = 4
 """How often the grid is refined around its best point."""
-STEEPEST = 1e6
+MAX_SLOPE = 1e6
 """A steeper slope counts as infinite."""
-OUTER = 400
+TAIL_POINTS = 400
 """How many points from the end of the grid the stretch is compared with that at the end, to see whether it grows."""
 
 
@@ -36,18 +36,18 @@ def lipschitz_constant(activation: nn.Module, vectors: bool = False) -> float:
     zero = torch.zeros(1, dtype=torch.float64)
     # By symmetry, one side is enough for vectors.
     grid = torch.cat([zero, side]) if vectors else torch.cat([-side.flip(0), zero, side])
-    _check(activation, grid, vectors)
+    _check_activation(activation, grid, vectors)
     points, best = grid, 0.0
-    for zoom in range(ZOOMS):
-        stretch = _stretch(activation, grid, vectors)
+    for zoom in range(REFINEMENTS):
+        stretch = _compute_stretch(activation, grid, vectors)
         stretch = torch.where((grid == 0) & stretch.isnan(), 0.0, stretch)  # a square root has no slope at 0
         if not stretch.isfinite().all():
-            raise InputError(f"{_name(activation)} has a derivative that is not a number")
+            raise InputError(f"{_format_name(activation)} has a derivative that is not a number")
         # If the largest stretch is at an end of the first grid and still grows there, there is no largest one.
         top = int(stretch.argmax())
-        nearer = {0: OUTER, len(grid) - 1: len(grid) - 1 - OUTER}.get(top)
+        nearer = {0: TAIL_POINTS, len(grid) - 1: len(grid) - 1 - TAIL_POINTS}.get(top)
         if zoom == 0 and nearer is not None and grid[top] != 0 and stretch[top] > 1.01 * stretch[nearer]:
-            raise InputError(f"{_name(activation)} stretches ever more: it has no Lipschitz constant")
+            raise InputError(f"{_format_name(activation)} stretches ever more: it has no Lipschitz constant")
         best = max(best, stretch[top].item())
         # The next grid lies between the neighbours of the best point.
         low, high = grid[max(top - 1, 0)], grid[min(top + 1, len(grid) - 1)]
@@ -56,12 +56,12 @@ def lipschitz_constant(activation: nn.Module, vectors: bool = False) -> float:
     x = torch.stack([points, torch.zeros_like(points)]) if vectors else points
     with torch.no_grad():
         values = activation(x)[0] if vectors else activation(x)
-    if ((values.diff() / points.diff()).abs() > 1.001 * best + 1e-9).any() or best > STEEPEST:
-        raise InputError(f"{_name(activation)} jumps, or is too steep: it has no Lipschitz constant")
+    if ((values.diff() / points.diff()).abs() > 1.001 * best + 1e-9).any() or best > MAX_SLOPE:
+        raise InputError(f"{_format_name(activation)} jumps, or is too steep: it has no Lipschitz constant")
     return best
 
 
-def _stretch(activation: nn.Module, grid: Tensor, vectors: bool) -> Tensor:
+def _compute_stretch(activation: nn.Module, grid: Tensor, vectors: bool) -> Tensor:
     """How much the activation stretches at every point of the grid; vectors at (x, 0), along themselves."""
     x = (torch.stack([grid, torch.zeros_like(grid)]) if vectors else grid[None].clone()).requires_grad_()
     y = activation(x) if vectors else activation(x[0])[None]
@@ -70,9 +70,9 @@ def _stretch(activation: nn.Module, grid: Tensor, vectors: bool) -> Tensor:
     return slope[0].abs()
 
 
-def _check(activation: nn.Module, grid: Tensor, vectors: bool) -> None:
+def _check_activation(activation: nn.Module, grid: Tensor, vectors: bool) -> None:
     """A clear error unless it acts on each number or vector by itself, commutes with rotations, and maps 0 to 0."""
-    name = _name(activation)
+    name = _format_name(activation)
     x = torch.stack([grid, 0.5 * grid.flip(0)]) if vectors else grid
     with torch.no_grad():
         # The first half alone must give the same as the first half of all.
@@ -88,6 +88,6 @@ def _check(activation: nn.Module, grid: Tensor, vectors: bool) -> None:
         raise InputError(f"{name} must be 0 at 0 for the bound to hold; it is {origin.flatten()[0].item():g}")
 
 
-def _name(activation: nn.Module) -> str:
+def _format_name(activation: nn.Module) -> str:
     parts = activation if isinstance(activation, nn.Sequential) else [activation]
     return " and ".join(type(part).__name__ for part in parts)

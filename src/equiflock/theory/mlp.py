@@ -61,7 +61,7 @@ class MLP:
         """The largest number of rows or columns of any matrix."""
         return max(size for weight in self.weights for size in weight.shape)
 
-    def input(self, observations: Float[Tensor, "B N K C D"]) -> Float[Tensor, "B N rows columns"]:
+    def build_input(self, observations: Float[Tensor, "B N K C D"]) -> Float[Tensor, "B N rows columns"]:
         """X of every agent, with its ones: a row of (channel, component, hop), or D rows of (channel, hop)."""
         hops_last = observations.movedim(2, -1)  # (B, N, C, D, K)
         if self.equivariant:
@@ -71,7 +71,7 @@ class MLP:
 
     def __call__(self, observations: Float[Tensor, "B N K C D"]) -> Float[Tensor, "B N D"]:
         """Accelerations (B, N, D) from observations (B, N, K, C, D)."""
-        return self.multiply(self.input(observations)).flatten(2)
+        return self.multiply(self.build_input(observations)).flatten(2)
 
     def multiply(self, x: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rows out"]:
         """The product of all layers for an input with its columns of ones."""
@@ -124,14 +124,14 @@ def as_mlp(controller: object) -> MLP:
     # EqConv has no bias, so it needs no columns of ones.
     equivariant = isinstance(layers[0], EqConv)
     ones = (0,) * len(layers) if equivariant else tuple(places[1:])
-    weights = [_matrix(layer, F, after) for layer, F, after in zip(layers, places, (*ones[1:], 0), strict=False)]
+    weights = [_build_matrix(layer, F, after) for layer, F, after in zip(layers, places, (*ones[1:], 0), strict=False)]
     return MLP(tuple(weights), tuple(activations), ones, equivariant)
 
 
-def _matrix(layer: Conv | EqConv, places: int, ones_after: int) -> Float[Tensor, "a b"]:
+def _build_matrix(layer: Conv | EqConv, places: int, ones_after: int) -> Float[Tensor, "a b"]:
     """A layer's matrix for input of so many hops, with columns for the ones that are passed on to the next layer."""
     with torch.no_grad():
-        matrix = toeplitz(layer.weight, places)
+        matrix = build_toeplitz(layer.weight, places)
         if isinstance(layer, EqConv):
             return matrix
         ones = places - layer.weight.shape[2] + 1
@@ -143,7 +143,7 @@ def _matrix(layer: Conv | EqConv, places: int, ones_after: int) -> Float[Tensor,
         return torch.cat([above, torch.cat([bias, pass_on], dim=1)])
 
 
-def toeplitz(weight: Float[Tensor, "o c k"], places: int) -> Float[Tensor, "a b"]:
+def build_toeplitz(weight: Float[Tensor, "o c k"], places: int) -> Float[Tensor, "a b"]:
     """The matrix (c F, o (F - k + 1)) of a convolution without padding over F places."""
     channels_out, channels_in, kernel = weight.shape
     left = places - kernel + 1

@@ -19,14 +19,14 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
-from equiflock.runtime.checks import InputError, check_count, is_finite, short
-from equiflock.runtime.randomness import stream
+from equiflock.runtime.checks import InputError, check_count, is_finite, shorten_repr
+from equiflock.runtime.randomness import make_rng
 
 Signs = Float[np.ndarray, "draws m"]
 
-BLOCK = 2**20
+BLOCK_SIZE = 2**20
 """Numbers in memory at a time: signs, and what functions make of them."""
-MOST_POINTS = 24
+MAX_EXACT_POINTS = 24
 """The largest m whose 2^m signs are gone through when asked for: a minute for a class of hundreds."""
 
 
@@ -53,9 +53,9 @@ def rademacher_complexity(
         exact: True for the mean over all 2^m sign vectors, up to m = 24; None to do so where they are no more than the
             draws, and so cost no more.
     """
-    functions = finite_matrix("values", values, "(functions, m)")
+    functions = check_matrix("values", values, "(functions, m)")
     m = functions.shape[1]
-    return _expectation(
+    return _compute_expectation(
         lambda signs: (signs @ functions.T).max(axis=1) / m, m, len(functions), draws=draws, seed=seed, exact=exact
     )
 
@@ -74,12 +74,12 @@ def linear_rademacher_complexity(
         seed: of the random signs.
         exact: as for `rademacher_complexity`.
     """
-    vectors = finite_matrix("points", points, "(m, d)")
+    vectors = check_matrix("points", points, "(m, d)")
     if not is_finite(norm) or norm < 0:
-        raise InputError(f"norm must be a finite number of at least 0; got {short(norm)}")
+        raise InputError(f"norm must be a finite number of at least 0; got {shorten_repr(norm)}")
     m, d = vectors.shape
     # The supremum is attained by the w along the sum.
-    return _expectation(
+    return _compute_expectation(
         lambda signs: norm / m * np.linalg.norm(signs @ vectors, axis=1), m, d, draws=draws, seed=seed, exact=exact
     )
 
@@ -93,13 +93,13 @@ def rademacher_gap_bound(complexity: float, samples: int, failure_probability: f
         failure_probability: delta, the probability that the bound does not hold.
     """
     if not is_finite(complexity) or complexity < 0:
-        raise InputError(f"complexity must be a finite number of at least 0; got {short(complexity)}")
+        raise InputError(f"complexity must be a finite number of at least 0; got {shorten_repr(complexity)}")
     if not is_finite(failure_probability) or not 0.0 < failure_probability < 1.0:
-        raise InputError(f"failure_probability must be between 0 and 1; got {short(failure_probability)}")
+        raise InputError(f"failure_probability must be between 0 and 1; got {shorten_repr(failure_probability)}")
     return 2 * complexity + 3 * math.sqrt(math.log(2 / failure_probability) / (2 * check_count("samples", samples)))
 
 
-def _expectation(
+def _compute_expectation(
     supremum: Callable[[Signs], NDArray[Any]],
     m: int,
     width: int,
@@ -110,12 +110,12 @@ def _expectation(
 ) -> Complexity:
     """The mean of a function of sign vectors, (draws, m) to (draws,), which makes `width` numbers of each of them."""
     check_count("draws", draws, least=2)
-    if exact and m > MOST_POINTS:
-        raise InputError(f"exact goes through 2^m signs, for m up to {MOST_POINTS}; got m = {m}")
-    enumerated = m <= MOST_POINTS and 2**m <= draws if exact is None else exact
+    if exact and m > MAX_EXACT_POINTS:
+        raise InputError(f"exact goes through 2^m signs, for m up to {MAX_EXACT_POINTS}; got m = {m}")
+    enumerated = m <= MAX_EXACT_POINTS and 2**m <= draws if exact is None else exact
     # Never all draws at once: signs and results are thrown away block by block.
-    rows = max(1, BLOCK // (m + width))
-    blocks = _all_signs(m, rows) if enumerated else _random_signs(m, draws, rows, seed)
+    rows = max(1, BLOCK_SIZE // (m + width))
+    blocks = _enumerate_signs(m, rows) if enumerated else _draw_signs(m, draws, rows, seed)
     count, total, square = 0, 0.0, 0.0
     for signs in blocks:
         found = supremum(signs)
@@ -126,26 +126,26 @@ def _expectation(
     return Complexity(mean, 0.0 if enumerated else math.sqrt(variance / count))
 
 
-def _all_signs(m: int, rows: int) -> Iterator[Signs]:
+def _enumerate_signs(m: int, rows: int) -> Iterator[Signs]:
     """Every vector of m signs once: the binary digits of 0 .. 2^m - 1."""
     for first in range(0, 2**m, rows):
         numbers = np.arange(first, min(first + rows, 2**m))
         yield 2.0 * (numbers[:, None] >> np.arange(m) & 1) - 1.0
 
 
-def _random_signs(m: int, draws: int, rows: int, seed: int) -> Iterator[Signs]:
-    rng = stream(seed, "rademacher")
+def _draw_signs(m: int, draws: int, rows: int, seed: int) -> Iterator[Signs]:
+    rng = make_rng(seed, "rademacher")
     for first in range(0, draws, rows):
         # Floats, one per sign, so that the signs do not depend on how they fall into blocks.
         yield np.where(rng.random((min(rows, draws - first), m)) < 0.5, -1.0, 1.0)
 
 
-def finite_matrix(name: str, given: ArrayLike, shape: str) -> Float[np.ndarray, "a b"]:
+def check_matrix(name: str, given: ArrayLike, shape: str) -> Float[np.ndarray, "a b"]:
     """The argument as finite numbers of that shape, or a clear error."""
     try:
         array = np.asarray(given, np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be numbers of the shape {shape}; got {short(given)}") from None
+        raise InputError(f"{name} must be numbers of the shape {shape}; got {shorten_repr(given)}") from None
     if array.ndim != 2 or array.size == 0:
         raise InputError(f"{name} must be of the shape {shape}, none of them 0; got {array.shape}")
     if not np.isfinite(array).all():

@@ -29,16 +29,16 @@ from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
 from equiflock.flock import NO_GROUP, Flock, Role, Vectors
-from equiflock.senses.graph import Graph, radius_graph, survey
-from equiflock.senses.heard import heard_edges
+from equiflock.senses.graph import Graph, compute_connectivity, radius_graph
+from equiflock.senses.observed_edges import find_observed_edges
 from equiflock.simulation import metrics
 
-FRAME = struct.Struct("<IIdd")
-PICTURE = struct.Struct("<IIIIII6d")
-KIND = 3
-IN_NO_GROUP, LAST_GROUP = 255, 254
+FRAME_HEADER = struct.Struct("<IIdd")
+PICTURE_HEADER = struct.Struct("<IIIIII6d")
+FORMAT_VERSION = 3
+NO_GROUP_BYTE, LAST_GROUP_BYTE = 255, 254
 """The byte of an agent in no group, and that of group 254 and all beyond."""
-MOST_EDGES = 300_000
+MAX_EDGES = 300_000
 """Beyond this many edges none are drawn: the lines would only hide the agents."""
 
 Edges = Int64[np.ndarray, "edges 2"]
@@ -50,7 +50,7 @@ class Links(NamedTuple):
 
     edges: Edges
     """The messages that are used now."""
-    lost: Edges
+    lost_edges: Edges
     """Those that would be used if all messages arrived at once, and did not."""
 
 
@@ -67,8 +67,8 @@ class FlockPicture:
         accelerations: (1, N, D), what the agents are commanded to do next; None if nothing comes next.
         disks: (M, 3), x, y and radius.
         links: the messages to draw.
-        still: whether the flight has ended, so that its velocities move nobody any more.
-        held: (1, N, D), the accelerations that, held, lead where the agents' bodies take them next; `accelerations` if
+        has_ended: whether the flight has ended, so that its velocities move nobody any more.
+        held_accelerations: (1, N, D), the accelerations that, held, lead where the agents' bodies take them next; `accelerations` if
             left out.
     """
 
@@ -76,11 +76,11 @@ class FlockPicture:
     accelerations: Vectors | None
     disks: Float64[np.ndarray, "M 3"]
     links: Links = NO_LINKS
-    still: bool = False
-    held: Vectors | None = None
+    has_ended: bool = False
+    held_accelerations: Vectors | None = None
 
     @property
-    def numbers(self) -> tuple[float, float, float, float]:
+    def metric_values(self) -> tuple[float, float, float, float]:
         """Velocity variance, components, minimum separation and mean acceleration norm (NaN if there is none)."""
         # As `metrics.mean_acceleration_norm`, which takes a moment; a picture has no moment.
         effort = math.nan
@@ -96,50 +96,52 @@ class FlockPicture:
         return variance, components, separation, effort
 
 
-def links_of(flock: Flock, used: Graph | None = None, fixed: Graph | None = None, obstacles: str = "nearest") -> Links:
+def build_links(
+    flock: Flock, message_graph: Graph | None = None, fixed_graph: Graph | None = None, obstacles: str = "nearest"
+) -> Links:
     """Who hears whom, and which messages are missing; none if there are more than can be drawn apart.
 
     Args:
         flock: a batch of one.
-        used: who uses a message of whom, the obstacle rule left out; everybody who is within reach if left out.
-        fixed: the graph of t = 0, for a controller of fixed topology.
+        message_graph: who uses a message of whom, the obstacle rule left out; everybody who is within reach if left out.
+        fixed_graph: the graph of t = 0, for a controller of fixed topology.
         obstacles: which obstacle agents a follower hears, the "nearest" or "all".
     """
     # Degrees count the edges, and need no memory for them.
-    if fixed is None and survey(flock)[0].sum() > MOST_EDGES:
+    if fixed_graph is None and compute_connectivity(flock)[0].sum() > MAX_EDGES:
         return NO_LINKS
     # Those who would hear each other if all messages arrived: not who is deaf, nor of whom nothing is sent.
-    within_reach = _among_able(fixed, flock) if fixed is not None else radius_graph(flock)
-    all_edges = _after_rule(flock, within_reach, obstacles)
-    if used is None:
+    within_reach = _drop_failed_agents(fixed_graph, flock) if fixed_graph is not None else radius_graph(flock)
+    all_edges = _apply_obstacle_rule(flock, within_reach, obstacles)
+    if message_graph is None:
         return Links(all_edges, NO_EDGES)
-    edges = _after_rule(flock, used, obstacles)
+    edges = _apply_obstacle_rule(flock, message_graph, obstacles)
     # An edge as one number, so that rows can be looked up.
     N = flock.shape[1]
     missing = ~np.isin(all_edges @ [N, 1], edges @ [N, 1])
     return Links(edges, all_edges[missing])
 
 
-def _among_able(graph: Graph, flock: Flock) -> Graph:
+def _drop_failed_agents(graph: Graph, flock: Flock) -> Graph:
     """The graph without the messages of agents that send nothing, and those to agents that hear nobody."""
-    if flock.all_work:
+    if flock.all_working:
         return graph
     hears = flock.effective_roles[0] == Role.FOLLOWER
-    receivers, senders = graph.without_senders(flock.muted).edges(0).T
+    receivers, senders = graph.drop_senders(flock.muted).edges(0).T
     kept = hears[receivers]
     starts = np.zeros_like(graph.starts)
     np.cumsum(np.bincount(receivers[kept], minlength=len(hears)), out=starts[1:])
     return Graph(starts, senders[kept], graph.shape)
 
 
-def _after_rule(flock: Flock, graph: Graph, obstacles: str) -> Edges:
-    edges: Edges = heard_edges(flock, graph) if obstacles == "nearest" else graph.edges(0)
+def _apply_obstacle_rule(flock: Flock, graph: Graph, obstacles: str) -> Edges:
+    edges: Edges = find_observed_edges(flock, graph) if obstacles == "nearest" else graph.edges(0)
     return edges
 
 
 def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> bytes:
     """A frame as bytes, in the format above."""
-    parts = [FRAME.pack(KIND, len(pictures), step, time)]
+    parts = [FRAME_HEADER.pack(FORMAT_VERSION, len(pictures), step, time)]
     for picture in pictures:
         parts += _pack_picture(picture)
     return b"".join(parts)
@@ -152,26 +154,26 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
     # The origin is the middle of the flock proper; subtract it in float64, before positions become float32.
     origin = places[flock.roles[0] != Role.OBSTACLE].mean(axis=0)
     disks = picture.disks - [*origin, 0.0] if len(picture.disks) else picture.disks
-    edges, lost = picture.links
-    sizes = len(places), len(edges), len(lost), len(disks), picture.still, 0
+    edges, lost_edges = picture.links
+    sizes = len(places), len(edges), len(lost_edges), len(disks), picture.has_ended, 0
     # After the last frame of a saved flight there is no acceleration: arrows of no length.
-    held = picture.accelerations if picture.held is None else picture.held
-    next_step = np.zeros_like(flock.positions) if held is None else held
+    held_accelerations = picture.accelerations if picture.held_accelerations is None else picture.held_accelerations
+    next_step = np.zeros_like(flock.positions) if held_accelerations is None else held_accelerations
     vectors = places - origin, flock.velocities[0, :, :2], next_step[0, :, :2], disks
     # Group numbers fill an int32, a byte is enough to choose colours by.
-    groups = np.where(flock.groups[0] == NO_GROUP, IN_NO_GROUP, np.minimum(flock.groups[0], LAST_GROUP))
+    groups = np.where(flock.groups[0] == NO_GROUP, NO_GROUP_BYTE, np.minimum(flock.groups[0], LAST_GROUP_BYTE))
     return [
-        PICTURE.pack(*sizes, *origin, *picture.numbers),
-        *(_padded(array, "<f4") for array in vectors),
-        _padded(edges, "<u4"),
-        _padded(lost, "<u4"),
-        _padded(flock.roles[0], "u1"),
-        _padded(groups, "u1"),
-        _padded(flock.conditions[0], "u1"),
+        PICTURE_HEADER.pack(*sizes, *origin, *picture.metric_values),
+        *(_pack_array(array, "<f4") for array in vectors),
+        _pack_array(edges, "<u4"),
+        _pack_array(lost_edges, "<u4"),
+        _pack_array(flock.roles[0], "u1"),
+        _pack_array(groups, "u1"),
+        _pack_array(flock.conditions[0], "u1"),
     ]
 
 
-def _padded(array: NDArray[Any], kind: str) -> bytes:
+def _pack_array(array: NDArray[Any], kind: str) -> bytes:
     """The array's bytes, and zeros up to a multiple of 8."""
     content = array.astype(kind).tobytes()
     return content + bytes(-len(content) % 8)

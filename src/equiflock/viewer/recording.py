@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from equiflock.flock import Flock, Vectors
 from equiflock.outcomes import Outcome
 from equiflock.runtime.arrays import ReadOnlyDict
-from equiflock.simulation.moving import BodyState
-from equiflock.simulation.trajectory import CREW, Trajectory
+from equiflock.simulation.body_motion import BodyState
+from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 
-NO_STATE: BodyState = ReadOnlyDict()
-MOST_BYTES = 64 * 2**20
+EMPTY_BODY_STATE: BodyState = ReadOnlyDict()
+MAX_BYTES = 64 * 2**20
 """Memory that the recording of one flight may take."""
 
 
@@ -27,56 +27,58 @@ class Recording:
         step: the number of the first step.
         flock: the agents at that step.
         body_state: what bodies remember of them (see `Moment.body_state`).
-        most_bytes: the memory that its frames may take.
+        max_bytes: the memory that its frames may take.
     """
 
-    def __init__(self, step: int, flock: Flock, body_state: BodyState = NO_STATE, most_bytes: int = MOST_BYTES) -> None:
-        self.first = step
-        self.every = 1
-        self.crew = {name: getattr(flock, name).copy() for name in CREW}
+    def __init__(
+        self, step: int, flock: Flock, body_state: BodyState = EMPTY_BODY_STATE, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self.first_step = step
+        self.keep_every = 1
+        self.agent_arrays = {name: getattr(flock, name).copy() for name in STATIC_ARRAYS}
         self.comm_radius = flock.comm_radius
         self._steps: list[int] = []
         self._frames: list[tuple[NDArray[Any], ...]] = []
-        self.remembered = tuple(body_state)
+        self.body_state_names = tuple(body_state)
         """The names of what bodies remember."""
         # Each frame is three arrays of the size of positions, conditions, and what bodies remember.
         size = 3 * flock.positions.nbytes + flock.conditions.nbytes + sum(array.nbytes for array in body_state.values())
-        self._most = max(most_bytes // size, 8)
+        self._max_frames = max(max_bytes // size, 8)
 
-    def add(self, step: int, flock: Flock, accelerations: Vectors, body_state: BodyState = NO_STATE) -> None:
+    def add(self, step: int, flock: Flock, accelerations: Vectors, body_state: BodyState = EMPTY_BODY_STATE) -> None:
         """Record a step; if it was recorded before, because a person changed the flock in between, it is replaced."""
         last = self._steps[-1] if self._steps else None
-        # The newest step is always kept; once another follows, it goes unless it is a multiple of `every`.
-        if last is not None and (last == step or (last - self.first) % self.every):
+        # The newest step is always kept; once another follows, it goes unless it is a multiple of `keep_every`.
+        if last is not None and (last == step or (last - self.first_step) % self.keep_every):
             self._steps.pop()
             self._frames.pop()
         # Memory is full: drop every second frame, and keep half as many from now on.
-        if len(self._steps) >= self._most:
+        if len(self._steps) >= self._max_frames:
             self._steps, self._frames = self._steps[::2], self._frames[::2]
-            self.every *= 2
+            self.keep_every *= 2
         self._steps.append(step)
-        remembered = (body_state[name] for name in self.remembered)
-        arrays = flock.positions, flock.velocities, accelerations, flock.conditions, *remembered
+        body_state_names = (body_state[name] for name in self.body_state_names)
+        arrays = flock.positions, flock.velocities, accelerations, flock.conditions, *body_state_names
         self._frames.append(tuple(array.copy() for array in arrays))
 
-    def trajectory(self, time_step: float, config: dict[str, Any]) -> Trajectory:
+    def to_trajectory(self, time_step: float, config: dict[str, Any]) -> Trajectory:
         """The recorded steps as a trajectory, whose time begins at 0."""
-        steps = np.array(self._steps) - self.first
+        steps = np.array(self._steps) - self.first_step
         stacked = (np.stack(part) for part in zip(*self._frames, strict=True))
-        positions, velocities, accelerations, conditions, *remembered = stacked
+        positions, velocities, accelerations, conditions, *body_state_names = stacked
         # When it began in the live flight, and how many steps lie between frames, is in its settings.
-        told = {**config, "begins_at": self.first * time_step, "keep_every": self.every}
+        told = {**config, "begins_at": self.first_step * time_step, "keep_every": self.keep_every}
         return Trajectory(
             times=steps * time_step,
             positions=positions,
             velocities=velocities,
             accelerations=accelerations[:-1],
             conditions=conditions,
-            **self.crew,
+            **self.agent_arrays,
             steps=steps[-1:],
             outcomes=np.array([Outcome.TIME_UP], np.int8),
             time_step=time_step,
             comm_radius=self.comm_radius,
             config=told,
-            body_state=dict(zip(self.remembered, remembered, strict=True)),
+            body_state=dict(zip(self.body_state_names, body_state_names, strict=True)),
         )

@@ -10,76 +10,76 @@ from typing_extensions import override
 
 from equiflock.runtime.checks import InputError
 from equiflock.simulation.failures import FailureKind
-from equiflock.viewer.checked import Checked, one_line
+from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.setting import (
-    FARTHEST,
-    MOST_AGENTS,
+    MAX_AGENTS,
+    MAX_COORDINATE,
     DiskObstacle,
     LawOptions,
     Point,
     Setting,
     check_law_options,
 )
-from equiflock.viewer.stage import Stage
+from equiflock.viewer.strict_model import StrictModel, format_validation_error
 from equiflock.viewer.world import WorldSetting
 
-LONGEST_REQUEST = 16 * 1024
+MAX_REQUEST_BYTES = 16 * 1024
 """The largest size of a message from a page, in bytes."""
-FASTEST = 10.0
+MAX_VELOCITY_COMPONENT = 10.0
 """The largest component of a velocity that leaders can be given."""
 
 # Every number from a page has limits, so that no request can fill memory or leave the range of the kernels.
-Speed = Annotated[float, Field(ge=-FASTEST, le=FASTEST)]
-Reach = Annotated[float, Field(gt=0, le=FARTHEST)]
-Number = Annotated[int, Field(ge=0, le=10**9)]
+VelocityComponent = Annotated[float, Field(ge=-MAX_VELOCITY_COMPONENT, le=MAX_VELOCITY_COMPONENT)]
+SelectionRadius = Annotated[float, Field(gt=0, le=MAX_COORDINATE)]
+BoundedIndex = Annotated[int, Field(ge=0, le=10**9)]
 
 
-class Start(Checked):
+class Start(StrictModel):
     """Begin a flight in place of the present one. A search for another start that still runs is cancelled."""
 
     do: Literal["start"]
     setting: Setting
 
 
-class Cancel(Checked):
+class Cancel(StrictModel):
     """Cancel the search for a start that is running; the flight from before goes on."""
 
     do: Literal["cancel"]
 
 
-class Play(Checked):
+class Play(StrictModel):
     """Begin to play the flights that the server was started with."""
 
     do: Literal["play"]
-    flock: Number = 0
+    flock: BoundedIndex = 0
 
 
-class Advance(Checked):
+class Advance(StrictModel):
     """Make this many steps, or as many as there is time for."""
 
     do: Literal["advance"]
     steps: Annotated[int, Field(ge=0, le=1000)]
 
 
-class Seek(Checked):
+class Seek(StrictModel):
     """Go to a frame of a playback."""
 
     do: Literal["seek"]
-    frame: Number
+    frame: BoundedIndex
 
 
-class Show(Checked):
+class ShowEdges(StrictModel):
     """Choose whether pictures show who hears whom."""
 
     do: Literal["show"]
     edges: bool
 
 
-class Action(Checked, ABC):
+class Action(StrictModel, ABC):
     """A request that changes the flocks of live flights."""
 
     @abstractmethod
-    def on(self, stage: Stage) -> None:
+    def apply(self, live_simulation: LiveSimulation) -> None:
         """Do it to the flights on the stage."""
 
 
@@ -87,93 +87,93 @@ class Steer(Action):
     """Give all leaders a velocity."""
 
     do: Literal["steer"]
-    velocity: tuple[Speed, Speed]
+    velocity: tuple[VelocityComponent, VelocityComponent]
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.steer(self.velocity)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.steer(self.velocity)
 
 
-class Lead(Action):
+class ToggleNearestLeader(Action):
     """Make the agent nearest to a place a leader or, if it is one, a follower."""
 
     do: Literal["lead"]
-    at: Point
-    reach: Reach
-    panel: Number = 0
+    position: Point
+    reach: SelectionRadius
+    panel: BoundedIndex = 0
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.lead(self.at, self.reach, self.panel)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.toggle_nearest_leader(self.position, self.reach, self.panel)
 
 
-class Appoint(Action):
+class ToggleLeader(Action):
     """Make the agent of a number a leader or, if it is one, a follower, wherever it is."""
 
     do: Literal["appoint"]
-    agent: Number
+    agent: BoundedIndex
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.appoint(self.agent)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.toggle_leader(self.agent)
 
 
-class Remove(Action):
+class RemoveAgents(Action):
     """Take away the agents within reach of some places."""
 
     do: Literal["remove"]
-    at: Annotated[tuple[Point, ...], Field(max_length=100)]
-    reach: Reach
-    panel: Number = 0
+    positions: Annotated[tuple[Point, ...], Field(max_length=100)]
+    reach: SelectionRadius
+    panel: BoundedIndex = 0
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.remove(self.at, self.reach, self.panel)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.remove_agents(self.positions, self.reach, self.panel)
 
 
-class Drop(Action):
+class AddDisk(Action):
     """Put an obstacle into the way."""
 
     do: Literal["drop"]
     disk: DiskObstacle
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.drop(self.disk)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.add_disk(self.disk)
 
 
-class Move(Action):
+class MoveDisk(Action):
     """Put an obstacle somewhere else."""
 
     do: Literal["move"]
-    number: Number
-    at: Point
+    number: BoundedIndex
+    position: Point
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.move(self.number, self.at)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.move_disk(self.number, self.position)
 
 
-class Lift(Action):
+class RemoveDisk(Action):
     """Take an obstacle away."""
 
     do: Literal["lift"]
-    number: Number
+    number: BoundedIndex
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.lift(self.number)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.remove_disk(self.number)
 
 
-class Technique(Action):
+class SetOrbit(Action):
     """Switch the orbit technique on or off."""
 
     do: Literal["orbit"]
     active: bool
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.orbit(self.active)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.orbit(self.active)
 
 
 class ChangeWorld(Action):
@@ -183,8 +183,8 @@ class ChangeWorld(Action):
     world: WorldSetting
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.change_world(self.world)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.change_world(self.world)
 
 
 class ChangeLaw(Action):
@@ -192,38 +192,38 @@ class ChangeLaw(Action):
 
     do: Literal["law"]
     options: LawOptions
-    panel: Number = 0
+    panel: BoundedIndex = 0
 
     @model_validator(mode="after")
-    def _have_values(self) -> ChangeLaw:
+    def _check_options(self) -> ChangeLaw:
         check_law_options(self.options)
         return self
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.change_law(self.panel, self.options)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.change_law(self.panel, self.options)
 
 
-class Fail(Action):
+class FailAgents(Action):
     """Let so many followers fail, whoever that may be, or all that are left if they are fewer."""
 
     do: Literal["fail"]
     kind: FailureKind
-    agents: Annotated[int, Field(ge=1, le=MOST_AGENTS)] = 1
+    agents: Annotated[int, Field(ge=1, le=MAX_AGENTS)] = 1
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.fail(self.kind, self.agents)
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.fail_agents(self.kind, self.agents)
 
 
-class Repair(Action):
+class RepairAgents(Action):
     """Let all agents work again."""
 
     do: Literal["repair"]
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.repair()
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.repair_agents()
 
 
 class Scatter(Action):
@@ -232,11 +232,11 @@ class Scatter(Action):
     do: Literal["scatter"]
 
     @override
-    def on(self, stage: Stage) -> None:
-        stage.scatter()
+    def apply(self, live_simulation: LiveSimulation) -> None:
+        live_simulation.scatter()
 
 
-class Save(Checked):
+class Save(StrictModel):
     """Write the flight as a film and a folder."""
 
     do: Literal["save"]
@@ -250,30 +250,30 @@ Request = (
     | Play
     | Advance
     | Seek
-    | Show
+    | ShowEdges
     | Steer
-    | Lead
-    | Appoint
-    | Remove
-    | Drop
-    | Move
-    | Lift
-    | Technique
+    | ToggleNearestLeader
+    | ToggleLeader
+    | RemoveAgents
+    | AddDisk
+    | MoveDisk
+    | RemoveDisk
+    | SetOrbit
     | ChangeWorld
     | ChangeLaw
-    | Fail
-    | Repair
+    | FailAgents
+    | RepairAgents
     | Scatter
     | Save
 )
 # The field `do` says which class a message belongs to, so errors are those of that class alone.
-_requests: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
+_request_adapter: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
 
 
-def read_request(text: str) -> Request:
+def parse_request(text: str) -> Request:
     """The request in a message, or one line that says what is wrong with it."""
     try:
         # Types and ranges are checked by pydantic; its report is shortened to one line for the page.
-        return _requests.validate_json(text)
+        return _request_adapter.validate_json(text)
     except ValidationError as error:
-        raise InputError(one_line(error)) from None
+        raise InputError(format_validation_error(error)) from None

@@ -6,98 +6,98 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from equiflock.controllers.options import split_name
-from equiflock.controllers.registry import UNITS
+from equiflock.controllers.controller_options import split_law_options
+from equiflock.controllers.registry import UNIT_OPTIONS
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError, short
+from equiflock.runtime.checks import InputError, shorten_repr
 from equiflock.scenarios import RandomDisk, Scenario, Stop, make_scenario
-from equiflock.scenarios.search import NoStartError
-from equiflock.scenarios.shapes import Points, ring, with_obstacle
-from equiflock.viewer.checked import Checked
+from equiflock.scenarios.obstacle_shapes import Points, add_obstacle, ring
+from equiflock.scenarios.search_control import NoStartError
+from equiflock.viewer.strict_model import StrictModel
 from equiflock.viewer.world import WorldSetting
 
-MOST_AGENTS = 10_000
-MOST_IN_ALL = 2 * MOST_AGENTS
+MAX_AGENTS = 10_000
+MAX_TOTAL_AGENTS = 2 * MAX_AGENTS
 """The largest number of agents in all, those of obstacles included, whatever a scenario draws."""
-MOST_DISKS = 20
-FARTHEST = 1e6
+MAX_DISKS = 20
+MAX_COORDINATE = 1e6
 """The largest coordinate at which anything may be put."""
-LONGEST_OPTION = 100
+MAX_OPTION_LENGTH = 100
 """The most characters that the name and the value of an option may have together."""
-LONGEST_NAME = 1000
+MAX_NAME_LENGTH = 1000
 """The most characters of a controller's name, and of a word among its options."""
-CONTROLLERS = {"controller": "controller_options", "compare": "compare_options"}
+OPTION_FIELDS = {"controller": "controller_options", "compare": "compare_options"}
 """Fields of a setting that name a controller, and those for its options."""
-PAPER_RULE_UP_TO = 1_000
+MAX_AGENTS_PAPER_RULE = 1_000
 """Beyond this many agents the paper's disk, of radius N^(1/4), is so dense that everybody hears hundreds."""
 
-Place = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST)]
-Point = tuple[Place, Place]
+Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
+Point = tuple[Coordinate, Coordinate]
 LawOptions = Annotated[dict[str, Any], Field(max_length=50)]
 DiskRadius = Annotated[float, Field(ge=0.05, le=5.0)]
 
 
-class DiskObstacle(Checked):
+class DiskObstacle(StrictModel):
     """An obstacle that a person put into the way: a disk with obstacle agents around its rim."""
 
-    x: Place
-    y: Place
+    x: Coordinate
+    y: Coordinate
     radius: DiskRadius
 
-    def rim(self, spacing: float) -> Points:
+    def make_rim(self, spacing: float) -> Points:
         """Where its agents stand: on a regular polygon whose sides are as near to `spacing` as can be."""
         return ring((self.x, self.y), self.radius, spacing=spacing)
 
 
-class Setting(Checked):
+class Setting(StrictModel):
     """A scenario with its options, a controller or two of them, and numbers that all scenarios share."""
 
     scenario: Annotated[str, Field(max_length=100)] = "flocking"
     """The name of a scenario, one of those that a page is sent when it connects."""
     options: Annotated[dict[str, Any], Field(max_length=50)] = Field(default_factory=dict)
     """Values for fields of the scenario, where they differ from its defaults."""
-    controller: Annotated[str, Field(max_length=LONGEST_NAME)] = "etdagnn"
+    controller: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = "etdagnn"
     """The name of a controller; options that follow the name of a law go to `controller_options`."""
     controller_options: LawOptions = Field(default_factory=dict)
     """Values for options of the law, where they differ from its defaults."""
-    compare: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
+    compare: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] | None = None
     """A second controller, flown in lockstep from the same start."""
     compare_options: LawOptions = Field(default_factory=dict)
-    agents: Annotated[int, Field(ge=3, le=MOST_AGENTS)] = 100
+    agents: Annotated[int, Field(ge=3, le=MAX_AGENTS)] = 100
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
     comm_radius: Annotated[float, Field(ge=0.1, le=3.0)] | None = None
     """R, within which agents hear each other; None for the scenario's."""
     time_step: Annotated[float, Field(ge=1e-4, le=0.1)] = 0.01
     """Seconds per step."""
-    spread: Literal["automatic", "quarter-power", "constant-density"] = "automatic"
+    radius_rule: Literal["automatic", "quarter-power", "constant-density"] = "automatic"
     """How the disk of the start grows with the flock."""
     orbit: bool | None = None
     """Whether followers avoid obstacles by the orbit technique; None if the scenario decides."""
-    disks: Annotated[tuple[DiskObstacle, ...], Field(max_length=MOST_DISKS)] = ()
+    disks: Annotated[tuple[DiskObstacle, ...], Field(max_length=MAX_DISKS)] = ()
     """Obstacles that were put into the way on the page."""
     world: WorldSetting = Field(default_factory=WorldSetting)
     """Radio and body."""
 
     @model_validator(mode="after")
-    def _split_names(self) -> Setting:
+    def _split_controller_names(self) -> Setting:
         """Take options that follow the name of a law for fields of their own, where the page's sliders have them."""
-        for name, (field, options) in zip(self.controllers, CONTROLLERS.items(), strict=False):
-            short_name, told = split_name(name)
+        for name, (field, options) in zip(self.controllers, OPTION_FIELDS.items(), strict=False):
+            short_name, told = split_law_options(name)
             # The class is frozen, so its fields are set this way.
             object.__setattr__(self, field, short_name)
             object.__setattr__(self, options, {**told, **getattr(self, options)})
         return self
 
     @model_validator(mode="after")
-    def _can_be_made(self) -> Setting:
+    def _check_buildable(self) -> Setting:
         """Refuse an unknown scenario, and options that it does not have or that are out of range."""
-        for _, options in self.flown:
+        for _, options in self.controller_specs:
             check_law_options(options)
         if self.compare is None and self.compare_options:
             raise InputError("there is no controller to compare, so it has no options")
         for name, value in self.options.items():
             _check_option(name, value)
-            if name in self.shared:
+            if name in self.shared_fields:
                 raise InputError(f"{name} is no option of a scenario on this page: it is chosen for all scenarios")
         self.make()
         return self
@@ -108,31 +108,31 @@ class Setting(Checked):
         return (self.controller,) if self.compare is None else (self.controller, self.compare)
 
     @property
-    def flown(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+    def controller_specs(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """Name and options of each controller, one for each flight."""
         options = self.controller_options, self.compare_options
         return tuple(zip(self.controllers, options, strict=False))
 
-    def with_law(self, panel: int, options: dict[str, Any]) -> Setting:
+    def replace_law_options(self, panel: int, options: dict[str, Any]) -> Setting:
         """The setting with other options of the controller of one flight."""
-        return self.model_copy(update={list(CONTROLLERS.values())[panel]: options})
+        return self.model_copy(update={list(OPTION_FIELDS.values())[panel]: options})
 
     @property
-    def shared(self) -> dict[str, Any]:
+    def shared_fields(self) -> dict[str, Any]:
         """Values for fields that many scenarios have, directly or in their disk; None leaves the scenario's default."""
-        dense = "constant-density" if self.agents > PAPER_RULE_UP_TO else None
+        dense = "constant-density" if self.agents > MAX_AGENTS_PAPER_RULE else None
         return {
             "flocks": 1,
             "agents": self.agents,
             "seed": self.seed,
             "comm_radius": self.comm_radius,
-            "radius_rule": dense if self.spread == "automatic" else self.spread,
+            "radius_rule": dense if self.radius_rule == "automatic" else self.radius_rule,
         }
 
     def make(self) -> Scenario:
         """The scenario itself."""
-        shared = {name: value for name, value in self.shared.items() if value is not None}
-        return make_scenario(self.scenario, usual=shared, **self.options)
+        shared_fields = {name: value for name, value in self.shared_fields.items() if value is not None}
+        return make_scenario(self.scenario, defaults=shared_fields, **self.options)
 
     @property
     def disk(self) -> RandomDisk:
@@ -141,7 +141,7 @@ class Setting(Checked):
         return found if isinstance(found, RandomDisk) else RandomDisk()
 
     @property
-    def spacing(self) -> float:
+    def rim_spacing(self) -> float:
         """About how far apart agents on the rim of a dropped obstacle stand: R_min, unless that is 0."""
         return self.disk.min_separation or RandomDisk.min_separation
 
@@ -163,10 +163,10 @@ class Setting(Checked):
         if flock.shape[2] != 2:
             raise InputError(f"live flights are in the plane; the scenario drew a flock in {flock.shape[2]} dimensions")
         for disk in self.disks:
-            flock = with_obstacle(flock, disk.rim(self.spacing))
-        if flock.shape[1] > MOST_IN_ALL:
+            flock = add_obstacle(flock, disk.make_rim(self.rim_spacing))
+        if flock.shape[1] > MAX_TOTAL_AGENTS:
             raise InputError(
-                f"there may be {MOST_IN_ALL:,} agents in all, obstacle agents included; got {flock.shape[1]:,}"
+                f"there may be {MAX_TOTAL_AGENTS:,} agents in all, obstacle agents included; got {flock.shape[1]:,}"
             )
         return flock
 
@@ -174,19 +174,19 @@ class Setting(Checked):
 def _check_option(name: str, value: object) -> None:
     """Refuse values that no option of a scenario can have, and numbers that are far too large."""
     # Whole numbers are counts, of agents say, so their limit is lower.
-    _check_value(name, value, MOST_AGENTS if isinstance(value, int) else FARTHEST, LONGEST_OPTION)
+    _check_value(name, value, MAX_AGENTS if isinstance(value, int) else MAX_COORDINATE, MAX_OPTION_LENGTH)
 
 
 def check_law_options(options: dict[str, Any]) -> None:
     """Refuse values that no option of a law can have, and numbers that are far too large."""
     for name, value in options.items():
-        _check_value(name, value, FARTHEST, LONGEST_NAME)
-        if name in UNITS:
+        _check_value(name, value, MAX_COORDINATE, MAX_NAME_LENGTH)
+        if name in UNIT_OPTIONS:
             raise InputError(f"{name} is chosen when the server is started, as in --controller tanner:{name}=2")
 
 
-def _check_value(name: str, value: object, most: float, longest: int) -> None:
-    if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > longest:
-        raise InputError(f"an option is a number, true, false or a word; {name[:40]} is {short(value)[:40]}")
-    if isinstance(value, int | float) and not -most <= value <= most:
-        raise InputError(f"{name[:40]} must be from {-most:,.0f} to {most:,.0f}; got {value}")
+def _check_value(name: str, value: object, limit: float, max_length: int) -> None:
+    if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > max_length:
+        raise InputError(f"an option is a number, true, false or a word; {name[:40]} is {shorten_repr(value)[:40]}")
+    if isinstance(value, int | float) and not -limit <= value <= limit:
+        raise InputError(f"{name[:40]} must be from {-limit:,.0f} to {limit:,.0f}; got {value}")

@@ -23,7 +23,7 @@ def accelerations(flock: Flock, name: str, **options: Any) -> Array:
 def pairs(flock: Flock) -> tuple[Array, Array, Array]:
     """r_ij and v_ij, (B, N, N, D), and |r_ij|, (B, N, N, 1), which counts as at least 1e-8."""
     r, v = (array[:, :, None] - array[:, None] for array in (flock.positions, flock.velocities))
-    return r, v, np.maximum(np.sqrt(np.square(r).sum(axis=-1, keepdims=True)), twins.SHORTEST)
+    return r, v, np.maximum(np.sqrt(np.square(r).sum(axis=-1, keepdims=True)), twins.MIN_DISTANCE)
 
 
 def heard(flock: Flock) -> Array:

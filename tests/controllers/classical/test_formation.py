@@ -14,7 +14,7 @@ from scipy.stats import ortho_group
 import equiflock as ef
 from equiflock.controllers.classical.formation import Formation
 from equiflock.flock import Condition, Flock, Role
-from equiflock.patterns import pattern_error, pattern_points, places_of
+from equiflock.patterns import assign_places, make_pattern_points, pattern_error
 from equiflock.runtime.checks import InputError
 from equiflock.senses.aggregation import observe
 from tests import twins
@@ -32,7 +32,7 @@ def by_the_book(flock: Flock, b: int, law: Formation) -> Array:
     """Alignment with everybody and the pull towards the pattern, pair by pair."""
     members = [i for i in range(flock.shape[1]) if flock.roles[b, i] != Role.OBSTACLE]
     sending = [i for i in members if flock.conditions[b, i] not in (Condition.SILENT, Condition.STOPPED)]
-    points = pattern_points(law.pattern, len(members), flock.shape[2], law.spacing)
+    points = make_pattern_points(law.pattern, len(members), flock.shape[2], law.spacing)
     places = dict(zip(members, points, strict=True))
     r, v, result = flock.positions[b], flock.velocities[b], np.zeros(flock.shape[1:])
     for i in members:
@@ -76,7 +76,7 @@ def test_it_turns_with_the_flock_if_the_pattern_is_turned_too(dimensions: int, n
     flock = ef.random_disk(flocks=2, agents=20, dimensions=dimensions)
     turn = ortho_group.rvs(dimensions, random_state=1)
     turned = Flock(flock.positions @ turn.T + 3.0, flock.velocities @ turn.T)
-    points = pattern_points("EQ", 20, dimensions)
+    points = make_pattern_points("EQ", 20, dimensions)
     before = accelerations(flock, pattern="EQ", network=network)
     np.testing.assert_allclose(before, accelerations(flock, pattern=points, network=network))
     after = accelerations(turned, pattern=points @ turn.T, network=network)
@@ -102,7 +102,7 @@ def flown(flock: Flock, seconds: float, **options: Any) -> tuple[Array, Array]:
     law: Any = ef.load("formation", **options)
     run = ef.simulate(flock, law, duration=seconds, keep_every=None, record=[ef.metrics.minimum_separation])
     end = run.flock()
-    return pattern_error(end.positions, places_of(end, law.pattern, law.spacing)), run.series["minimum_separation"]
+    return pattern_error(end.positions, assign_places(end, law.pattern, law.spacing)), run.series["minimum_separation"]
 
 
 @pytest.mark.slow

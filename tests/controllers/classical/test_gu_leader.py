@@ -25,8 +25,8 @@ def after_hops(flock: Flock, law: GuLeader) -> Any:
     """What agents of a flock that stands know once messages have made all hops."""
     memory = DelayedAggregation(law.senses)
     for _ in range(law.hops - 1):
-        memory.hear(flock)
-    return memory.hear(flock)
+        memory.observe(flock)
+    return memory.observe(flock)
 
 
 def limited(vector: Array, most: float) -> Array:
@@ -110,9 +110,9 @@ def test_the_first_tenth_is_informed_if_no_follower_is_in_group_1() -> None:
     roles = np.zeros((3, 25), int)
     roles[:, :2] = Role.LEADER
     flock = Flock(np.zeros((3, 25, 2)), np.zeros((3, 25, 2)), roles, groups=groups)
-    assert [np.flatnonzero(row).tolist() for row in GuLeader.informed(flock)] == [[2, 3], [7], [2, 3]]
+    assert [np.flatnonzero(row).tolist() for row in GuLeader.find_informed(flock)] == [[2, 3], [7], [2, 3]]
     few = Flock(np.zeros((1, 4, 2)), np.zeros((1, 4, 2)))
-    assert GuLeader.informed(few).tolist() == [[True, False, False, False]]
+    assert GuLeader.find_informed(few).tolist() == [[True, False, False, False]]
 
 
 def test_an_informed_agent_alone_cruises_to_the_goal_and_rests_there() -> None:
@@ -154,7 +154,7 @@ def test_a_goal_is_told_as_text_with_commas(word: str, expected: tuple[float, ..
     wide = ef.random_disk(agents=3, dimensions=3, comm_radius=2.0, disk_radius=2.0)
     # By default it is 5 R to the right.
     goal = (10.0, 0.0, 0.0) if expected is None else (*expected, 0.0, 0.0)[:3]
-    assert law.goal_of(wide).tolist() == list(goal)
+    assert law.resolve_goal(wide).tolist() == list(goal)
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])

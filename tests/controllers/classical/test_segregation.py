@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equiflock.controllers.classical.segregation import liking
+from equiflock.controllers.classical.segregation import segregation_gradient
 from equiflock.flock import Flock
 from equiflock.simulation.metrics import minimum_separation, velocity_variance
 from tests.controllers.classical.pairwise import Array, accelerations, assert_equal, fly, heard, over_pairs, pairs
@@ -47,7 +47,7 @@ def test_the_law_is_its_equation(flock: Flock, seed: int, name: str) -> None:
 def test_the_feature_is_the_gradient_of_the_potential(liked: float) -> None:
     distances, step = np.geomspace(0.05, 20.0, 200), 1e-6
     slope = (potential(distances + step, liked) - potential(distances - step, liked)) / (2.0 * step)
-    weights = np.array([liking(distance**2, liked, 1.0) for distance in distances.tolist()])
+    weights = np.array([segregation_gradient(distance**2, liked, 1.0) for distance in distances.tolist()])
     np.testing.assert_allclose(weights * distances, slope, rtol=1e-5, atol=1e-6)
 
 

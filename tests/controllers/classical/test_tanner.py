@@ -19,7 +19,7 @@ from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import random_disk
 from equiflock.senses.aggregation import observe
-from equiflock.simulation.assembly import flight
+from equiflock.simulation.flight_builder import flight
 from tests import twins
 from tests.flocks import flocks
 

@@ -19,12 +19,12 @@ from equiflock.controllers import load
 from equiflock.controllers.classical.tanner import Tanner
 from equiflock.controllers.registry import is_bundled
 from equiflock.flock import Flock, Role, Vectors
-from equiflock.pairs.everyone import sums_over_everyone
+from equiflock.pairs.all_pairs import sum_over_all_pairs
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 from equiflock.scenarios import random_disk
 from equiflock.senses.aggregation import observe
-from equiflock.simulation.assembly import flight
+from equiflock.simulation.flight_builder import flight
 from tests import twins
 from tests.controllers.classical.test_tanner import accelerations, in_whole_arrays
 from tests.flocks import flocks
@@ -72,7 +72,7 @@ def test_the_clamp_by_entries_bounds_the_largest_entry_and_leaves_the_rest(name:
 
 def gradients_beyond(flock: Flock) -> Vectors:
     """The sums of grad U over the agents of the flock that are farther than R, (B, N, D)."""
-    return sums_over_everyone(flock, (("tanner", "sum"),), beyond=flock.comm_radius)[:, :, 0]
+    return sum_over_all_pairs(flock, (("tanner", "sum"),), exclusion_radius=flock.comm_radius)[:, :, 0]
 
 
 @given(flocks(failed=True))
@@ -87,7 +87,7 @@ def test_the_sums_over_everybody_beyond_are_double_sums(flock: Flock) -> None:
 def test_the_law_not_cut_off_runs_over_all_pairs(flock: Flock, clamp: float | None) -> None:
     """Whatever R is, the sums are those over the whole flock, as in the equation of section 2.2."""
     offsets = flock.positions[:, :, None] - flock.positions[:, None]
-    squares = np.maximum(np.square(offsets).sum(axis=-1, keepdims=True), twins.SHORTEST**2)
+    squares = np.maximum(np.square(offsets).sum(axis=-1, keepdims=True), twins.MIN_DISTANCE**2)
     gradients = 2.0 * (offsets / squares - offsets / squares**2)
     expected = flock.velocities.sum(axis=1, keepdims=True) - flock.shape[1] * flock.velocities - gradients.sum(axis=2)
     size = 1 + np.abs(gradients).max(initial=0.0)

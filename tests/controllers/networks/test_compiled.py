@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 import equiflock as ef
-from equiflock.controllers.bridge import as_numpy_function
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.compiled import AGENTS_PER_THREAD
-from equiflock.controllers.networks.lanes import LANES
+from equiflock.controllers.networks.lane_kernels import LANES
 from equiflock.controllers.networks.models import ETDAGNN, TDAGNN
-from equiflock.controllers.trained import TRAINED as NETWORKS
+from equiflock.controllers.torch_bridge import as_numpy_function
+from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
 from equiflock.runtime import threads
 from equiflock.runtime.checks import InputError
 
@@ -36,7 +36,7 @@ def loaded(name: str) -> Any:
 
 def network(name: str, hops: int, D: int, seed: int) -> nn.Module:
     options = {} if name == "etdagnn" else {"dimensions": D}
-    made = new_network(name, seed, hops=hops, **options)
+    made = make_network(name, seed, hops=hops, **options)
     torch.manual_seed(seed)
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.5)
@@ -122,7 +122,7 @@ def test_other_modules_are_left_to_torch() -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("hops", [1, 3])
 def test_a_flight_keeps_the_weights_that_the_network_had_when_it_began(name: str, hops: int) -> None:
-    controller: Any = new_network(name, hops=hops)
+    controller: Any = make_network(name, hops=hops)
     flying = as_numpy_function(controller)
     z = observations(1, 4, hops, 2)
     before = flying(z)

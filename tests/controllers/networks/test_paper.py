@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
-from equiflock.controllers.trained import TRAINED as NETWORKS
+from equiflock.controllers.loading import make_network
+from equiflock.controllers.trained import PAPER_NETWORKS as NETWORKS
 from equiflock.runtime.checks import InputError
 
 
@@ -22,11 +22,11 @@ from equiflock.runtime.checks import InputError
     ("name", "count"), [("tdagnn", 1730), ("tdagnn-tf", 1730), ("tdagnn-tf-mean", 1730), ("etdagnn", 416)]
 )
 def test_the_networks_have_the_papers_numbers_of_weights(name: str, count: int) -> None:
-    assert sum(parameter.numel() for parameter in new_network(name).parameters()) == count
+    assert sum(parameter.numel() for parameter in make_network(name).parameters()) == count
 
 
 def test_the_variants_differ_as_in_the_papers_table() -> None:
-    networks: dict[str, Any] = {name: new_network(name) for name in NETWORKS}
+    networks: dict[str, Any] = {name: make_network(name) for name in NETWORKS}
     assert [n.senses for n in networks.values()] == [
         ef.paper_senses(each, 3) for each in ("sum", "sum", "mean", "mean")
     ]
@@ -42,9 +42,9 @@ def test_the_variants_differ_as_in_the_papers_table() -> None:
 @pytest.mark.parametrize("name", ["tdagnn", "tdagnn-tf", "tdagnn-tf-mean"])
 def test_biases_that_begin_uniform_leave_the_first_weights_as_they_are(name: str) -> None:
     zero, usual, drawn = (
-        new_network(name, 4),
-        new_network(name, 4, biases="zero"),
-        new_network(f"{name}:biases=uniform", 4),
+        make_network(name, 4),
+        make_network(name, 4, biases="zero"),
+        make_network(f"{name}:biases=uniform", 4),
     )
     for one, other, third in zip(zero.named_parameters(), usual.parameters(), drawn.parameters(), strict=True):
         assert torch.equal(one[1], other)
@@ -56,7 +56,7 @@ def test_biases_that_begin_uniform_leave_the_first_weights_as_they_are(name: str
 
 
 def test_how_biases_began_is_not_written_with_weights_that_replace_them(tmp_path: Path) -> None:
-    network: Any = new_network("tdagnn", 1, biases="uniform")
+    network: Any = make_network("tdagnn", 1, biases="uniform")
     assert network.options == {"hops": 3, "dimensions": 2}
     back: Any = ef.load_module(ef.save(network, tmp_path / "drawn.safetensors"))
     assert all(map(torch.equal, back.parameters(), network.parameters()))
@@ -66,9 +66,9 @@ def test_how_biases_began_is_not_written_with_weights_that_replace_them(tmp_path
 def test_whose_degree_divides_older_hops_is_written_with_weights_unless_it_is_the_papers(
     name: str, tmp_path: Path
 ) -> None:
-    usual: Any = new_network(name, 1)
+    usual: Any = make_network(name, 1)
     assert "hop_mean" not in usual.options
-    network: Any = new_network(f"{name}:hop_mean=sender", 1)
+    network: Any = make_network(f"{name}:hop_mean=sender", 1)
     assert network.senses == ef.paper_senses(usual.senses.paper_aggregation, 3, hop_mean="sender") != usual.senses
     assert all(map(torch.equal, network.parameters(), usual.parameters()))
     back: Any = ef.load(ef.save(network, tmp_path / "by-sender.safetensors"))
@@ -77,21 +77,21 @@ def test_whose_degree_divides_older_hops_is_written_with_weights_unless_it_is_th
 
 
 def test_older_hops_of_channels_of_one_s_own_have_the_same_choice(tmp_path: Path) -> None:
-    network: Any = new_network("etdagnn", channels=[["velocity", "sum"]], hop_mean="sender")
+    network: Any = make_network("etdagnn", channels=[["velocity", "sum"]], hop_mean="sender")
     back: Any = ef.load(ef.save(network, tmp_path / "own.safetensors"))
     assert back.senses == ef.Senses((("velocity", "sum"),), 3, hop_mean="sender")
 
 
 def test_biases_that_a_network_does_not_have_or_know_are_refused() -> None:
     with pytest.raises(InputError, match="unexpected keyword argument 'biases'"):
-        new_network("etdagnn", biases="uniform")
+        make_network("etdagnn", biases="uniform")
     with pytest.raises(InputError, match=r"biases[\s\S]*'unifrom'"):
-        new_network("tdagnn", biases="unifrom")
+        make_network("tdagnn", biases="unifrom")
 
 
 @given(st.sampled_from([2, 3]), st.integers(1, 4))
 def test_etdagnn_is_the_function_of_its_layers_one_after_the_other(D: int, hops: int) -> None:
-    network: Any = new_network("etdagnn", hops=hops)
+    network: Any = make_network("etdagnn", hops=hops)
     z = 5.0 * torch.randn(2, 6, hops, 3, D, generator=torch.Generator().manual_seed(hops))
     slow = network.layers(z.movedim(-1, 0))[..., 0, 0].movedim(0, -1)
     torch.testing.assert_close(network(z), slow)
@@ -102,7 +102,7 @@ def test_etdagnn_commutes_with_rotations_and_reflections(D: int, hops: int, seed
     generator = torch.Generator().manual_seed(seed)
     turn = torch.tensor(ortho_group.rvs(D, random_state=seed))
     z = 10.0 * torch.randn(2, 5, hops, 3, D, dtype=torch.float64, generator=generator)
-    network = new_network("etdagnn", hops=hops).double()
+    network = make_network("etdagnn", hops=hops).double()
     torch.testing.assert_close(network(z @ turn.T), network(z) @ turn.T)
 
 
@@ -110,13 +110,13 @@ def test_etdagnn_commutes_with_rotations_and_reflections(D: int, hops: int, seed
 def test_the_tdagnn_family_does_not(name: str) -> None:
     quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
     z = torch.randn(1, 5, 3, 3, 2)
-    network = new_network(name)
+    network = make_network(name)
     assert not torch.allclose(network(z @ quarter.T), network(z) @ quarter.T, atol=1e-2)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_reach_every_weight_and_agree_with_finite_differences(name: str) -> None:
-    network = new_network(name, hops=2).double()
+    network = make_network(name, hops=2).double()
     z = torch.randn(1, 3, 2, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     z[0, 0] = 0.0  # an agent that hears nobody
     (network(z) ** 2).mean().backward()
@@ -135,7 +135,7 @@ def test_gradients_reach_every_weight_and_agree_with_finite_differences(name: st
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_flies_and_uses_nothing_but_each_agents_own_messages(name: str) -> None:
-    network = new_network(name)
+    network = make_network(name)
     start = ef.random_disk(2, 40)
     moment = next(ef.flight(start, network))
     with torch.inference_mode():
@@ -161,10 +161,10 @@ def test_a_network_is_asked_without_copies_or_gradients() -> None:
 
 def test_etdagnn_flies_in_space_with_weights_from_the_plane_and_tdagnn_says_it_cannot() -> None:
     ball = ef.random_disk(1, 40, dimensions=3)
-    assert next(ef.flight(ball, new_network("etdagnn"))).accelerations.shape == (1, 40, 3)
+    assert next(ef.flight(ball, make_network("etdagnn"))).accelerations.shape == (1, 40, 3)
     with pytest.raises(InputError, match="tdagnn is built for D = 2; got observations of D = 3"):
-        next(ef.flight(ball, new_network("tdagnn")))
-    assert next(ef.flight(ball, new_network("tdagnn", dimensions=3))).accelerations.shape == (1, 40, 3)
+        next(ef.flight(ball, make_network("tdagnn")))
+    assert next(ef.flight(ball, make_network("tdagnn", dimensions=3))).accelerations.shape == (1, 40, 3)
 
 
 def test_a_network_takes_numpy_as_laws_do_and_tensors_as_modules_do() -> None:
@@ -201,7 +201,7 @@ def test_arrays_of_another_shape_are_refused_in_one_line() -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("etdagnn", 560), ("tdagnn", 1730 + 6 * 3 * 32)])
 def test_both_aggregations_make_six_channels_the_means_and_then_the_sums(name: str, count: int, tmp_path: Path) -> None:
-    network: Any = new_network(f"{name}:aggregation=both")
+    network: Any = make_network(f"{name}:aggregation=both")
     mean, total = (ef.paper_senses(each, 3).channels for each in ("mean", "sum"))
     assert network.senses == ef.Senses((*mean, *total), hops=3)
     assert sum(parameter.numel() for parameter in network.parameters()) == count
@@ -215,16 +215,16 @@ def test_both_aggregations_make_six_channels_the_means_and_then_the_sums(name: s
 def test_another_aggregation_is_saved_with_the_weights_and_the_usual_one_is_not(
     name: str, aggregation: Any, tmp_path: Path
 ) -> None:
-    network: Any = new_network(name, aggregation=aggregation)
+    network: Any = make_network(name, aggregation=aggregation)
     assert network.senses == ef.paper_senses(aggregation, 3)
-    usual: Any = new_network(name)
+    usual: Any = make_network(name)
     assert ("channels" in network.options) == (usual.senses != network.senses)
     back: Any = ef.load(ef.save(network, tmp_path / "mine.safetensors"))
     assert back.senses == network.senses
 
 
 def test_groups_may_be_heard_by_both_aggregations() -> None:
-    network: Any = new_network("etdagnn:groups=true:aggregation=both")
+    network: Any = make_network("etdagnn:groups=true:aggregation=both")
     assert network.senses.width == 12
     with pytest.raises(InputError, match=r"aggregation[\s\S]*'boht'"):
-        new_network("etdagnn:aggregation=boht")
+        make_network("etdagnn:aggregation=boht")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.architecture import STARLING_CHANNELS as CHANNELS
-from equiflock.controllers.networks.lanes import LANES
-from equiflock.controllers.networks.models import trainable_chain
+from equiflock.controllers.networks.lane_kernels import LANES
+from equiflock.controllers.networks.models import find_trainable_chain
 from equiflock.runtime.checks import InputError
 
 OBSTACLE = len(CHANNELS) - 1
@@ -26,7 +26,7 @@ OBSTACLE = len(CHANNELS) - 1
 
 def starling(near: bool = True, hops: int = 3, seed: int = 0) -> Any:
     """A network whose weights near obstacles are other than those elsewhere."""
-    network: Any = new_network("starling", seed, hops=hops, near=near)
+    network: Any = make_network("starling", seed, hops=hops, near=near)
     if near:
         generator = torch.Generator().manual_seed(seed)
         for weight in network.near.parameters():
@@ -110,14 +110,14 @@ def test_weights_near_obstacles_are_saved_and_loaded(tmp_path: Path) -> None:
 
 def test_only_a_network_that_hears_of_obstacles_may_have_such_weights() -> None:
     with pytest.raises(InputError, match="etdagnn has no channel among obstacles"):
-        new_network("etdagnn", near=True)
+        make_network("etdagnn", near=True)
 
 
 def test_without_weights_near_obstacles_it_learns_by_the_compiled_gradient() -> None:
-    assert trainable_chain(starling(near=False)) is not None
-    assert trainable_chain(starling()) is None
+    assert find_trainable_chain(starling(near=False)) is not None
+    assert find_trainable_chain(starling()) is None
 
 
 def test_its_name_takes_options_like_any_networks() -> None:
-    options: Any = new_network("starling:hops=2:near=true").options
+    options: Any = make_network("starling:hops=2:near=true").options
     assert options["hops"] == 2 and options["near"]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh
-from equiflock.deployment.compiled import FLAGS
-from equiflock.deployment.export.c import agent_bytes
+from equiflock.deployment.compiled_agent import COMPILER_FLAGS
+from equiflock.deployment.export.c_header import count_agent_bytes
 from equiflock.deployment.export.program import read_program
 from tests.deployment.exported import compiled, imported
 from tests.deployment.lockstep import fly, start_of
@@ -53,7 +53,7 @@ def test_every_bundled_controller_is_the_same_in_c_and_in_numpy(name: str, D: in
     ],
 )
 def test_new_networks_of_any_channels_and_hops(told: str, tmp_path: Path) -> None:
-    controller: Any = new_network(told, seed=3)
+    controller: Any = make_network(told, seed=3)
     D = getattr(controller, "dimensions", None) or 2
     start = start_of(dimensions=D, groups=3)
     for made in (compiled, imported):
@@ -61,7 +61,7 @@ def test_new_networks_of_any_channels_and_hops(told: str, tmp_path: Path) -> Non
 
 
 def test_weights_of_another_public_code(tmp_path: Path) -> None:
-    from equiflock.controllers.networks.tolstaya import from_tolstaya, to_tolstaya
+    from equiflock.controllers.networks.tolstaya_weights import from_tolstaya, to_tolstaya
 
     controller = from_tolstaya(to_tolstaya(ef.load_module("tdagnn")))
     assert fly(controller, start_of(), compiled(controller, tmp_path), STEPS).worst < CLOSE
@@ -70,20 +70,22 @@ def test_weights_of_another_public_code(tmp_path: Path) -> None:
 class Stack(nn.Module):
     """Any chain of layers."""
 
-    def __init__(self, senses: ef.Senses, D: int, sizes: list[int], of_vectors: bool, bends: list[bool], seed: int):
+    def __init__(
+        self, senses: ef.Senses, D: int, sizes: list[int], acts_on_vectors: bool, bends: list[bool], seed: int
+    ):
         super().__init__()
         torch.manual_seed(seed)
-        self.senses, self.of_vectors = senses, of_vectors
-        if not of_vectors:
+        self.senses, self.acts_on_vectors = senses, acts_on_vectors
+        if not acts_on_vectors:
             self.dimensions = D
-        widths = [senses.width * (1 if of_vectors else D), *sizes, 1 if of_vectors else D]
-        layers: list[nn.Module] = [ScaleLog()] if of_vectors else []
+        widths = [senses.width * (1 if acts_on_vectors else D), *sizes, 1 if acts_on_vectors else D]
+        layers: list[nn.Module] = [ScaleLog()] if acts_on_vectors else []
         for k, (one, other) in enumerate(pairwise(widths)):
-            layer = (EqConv if of_vectors else Conv)(one, other, senses.hops if k == 0 else 1)
+            layer = (EqConv if acts_on_vectors else Conv)(one, other, senses.hops if k == 0 else 1)
             if isinstance(layer, Conv):
                 layer.draw_biases()
             last = k == len(sizes)
-            layers += [layer] if last or not bends[k] else [layer, ScaleTanh() if of_vectors else nn.Tanh()]
+            layers += [layer] if last or not bends[k] else [layer, ScaleTanh() if acts_on_vectors else nn.Tanh()]
         self.layers = nn.ModuleList(layers)
 
     @property
@@ -92,10 +94,10 @@ class Stack(nn.Module):
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         B, N, K, C, D = observations.shape
-        x = observations.movedim(-1, 0) if self.of_vectors else observations.reshape(B, N, K, C * D)
+        x = observations.movedim(-1, 0) if self.acts_on_vectors else observations.reshape(B, N, K, C * D)
         for layer in self.layers:
             x = layer(x)
-        return x.reshape(D, B, N).movedim(0, -1) if self.of_vectors else x.reshape(B, N, D)
+        return x.reshape(D, B, N).movedim(0, -1) if self.acts_on_vectors else x.reshape(B, N, D)
 
 
 CHANNELS = st.tuples(
@@ -130,11 +132,11 @@ def test_any_chain_of_layers(
     hops: int,
     D: int,
     sizes: list[int],
-    of_vectors: bool,
+    acts_on_vectors: bool,
     bends: list[bool],
     seed: int,
 ) -> None:
-    controller = Stack(ef.Senses(tuple(channels), hops), D, sizes, of_vectors, bends, seed)
+    controller = Stack(ef.Senses(tuple(channels), hops), D, sizes, acts_on_vectors, bends, seed)
     folder = tmp_path_factory.mktemp("any")
     start = start_of(agents=8, dimensions=D, groups=2, seed=seed)
     for made in (compiled, imported):
@@ -180,7 +182,7 @@ def test_of_two_obstacle_agents_as_near_the_first_by_number_is_heard(tmp_path: P
 
 
 def test_a_controller_brings_its_technique_along(tmp_path: Path) -> None:
-    controller: Any = new_network("etdagnn:aggregation=both", seed=1)
+    controller: Any = make_network("etdagnn:aggregation=both", seed=1)
     controller.orbit = ef.Orbit(gravity_break=0.9, near=2.0)
     assert read_program(controller).orbit == controller.orbit
     assert read_program(controller, orbit=ef.Orbit()).orbit == ef.Orbit()
@@ -191,12 +193,15 @@ def test_a_controller_brings_its_technique_along(tmp_path: Path) -> None:
 def test_messages_that_are_lost_are_missed_by_nobody_else(tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     for made in (compiled, imported):
-        assert fly(controller, start_of(), made(controller, tmp_path), STEPS, radio=ef.Radio(loss=0.4)).worst < CLOSE
+        assert (
+            fly(controller, start_of(), made(controller, tmp_path), STEPS, radio=ef.Radio(packet_loss=0.4)).worst
+            < CLOSE
+        )
 
 
 def test_the_last_message_of_a_silent_neighbour_is_used_for_a_while(tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
-    radio = {"radio": ef.Radio(loss=0.6, last_known=2), "delivering": ef.Radio(loss=0.6)}
+    radio = {"radio": ef.Radio(packet_loss=0.6, last_known=2), "delivering": ef.Radio(packet_loss=0.6)}
     remembering = compiled(controller, tmp_path, last_known=2)
     assert fly(controller, start_of(), remembering, 12, **radio).worst < CLOSE
     module: Any = imported(controller, tmp_path)
@@ -209,7 +214,7 @@ def test_the_same_bits_at_every_level_of_optimisation(tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     found = []
     for level in ("-O0", "-O1", "-O2", "-O3", "-Os"):
-        flags = (*(flag for flag in FLAGS if flag != "-O2"), level)
+        flags = (*(flag for flag in COMPILER_FLAGS if flag != "-O2"), level)
         parity = fly(controller, course(), compiled(controller, tmp_path, 2, ef.Orbit(), flags), STEPS)
         found.append(np.array(parity.answers))
     assert np.abs(found[0]).max() > 1.0
@@ -221,5 +226,5 @@ def test_the_same_bits_at_every_level_of_optimisation(tmp_path: Path) -> None:
 def test_the_memory_that_the_header_states_is_what_it_takes(name: str, tmp_path: Path) -> None:
     controller: Any = ef.load(name)
     agent = compiled(controller, tmp_path)(0, 0)
-    assert agent.size == agent_bytes(read_program(controller))
+    assert agent.size == count_agent_bytes(read_program(controller))
     assert f"an agent has {agent.size} bytes" in (tmp_path / "agent.h").read_text()

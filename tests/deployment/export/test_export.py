@@ -12,10 +12,10 @@ import pytest
 
 import equiflock as ef
 from equiflock.cli import main
-from equiflock.deployment.agent import imported_agent
-from equiflock.deployment.compiled import compile_header
+from equiflock.deployment.agent import import_agent_class
+from equiflock.deployment.compiled_agent import compile_header
 from equiflock.deployment.export.program import read_program
-from equiflock.deployment.wire import message_size
+from equiflock.deployment.wire_format import count_message_bytes
 from tests.deployment.exported import compiled
 from tests.deployment.lockstep import fly, start_of
 
@@ -54,14 +54,14 @@ class Misshapen(Windy):
 
 def test_a_linear_law_of_ones_own(tmp_path: Path) -> None:
     program = read_program(Windy())
-    assert not program.of_vectors
+    assert not program.acts_on_vectors
     assert fly(Windy(), start_of(), compiled(Windy(), tmp_path), 4).worst < 1e-5
 
 
 def test_a_law_that_turns_with_the_flock_has_one_number_for_each_channel() -> None:
     program = read_program(ef.load("tanner-dynamic"))
     np.testing.assert_array_equal(program.layers[0].weight, [[-1.0, 2.0, -2.0]])
-    assert (program.of_vectors, program.clamp, program.clamp_by) == (True, 100.0, "norm")
+    assert (program.acts_on_vectors, program.clamp, program.clamp_by) == (True, 100.0, "norm")
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_what_cannot_be_exported_is_told_in_one_line(controller: Any, reason: st
 
 
 def test_hops_that_need_the_degree_of_the_sender_cannot_be() -> None:
-    from equiflock.controllers.loading import new_network
+    from equiflock.controllers.loading import make_network
 
     with pytest.raises(ef.InputError, match="a sender cannot know who hears it"):
-        read_program(new_network("etdagnn", hop_mean="sender"))
+        read_program(make_network("etdagnn", hop_mean="sender"))
 
 
 def test_a_network_whose_layers_do_something_else_is_found(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_the_text_beside_it_says_what_a_message_is(tmp_path: Path) -> None:
     header, readme = ef.export("etdagnn", tmp_path / "my-robot.h")
     text = readme.read_text()
     assert readme.name == "my-robot.README.md"
-    assert message_size(ef.load("etdagnn").senses, 2) == 76
+    assert count_message_bytes(ef.load("etdagnn").senses, 2) == 76
     for told in ("| 28-75 | 12 x float32 |", "A message has 76 bytes", "| 50 | 3,800 | 30.4 |", "`my_robot_begin`"):
         assert told in text
     assert "my_robot_hear" in header.read_text()
@@ -142,7 +142,7 @@ def test_the_text_beside_it_says_what_a_message_is(tmp_path: Path) -> None:
 
 def test_files_of_a_name_with_other_letters_can_be_used(tmp_path: Path) -> None:
     ef.export("etdagnn", tmp_path / "my-robot.py")
-    assert fly(ef.load("etdagnn"), start_of(), imported_agent(tmp_path / "my-robot.py"), 2).worst < 1e-5
+    assert fly(ef.load("etdagnn"), start_of(), import_agent_class(tmp_path / "my-robot.py"), 2).worst < 1e-5
 
 
 def test_the_command_writes_the_files_and_names_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.deployment.export.formula import Formula, float32, formulas
+from equiflock.deployment.export.formula import Formula, build_formulas, float32
 from equiflock.features import Feature, find_feature
 
 GAIN = 1.5
@@ -57,12 +57,12 @@ def as_feature(weight: Any, *options: float) -> Feature:
 
 def in_python(formula: Formula, *known: float) -> float:
     space: dict[str, Any] = {"math": math}
-    exec(formula.as_python("weigh"), space)
+    exec(formula.to_python("weigh"), space)
     return float(space["weigh"](*known))
 
 
 def in_c(formula: Formula, folder: Path) -> Any:
-    source = "#include <math.h>\n" + formula.as_c("weigh").replace("static inline ", "", 1)
+    source = "#include <math.h>\n" + formula.to_c("weigh").replace("static inline ", "", 1)
     library = folder / f"{len([*folder.iterdir()])}.so"
     command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC", "-x", "c", "-"]
     subprocess.run([*command, "-o", library, "-lm"], input=source, text=True, check=True)
@@ -107,12 +107,12 @@ def test_every_feature_of_the_package_has_a_form_in_c(name: str, tmp_path: Path)
 )
 def test_what_is_no_arithmetic_is_told_by_its_feature_and_reason(weight: Any, reason: str) -> None:
     with pytest.raises(ef.InputError, match=f"'own' cannot be exported: .*({reason})"):
-        Formula(as_feature(weight)).as_c("weigh")
+        Formula(as_feature(weight)).to_c("weigh")
 
 
 def test_two_features_whose_names_are_one_word_are_two_functions() -> None:
     one, other = (Feature(name, "position", "all", weight) for name, weight in (("a-b", _plain), ("a_b", _looping)))
-    first, second = (word for word, _ in formulas([one, other, one]).values())
+    first, second = (word for word, _ in build_formulas([one, other, one]).values())
     assert first != second
 
 

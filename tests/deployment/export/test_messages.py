@@ -12,8 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equiflock as ef
-from equiflock.deployment.compiled import FLAGS
-from equiflock.deployment.wire import OBSTACLE_GROUP, Message, encode, message_size, silent_hops
+from equiflock.deployment.compiled_agent import COMPILER_FLAGS
+from equiflock.deployment.wire_format import (
+    OBSTACLE_GROUP,
+    Message,
+    count_message_bytes,
+    encode_message,
+    make_zero_hops,
+)
 from tests.deployment.exported import compiled, imported
 
 SENSES = ef.load("etdagnn").senses
@@ -28,12 +34,12 @@ def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def said(sender: int = 1, step: int = 0, x: float = 0.5, group: int = 0, D: int = 2) -> bytes:
     position, velocity = np.zeros(D, np.float32), np.ones(D, np.float32)
     position[0] = x
-    return encode(Message(sender, step, position, velocity, silent_hops(SENSES, D), group))
+    return encode_message(Message(sender, step, position, velocity, make_zero_hops(SENSES, D), group))
 
 
 def acted(agent: Any, *messages: bytes) -> list[str | None]:
     agent.begin((0.0, 0.0), (0.0, 0.0))
-    return [agent.hear(message) for message in messages]
+    return [agent.receive(message) for message in messages]
 
 
 GARBAGE = [
@@ -99,7 +105,7 @@ def test_a_message_is_what_the_wire_format_says(make: Any) -> None:
     agent = make(77, 3)
     sent = agent.begin((0.25, -1.5), (2.0, 0.125))
     position, velocity = np.array([0.25, -1.5], np.float32), np.array([2.0, 0.125], np.float32)
-    assert sent == encode(Message(77, 0, position, velocity, silent_hops(SENSES, 2), 3))
+    assert sent == encode_message(Message(77, 0, position, velocity, make_zero_hops(SENSES, 2), 3))
     agent.end()
     assert struct.unpack_from("<I", agent.begin((0, 0), (0, 0)), 8) == (1,)
 
@@ -131,7 +137,7 @@ def test_of_more_neighbours_than_there_is_room_for_the_nearest_are_heard(
 
 def test_messages_from_beyond_the_reach_are_not_used(tmp_path: Path) -> None:
     controller = ef.load("etdagnn")
-    makers = [compiled(controller, tmp_path, flags=(*FLAGS, "-DAGENT_REACH=0.6f"))]
+    makers = [compiled(controller, tmp_path, flags=(*COMPILER_FLAGS, "-DAGENT_REACH=0.6f"))]
     module: Any = imported(controller, tmp_path)
     makers.append(lambda number, group: module(number, group, reach=0.6))
     for maker in makers:
@@ -145,7 +151,7 @@ def test_there_are_no_obstacle_agents_in_space(tmp_path: Path) -> None:
     for made in (compiled, imported):
         agent = made(ef.load("etdagnn"), tmp_path, 3)(0, 0)
         agent.begin((0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
-        assert agent.hear(said(group=OBSTACLE_GROUP, D=3)) is not None
+        assert agent.receive(said(group=OBSTACLE_GROUP, D=3)) is not None
 
 
 def test_a_fixed_topology_is_that_of_the_first_step(tmp_path: Path) -> None:
@@ -178,9 +184,9 @@ def test_who_does_not_know_where_it_is_does_nothing(name: str, where: Any, tmp_p
     controller: Any = ef.load(name)
     for made in (compiled, imported):
         agent = made(controller, tmp_path)(0, 0)
-        message = said()[: message_size(controller.senses, 2)]
+        message = said()[: count_message_bytes(controller.senses, 2)]
         agent.begin(*where)
-        assert agent.hear(message) is None
+        assert agent.receive(message) is None
         np.testing.assert_array_equal(agent.end(), [0.0, 0.0])
         # And it goes on as soon as it knows.
         acted(agent, message)

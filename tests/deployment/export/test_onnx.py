@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import equiflock as ef
-from equiflock.controllers.bridge import as_numpy_function
+from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.deployment.export.program import read_program
 from tests.deployment.export.test_agents import FITTING
 
@@ -45,7 +45,7 @@ def test_a_graph_takes_any_number_of_flocks_and_agents(name: str, D: int, tmp_pa
         wanted = as_numpy_function(controller)(observations)
         found = answer(path, observations)
         assert found.shape == (B, N, D)
-        assert (np.abs(found - wanted) / program.magnitude(observations)).max() < 1e-5
+        assert (np.abs(found - wanted) / program.compute_magnitude(observations)).max() < 1e-5
 
 
 @pytest.mark.slow

@@ -13,12 +13,12 @@ import torch
 import equiflock as ef
 from equiflock.cli import main
 from equiflock.controllers import trained
-from equiflock.controllers.bridge import as_numpy_function
-from equiflock.controllers.loading import new_network
+from equiflock.controllers.loading import make_network
 from equiflock.controllers.networks.architecture import STARLING_CHANNELS as CHANNELS
-from equiflock.controllers.scaled import in_units
+from equiflock.controllers.torch_bridge import as_numpy_function
+from equiflock.controllers.unit_scaling import scale_controller
 from equiflock.deployment.export.program import Program, read_program
-from equiflock.deployment.wire import message_size
+from equiflock.deployment.wire_format import count_message_bytes
 from tests.deployment.exported import compiled, imported
 from tests.deployment.lockstep import fly, start_of
 
@@ -32,7 +32,7 @@ ORBIT = ef.Orbit(gravity_break=0.4, near=1.7, slow=0.6)
 
 def starling(near: bool = True, seed: int = 0, **options: Any) -> Any:
     """A starling whose weights, and those near obstacles, are all random: each has a say in what is done."""
-    network: Any = new_network("starling", near=near, **options)
+    network: Any = make_network("starling", near=near, **options)
     chance = torch.Generator().manual_seed(seed)
     for parameter in network.parameters():
         parameter.data = 0.4 * torch.randn(parameter.shape, generator=chance)
@@ -56,7 +56,7 @@ def test_such_flocks_have_agents_of_all_three_kinds() -> None:
     senses = ef.DelayedAggregation(starling().senses)
     flock = strung(0)
     for _ in range(3):
-        known = senses.hear(flock)[0]
+        known = senses.observe(flock)[0]
     told = (known[4:, :, OBSTACLE] != 0.0).any(axis=-1)
     assert told[:, 0].any()
     assert (told[:, 1:].any(axis=1) & ~told[:, 0]).any()
@@ -82,7 +82,7 @@ def test_a_starling_in_space(near: bool, tmp_path: Path) -> None:
 
 
 def test_a_starling_in_units_of_robots(tmp_path: Path) -> None:
-    controller: Any = in_units(starling(), 1.0, comm_radius=3.0, time_scale=2.0)
+    controller: Any = scale_controller(starling(), 1.0, comm_radius=3.0, time_scale=2.0)
     for made in (compiled, imported):
         assert fly(controller, strung(2, radius=3.0), made(controller, tmp_path), STEPS).worst < CLOSE
 
@@ -119,7 +119,7 @@ def test_the_graph_of_a_starling(near: bool, D: int, tmp_path: Path) -> None:
     (found,) = onnxruntime.InferenceSession(path).run(None, {"observations": known})
     program = read_program(controller, D)
     for wanted in (as_numpy_function(controller)(known), program(known)):
-        assert (np.abs(found - wanted) / program.magnitude(known)).max() < CLOSE
+        assert (np.abs(found - wanted) / program.compute_magnitude(known)).max() < CLOSE
     assert ("decides by weights of its own" in readme.read_text()) == near
 
 
@@ -144,7 +144,7 @@ def test_weights_near_obstacles_that_do_something_else_are_found(tmp_path: Path)
 
 def test_weights_near_obstacles_of_another_shape_cannot_be_exported(tmp_path: Path) -> None:
     network = starling()
-    network.near = new_network("etdagnn").layers
+    network.near = make_network("etdagnn").layers
     with pytest.raises(ef.InputError, match="layers that have no form in C or NumPy"):
         ef.export(network, tmp_path / "agent.h")
 
@@ -154,8 +154,8 @@ def test_the_text_counts_both_sets_of_weights_and_all_channels(tmp_path: Path) -
     header, readme = ef.export(controller, tmp_path / "starling.h")
     text = readme.read_text()
     # Of 16 x 24 and 1 x 16 numbers, as the last two layers are one.
-    assert read_program(controller).weights == 2 * (16 * 24 + 16)
-    assert message_size(controller.senses, 2) == 12 + 4 * (4 + 2 * 8 * 2)
+    assert read_program(controller).weight_count == 2 * (16 * 24 + 16)
+    assert count_message_bytes(controller.senses, 2) == 12 + 4 * (4 + 2 * 8 * 2)
     for told in (
         "Weights: 800 numbers, 3,200 bytes",
         "Half of them",
@@ -184,7 +184,7 @@ def test_bundled_weights_bring_their_technique_along(tmp_path: Path, monkeypatch
     controller = starling()
     controller.orbit = ORBIT
     ef.save(controller, tmp_path / "starling-0.safetensors")
-    monkeypatch.setattr(trained, "FOLDER", tmp_path)
+    monkeypatch.setattr(trained, "WEIGHTS_DIR", tmp_path)
     assert fly(controller, strung(5), compiled("starling", tmp_path), STEPS, orbit=ORBIT).worst < CLOSE
     assert fly(controller, strung(5), imported("starling", tmp_path), STEPS, orbit=ORBIT).worst < CLOSE
     assert len((tmp_path / "agent.py").read_text().splitlines()) < 150

@@ -12,35 +12,35 @@ from equiflock.experiments.atlas import claims
 from equiflock.experiments.atlas.claims import (
     BondLength,
     ClaimJob,
+    ConnectedShare,
     EscapeSpeed,
+    FinalVelocityVariance,
     HeadOnDistance,
     MeanVelocityDrift,
-    OrderKept,
+    OrderPreserved,
     SmallestDistance,
-    StaysWhole,
-    Succeeds,
-    VarianceLeft,
+    SuccessRate,
 )
-from equiflock.experiments.atlas.entries import ENTRIES, claim_jobs
+from equiflock.experiments.atlas.entries import ENTRIES, build_claim_jobs
 from equiflock.scenarios import RandomDisk
 
 FEW = RandomDisk(3, agents=20)
 
 
 def test_a_claim_holds_within_its_limits_and_promises_nothing_without() -> None:
-    claim = Succeeds("segregation", "flocks that segregate", least=0.9)
+    claim = SuccessRate("segregation", "flocks that segregate", least=0.9)
     assert claim.rule == "at least 90%"
     assert [claim.verdict(value) for value in (0.89, 0.9, 1.0)] == ["does not hold", "holds", "holds"]
-    both = VarianceLeft("tanner", "left", least=0.5, most=1e-6)
+    both = FinalVelocityVariance("tanner", "left", least=0.5, most=1e-6)
     assert both.rule == "at least 0.5, at most 1e-06"
-    nothing = StaysWhole("reynolds", "in one piece")
+    nothing = ConnectedShare("reynolds", "in one piece")
     assert (nothing.rule, nothing.verdict(0.2)) == ("", "")
 
 
 def test_a_job_is_a_row_of_the_table() -> None:
-    job = ClaimJob(3, VarianceLeft("cucker-smale", "left", most=1e-3, disk=FEW, seconds=2.0))
+    job = ClaimJob(3, FinalVelocityVariance("cucker-smale", "left", most=1e-3, disk=FEW, seconds=2.0))
     found = job.run()
-    assert job.labels == {"claim": 3, "law": "cucker-smale", "words": "left", "rule": "at most 0.001"}
+    assert job.labels == {"claim": 3, "law": "cucker-smale", "description": "left", "rule": "at most 0.001"}
     assert job.key == "03-cucker-smale"
     assert 0.0 < found.value[0] < 1e-3
     assert found.verdict[0] == "holds"
@@ -75,14 +75,14 @@ def test_bonds_are_as_long_as_the_law_says() -> None:
 
 @pytest.mark.slow
 def test_on_a_line_nobody_passes_anybody_only_under_an_influence_that_is_singular_enough() -> None:
-    assert OrderKept("cucker-smale-singular", "").measure() == 1.0
-    assert OrderKept("cucker-smale-singular:alpha=0.5", "").measure() < 1.0
+    assert OrderPreserved("cucker-smale-singular", "").measure() == 1.0
+    assert OrderPreserved("cucker-smale-singular:alpha=0.5", "").measure() < 1.0
 
 
 @pytest.mark.slow
 def test_success_is_counted_by_the_scenario() -> None:
-    assert Succeeds("segregation", "", scenario="segregation:agents=20:groups=2", flocks=4).measure() == 1.0
-    assert Succeeds("cucker-smale", "", scenario="segregation:agents=20:groups=2", flocks=4).measure() == 0.0
+    assert SuccessRate("segregation", "", scenario="segregation:agents=20:groups=2", flocks=4).measure() == 1.0
+    assert SuccessRate("cucker-smale", "", scenario="segregation:agents=20:groups=2", flocks=4).measure() == 0.0
 
 
 def test_every_entry_flies_controllers_of_the_package_in_a_scenario_of_it() -> None:
@@ -95,7 +95,7 @@ def test_every_entry_flies_controllers_of_the_package_in_a_scenario_of_it() -> N
 
 
 def test_numbers_of_claims_are_those_of_the_whole_atlas_whatever_is_chosen() -> None:
-    everything = {job.number: job.claim for job in claim_jobs()}
-    some = claim_jobs(("bonding",))
+    everything = {job.number: job.claim for job in build_claim_jobs()}
+    some = build_claim_jobs(("bonding",))
     assert 0 < len(some) < len(everything)
     assert all(everything[job.number] == job.claim for job in some)

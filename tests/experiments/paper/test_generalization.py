@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 import torch
 
-from equiflock.controllers.loading import new_network
-from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.paper.generalization import CloningJob, generalization_statements, mean_weight
+from equiflock.controllers.loading import make_network
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.experiments.paper.generalization import CloningJob, build_generalization_statements, mean_weight
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
 
 
 def verdicts(table: pd.DataFrame) -> dict[str, str]:
-    return {statement.id: statement.verdict for statement in generalization_statements(table)}
+    return {statement.id: statement.verdict for statement in build_generalization_statements(table)}
 
 
 def clonings(numbers: Callable[[str, int], dict[str, float]]) -> pd.DataFrame:
@@ -25,7 +25,7 @@ def clonings(numbers: Callable[[str, int], dict[str, float]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {"controller": name, "seed": seed, "epoch": epoch, **numbers(name, epoch)}
-            for name in TRAINED
+            for name in PAPER_NETWORKS
             for seed in (0, 1)
             for epoch in range(11)
         ]
@@ -33,7 +33,7 @@ def clonings(numbers: Callable[[str, int], dict[str, float]]) -> pd.DataFrame:
 
 
 def cloning_as_described(name: str, epoch: int) -> dict[str, float]:
-    place = TRAINED.index(name)
+    place = PAPER_NETWORKS.index(name)
     return {
         "gap": 1e-5 * epoch,
         "bound": (160.0, 150.0, 140.0, 70.0)[place] + 0.1 * epoch,
@@ -50,7 +50,7 @@ def test_generalization_as_the_paper_describes_it_holds_and_its_opposite_does_no
     assert verdicts(clonings(cloning_as_described)) == {f"G{n}": "holds" for n in range(1, 8)}
 
     def opposite(name: str, epoch: int) -> dict[str, float]:
-        place = TRAINED.index(name)
+        place = PAPER_NETWORKS.index(name)
         return {
             "gap": 0.5 - 0.01 * epoch,
             "bound": 50.0 + 40.0 * place + 0.1 * epoch,
@@ -76,7 +76,7 @@ def test_the_data_bounds_of_most_data_sets_decide(odd: int, expected: str) -> No
 def test_weights_as_large_as_those_of_etdagnn_are_not_smaller() -> None:
     table = clonings(cloning_as_described)
     table.loc[table.controller == "tdagnn", "mean_weight"] = 0.3
-    g7 = generalization_statements(table)[-1]
+    g7 = build_generalization_statements(table)[-1]
     assert [check.words for check in g7.checks if not check.holds] == ["mean |weight|: tdagnn below etdagnn"]
 
 
@@ -108,5 +108,5 @@ def test_a_cloning_notes_the_mean_weight_of_every_epoch(tmp_path: Path) -> None:
     data = FastForward(train_flocks=1, test_flocks=1, steps=5, agents=20)
     recipe = Cloning("etdagnn", seed=3, epochs=1, warm_up=1)
     table = CloningJob(recipe, data, tmp_path / "fast-forward").run()
-    assert table.mean_weight[0] == mean_weight(new_network("etdagnn", 3))
+    assert table.mean_weight[0] == mean_weight(make_network("etdagnn", 3))
     assert table.mean_weight[1] != table.mean_weight[0]

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.paper.architecture import architecture_statements
-from equiflock.experiments.paper.connectivity import connectivity_statements
-from equiflock.experiments.paper.flocking import EFFORT, VARIANCE, flocking_statements
-from equiflock.experiments.paper.leader_following import DISTANCE, leader_statements
-from equiflock.experiments.paper.obstacle_avoidance import SIDES, obstacle_statements
-from equiflock.experiments.paper.pupils import Pupils
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.experiments.paper.architecture import build_architecture_statements
+from equiflock.experiments.paper.connectivity import build_connectivity_statements
+from equiflock.experiments.paper.flocking import EFFORT, VARIANCE, build_flocking_statements
+from equiflock.experiments.paper.leader_following import DISTANCE, build_leader_statements
+from equiflock.experiments.paper.obstacle_avoidance import SIDES, build_obstacle_statements
+from equiflock.experiments.paper.policies import TrainedPolicies
 
 TIMES = np.round(np.arange(0, 2.01, 0.05), 2)
 
@@ -32,7 +32,7 @@ def curves(value: Callable[[str, str, int, float], float], sizes: tuple[int, ...
             "median": value(metric, name, n, t),
         }
         for metric in metrics
-        for name in ("tanner", *TRAINED)
+        for name in ("tanner", *PAPER_NETWORKS)
         for seed in ((None,) if name == "tanner" else (0, 1))
         for n in sizes
         for t in TIMES
@@ -62,7 +62,7 @@ def verdicts(statements: list[Any]) -> dict[str, str]:
 @pytest.mark.slow
 def test_flocking_as_the_paper_describes_it_holds_and_its_opposite_does_not() -> None:
     sizes = (50, 100, 200, 400)
-    found = flocking_statements(curves(flocking_as_described, sizes, (VARIANCE, EFFORT)))
+    found = build_flocking_statements(curves(flocking_as_described, sizes, (VARIANCE, EFFORT)))
     assert verdicts(found) == {f"F{n}": "holds" for n in range(1, 7)}
     swap = {"tdagnn": "etdagnn", "etdagnn": "tdagnn", "tdagnn-tf": "tdagnn-tf-mean", "tdagnn-tf-mean": "tdagnn-tf"}
 
@@ -75,7 +75,7 @@ def test_flocking_as_the_paper_describes_it_holds_and_its_opposite_does_not() ->
             )
         return flocking_as_described(metric, swap.get(name, name), n, t)
 
-    wrong = verdicts(flocking_statements(curves(opposite, sizes, (VARIANCE, EFFORT))))
+    wrong = verdicts(build_flocking_statements(curves(opposite, sizes, (VARIANCE, EFFORT))))
     assert (wrong["F3"], wrong["F4"], wrong["F5"], wrong["F6"]) == ("does not",) * 4
     assert wrong["F1"] != "holds"
     assert wrong["F2"] != "holds"
@@ -100,7 +100,7 @@ def test_half_of_the_times_is_not_most_of_them(below: int, above: int, failing: 
         return 0.5 if place >= 40 - below else 1.5 if name == "tdagnn-tf" and 2 <= place < 2 + above else 1.0
 
     made = curves(level, (50,), (VARIANCE, EFFORT))
-    f3 = flocking_statements(made[made.time != 0.3])[2]
+    f3 = build_flocking_statements(made[made.time != 0.3])[2]
     assert f3.id == "F3"
     assert [check.words for check in f3.checks if not check.holds] == failing
 
@@ -118,9 +118,11 @@ def test_half_of_the_times_is_not_most_of_them(below: int, above: int, failing: 
 def test_norms_are_about_the_same_if_they_differ_by_a_few_hundredths(
     effort: tuple[float, ...], f5: str, f6: str
 ) -> None:
-    norms = dict(zip(TRAINED, effort, strict=True))
+    norms = dict(zip(PAPER_NETWORKS, effort, strict=True))
     found = verdicts(
-        flocking_statements(curves(lambda metric, name, n, t: norms.get(name, 0.0), (50, 200), (VARIANCE, EFFORT)))
+        build_flocking_statements(
+            curves(lambda metric, name, n, t: norms.get(name, 0.0), (50, 200), (VARIANCE, EFFORT))
+        )
     )
     assert (found["F5"], found["F6"]) == (f5, f6)
 
@@ -134,22 +136,25 @@ def test_norms_are_about_the_same_if_they_differ_by_a_few_hundredths(
     ],
 )
 def test_leader_following(distance: tuple[float, ...], effort: tuple[float, ...], expected: dict[str, str]) -> None:
-    values = {DISTANCE: dict(zip(TRAINED, distance, strict=True)), EFFORT: dict(zip(TRAINED, effort, strict=True))}
+    values = {
+        DISTANCE: dict(zip(PAPER_NETWORKS, distance, strict=True)),
+        EFFORT: dict(zip(PAPER_NETWORKS, effort, strict=True)),
+    }
     made = curves(lambda metric, name, n, t: values[metric].get(name, 0.0), (100,), (DISTANCE, EFFORT))
-    assert verdicts(leader_statements(made)) == expected
+    assert verdicts(build_leader_statements(made)) == expected
 
 
 def flights(failed: Callable[[str, int, bool], int], how: Callable[[int], str]) -> pd.DataFrame:
     """A hundred flights of two seeds, so many of which failed."""
     return pd.DataFrame(
         [
-            {"controller": name, "seed": seed, "sides": s, "technique": technique, "outcome": outcome, "flock": flock}
-            for name in TRAINED
+            {"controller": name, "seed": seed, "sides": s, "uses_orbit": uses_orbit, "outcome": outcome, "flock": flock}
+            for name in PAPER_NETWORKS
             for seed in (0, 1)
             for s in SIDES
-            for technique in (True, False)
+            for uses_orbit in (True, False)
             for flock in range(100)
-            for outcome in [how(s) if flock < failed(name, s, technique) else "PASSED"]
+            for outcome in [how(s) if flock < failed(name, s, uses_orbit) else "PASSED"]
         ]
     )
 
@@ -157,23 +162,23 @@ def flights(failed: Callable[[str, int, bool], int], how: Callable[[int], str]) 
 def obstacles_as_described(hits: dict[tuple[str, int], int]) -> pd.DataFrame:
     """Of the failures of a controller at a size, so many of seed 0 are hits; at 24 sides there are 40 of both seeds."""
 
-    def failed(name: str, s: int, technique: bool) -> int:
-        if not technique:
+    def failed(name: str, s: int, uses_orbit: bool) -> int:
+        if not uses_orbit:
             return 100
         return {24: 20, 48: 20, 96: 60}.get(s, 5) if name == "etdagnn" else {24: 20, 48: 35, 96: 85}.get(s, 5)
 
     table = flights(failed, lambda s: "DISCONNECTED")
     for (name, s), count in hits.items():
-        there = (table.controller == name) & (table.sides == s) & table.technique & (table.seed == 0)
+        there = (table.controller == name) & (table.sides == s) & table.uses_orbit & (table.seed == 0)
         table.loc[there & (table.flock < count), "outcome"] = "HIT_OBSTACLE"
     return table
 
 
 def test_obstacles_as_the_paper_describes_them_hold_and_the_opposite_does_not() -> None:
-    found = obstacle_statements(obstacles_as_described({("tdagnn", 24): 1}))
+    found = build_obstacle_statements(obstacles_as_described({("tdagnn", 24): 1}))
     assert verdicts(found) == {f"O{n}": "holds" for n in range(1, 6)}
     spread = {"tdagnn": 20, "tdagnn-tf": 40, "tdagnn-tf-mean": 60, "etdagnn": 80}
-    wrong = obstacle_statements(flights(lambda name, s, technique: spread[name], lambda s: "HIT_OBSTACLE"))
+    wrong = build_obstacle_statements(flights(lambda name, s, uses_orbit: spread[name], lambda s: "HIT_OBSTACLE"))
     # There are hits at 24 sides, as there should be; far too many, and not only there.
     assert verdicts(wrong) == {**{f"O{n}": "does not" for n in range(1, 5)}, "O5": "partly"}
     assert sum(check.holds for check in wrong[4].checks) == 1
@@ -194,26 +199,26 @@ SHARE = "collisions with the obstacle among failures of all seeds"
 def test_each_controller_hits_few_obstacles_and_only_those_of_24_sides(
     hits: dict[tuple[str, int], int], failing: list[str]
 ) -> None:
-    o5 = obstacle_statements(obstacles_as_described(hits))[4]
+    o5 = build_obstacle_statements(obstacles_as_described(hits))[4]
     assert [check.words for check in o5.checks if not check.holds] == failing
 
 
 def test_obstacles_of_24_sides_that_are_not_in_the_table_are_not_asked_for_hits() -> None:
     table = obstacles_as_described({})
-    assert verdicts(obstacle_statements(table[table.sides != 24]))["O5"] == "holds"
+    assert verdicts(build_obstacle_statements(table[table.sides != 24]))["O5"] == "holds"
 
 
 def test_the_law_must_lose_a_flock_that_the_network_keeps() -> None:
     def table(pieces: list[int], connected: list[bool]) -> pd.DataFrame:
-        law = pd.DataFrame({"flock": [0, 1], "pieces_at_end": pieces, "always_connected": [False, True]})
-        network = pd.DataFrame({"flock": [0, 1], "pieces_at_end": [1, 1], "always_connected": connected})
+        law = pd.DataFrame({"flock": [0, 1], "final_components": pieces, "always_connected": [False, True]})
+        network = pd.DataFrame({"flock": [0, 1], "final_components": [1, 1], "always_connected": connected})
         return pd.concat(
             [law.assign(controller="tanner-dynamic", seed=None), network.assign(controller="tdagnn", seed=0.0)]
         )
 
-    assert verdicts(connectivity_statements(table([3, 1], [True, True]))) == {"A3": "holds"}
-    assert verdicts(connectivity_statements(table([3, 1], [False, True]))) == {"A3": "does not"}
+    assert verdicts(build_connectivity_statements(table([3, 1], [True, True]))) == {"A3": "holds"}
+    assert verdicts(build_connectivity_statements(table([3, 1], [False, True]))) == {"A3": "does not"}
 
 
 def test_the_networks_are_what_the_paper_says_they_are() -> None:
-    assert verdicts(architecture_statements(Pupils(), (0, 1))) == {"A1": "holds", "A2": "holds"}
+    assert verdicts(build_architecture_statements(TrainedPolicies(), (0, 1))) == {"A1": "holds", "A2": "holds"}

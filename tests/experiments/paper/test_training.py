@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equiflock.controllers.trained import SEEDS, TRAINED
-from equiflock.experiments.paper.training import EPOCHS, read_validation, trained_tables, training_statements
+from equiflock.controllers.trained import PAPER_NETWORKS, PAPER_SEEDS
+from equiflock.experiments.paper.training import EPOCHS, build_training_statements, read_bundled_tables, read_validation
 from equiflock.runtime.checks import InputError
 
 
@@ -18,7 +18,7 @@ def table(ivv: Callable[[str, int], float], iman: Callable[[str, int], float]) -
     """Two seeds, five flocks around the given medians."""
     rows = [
         (epoch, name, flock, ivv(name, epoch) * (0.98 + 0.01 * flock), iman(name, epoch) * (0.98 + 0.01 * flock), seed)
-        for name in TRAINED
+        for name in PAPER_NETWORKS
         for epoch in EPOCHS
         for flock in range(5)
         for seed in (0, 1)
@@ -42,7 +42,7 @@ def as_the_paper_says_iman(name: str, epoch: int) -> float:
 
 
 def test_what_the_paper_describes_holds() -> None:
-    found = training_statements(table(as_the_paper_says_ivv, as_the_paper_says_iman))
+    found = build_training_statements(table(as_the_paper_says_ivv, as_the_paper_says_iman))
     assert {statement.id: statement.verdict for statement in found} == {f"T{n}": "holds" for n in range(1, 10)}
     assert [len(statement.checks) for statement in found] == [8, 2, 10, 10, 2, 1, 3, 1, 13]
 
@@ -57,7 +57,7 @@ def test_the_opposite_does_not() -> None:
             return 9.0 - 0.001 * epoch
         return 9.0 if epoch == 40 else 14.0 - 0.01 * epoch
 
-    found = training_statements(table(lambda name, epoch: ivv[name], iman))
+    found = build_training_statements(table(lambda name, epoch: ivv[name], iman))
     assert {s.id: s.verdict for s in found} == {f"T{n}": "does not" for n in range(1, 10)}
 
 
@@ -96,7 +96,7 @@ def test_a_rule_fails_just_beyond_its_limits(
     made = table(as_the_paper_says_ivv, as_the_paper_says_iman)
     rows = (made.controller == name) & (made.epoch == epoch)
     made.loc[rows, metric] = value * (0.98 + 0.01 * made.flock[rows])
-    (found,) = (statement for statement in training_statements(made) if statement.id == id)
+    (found,) = (statement for statement in build_training_statements(made) if statement.id == id)
     assert [check.words for check in found.checks if not check.holds] == failing
 
 
@@ -104,7 +104,7 @@ def test_the_conclusions_claim_is_against_all_three_others_and_the_abstracts_aga
     def slower(name: str, epoch: int) -> float:
         return 0.32 if (name, epoch) == ("etdagnn", 120) else as_the_paper_says_ivv(name, epoch)
 
-    found = {s.id: s.verdict for s in training_statements(table(slower, as_the_paper_says_iman))}
+    found = {s.id: s.verdict for s in build_training_statements(table(slower, as_the_paper_says_iman))}
     assert (found["T7"], found["T8"]) == ("partly", "holds")
 
 
@@ -112,16 +112,16 @@ def test_mean_aggregation_controllers_within_the_gap_of_the_others_would_contrad
     def between(name: str, epoch: int) -> float:
         return {"tdagnn": 6.0, "tdagnn-tf": 5.0}.get(name, 5.5)
 
-    found = {s.id: s for s in training_statements(table(as_the_paper_says_ivv, between))}
+    found = {s.id: s for s in build_training_statements(table(as_the_paper_says_ivv, between))}
     assert not found["T2"].checks[1].holds
 
 
 def test_the_bundled_tables_are_whole() -> None:
-    whole = trained_tables()
-    pupils = whole[whole.controller != "tanner"]
-    assert len(pupils) == len(TRAINED) * len(SEEDS) * len(EPOCHS) * 50
-    assert sorted(pupils.epoch.unique()) == list(EPOCHS)
-    assert len(whole) - len(pupils) == 50
+    whole = read_bundled_tables()
+    policies = whole[whole.controller != "tanner"]
+    assert len(policies) == len(PAPER_NETWORKS) * len(PAPER_SEEDS) * len(EPOCHS) * 50
+    assert sorted(policies.epoch.unique()) == list(EPOCHS)
+    assert len(whole) - len(policies) == 50
     assert np.isfinite(whole[["ivv", "iman"]]).all(axis=None)
 
 

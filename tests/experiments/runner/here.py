@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from equiflock.experiments.runner import running
-from equiflock.experiments.runner.pool import in_a_pool
+from equiflock.experiments.runner import run_jobs
+from equiflock.experiments.runner.process_pool import run_in_pool
 
 
 def work_here(patch: pytest.MonkeyPatch) -> None:
@@ -16,10 +16,10 @@ def work_here(patch: pytest.MonkeyPatch) -> None:
 
     def work(do: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
         if workers > 1:
-            yield from in_a_pool(do, jobs, workers)
+            yield from run_in_pool(do, jobs, workers)
             return
         for number, job in enumerate(jobs):
             do(*job)
             yield number
 
-    patch.setattr(running, "in_a_pool", work)
+    patch.setattr(run_jobs, "run_in_pool", work)

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equiflock.experiments.runner.jobs import collect, keep, path_of, read_table
-from equiflock.experiments.runner.running import run_jobs
+from equiflock.experiments.runner.jobs import get_result_path, read_results, read_table, write_result
+from equiflock.experiments.runner.run_jobs import run_jobs
 from equiflock.runtime.checks import InputError
 from tests.damage import empty, flip_a_bit
 from tests.experiments.runner.squares import Fragile, Puzzled, Square, make_ready, refuse
@@ -26,7 +26,7 @@ def test_jobs_run_in_parallel_and_are_collected_in_order(tmp_path: Path, workers
     done: list[str] = []
     run_jobs(jobs, tmp_path / "jobs", workers, lambda job: done.append(job.key))
     assert sorted(done) == ["square-1", "square-2", "square-3"]
-    assert collect(jobs, tmp_path / "jobs").to_dict("list") == {"square": [9, 1, 4], "number": [3, 1, 2]}
+    assert read_results(jobs, tmp_path / "jobs").to_dict("list") == {"square": [9, 1, 4], "number": [3, 1, 2]}
 
 
 def test_a_finished_job_is_never_run_again_and_one_that_failed_is(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_finished_job_is_never_run_again_and_one_that_failed_is(tmp_path: Path
 def test_a_process_that_dies_has_its_jobs_run_again(tmp_path: Path) -> None:
     jobs = [Fragile(1, tmp_path), Square(2, tmp_path)]
     run_jobs(jobs, tmp_path / "jobs", 2)
-    assert collect(jobs, tmp_path / "jobs").square.tolist() == [1, 4]
+    assert read_results(jobs, tmp_path / "jobs").square.tolist() == [1, 4]
     with pytest.raises(InputError, match="processes died 3 times, perhaps for want of memory; not done: square-3"):
         run_jobs([Fragile(3, tmp_path, always=True)], tmp_path / "jobs", 1)
 
@@ -51,7 +51,7 @@ def test_a_damaged_result_is_told_and_computed_again(tmp_path: Path, damage: Any
     jobs = [Square(1, tmp_path), Square(2, tmp_path)]
     run_jobs(jobs, tmp_path / "jobs", 1)
     before = {path: path.read_bytes() for path in (tmp_path / "jobs").iterdir()}
-    path = path_of(jobs[1], tmp_path / "jobs")
+    path = get_result_path(jobs[1], tmp_path / "jobs")
     damage(path, random.Random(0))
     said: list[str] = []
     run_jobs(jobs, tmp_path / "jobs", 1, on_notice=said.append)
@@ -72,10 +72,10 @@ def test_a_table_comes_back_as_it_would_from_plain_csv(tmp_path: Path) -> None:
     )
     table.to_csv(tmp_path / "plain.csv", index=False)
     job = Square(1, tmp_path)
-    keep(table, job, tmp_path)
+    write_result(table, job, tmp_path)
     plain = pd.read_csv(tmp_path / "plain.csv")
-    pd.testing.assert_frame_equal(read_table(path_of(job, tmp_path)), plain, check_exact=True)
-    assert path_of(job, tmp_path).read_bytes().startswith((tmp_path / "plain.csv").read_bytes())
+    pd.testing.assert_frame_equal(read_table(get_result_path(job, tmp_path)), plain, check_exact=True)
+    assert get_result_path(job, tmp_path).read_bytes().startswith((tmp_path / "plain.csv").read_bytes())
 
 
 def test_whatever_is_prepared_first_may_refuse(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_whatever_is_prepared_first_may_refuse(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not like this"):
         run_jobs(jobs, tmp_path / "jobs", 1, prepare=refuse)
     run_jobs(jobs, tmp_path / "jobs", 1, prepare=make_ready)
-    assert collect(jobs, tmp_path / "jobs").prepared.tolist() == ["yes"]
+    assert read_results(jobs, tmp_path / "jobs").prepared.tolist() == ["yes"]
 
 
 def test_a_caller_that_stops_halfway_leaves_no_process(tmp_path: Path) -> None:

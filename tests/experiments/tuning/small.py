@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from equiflock.controllers.loading import new_network, save
-from equiflock.experiments.runner.steady import SteadyWorkers
+from equiflock.controllers.loading import make_network, save
+from equiflock.experiments.runner.persistent_workers import PersistentWorkers
 from equiflock.experiments.tuning.recipe import Tuning
-from equiflock.experiments.tuning.run import Kept, TuningRun
+from equiflock.experiments.tuning.tuning_run import BestCandidate, TuningRun
 
 FLOCKING = "flocking:agents=20:duration=0.3"
 COURSE = "obstacles:sides=6:agents=20:duration=1"
@@ -25,13 +25,13 @@ FILES = "weights.safetensors", "generations.csv", "validation.csv", "config.json
 
 def small(folder: Path, network: str = "etdagnn", **options: Any) -> TuningRun:
     """A tuning in a folder, of a network that knows nothing yet."""
-    weights = save(new_network(network, seed=1), folder.parent / "start.safetensors")
+    weights = save(make_network(network, seed=1), folder.parent / "start.safetensors")
     return TuningRun(folder, Tuning(**{**SMALL, **options}), weights, "start.safetensors")
 
 
-def tuned(run: TuningRun, workers: int = 1, **more: Any) -> Kept:
+def tuned(run: TuningRun, workers: int = 1, **more: Any) -> BestCandidate:
     """Tune to the end, or until told to stop."""
-    with SteadyWorkers(workers) as steady:
+    with PersistentWorkers(workers) as steady:
         return run.tune(steady, **more)
 
 

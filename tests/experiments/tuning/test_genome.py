@@ -8,27 +8,27 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.controllers.loading import new_network
-from equiflock.controllers.networks.weights import tensors_of
+from equiflock.controllers.loading import make_network
+from equiflock.controllers.networks.weights import collect_tensors
 from equiflock.experiments.tuning.genome import Genome
 from equiflock.runtime.checks import InputError
 
 
 def test_zero_is_the_network_itself_to_the_bit() -> None:
-    network = new_network("tdagnn", seed=3)
+    network = make_network("tdagnn", seed=3)
     for orbit in (None, ef.Orbit(gravity_break=0.37, near=0.3, slow=0.0)):
         network.orbit = orbit  # type: ignore[assignment]
-        candidate = Genome(network, tunes_orbit=True).decode(Genome(network, tunes_orbit=True).zero)
+        candidate = Genome(network, tunes_orbit=True).decode(Genome(network, tunes_orbit=True).initial_vector)
         assert candidate.orbit == (orbit or ef.Orbit())
         for name, tensor in network.state_dict().items():
             assert np.array_equal(candidate.weights[name], tensor)
 
 
 def test_a_step_is_as_large_as_the_weights_of_its_tensor() -> None:
-    network = new_network("tdagnn", seed=3)  # its biases are zero
+    network = make_network("tdagnn", seed=3)  # its biases are zero
     genome = Genome(network, tunes_orbit=False)
     moved = genome.decode(np.ones(genome.size)).weights
-    begun = tensors_of(network)
+    begun = collect_tensors(network)
     whole = np.concatenate([tensor.ravel() for tensor in begun.values()])
     for name, tensor in begun.items():
         own = np.sqrt(np.mean(np.square(tensor if tensor.any() else whole)))
@@ -36,7 +36,7 @@ def test_a_step_is_as_large_as_the_weights_of_its_tensor() -> None:
 
 
 def test_numbers_of_the_technique_stay_in_their_range_however_far_they_go() -> None:
-    network = new_network("etdagnn")
+    network = make_network("etdagnn")
     network.orbit = ef.Orbit(gravity_break=1.0, slow=0.0, dodge_angle=1.0)  # type: ignore[assignment]
     genome = Genome(network, tunes_orbit=True)
     assert genome.size == sum(weight.numel() for weight in network.parameters()) + 3
@@ -51,7 +51,7 @@ def test_numbers_of_the_technique_stay_in_their_range_however_far_they_go() -> N
 
 
 def test_weights_that_do_not_learn_stay_as_they_are() -> None:
-    network = new_network("etdagnn")
+    network = make_network("etdagnn")
     first, *rest = network.parameters()
     first.requires_grad_(False)
     genome = Genome(network, tunes_orbit=False)
@@ -65,23 +65,23 @@ def test_weights_that_do_not_learn_stay_as_they_are() -> None:
 
 
 def test_the_technique_that_weights_bring_stays_where_it_is_not_searched() -> None:
-    network = new_network("etdagnn")
-    assert Genome(network, tunes_orbit=False).decode(Genome(network, tunes_orbit=False).zero).orbit is None
+    network = make_network("etdagnn")
+    assert Genome(network, tunes_orbit=False).decode(Genome(network, tunes_orbit=False).initial_vector).orbit is None
     network.orbit = ef.Orbit(near=0.3)  # type: ignore[assignment]
     genome = Genome(network, tunes_orbit=False)
     assert genome.decode(np.ones(genome.size)).orbit == ef.Orbit(near=0.3)
 
 
 def test_a_gain_makes_all_weights_of_an_input_larger_by_the_same_share() -> None:
-    network: Any = new_network("etdagnn", seed=2)
-    genome = Genome(network, tunes_orbit=True, searched="gains")
+    network: Any = make_network("etdagnn", seed=2)
+    genome = Genome(network, tunes_orbit=True, search_target="gains")
     # Channels of hops, units of the first layer, and all units of the second; and three numbers of the technique.
     assert genome.size == 9 + 16 + 1 + 3
     vector = np.zeros(genome.size)
     vector[4] = 0.25
     moved = genome.decode(vector)
     first, *others = network.state_dict()
-    expected = tensors_of(network)[first].copy()
+    expected = collect_tensors(network)[first].copy()
     expected.reshape(16, -1)[:, 4] *= 1.25
     assert np.allclose(moved.weights[first], expected)
     assert all(np.array_equal(moved.weights[name], network.state_dict()[name]) for name in others)
@@ -89,39 +89,39 @@ def test_a_gain_makes_all_weights_of_an_input_larger_by_the_same_share() -> None
 
 
 def test_gains_make_channels_of_obstacles_like_those_of_everybody() -> None:
-    network: Any = new_network("starling", seed=2)
+    network: Any = make_network("starling", seed=2)
     network.layers[1].weight.data[:, 6] = 0.0
-    genome = Genome(network, tunes_orbit=False, searched="gains")
+    genome = Genome(network, tunes_orbit=False, search_target="gains")
     # Nobody is heard to leave by these weights, so there is nothing to make louder.
     assert genome.size == (6 + 1) * 3 + 16 + 1
-    vector = genome.zero
+    vector = genome.initial_vector
     vector[18] = 0.3
-    moved, begun = genome.decode(vector).weights["layers.1.weight"], tensors_of(network)["layers.1.weight"]
+    moved, begun = genome.decode(vector).weights["layers.1.weight"], collect_tensors(network)["layers.1.weight"]
     assert not begun[:, 7].any() and np.allclose(moved[:, 7, 0], 0.3 * begun[:, 0, 0])
     assert np.array_equal(moved[:, :7], begun[:, :7]) and not moved[:, 7, 1:].any()
 
 
 def test_a_bias_has_a_gain_of_its_own() -> None:
-    network = new_network("tdagnn", biases="uniform")
-    genome = Genome(network, tunes_orbit=False, searched="gains")
+    network = make_network("tdagnn", biases="uniform")
+    genome = Genome(network, tunes_orbit=False, search_target="gains")
     assert genome.size == (18 + 32) + (32 + 32) + (32 + 2)
     moved = genome.decode(np.full(genome.size, -0.5)).weights
-    assert all(np.allclose(moved[name], 0.5 * tensor) for name, tensor in tensors_of(network).items())
+    assert all(np.allclose(moved[name], 0.5 * tensor) for name, tensor in collect_tensors(network).items())
 
 
 def test_gains_of_some_features_alone_leave_all_other_inputs_as_they_are() -> None:
-    network: Any = new_network("starling", seed=2)
-    genome = Genome(network, tunes_orbit=False, searched="gains", heard=("velocity", "leaving"))
+    network: Any = make_network("starling", seed=2)
+    genome = Genome(network, tunes_orbit=False, search_target="gains", gain_features=("velocity", "leaving"))
     # The mean and the sum of velocities and the mean of who leaves, at three hops.
     assert genome.size == 3 * 3
-    moved, begun = genome.decode(np.ones(9)).weights, tensors_of(network)
+    moved, begun = genome.decode(np.ones(9)).weights, collect_tensors(network)
     first = "layers.1.weight"
     assert np.array_equal(moved[first][:, [0, 3, 6]], 2.0 * begun[first][:, [0, 3, 6]])
     assert np.array_equal(moved[first][:, [1, 2, 4, 5, 7]], begun[first][:, [1, 2, 4, 5, 7]])
     assert all(np.array_equal(moved[name], begun[name]) for name in begun if name != first)
     with pytest.raises(InputError, match="a feature in heard must be one of 'velocity'"):
-        Genome(network, tunes_orbit=False, searched="gains", heard=("wings",))
+        Genome(network, tunes_orbit=False, search_target="gains", gain_features=("wings",))
     network.layers[1].weight.data[:, 6] = 0.0
-    for deaf, name in ((network, "leaving"), (new_network("tdagnn"), "velocity")):
+    for deaf, name in ((network, "leaving"), (make_network("tdagnn"), "velocity")):
         with pytest.raises(InputError, match="heard must name features that a network of vectors has weights for"):
-            Genome(deaf, tunes_orbit=False, searched="gains", heard=(name,))
+            Genome(deaf, tunes_orbit=False, search_target="gains", gain_features=(name,))

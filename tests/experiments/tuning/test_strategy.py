@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from equiflock.experiments.tuning.strategy import Strategy, usual_population
+from equiflock.experiments.tuning.strategy import Strategy, compute_default_population
 
 TARGET = np.linspace(-1.0, 2.0, 8)
 
@@ -50,4 +50,4 @@ def test_candidates_that_cannot_fly_are_the_worst_of_all() -> None:
 
 
 def test_the_usual_population_is_that_of_the_authors() -> None:
-    assert [usual_population(size) for size in (10, 419, 563)] == [10, 22, 22]
+    assert [compute_default_population(size) for size in (10, 419, 563)] == [10, 22, 22]

@@ -5,24 +5,26 @@ from __future__ import annotations
 import pytest
 
 from equiflock.experiments.tuning.recipe import Tuning
-from equiflock.experiments.tuning.tasks import Task, read_tasks
+from equiflock.experiments.tuning.tasks import Task, parse_tasks
 from equiflock.runtime.checks import InputError
 
 
 def test_shares_options_and_times_are_read() -> None:
-    first, second = read_tasks("0.5*flocking:agents=30 + 2*obstacles:sides=96:duration=15:time_step=0.02:flocks=3")
+    first, second = parse_tasks("0.5*flocking:agents=30 + 2*obstacles:sides=96:duration=15:time_step=0.02:flocks=3")
     assert first == Task(0.5, "flocking:agents=30", 2.0, 0.01, None)
     assert second == Task(2.0, "obstacles:sides=96", 15.0, 0.02, 3)
-    assert len(second.scene(4, 7, "x").draw()) == 4
+    assert len(second.build_scenario(4, 7, "x").draw()) == 4
 
 
 def test_one_scenario_alone_needs_no_share() -> None:
-    assert read_tasks("leaders:max_speed=1e+0") == (Task(1.0, "leaders:max_speed=1.0", 3.0),)
+    assert parse_tasks("leaders:max_speed=1e+0") == (Task(1.0, "leaders:max_speed=1.0", 3.0),)
 
 
 def test_flocks_of_different_tasks_and_splits_differ() -> None:
-    first, second = read_tasks("1*obstacles:sides=12+1*obstacles:sides=24")
-    starts = [task.scene(1, 0, split).draw().positions[0, :100] for task in (first, second) for split in ("a", "b")]
+    first, second = parse_tasks("1*obstacles:sides=12+1*obstacles:sides=24")
+    starts = [
+        task.build_scenario(1, 0, split).draw().positions[0, :100] for task in (first, second) for split in ("a", "b")
+    ]
     for n, one in enumerate(starts):
         assert all((one != other).any() for other in starts[:n])
 
@@ -47,7 +49,7 @@ def test_flocks_of_different_tasks_and_splits_differ() -> None:
 )
 def test_a_text_that_makes_no_sense_gets_one_line(text: str, told: str) -> None:
     with pytest.raises(InputError, match=told) as caught:
-        read_tasks(text)
+        parse_tasks(text)
     assert "\n" not in str(caught.value)
 
 
@@ -57,9 +59,12 @@ def test_a_recipe_says_what_is_wrong_with_it() -> None:
         ({"population": 2}, "population must be a whole number of at least 4"),
         ({"sigma": 0.0}, "sigma must be a finite number above 0"),
         ({"measures": "1*speed"}, "a measure must be one of"),
-        ({"measures": "1*apart+2*apart"}, "measures must name each measure once"),
+        ({"measures": "1*disconnected+2*disconnected"}, "measures must name each measure once"),
         ({"measures": "0*apart"}, "the weight of apart must be"),
-        ({"tasks": "flocking:duration=0.5", "look": 1.0}, "look must be at most the duration of every task, 0.5 s"),
+        (
+            {"tasks": "flocking:duration=0.5", "measure_interval": 1.0},
+            "look must be at most the duration of every task, 0.5 s",
+        ),
         ({"seed": -1}, "seed must be"),
     ):
         with pytest.raises(InputError, match=told):

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from equiflock.controllers.classical.cucker_smale import Alignment
-from equiflock.controllers.classical.laws import Centralized, Local, Sums
+from equiflock.controllers.classical.cucker_smale import CuckerSmaleBase
+from equiflock.controllers.classical.pair_law import CentralizedLaw, ChannelSums, LocalLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, feature_with
+from equiflock.features import Channel, feature, format_feature_name
 from equiflock.flock import Vectors
 
 
@@ -35,7 +35,7 @@ def bond(square: float, distance: float = 0.9) -> float:
 
 
 @dataclass(frozen=True)
-class Bonded(Alignment):
+class BondingBase(CuckerSmaleBase):
     """The bonding law, whomever it sums over."""
 
     brake: float = 20.0
@@ -48,19 +48,19 @@ class Bonded(Alignment):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The means of what aligns, brakes and bonds."""
-        spring = feature_with("bond", distance=2.0 * self.half_distance)
+        spring = format_feature_name("bond", distance=2.0 * self.half_distance)
         return *super().channels, ("brake", "mean"), (spring, "mean")
 
-    def answer(self, sums: Sums) -> Vectors:
+    def compute_acceleration(self, sums: ChannelSums) -> Vectors:
         """Alignment, brake and spring, each towards the other agent: against r_ij."""
-        return super().answer(sums) - self.brake * sums[:, :, 1] - self.spring * sums[:, :, 2]
+        return super().compute_acceleration(sums) - self.brake * sums[:, :, 1] - self.spring * sums[:, :, 2]
 
 
 @controller("bonding")
-class Bonding(Centralized, Bonded):
+class Bonding(CentralizedLaw, BondingBase):
     """Everybody is tied to everybody by springs of length 2 R0, with brakes. For up to some 2,000 agents."""
 
 
 @controller("bonding-local")
-class BondingLocal(Local, Bonded):
+class BondingLocal(LocalLaw, BondingBase):
     """The bonding law cut off at R, the mean being over those heard: a lattice whose neighbours are 2 R0 apart."""

@@ -19,12 +19,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from equiflock.controllers.classical.cucker_smale import Alignment
-from equiflock.controllers.classical.laws import BESIDE, limited
+from equiflock.controllers.classical.cucker_smale import CuckerSmaleBase
+from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, Senses, feature, feature_with
+from equiflock.features import Channel, Senses, feature, format_feature_name
 from equiflock.flock import OBSTACLE, Flock, Observations, Vectors
-from equiflock.pairs.everyone import sums_over_everyone
+from equiflock.pairs.all_pairs import sum_over_all_pairs
 
 
 @feature("core", vector="position")
@@ -35,7 +35,7 @@ def core_repulsion(square: float, core: float = 0.05, theta: float = 1.75) -> fl
 
 @controller("cucker-dong")
 @dataclass(frozen=True)
-class CuckerDong(Alignment):
+class CuckerDong(CuckerSmaleBase):
     """Alignment with everybody, and a push without limit at a core around each agent. For up to some 300 agents.
 
     The push grows with the number of agents: more of them need a weaker one, or a time step below 0.01 s.
@@ -51,19 +51,19 @@ class CuckerDong(Alignment):
     """How steeply the push grows at the core, from 1 on."""
 
     privileged: ClassVar[Literal[True]] = True
-    senses: ClassVar[Senses] = BESIDE
+    senses: ClassVar[Senses] = MINIMAL_SENSES
 
     @property
-    def pushes(self) -> tuple[Channel, ...]:
+    def all_channels(self) -> tuple[Channel, ...]:
         """Alignment, and what pushes apart."""
-        return *self.channels, (feature_with("core", core=self.core, theta=self.theta), "sum")
+        return *self.channels, (format_feature_name("core", core=self.core, theta=self.theta), "sum")
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
         """Accelerations (B, N, D) from the flock; its observations are not looked at."""
-        sums = sums_over_everyone(flock, self.pushes)
+        sums = sum_over_all_pairs(flock, self.all_channels)
         # Lambda, of those that are part of the flock.
         member = ((flock.roles != OBSTACLE) & ~flock.muted)[..., None]
         count = np.maximum(member.sum(axis=1, keepdims=True), 1)
         mean = flock.velocities.sum(axis=1, keepdims=True, where=member) / count
         disorder = np.sqrt(np.square(flock.velocities - mean).sum(axis=(1, 2), where=member))[:, None, None]
-        return limited(self.answer(sums) + self.repulsion * disorder * sums[:, :, 1], self.clamp)
+        return clamp_norm(self.compute_acceleration(sums) + self.repulsion * disorder * sums[:, :, 1], self.clamp)

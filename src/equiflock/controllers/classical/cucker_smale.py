@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from equiflock.controllers.classical.laws import Centralized, Local, PairLaw, Sums
+from equiflock.controllers.classical.pair_law import CentralizedLaw, ChannelSums, LocalLaw, PairLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, feature_with
+from equiflock.features import Channel, feature, format_feature_name
 from equiflock.flock import Vectors
 
 
@@ -24,19 +24,19 @@ def influence(square: float, beta: float = 0.4) -> float:
 
 
 @dataclass(frozen=True)
-class Influenced(PairLaw):
+class InfluenceLaw(PairLaw):
     """Alignment by the mean of an influence times v_ij, which is the first channel."""
 
     strength: float = 10.0
     """How fast velocities would agree, per second, if all had an influence of 1."""
 
-    def answer(self, sums: Sums) -> Vectors:
+    def compute_acceleration(self, sums: ChannelSums) -> Vectors:
         """- strength times the mean."""
         return -self.strength * sums[:, :, 0]
 
 
 @dataclass(frozen=True)
-class Alignment(Influenced):
+class CuckerSmaleBase(InfluenceLaw):
     """Cucker and Smale's law, whomever it sums over."""
 
     beta: float = 0.4
@@ -45,14 +45,14 @@ class Alignment(Influenced):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The mean of phi(|r_ij|) v_ij."""
-        return ((feature_with("influence", beta=self.beta), "mean"),)
+        return ((format_feature_name("influence", beta=self.beta), "mean"),)
 
 
 @controller("cucker-smale")
-class CuckerSmale(Centralized, Alignment):
+class CuckerSmale(CentralizedLaw, CuckerSmaleBase):
     """Everybody aligns with everybody, the nearer the more: keeps the mean velocity. For up to some 2,000 agents."""
 
 
 @controller("cucker-smale-local")
-class CuckerSmaleLocal(Local, Alignment):
+class CuckerSmaleLocal(LocalLaw, CuckerSmaleBase):
     """Cucker and Smale's law cut off at R, the mean being over those heard: a flock that splits stays split."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from equiflock.controllers.classical.cucker_smale import Influenced
-from equiflock.controllers.classical.laws import Centralized, Local
+from equiflock.controllers.classical.cucker_smale import InfluenceLaw
+from equiflock.controllers.classical.pair_law import CentralizedLaw, LocalLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, feature_with
+from equiflock.features import Channel, feature, format_feature_name
 
 
 @feature("singular-influence", vector="velocity")
@@ -24,7 +24,7 @@ def singular_influence(square: float, alpha: float = 1.0) -> float:
 
 
 @dataclass(frozen=True)
-class SingularAlignment(Influenced):
+class CuckerSmaleSingularBase(InfluenceLaw):
     """The singular law, whomever it sums over."""
 
     alpha: float = 1.0
@@ -33,14 +33,14 @@ class SingularAlignment(Influenced):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The mean of |r_ij|^-alpha v_ij."""
-        return ((feature_with("singular-influence", alpha=self.alpha), "mean"),)
+        return ((format_feature_name("singular-influence", alpha=self.alpha), "mean"),)
 
 
 @controller("cucker-smale-singular")
-class CuckerSmaleSingular(Centralized, SingularAlignment):
+class CuckerSmaleSingular(CentralizedLaw, CuckerSmaleSingularBase):
     """Alignment without a limit at a touch: who comes near flies as one before they meet. Up to some 2,000 agents."""
 
 
 @controller("cucker-smale-singular-local")
-class CuckerSmaleSingularLocal(Local, SingularAlignment):
+class CuckerSmaleSingularLocal(LocalLaw, CuckerSmaleSingularBase):
     """The singular law cut off at R, the mean being over those heard."""

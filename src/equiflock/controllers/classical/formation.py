@@ -28,16 +28,16 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from equiflock.controllers.classical.cucker_smale_singular import SingularAlignment
-from equiflock.controllers.classical.laws import BESIDE, limited
+from equiflock.controllers.classical.cucker_smale_singular import CuckerSmaleSingularBase
+from equiflock.controllers.classical.pair_law import MINIMAL_SENSES, clamp_norm
 from equiflock.controllers.registry import controller
-from equiflock.features import Senses, feature, feature_with
+from equiflock.features import Senses, feature, format_feature_name
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Observations, Vectors
-from equiflock.pairs.everyone import sums_over_everyone
-from equiflock.patterns import CAPITALS, USUAL_SPACING, Pattern, check_pattern, places_of
+from equiflock.pairs.all_pairs import sum_over_all_pairs
+from equiflock.patterns import DEFAULT_SPACING, WORD_METADATA, Pattern, assign_places, check_pattern
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
 
-Network: TypeAlias = Literal["all", "chain"]
+PullNetwork: TypeAlias = Literal["all", "chain"]
 
 
 @feature("tether", vector="position")
@@ -48,7 +48,7 @@ def tether(square: float, beta: float = 0.5) -> float:
 
 @controller("formation")
 @dataclass(frozen=True)
-class Formation(SingularAlignment):
+class Formation(CuckerSmaleSingularBase):
     """Everybody aligns with everybody, and takes its place in a pattern: a vee, a circle, a word. Up to 100 agents.
 
     A larger pattern is so wide that its agents hardly align, and rests late. Its sums are O(N^2) time. The pattern does
@@ -61,11 +61,11 @@ class Formation(SingularAlignment):
     """How strongly agents are pulled to their places, per second squared."""
     beta: float = 0.5
     """How the pull falls with the distance from the place: up to 1 slowly enough that every flock gets there."""
-    pattern: Pattern = field(default="vee", metadata=CAPITALS)
+    pattern: Pattern = field(default="vee", metadata=WORD_METADATA)
     """The pattern: vee, circle, a word in capital letters; in Python also points (N, D)."""
-    spacing: float = USUAL_SPACING
+    spacing: float = DEFAULT_SPACING
     """The distance between neighbours in the pattern; points of your own are taken as they are."""
-    network: Network = "all"
+    network: PullNetwork = "all"
     """Who pulls whom to its place: all, or a chain, in which agent i looks at i - 1 and i + 1 alone. A chain needs a
     gain, and a time, that grow with the square of its length."""
     noise: float = 0.0
@@ -77,12 +77,12 @@ class Formation(SingularAlignment):
     shaken by other numbers."""
 
     privileged: ClassVar[Literal[True]] = True
-    senses: ClassVar[Senses] = BESIDE
+    senses: ClassVar[Senses] = MINIMAL_SENSES
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_pattern(self.pattern)
-        check_choice("network", self.network, get_args(Network))
+        check_choice("network", self.network, get_args(PullNetwork))
         check_positive("spacing", self.spacing)
         check_positive("noise_step", self.noise_step)
         check_count("seed", self.seed, least=0)
@@ -96,39 +96,45 @@ class Formation(SingularAlignment):
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
         """Accelerations (B, N, D) from the flock; its observations are not looked at."""
         channels = self.channels if self.noise == 0.0 else (*self.channels, ("velocity", "mean"))
-        sums = sums_over_everyone(flock, channels)
+        sums = sum_over_all_pairs(flock, channels)
         # x = r - z, for which the pattern is a single point.
-        places = places_of(flock, self.pattern, self.spacing)
+        places = assign_places(flock, self.pattern, self.spacing)
         others = flock.arrays[1:]
-        displaced = Flock.view(flock.positions - places, *others, comm_radius=flock.comm_radius)
-        pull = self._pull_of_all(displaced) if self.network == "all" else self._pull_of_chain(displaced)
-        result = self.answer(sums) + self.gain * pull
+        relative_flock = Flock.view(flock.positions - places, *others, comm_radius=flock.comm_radius)
+        pull = (
+            self._compute_pull_all(relative_flock)
+            if self.network == "all"
+            else self._compute_pull_chain(relative_flock)
+        )
+        result = self.compute_acceleration(sums) + self.gain * pull
         if self.noise > 0.0:
-            result -= self.noise * self._shakes(flock)[:, None, None] * sums[:, :, 1]
-        return limited(result, self.clamp)
+            result -= self.noise * self._draw_noise(flock)[:, None, None] * sums[:, :, 1]
+        return clamp_norm(result, self.clamp)
 
-    def _pull_of_all(self, displaced: Flock) -> Vectors:
+    def _compute_pull_all(self, relative_flock: Flock) -> Vectors:
         """(1/N) sum_j phi(|x_ij|^2) (x_j - x_i)."""
-        return -sums_over_everyone(displaced, ((feature_with("tether", beta=self.beta), "mean"),))[:, :, 0]
+        return -sum_over_all_pairs(relative_flock, ((format_feature_name("tether", beta=self.beta), "mean"),))[:, :, 0]
 
-    def _pull_of_chain(self, displaced: Flock) -> Vectors:
+    def _compute_pull_chain(self, relative_flock: Flock) -> Vectors:
         """The sum of phi(|x_ij|^2) (x_j - x_i) over the agents before and after i, of those that count: O(N)."""
-        counted = (displaced.roles != OBSTACLE) & ~displaced.muted
-        pull = np.zeros(displaced.shape)
-        for neighbour in _chained(counted):
+        counted = (relative_flock.roles != OBSTACLE) & ~relative_flock.muted
+        pull = np.zeros(relative_flock.shape)
+        for neighbour in _find_chain_neighbours(counted):
             # Whoever is at an end of the chain has no neighbour on that side: -1.
-            other = np.take_along_axis(displaced.positions, np.maximum(neighbour, 0)[..., None], axis=1)
-            way = np.where((neighbour >= 0)[..., None], other - displaced.positions, 0.0)
+            other = np.take_along_axis(relative_flock.positions, np.maximum(neighbour, 0)[..., None], axis=1)
+            way = np.where((neighbour >= 0)[..., None], other - relative_flock.positions, 0.0)
             pull += (1.0 + np.square(way).sum(axis=-1, keepdims=True)) ** -self.beta * way
-        return np.where((displaced.roles == FOLLOWER)[..., None], pull, 0.0)
+        return np.where((relative_flock.roles == FOLLOWER)[..., None], pull, 0.0)
 
-    def _shakes(self, flock: Flock) -> Float64[np.ndarray, " B"]:
+    def _draw_noise(self, flock: Flock) -> Float64[np.ndarray, " B"]:
         """The increment of B in a step, over the step: a normal number for each flock, over sqrt(noise_step)."""
         states = (flock.positions[b].tobytes() + flock.velocities[b].tobytes() for b in range(len(flock)))
-        return np.array([_normal(self.seed, state) for state in states]) / math.sqrt(self.noise_step)
+        return np.array([_draw_normal(self.seed, state) for state in states]) / math.sqrt(self.noise_step)
 
 
-def _chained(counted: Bool[np.ndarray, "B N"]) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
+def _find_chain_neighbours(
+    counted: Bool[np.ndarray, "B N"],
+) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
     """The nearest agent that counts before each agent, and after it, by their numbers; -1 where there is none."""
     B, N = counted.shape
     numbers, nobody = np.arange(N), np.full((B, 1), -1)
@@ -138,7 +144,7 @@ def _chained(counted: Bool[np.ndarray, "B N"]) -> tuple[Int64[np.ndarray, "B N"]
     return np.concatenate([nobody, before[:, :-1]], axis=1), np.concatenate([after[:, 1:], nobody], axis=1)
 
 
-def _normal(seed: int, state: bytes) -> float:
+def _draw_normal(seed: int, state: bytes) -> float:
     """A normal number that is a function of the seed and of the state of a flock."""
     digest = hashlib.blake2b(state, digest_size=8, key=int(seed).to_bytes(8, "little")).digest()
     # 53 bits, from the middle of the first share of the unit interval to the middle of the last.

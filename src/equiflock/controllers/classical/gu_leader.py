@@ -26,18 +26,18 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from equiflock.controllers.classical.laws import PairLaw, Sums, limited
+from equiflock.controllers.classical.pair_law import ChannelSums, PairLaw, clamp_norm
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, Senses, feature_with
+from equiflock.features import Channel, Senses, format_feature_name
 from equiflock.flock import FOLLOWER, Flock, Observations, Vectors
-from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, short
+from equiflock.runtime.checks import InputError, check_count, check_positive, is_finite, shorten_repr
 
 Goal: TypeAlias = str | float | Sequence[float] | None
 """A point, as numbers or as text with commas; None for the usual one."""
 
 GOAL_DISTANCE = 5.0
 """How far the usual goal is from the origin, along the x axis, in communication radii."""
-INFORMED = 1
+INFORMED_GROUP = 1
 """The group of informed agents."""
 INFORMED_SHARE = 0.1
 """The share of followers that are informed if no agent is in that group."""
@@ -81,12 +81,12 @@ class GuLeader(PairLaw):
         check_positive("push", self.push)
         check_positive("cruise_speed", self.cruise_speed)
         if self.goal is not None:
-            object.__setattr__(self, "goal", _point(self.goal))
+            object.__setattr__(self, "goal", _parse_point(self.goal))
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The mean of v_ij, of r_ij, and of what pushes apart."""
-        apart = feature_with("separation", distance=self.distance)
+        apart = format_feature_name("separation", distance=self.distance)
         return ("velocity", "mean"), ("position", "mean"), (apart, "mean")
 
     @property
@@ -94,7 +94,7 @@ class GuLeader(PairLaw):
         """The channels over K hops."""
         return Senses(self.channels, self.hops)
 
-    def answer(self, sums: Sums) -> Vectors:
+    def compute_acceleration(self, sums: ChannelSums) -> Vectors:
         """Alignment, towards the centre, and apart; the second of the sums is r_i minus the centre."""
         return -self.alignment * sums[:, :, 0] - self.cohesion * sums[:, :, 1] + self.separation * sums[:, :, 2]
 
@@ -105,34 +105,36 @@ class GuLeader(PairLaw):
         sums = observations[:, :, 0].astype(np.float64)
         # The sum over hops telescopes to r_i minus the centre of those up to K hops away.
         sums[:, :, 1] = observations[:, :, :, 1].sum(axis=2, dtype=np.float64)
-        steering = np.where(self.informed(flock)[..., None], self.steering(flock), 0.0)
-        return limited(self.answer(sums) + steering, self.clamp)
+        compute_steering = np.where(self.find_informed(flock)[..., None], self.compute_steering(flock), 0.0)
+        return clamp_norm(self.compute_acceleration(sums) + compute_steering, self.clamp)
 
-    def steering(self, flock: Flock) -> Vectors:
+    def compute_steering(self, flock: Flock) -> Vectors:
         """By which the informed steer: towards the velocity that brings them to the goal and to rest there."""
-        wanted = -limited(self.goal_gain * (flock.positions - self.goal_of(flock)), self.cruise_speed)
-        return limited(self.damping * (wanted - flock.velocities), self.push)
+        wanted = -clamp_norm(self.goal_gain * (flock.positions - self.resolve_goal(flock)), self.cruise_speed)
+        return clamp_norm(self.damping * (wanted - flock.velocities), self.push)
 
-    def goal_of(self, flock: Flock) -> Float64[np.ndarray, " D"]:
+    def resolve_goal(self, flock: Flock) -> Float64[np.ndarray, " D"]:
         """The goal, (D,), for flocks of this dimension and R."""
         D = flock.shape[2]
-        given = (GOAL_DISTANCE * flock.comm_radius,) if self.goal is None else _point(self.goal)
+        given = (GOAL_DISTANCE * flock.comm_radius,) if self.goal is None else _parse_point(self.goal)
         if len(given) > D:
-            raise InputError(f"goal must have at most {D} numbers for flocks in {D} dimensions; got {short(given)}")
+            raise InputError(
+                f"goal must have at most {D} numbers for flocks in {D} dimensions; got {shorten_repr(given)}"
+            )
         return np.array([*given, *[0.0] * (D - len(given))])
 
     @staticmethod
-    def informed(flock: Flock) -> Bool[np.ndarray, "B N"]:
+    def find_informed(flock: Flock) -> Bool[np.ndarray, "B N"]:
         """Who is informed: the followers of group 1, or the first tenth of all where there are none."""
         follows = flock.roles == FOLLOWER
-        named = follows & (flock.groups == INFORMED)
+        named = follows & (flock.groups == INFORMED_GROUP)
         # Followers are counted from 1 in the order of their numbers.
         most = np.maximum(INFORMED_SHARE * follows.sum(axis=1, keepdims=True), 1.0)
         first = follows & (follows.cumsum(axis=1) <= most)
         return np.asarray(np.where(named.any(axis=1, keepdims=True), named, first))
 
 
-def _point(goal: Goal) -> tuple[float, ...]:
+def _parse_point(goal: Goal) -> tuple[float, ...]:
     """A goal as numbers, or a clear error."""
     words = goal.split(",") if isinstance(goal, str) else [goal] if is_finite(goal) else goal
     try:
@@ -140,5 +142,5 @@ def _point(goal: Goal) -> tuple[float, ...]:
     except (OverflowError, TypeError, ValueError):
         point = ()
     if not 1 <= len(point) <= 3 or not all(map(is_finite, point)):
-        raise InputError(f"goal must be a point of finite numbers, such as 5,0 or (5, 0); got {short(goal)}")
+        raise InputError(f"goal must be a point of finite numbers, such as 5,0 or (5, 0); got {shorten_repr(goal)}")
     return point

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from equiflock.controllers.classical.laws import Local, Sums
+from equiflock.controllers.classical.pair_law import ChannelSums, LocalLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, feature_with
+from equiflock.features import Channel, feature, format_feature_name
 from equiflock.flock import Vectors
 
 
@@ -25,7 +25,7 @@ def separation(square: float, distance: float = 0.6) -> float:
 
 @controller("reynolds")
 @dataclass(frozen=True)
-class Reynolds(Local):
+class Reynolds(LocalLaw):
     """Boids: fly as your neighbours do, stay among them, and keep apart. Promises nothing, and looks alive."""
 
     alignment: float = 10.0
@@ -40,9 +40,9 @@ class Reynolds(Local):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The mean of v_ij, of r_ij, and of what pushes apart."""
-        apart = feature_with("separation", distance=self.distance)
+        apart = format_feature_name("separation", distance=self.distance)
         return ("velocity", "mean"), ("position", "mean"), (apart, "mean")
 
-    def answer(self, sums: Sums) -> Vectors:
+    def compute_acceleration(self, sums: ChannelSums) -> Vectors:
         """The three rules, each with its weight."""
         return -self.alignment * sums[:, :, 0] - self.cohesion * sums[:, :, 1] + self.separation * sums[:, :, 2]

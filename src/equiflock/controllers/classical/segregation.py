@@ -16,20 +16,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equiflock.controllers.classical.laws import Centralized, Local, PairLaw, Sums
+from equiflock.controllers.classical.pair_law import CentralizedLaw, ChannelSums, LocalLaw, PairLaw
 from equiflock.controllers.registry import controller
-from equiflock.features import Channel, feature, feature_with
+from equiflock.features import Channel, feature, format_feature_name
 from equiflock.flock import Vectors
 
 
 @feature("liking", vector="position")
-def liking(square: float, distance: float = 0.2, unit: float = 0.1) -> float:
+def segregation_gradient(square: float, distance: float = 0.2, unit: float = 0.1) -> float:
     """The gradient of U, (|r| - d) (1 + unit^2/|r|^2) / |r|, times r_ij."""
     return (1.0 - distance / math.sqrt(square)) * (1.0 + unit * unit / square)
 
 
 @dataclass(frozen=True)
-class Segregating(PairLaw):
+class SegregationBase(PairLaw):
     """The segregating law, whomever it sums over."""
 
     alignment: float = 1.0
@@ -46,18 +46,18 @@ class Segregating(PairLaw):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The sums of v_ij, and of grad U among the same group and others."""
-        same = feature_with("liking", distance=self.within, unit=self.unit, among="same")
-        others = feature_with("liking", distance=self.between, unit=self.unit, among="others")
+        same = format_feature_name("liking", distance=self.within, unit=self.unit, among="same")
+        others = format_feature_name("liking", distance=self.between, unit=self.unit, among="others")
         return ("velocity", "sum"), (same, "sum"), (others, "sum")
 
-    def answer(self, sums: Sums) -> Vectors:
+    def compute_acceleration(self, sums: ChannelSums) -> Vectors:
         """Alignment, and down the potential."""
         down = self.gain * (sums[:, :, 1] + sums[:, :, 2])
         return np.asarray(-self.alignment * sums[:, :, 0] - down)
 
 
 @controller("segregation")
-class Segregation(Centralized, Segregating):
+class Segregation(CentralizedLaw, SegregationBase):
     """Everybody aligns with everybody, and keeps nearer to its own group than to others. For up to some 150 agents.
 
     Its sums grow with the flock: more agents need less alignment and gain, or a time step below 0.01 s.
@@ -65,5 +65,5 @@ class Segregation(Centralized, Segregating):
 
 
 @controller("segregation-local")
-class SegregationLocal(Local, Segregating):
+class SegregationLocal(LocalLaw, SegregationBase):
     """The segregating law cut off at R."""

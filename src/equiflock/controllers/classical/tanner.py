@@ -19,31 +19,39 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from equiflock.controllers.registry import controller
-from equiflock.features import PAPER_FEATURES, Senses, Topology, feature, feature_with, find_feature, paper_senses
+from equiflock.features import (
+    PAPER_FEATURES,
+    Senses,
+    Topology,
+    feature,
+    find_feature,
+    format_feature_name,
+    paper_senses,
+)
 from equiflock.flock import LEADER, OBSTACLE, Flock, Observations, Roles, Vectors
-from equiflock.pairs.everyone import sums_over_everyone
+from equiflock.pairs.all_pairs import sum_over_all_pairs
 from equiflock.runtime import threads
-from equiflock.runtime.arrays import read_only
-from equiflock.runtime.checks import InputError, check_choice, check_positive, is_finite, short
+from equiflock.runtime.arrays import as_read_only
+from equiflock.runtime.checks import InputError, check_choice, check_positive, is_finite, shorten_repr
 from equiflock.runtime.jit import Array, Index, kernel
 
 ClampBy: TypeAlias = Literal["norm", "entry"]
 Aim: TypeAlias = Literal["flock", "leaders"]
 DEFAULT_CLAMP = 100.0
 """C, the largest norm of an acceleration; the paper does not give it."""
-POTENTIAL = "tanner"
+TANNER_POTENTIAL = "tanner"
 """The name of U(r) = 1/r^2 + ln r^2, which the paper's channels make up."""
-LEAVING = "leaving"
+LEAVING_FEATURE = "leaving"
 """The name of the feature by which agents hold on to those who fly away."""
 
 
-@feature(POTENTIAL, vector="position")
-def gradient(square: float, distance: float = 1.0) -> float:
+@feature(TANNER_POTENTIAL, vector="position")
+def tanner_gradient(square: float, distance: float = 1.0) -> float:
     """Grad U = 2 (1 / |r|^2 - d^2 / |r|^4) r, for U(r) = d^2 / r^2 + ln r^2."""
     return 2.0 * (1.0 - distance * distance / square) / square
 
 
-@feature(LEAVING, vector="position")
+@feature(LEAVING_FEATURE, vector="position")
 def leaving(square: float, inner: float, begin: float = 0.75) -> float:
     """The speed at which two fly apart, <r, v> / |r| if above 0, along r / |r|: it fades in from |r| = `begin` to 1."""
     fade = max(square - begin * begin, 0.0) / max(1.0 - begin * begin, 1e-16)
@@ -65,7 +73,7 @@ class Tanner:
     clamp_by: ClampBy = "norm"
     """Whether |a_i|_2 <= C, by its "norm", or every "entry" is within [-C, C], as Tolstaya et al. have it (section 5),
     which does not turn with the flock."""
-    potential: str = POTENTIAL
+    potential: str = TANNER_POTENTIAL
     """The potential "tanner", or the feature that is the gradient of another."""
     cut_off: bool = True
     """Whether U is constant beyond R. If not, the second sum runs over the whole flock at any distance, too, as in the
@@ -83,38 +91,42 @@ class Tanner:
     privileged: ClassVar[Literal[True]] = True
 
     def __post_init__(self) -> None:
-        _check(self.clamp, self.clamp_by, self.potential, self.attraction)
+        _check_law(self.clamp, self.clamp_by, self.potential, self.attraction)
         check_choice("aim", self.aim, get_args(Aim))
         if not isinstance(self.cut_off, bool):
-            raise InputError(f"cut_off must be true or false; got {short(self.cut_off)}")
+            raise InputError(f"cut_off must be true or false; got {shorten_repr(self.cut_off)}")
         if not (is_finite(self.hold) and self.hold >= 0.0):
-            raise InputError(f"hold must be a finite number of at least 0; got {short(self.hold)}")
-        if not self.cut_off and self.potential != POTENTIAL:
-            raise InputError(f"cut_off=False goes with the potential {POTENTIAL!r} only; got {self.potential!r}")
+            raise InputError(f"hold must be a finite number of at least 0; got {shorten_repr(self.hold)}")
+        if not self.cut_off and self.potential != TANNER_POTENTIAL:
+            raise InputError(f"cut_off=False goes with the potential {TANNER_POTENTIAL!r} only; got {self.potential!r}")
 
     @property
     def senses(self) -> Senses:
         """One hop of sums: the paper's three features, or velocity and the potential; and whoever leaves, if held."""
-        found = _senses(self.potential, "dynamic")
-        return replace(found, channels=(*found.channels, (LEAVING, "mean"))) if self.hold else found
+        found = _make_senses(self.potential, "dynamic")
+        return replace(found, channels=(*found.channels, (LEAVING_FEATURE, "mean"))) if self.hold else found
 
     @cached_property
-    def rule(self) -> Rule:
+    def tanner_args(self) -> TannerArgs:
         """The law as the kernel takes it."""
-        return _rule(self)
+        return _make_tanner_args(self)
 
     def __call__(self, flock: Flock, observations: Observations) -> Vectors:
         """Accelerations (B, N, D) from the flock and its observations (B, N, 1, C, D), C = 3, or 4 with `hold`."""
         if observations.shape[:2] != flock.shape[:2] or observations.shape[4:] != flock.shape[2:]:
             raise InputError(f"observations must be those of the flock, {flock.shape}; got {observations.shape}")
         # Agents that are far from each other attract each other by 2 / |r|, which falls slowly: nobody is left out.
-        far = NOBODY
+        far_gradients = EMPTY
         if not self.cut_off:
-            name = feature_with(POTENTIAL, distance=self.attraction)
-            far = read_only(sums_over_everyone(flock, ((name, "sum"),), beyond=flock.comm_radius)[:, :, 0])
+            name = format_feature_name(TANNER_POTENTIAL, distance=self.attraction)
+            far_gradients = as_read_only(
+                sum_over_all_pairs(flock, ((name, "sum"),), exclusion_radius=flock.comm_radius)[:, :, 0]
+            )
         # Whoever sends nothing is left out of the sums, as obstacle agents are.
-        counted = flock.roles if flock.all_work else read_only(np.where(flock.muted, np.int8(OBSTACLE), flock.roles))
-        return _accelerations(flock.velocities, counted, far, observations, self.rule)
+        counted = (
+            flock.roles if flock.all_working else as_read_only(np.where(flock.muted, np.int8(OBSTACLE), flock.roles))
+        )
+        return _compute_accelerations(flock.velocities, counted, far_gradients, observations, self.tanner_args)
 
 
 @controller("tanner-dynamic")
@@ -126,7 +138,7 @@ class TannerDynamic:
     """C, the largest norm of an acceleration; None for no clamp."""
     clamp_by: ClampBy = "norm"
     """Whether |a_i|_2 <= C, by its "norm", or every "entry" is within [-C, C], which does not turn with the flock."""
-    potential: str = POTENTIAL
+    potential: str = TANNER_POTENTIAL
     """The potential "tanner", or the feature that is the gradient of another."""
     attraction: float = 1.0
     """The distance d in U(r) = d^2 / r^2 + ln r^2 from which on agents attract each other."""
@@ -134,21 +146,21 @@ class TannerDynamic:
     topology: ClassVar[Topology] = "dynamic"
 
     def __post_init__(self) -> None:
-        _check(self.clamp, self.clamp_by, self.potential, self.attraction)
+        _check_law(self.clamp, self.clamp_by, self.potential, self.attraction)
 
     @property
     def senses(self) -> Senses:
         """One hop of sums: the paper's three features, or velocity and the potential."""
-        return _senses(self.potential, self.topology)
+        return _make_senses(self.potential, self.topology)
 
     @cached_property
-    def rule(self) -> Rule:
+    def tanner_args(self) -> TannerArgs:
         """The law as the kernel takes it."""
-        return _rule(self)
+        return _make_tanner_args(self)
 
     def __call__(self, observations: Observations) -> Vectors:
         """Accelerations (B, N, D) from one-hop sums (B, N, 1, 3, D)."""
-        return _accelerations(NOBODY, NO_ROLES, NOBODY, observations, self.rule)
+        return _compute_accelerations(EMPTY, EMPTY_ROLES, EMPTY, observations, self.tanner_args)
 
 
 @controller("tanner-fixed")
@@ -162,70 +174,79 @@ class TannerFixed(TannerDynamic):
     topology: ClassVar[Topology] = "fixed"
 
 
-SENSES = {topology: paper_senses("sum", 1, topology) for topology in get_args(Topology)}
+PAPER_SENSES = {topology: paper_senses("sum", 1, topology) for topology in get_args(Topology)}
 
 
-def _senses(potential: str, topology: Topology) -> Senses:
-    if potential == POTENTIAL:
-        return SENSES[topology]
+def _make_senses(potential: str, topology: Topology) -> Senses:
+    if potential == TANNER_POTENTIAL:
+        return PAPER_SENSES[topology]
     return Senses((("velocity", "sum"), (potential, "sum")), 1, topology)
 
 
-def _check(clamp: float | None, clamp_by: str, potential: str, attraction: float) -> None:
+def _check_law(clamp: float | None, clamp_by: str, potential: str, attraction: float) -> None:
     """Clear errors for what is the same of all three laws."""
     check_positive("attraction", attraction)
-    if attraction != 1.0 and potential != POTENTIAL:
-        raise InputError(f"attraction goes with the potential {POTENTIAL!r} only; got {potential!r}")
+    if attraction != 1.0 and potential != TANNER_POTENTIAL:
+        raise InputError(f"attraction goes with the potential {TANNER_POTENTIAL!r} only; got {potential!r}")
     if clamp is not None:
         check_positive("clamp", clamp)
     check_choice("clamp_by", clamp_by, get_args(ClampBy))
-    if potential == POTENTIAL:
+    if potential == TANNER_POTENTIAL:
         return
     found = find_feature(potential, "potential")
     if found.vector != "position" or found.uses_velocity:
         raise InputError(f"potential must be a feature weight(|r|^2) of positions; {potential!r} is of velocities")
 
 
-Rule: TypeAlias = tuple[float, bool, bool, float, bool, float]
+TannerArgs: TypeAlias = tuple[float, bool, bool, float, bool, float]
 """What the kernel is told of a law: C, infinity if there is none; whether entries are clamped rather than norms;
 whether observations have the sums of v_ij and of a declared gradient rather than the paper's three; d^2 of the
 potential; whether velocities aim at the leaders' mean; and h, whose means come last, if it is not 0."""
 
 
-def _rule(law: Tanner | TannerDynamic) -> Rule:
+def _make_tanner_args(law: Tanner | TannerDynamic) -> TannerArgs:
     clamp = math.inf if law.clamp is None else float(law.clamp)
     square, led = float(law.attraction) ** 2, getattr(law, "aim", "flock") == "leaders"
-    return clamp, law.clamp_by == "entry", law.potential != POTENTIAL, square, led, float(getattr(law, "hold", 0.0))
+    return (
+        clamp,
+        law.clamp_by == "entry",
+        law.potential != TANNER_POTENTIAL,
+        square,
+        led,
+        float(getattr(law, "hold", 0.0)),
+    )
 
 
-NOBODY, NO_ROLES = np.empty((0, 0, 0)), np.empty((0, 0), np.int8)
+EMPTY, EMPTY_ROLES = np.empty((0, 0, 0)), np.empty((0, 0), np.int8)
 """In place of velocities, roles and far gradients, for laws that know all sums from observations."""
-for _array in (NOBODY, NO_ROLES):
+for _array in (EMPTY, EMPTY_ROLES):
     _array.setflags(write=False)  # as the arrays of a flock are, so that kernels are compiled once
 
 
-def _accelerations(velocities: Vectors, roles: Roles, far: Vectors, observations: Observations, rule: Rule) -> Vectors:
+def _compute_accelerations(
+    velocities: Vectors, roles: Roles, far_gradients: Vectors, observations: Observations, tanner_args: TannerArgs
+) -> Vectors:
     """The law for all flocks; each thread takes some of them."""
     # The kernel does not look whether there is something where it reads.
-    width = (2 if rule[2] else len(PAPER_FEATURES)) + (1 if rule[5] else 0)
+    width = (2 if tanner_args[2] else len(PAPER_FEATURES)) + (1 if tanner_args[5] else 0)
     if observations.ndim != 5 or observations.shape[2] < 1 or observations.shape[3] < width:
         expected = f"(B, N, 1, {width}, D)"
         raise InputError(f"observations must be one-hop sums of the shape {expected}; got {observations.shape}")
     B, N, _, _, D = observations.shape
     known, result = np.ascontiguousarray(observations), np.empty((B, N, D))
-    common = velocities, roles, far, known, rule, result
+    common = velocities, roles, far_gradients, known, tanner_args, result
     parts = threads.split_flocks(B, N) if B > 1 else [(0, 1)]
-    threads.share(tanner_flocks, [(*common, *part) for part in parts])
+    threads.run_parallel(compute_tanner, [(*common, *part) for part in parts])
     return result
 
 
 @kernel
-def tanner_flocks(
+def compute_tanner(
     velocities: Array,
     roles: Array,
-    far: Array,
+    far_gradients: Array,
     observations: Array,
-    rule: Rule,
+    tanner_args: TannerArgs,
     result: Array,
     first: Index,
     last: Index,
@@ -235,17 +256,17 @@ def tanner_flocks(
     Args:
         velocities: (B, N, D), or of no flocks if sums of v_ij are taken from observations.
         roles: (B, N), with velocities.
-        far: (B, N, D), the sums of grad U over agents that are not heard, or of no flocks.
+        far_gradients: (B, N, D), the sums of grad U over agents that are not heard, or of no flocks.
         observations: (B, N, K, C, D), the sums of v_ij, r_ij / |r_ij|^4 and r_ij / |r_ij|^2 in front, or those of v_ij
             and of a declared gradient.
-        rule: the clamp, and which sums these are.
+        tanner_args: the clamp, and which sums these are.
         result: (B, N, D), accelerations.
         first: the first flock.
         last: the one after the last.
     """
     _, N, D = result.shape
     everyone = len(velocities) > 0
-    clamp, by_entry, declared, attraction_squared, led, hold = rule
+    clamp, by_entry, declared, attraction_squared, led, hold = tanner_args
     leaving_channel = 2 if declared else len(PAPER_FEATURES)
     total = np.empty(D)
     for b in range(first, last):
@@ -279,8 +300,8 @@ def tanner_flocks(
                     per_fourth, per_square = observations[b, i, 0, 1, d], observations[b, i, 0, 2, d]
                     acceleration = toward - 2.0 * (np.float64(per_square) - attraction_squared * np.float64(per_fourth))
                 # The same over everybody else, if U is not cut off.
-                if len(far) > 0:
-                    acceleration -= far[b, i, d]
+                if len(far_gradients) > 0:
+                    acceleration -= far_gradients[b, i, d]
                 # The brake on those who part.
                 if hold > 0.0:
                     acceleration -= hold * np.float64(observations[b, i, 0, leaving_channel, d])

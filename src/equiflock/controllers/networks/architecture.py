@@ -13,16 +13,16 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from equiflock.controllers.classical.tanner import LEAVING
-from equiflock.controllers.registry import add_network
-from equiflock.features import Aggregation, Channel, HopMean, Senses, feature_with, paper_channels
+from equiflock.controllers.classical.tanner import LEAVING_FEATURE
+from equiflock.controllers.registry import register_network
+from equiflock.features import Aggregation, Channel, HopMean, Senses, format_feature_name, paper_channels
 from equiflock.runtime.checks import InputError, check_choice, check_count
 
 Activation: TypeAlias = Literal["tanh", "scale-tanh", "scale-log"]
 """tanh acts on numbers; scale-tanh and scale-log act on vectors."""
-Biases: TypeAlias = Literal["zero", "uniform"]
+BiasInit: TypeAlias = Literal["zero", "uniform"]
 """Initial biases of a network: zero, or uniform as in torch's own convolutions."""
-Aggregations: TypeAlias = Aggregation | Literal["both"]
+AggregationChoice: TypeAlias = Aggregation | Literal["both"]
 """Aggregation of the paper's features; "both" is the mean of each and then the sum of each, twice the channels."""
 
 
@@ -58,7 +58,7 @@ class Architecture:
     """Channels and hops of its observations."""
     parts: tuple[Part, ...]
     """Convolutions and activations in their order."""
-    of_vectors: bool
+    acts_on_vectors: bool
     """Whether convolutions act on vectors (equivariant, without bias) or on numbers (with bias)."""
     dimensions: int | None = None
     """D that the network is built for; None if it takes any."""
@@ -66,7 +66,7 @@ class Architecture:
     """Whether agents that know of an obstacle, directly or over up to K hops, use a second set of weights."""
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Arguments that describe the network again; files of weights carry them as JSON."""
-    biases: Biases = field(default="zero", compare=False)
+    biases: BiasInit = field(default="zero", compare=False)
     """Initial biases. They are not among the options, as trained weights replace them."""
 
     @property
@@ -82,7 +82,7 @@ class Architecture:
         size 1 after it, and layers that fit one another.
         """
         layers = self.convolutions
-        known = ("scale-tanh", "scale-log") if self.of_vectors else ("tanh",)
+        known = ("scale-tanh", "scale-log") if self.acts_on_vectors else ("tanh",)
         if not layers or any(isinstance(part, str) and part not in known for part in self.parts):
             return False
         if any(isinstance(one, str) and isinstance(other, str) for one, other in pairwise(self.parts)):
@@ -92,14 +92,14 @@ class Architecture:
         return fit and sizes == [self.senses.hops] + [1] * (len(layers) - 1)
 
     @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
+    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every tensor of weights."""
         found: dict[str, tuple[int, ...]] = {}
         for prefix in ("name", "near") if self.near else ("name",):
             for layer in self.convolutions:
                 own = getattr(layer, prefix)
                 found[f"{own}.weight"] = layer.outputs, layer.inputs, layer.hops
-                if not self.of_vectors:
+                if not self.acts_on_vectors:
                     found[f"{own}.bias"] = (layer.outputs,)
         return found
 
@@ -117,13 +117,13 @@ def obstacle_channel(senses: Senses) -> int | None:
 def describe_tdagnn(
     name: str = "tdagnn",
     *,
-    aggregation: Aggregations = "sum",
+    aggregation: AggregationChoice = "sum",
     second_tanh: bool = True,
     hops: int = 3,
     dimensions: int = 2,
     channels: Sequence[Sequence[str]] | None = None,
     groups: bool = False,
-    biases: Biases = "zero",
+    biases: BiasInit = "zero",
     hop_mean: HopMean = "receiver",
 ) -> Architecture:
     """Describe convolutions C D -> 32 (over all K hops) -> 32 -> D with bias; tanh after the first or the first two.
@@ -140,20 +140,20 @@ def describe_tdagnn(
             torch's own convolutions. All weights are drawn before any bias, so they are the same in both cases.
         hop_mean: as for `Senses`.
     """
-    senses = _senses(aggregation, hops, channels, groups, hop_mean)
+    senses = _make_senses(aggregation, hops, channels, groups, hop_mean)
     check_count("dimensions", dimensions, least=2)
-    check_choice("biases", biases, get_args(Biases))
+    check_choice("biases", biases, get_args(BiasInit))
     first = Convolution("layers.0", senses.width * dimensions, 32, hops)
     second, third = Convolution("layers.1", 32, 32), Convolution("layers.2", 32, dimensions)
     parts: tuple[Part, ...] = (first, "tanh", second, "tanh", third) if second_tanh else (first, "tanh", second, third)
-    options = {**_options(senses, DEFAULT_AGGREGATION.get(name, "sum")), "dimensions": dimensions}
+    options = {**_make_options(senses, DEFAULT_AGGREGATION.get(name, "sum")), "dimensions": dimensions}
     return Architecture(name, senses, parts, False, dimensions, options=options, biases=biases)
 
 
 def describe_etdagnn(
     name: str = "etdagnn",
     *,
-    aggregation: Aggregations = "mean",
+    aggregation: AggregationChoice = "mean",
     hops: int = 3,
     channels: Sequence[Sequence[str]] | None = None,
     groups: bool = False,
@@ -174,7 +174,7 @@ def describe_etdagnn(
         near: whether agents that know of an obstacle, directly or over up to K hops, use a second set of weights. It
             needs a channel among obstacles.
     """
-    senses = _senses(aggregation, hops, channels, groups, hop_mean)
+    senses = _make_senses(aggregation, hops, channels, groups, hop_mean)
     if near:
         check_obstacle_channel(name, senses)
     parts: tuple[Part, ...] = (
@@ -184,7 +184,7 @@ def describe_etdagnn(
         Convolution("layers.3", 16, 16),
         Convolution("layers.4", 16, 1),
     )
-    options = {**_options(senses, "mean"), **({"near": True} if near else {})}
+    options = {**_make_options(senses, "mean"), **({"near": True} if near else {})}
     return Architecture(name, senses, parts, True, near=near, options=options)
 
 
@@ -203,11 +203,13 @@ def group_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
     After Omotuyi and Kumar (2022); the choice of the three is ours: alignment, attraction and repulsion.
     """
     features = "velocity", "position", "inverse-square"
-    return tuple((feature_with(name, among=whom), aggregation) for name in features for whom in ("same", "others"))
+    return tuple(
+        (format_feature_name(name, among=whom), aggregation) for name in features for whom in ("same", "others")
+    )
 
 
-def _senses(
-    aggregation: Aggregations,
+def _make_senses(
+    aggregation: AggregationChoice,
     hops: int,
     channels: Sequence[Sequence[str]] | None,
     groups: bool,
@@ -224,7 +226,7 @@ def _senses(
     return Senses(cast(tuple[Channel, ...], tuple(channels)), hops, hop_mean=hop_mean)
 
 
-def _options(senses: Senses, default: Aggregation) -> dict[str, Any]:
+def _make_options(senses: Senses, default: Aggregation) -> dict[str, Any]:
     """Return the hops, and the channels and hop mean where they are not the default, fit for JSON."""
     options: dict[str, Any] = {"hops": senses.hops}
     if senses.channels != paper_channels(default):
@@ -240,8 +242,8 @@ DEFAULT_AGGREGATION: dict[str, Aggregation] = {"tdagnn-tf-mean": "mean"}
 STARLING_CHANNELS: tuple[Channel, ...] = (
     *paper_channels("mean"),
     *paper_channels("sum"),
-    (LEAVING, "mean"),
-    (feature_with("velocity", among="obstacles"), "sum"),
+    (LEAVING_FEATURE, "mean"),
+    (format_feature_name("velocity", among="obstacles"), "sum"),
 )
 """Channels of starling, one controller for all flock sizes and scenarios.
 
@@ -260,4 +262,4 @@ NETWORKS = {
 """The networks of the package: the paper's four variants and starling."""
 
 for _name, _describe in NETWORKS.items():
-    add_network(_name, _describe)
+    register_network(_name, _describe)

@@ -21,14 +21,25 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from equiflock.controllers.networks.architecture import Activation, Architecture, Convolution
-from equiflock.controllers.networks.lanes import padded
+from equiflock.controllers.networks.lane_kernels import pad_size
 from equiflock.runtime.jit import Array, kernel
 
-NOTHING, TANH, SCALE_TANH, SCALE_LOG = range(4)
+IDENTITY, TANH, SCALE_TANH, SCALE_LOG = range(4)
 """What may follow a layer."""
 ACTIVATIONS: dict[Activation, int] = {"tanh": TANH, "scale-tanh": SCALE_TANH, "scale-log": SCALE_LOG}
 
-OUTPUTS, INPUTS, WEIGHTS, BIAS, ACTIVATION, FOLDED_INPUTS, FOLDED, FOLDED_BIAS, JOINED, COLUMNS = range(10)
+(
+    OUTPUTS,
+    INPUTS,
+    WEIGHTS_OFFSET,
+    BIAS_OFFSET,
+    ACTIVATION,
+    FOLDED_INPUTS,
+    FOLDED_OFFSET,
+    FOLDED_BIAS_OFFSET,
+    FOLDS_PREVIOUS,
+    COLUMN_COUNT,
+) = range(10)
 """Columns of the table: padded sides; where weights and bias begin (-1: no bias); what follows the layer; the same for
 A_k and c_k among the folded weights; and whether the layer is multiplied out with the one before it."""
 
@@ -47,13 +58,13 @@ class Chain:
     layers: tuple[Layer, ...]
     table: Int64[np.ndarray, "layers columns"]
     """One row for each layer, with the columns above."""
-    before: int
+    input_activation: int
     """The activation before the first layer, or NOTHING."""
-    of_vectors: bool
+    acts_on_vectors: bool
     """Whether layers act on vectors, or on single numbers."""
 
     @property
-    def width(self) -> int:
+    def input_width(self) -> int:
         """Number of vectors, or numbers, that the first layer takes."""
         return int(self.layers[0].weight[0].size)
 
@@ -61,42 +72,44 @@ class Chain:
     def size(self) -> int:
         """Number of weights, padding included."""
         last = self.table[-1]
-        return int(max(last[WEIGHTS] + last[OUTPUTS] * last[INPUTS], last[BIAS] + last[OUTPUTS]))
+        return int(max(last[WEIGHTS_OFFSET] + last[OUTPUTS] * last[INPUTS], last[BIAS_OFFSET] + last[OUTPUTS]))
 
     @property
     def folded_size(self) -> int:
         """Number of folded weights."""
-        return int(self.table[-1, FOLDED_BIAS] + self.table[-1, OUTPUTS])
+        return int(self.table[-1, FOLDED_BIAS_OFFSET] + self.table[-1, OUTPUTS])
 
     def weights(self) -> Float32[np.ndarray, " size"]:
         """Copy the present weights of the layers into one array."""
         flat = np.zeros(self.size, np.float32)
-        for array, place in self._places(flat):
+        for array, place in self._pair_views(flat):
             place[:] = array
         return flat
 
     def store(self, flat: Float32[np.ndarray, " size"]) -> None:
         """Copy weights back into the layers."""
-        for array, place in self._places(flat):
+        for array, place in self._pair_views(flat):
             array[:] = place
 
-    def folded(self) -> Float32[np.ndarray, " folded"]:
+    def fold_weights(self) -> Float32[np.ndarray, " folded"]:
         """Return the present weights, multiplied out where nothing is between two layers."""
         product = np.empty(self.folded_size, np.float32)
         fold(self.table, self.weights(), product)
         return product
 
-    def _places(self, flat: Array) -> list[tuple[Array, Array]]:
+    def _pair_views(self, flat: Array) -> list[tuple[Array, Array]]:
         """Pair each layer's weight and bias with its view of the flat array."""
         found = []
         for layer, row in zip(self.layers, self.table, strict=True):
             # Inputs in the order in which observations lie in memory: hop by hop.
             weight = layer.weight.transpose(0, 2, 1)
             outputs, K, C = weight.shape
-            matrix = flat[row[WEIGHTS] : row[WEIGHTS] + row[OUTPUTS] * row[INPUTS]].reshape(row[OUTPUTS], row[INPUTS])
+            matrix = flat[row[WEIGHTS_OFFSET] : row[WEIGHTS_OFFSET] + row[OUTPUTS] * row[INPUTS]].reshape(
+                row[OUTPUTS], row[INPUTS]
+            )
             found.append((weight, matrix[:outputs, : K * C].reshape(outputs, K, C)))
             if layer.bias is not None:
-                found.append((layer.bias, flat[row[BIAS] : row[BIAS] + outputs]))
+                found.append((layer.bias, flat[row[BIAS_OFFSET] : row[BIAS_OFFSET] + outputs]))
         return found
 
 
@@ -108,40 +121,40 @@ def build_chain(architecture: Architecture, tensors: Mapping[str, Array], near: 
         tensors: float32 weights by their names.
         near: take the weights of agents near obstacles.
     """
-    layers, following = [], []
+    layers, activations = [], []
     for part, after in zip(architecture.parts, (*architecture.parts[1:], None), strict=True):
         if isinstance(part, Convolution):
             name = part.near if near else part.name
             layers.append(
-                Layer(tensors[f"{name}.weight"], None if architecture.of_vectors else tensors[f"{name}.bias"])
+                Layer(tensors[f"{name}.weight"], None if architecture.acts_on_vectors else tensors[f"{name}.bias"])
             )
-            following.append(ACTIVATIONS[after] if isinstance(after, str) else NOTHING)
+            activations.append(ACTIVATIONS[after] if isinstance(after, str) else IDENTITY)
     first = architecture.parts[0]
-    before = ACTIVATIONS[first] if isinstance(first, str) else NOTHING
-    return Chain(tuple(layers), _table(layers, following), before, architecture.of_vectors)
+    input_activation = ACTIVATIONS[first] if isinstance(first, str) else IDENTITY
+    return Chain(tuple(layers), _build_table(layers, activations), input_activation, architecture.acts_on_vectors)
 
 
-def _table(layers: Sequence[Layer], following: Sequence[int]) -> Int64[np.ndarray, "layers columns"]:
+def _build_table(layers: Sequence[Layer], activations: Sequence[int]) -> Int64[np.ndarray, "layers columns"]:
     """Return the table of layers, each followed by an activation or by nothing."""
-    table = np.zeros((len(layers), COLUMNS), np.int64)
+    table = np.zeros((len(layers), COLUMN_COUNT), np.int64)
     at = folded_at = 0
     for k, (layer, row) in enumerate(zip(layers, table, strict=True)):
-        outputs, inputs = padded(layer.weight.shape[0]), padded(layer.weight.shape[1] * layer.weight.shape[2])
-        joined = k > 0 and following[k - 1] == NOTHING
+        outputs, inputs = pad_size(layer.weight.shape[0]), pad_size(layer.weight.shape[1] * layer.weight.shape[2])
+        joined = k > 0 and activations[k - 1] == IDENTITY
         folded_inputs = table[k - 1, FOLDED_INPUTS] if joined else inputs
-        row[[OUTPUTS, INPUTS, ACTIVATION, JOINED, FOLDED_INPUTS]] = (
+        row[[OUTPUTS, INPUTS, ACTIVATION, FOLDS_PREVIOUS, FOLDED_INPUTS]] = (
             outputs,
             inputs,
-            following[k],
+            activations[k],
             joined,
             folded_inputs,
         )
         # Weight and bias of each layer, one after the other.
-        row[WEIGHTS], at = at, at + outputs * inputs
-        row[BIAS] = -1
+        row[WEIGHTS_OFFSET], at = at, at + outputs * inputs
+        row[BIAS_OFFSET] = -1
         if layer.bias is not None:
-            row[BIAS], at = at, at + outputs
-        row[FOLDED], row[FOLDED_BIAS] = folded_at, folded_at + outputs * folded_inputs
+            row[BIAS_OFFSET], at = at, at + outputs
+        row[FOLDED_OFFSET], row[FOLDED_BIAS_OFFSET] = folded_at, folded_at + outputs * folded_inputs
         folded_at += outputs * folded_inputs + outputs
     return table
 
@@ -151,21 +164,21 @@ def fold(table: Array, weights: Array, folded: Array) -> None:
     """Fill in A_k and c_k of every layer."""
     for k in range(len(table)):
         outputs, inputs, width = table[k, OUTPUTS], table[k, INPUTS], table[k, FOLDED_INPUTS]
-        W = weights[table[k, WEIGHTS] :][: outputs * inputs].reshape(outputs, inputs)
-        A = folded[table[k, FOLDED] :][: outputs * width].reshape(outputs, width)
-        c = folded[table[k, FOLDED_BIAS] :][:outputs]
+        W = weights[table[k, WEIGHTS_OFFSET] :][: outputs * inputs].reshape(outputs, inputs)
+        A = folded[table[k, FOLDED_OFFSET] :][: outputs * width].reshape(outputs, width)
+        c = folded[table[k, FOLDED_BIAS_OFFSET] :][:outputs]
         # b_k, or zero where a layer has no bias.
         for o in range(outputs):
-            c[o] = weights[table[k, BIAS] + o] if table[k, BIAS] >= 0 else np.float32(0)
+            c[o] = weights[table[k, BIAS_OFFSET] + o] if table[k, BIAS_OFFSET] >= 0 else np.float32(0)
         # Loops, here and below: Numba takes seconds to compile an assignment to a slice.
-        if not table[k, JOINED]:
+        if not table[k, FOLDS_PREVIOUS]:
             for o in range(outputs):
                 for i in range(inputs):
                     A[o, i] = W[o, i]
             continue
         # W_k A_(k-1) and W_k c_(k-1).
-        before = folded[table[k - 1, FOLDED] :][: inputs * width].reshape(inputs, width)
-        shift = folded[table[k - 1, FOLDED_BIAS] :][:inputs]
+        before = folded[table[k - 1, FOLDED_OFFSET] :][: inputs * width].reshape(inputs, width)
+        shift = folded[table[k - 1, FOLDED_BIAS_OFFSET] :][:inputs]
         for o in range(outputs):
             for n in range(width):
                 A[o, n] = np.float32(0)
@@ -176,30 +189,30 @@ def fold(table: Array, weights: Array, folded: Array) -> None:
 
 
 @kernel
-def unfold(table: Array, weights: Array, folded: Array, slopes: Array, gradient: Array) -> None:
-    """From dL/dA_k and dL/dc_k, in `slopes`, to the gradient of all weights; slopes are overwritten.
+def unfold(table: Array, weights: Array, folded: Array, folded_gradient: Array, gradient: Array) -> None:
+    """From dL/dA_k and dL/dc_k, in `folded_gradient`, to the gradient of all weights; slopes are overwritten.
 
     dL/dW_k = dL/dA_k A_(k-1)^T + dL/dc_k c_(k-1)^T, dL/db_k = dL/dc_k, and what is passed on to the layer before is
     W_k^T dL/dA_k and W_k^T dL/dc_k.
     """
     for k in range(len(table) - 1, -1, -1):
         outputs, inputs, width = table[k, OUTPUTS], table[k, INPUTS], table[k, FOLDED_INPUTS]
-        W = weights[table[k, WEIGHTS] :][: outputs * inputs].reshape(outputs, inputs)
-        dW = gradient[table[k, WEIGHTS] :][: outputs * inputs].reshape(outputs, inputs)
-        dA = slopes[table[k, FOLDED] :][: outputs * width].reshape(outputs, width)
-        dc = slopes[table[k, FOLDED_BIAS] :][:outputs]
-        if table[k, BIAS] >= 0:
+        W = weights[table[k, WEIGHTS_OFFSET] :][: outputs * inputs].reshape(outputs, inputs)
+        dW = gradient[table[k, WEIGHTS_OFFSET] :][: outputs * inputs].reshape(outputs, inputs)
+        dA = folded_gradient[table[k, FOLDED_OFFSET] :][: outputs * width].reshape(outputs, width)
+        dc = folded_gradient[table[k, FOLDED_BIAS_OFFSET] :][:outputs]
+        if table[k, BIAS_OFFSET] >= 0:
             for o in range(outputs):
-                gradient[table[k, BIAS] + o] = dc[o]
-        if not table[k, JOINED]:
+                gradient[table[k, BIAS_OFFSET] + o] = dc[o]
+        if not table[k, FOLDS_PREVIOUS]:
             for o in range(outputs):
                 for i in range(inputs):
                     dW[o, i] = dA[o, i]
             continue
-        before = folded[table[k - 1, FOLDED] :][: inputs * width].reshape(inputs, width)
-        shift = folded[table[k - 1, FOLDED_BIAS] :][:inputs]
-        passed = slopes[table[k - 1, FOLDED] :][: inputs * width].reshape(inputs, width)
-        passed_shift = slopes[table[k - 1, FOLDED_BIAS] :][:inputs]
+        before = folded[table[k - 1, FOLDED_OFFSET] :][: inputs * width].reshape(inputs, width)
+        shift = folded[table[k - 1, FOLDED_BIAS_OFFSET] :][:inputs]
+        passed = folded_gradient[table[k - 1, FOLDED_OFFSET] :][: inputs * width].reshape(inputs, width)
+        passed_shift = folded_gradient[table[k - 1, FOLDED_BIAS_OFFSET] :][:inputs]
         for o in range(outputs):
             for i in range(inputs):
                 total = dc[o] * shift[i]

@@ -31,7 +31,7 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return functional.linear(windows, weight.transpose(1, 2).flatten(1), bias)
 
 
-def composed(first: Conv | EqConv, second: Conv | EqConv) -> tuple[Tensor, Tensor | None]:
+def compose_layers(first: Conv | EqConv, second: Conv | EqConv) -> tuple[Tensor, Tensor | None]:
     """Weight and bias of the one layer that equals two layers of kernel size 1 with nothing between them.
 
     W = W_2 W_1 and b = W_2 b_1 + b_2: the same function, without the largest matrix product of such a network.
@@ -84,7 +84,7 @@ class ScaleLog(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(D, ..) to (D, ..)."""
-        norm = _norm(x)
+        norm = _compute_norm(x)
         return x * (torch.log1p(norm) / norm)
 
 
@@ -93,9 +93,9 @@ class ScaleTanh(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(D, ..) to (D, ..)."""
-        return x * torch.tanh(_norm(x))
+        return x * torch.tanh(_compute_norm(x))
 
 
-def _norm(x: Tensor) -> Tensor:
+def _compute_norm(x: Tensor) -> Tensor:
     """|x| along the first axis; 1e-15 in place of 0, whose root has no gradient."""
     return torch.sqrt((x * x).sum(0) + 1e-30)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from equiflock.controllers.bridge import takes_numpy
 from equiflock.controllers.networks.architecture import (
     Activation,
     Architecture,
@@ -26,16 +25,21 @@ from equiflock.controllers.networks.architecture import (
 )
 from equiflock.controllers.networks.chain import Chain, build_chain
 from equiflock.controllers.networks.compiled import CompiledNetwork
-from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, composed
-from equiflock.controllers.networks.weights import tensors_of, write_weights
+from equiflock.controllers.networks.layers import Conv, EqConv, ScaleLog, ScaleTanh, compose_layers
+from equiflock.controllers.networks.weights import collect_tensors, write_weights
+from equiflock.controllers.torch_bridge import accept_numpy
 from equiflock.features import Senses
 from equiflock.runtime.checks import InputError
 
-MODULES: dict[Activation, type[nn.Module]] = {"tanh": nn.Tanh, "scale-tanh": ScaleTanh, "scale-log": ScaleLog}
+ACTIVATION_MODULES: dict[Activation, type[nn.Module]] = {
+    "tanh": nn.Tanh,
+    "scale-tanh": ScaleTanh,
+    "scale-log": ScaleLog,
+}
 """The torch modules of activations."""
 
 
-class _Model(nn.Module):
+class _BaseNetwork(nn.Module):
     """The common part of the networks of the package."""
 
     def __init__(self, architecture: Architecture) -> None:
@@ -50,17 +54,17 @@ class _Model(nn.Module):
 
     def compiled_form(self) -> CompiledNetwork | None:
         """Return the network with its present weights as a compiled function; None if it is not just this class."""
-        if type(self) not in (TDAGNN, ETDAGNN) or not _is_as_built(self):
+        if type(self) not in (TDAGNN, ETDAGNN) or not _is_unmodified(self):
             return None
-        return CompiledNetwork(self.architecture, tensors_of(self), getattr(self, "orbit", None))
+        return CompiledNetwork(self.architecture, collect_tensors(self), getattr(self, "orbit", None))
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> Path:
         """Write the weights as safetensors, with what is needed to load them; `extra` goes into their metadata."""
         return write_weights(self, path, extra)
 
 
-@takes_numpy
-class TDAGNN(_Model):
+@accept_numpy
+class TDAGNN(_BaseNetwork):
     """Convolutions of numbers, with bias and tanh (see `describe_tdagnn`)."""
 
     def __init__(self, architecture: Architecture | None = None) -> None:
@@ -83,7 +87,7 @@ class TDAGNN(_Model):
         x = torch.tanh(first(observations.flatten(0, 1).flatten(-2)).squeeze(-2))
         # Without the second tanh (TF), the last two layers are one.
         two_tanh = self.architecture.parts.count("tanh") == 2
-        x = third(torch.tanh(second(x))) if two_tanh else functional.linear(x, *composed(second, third))
+        x = third(torch.tanh(second(x))) if two_tanh else functional.linear(x, *compose_layers(second, third))
         return x.view(*observations.shape[:2], self.dimensions)
 
     @property
@@ -93,20 +97,20 @@ class TDAGNN(_Model):
         return tuple(next(layers) if isinstance(part, Convolution) else nn.Tanh() for part in self.architecture.parts)
 
 
-@takes_numpy
-class ETDAGNN(_Model):
+@accept_numpy
+class ETDAGNN(_BaseNetwork):
     """Equivariant convolutions of vectors, for any dimension (see `describe_etdagnn`)."""
 
     def __init__(self, architecture: Architecture | None = None) -> None:
         super().__init__(architecture or describe_etdagnn())
-        self.layers = self._build()
+        self.layers = self._build_layers()
         self.near: nn.Sequential | None = None
         if self.architecture.near:
             # Agents near obstacles begin with the weights of all others.
-            self.near = self._build()
+            self.near = self._build_layers()
             self.near.load_state_dict(self.layers.state_dict())
 
-    def _build(self) -> nn.Sequential:
+    def _build_layers(self) -> nn.Sequential:
         """Build the layers with random weights; those of obstacle channels begin at zero."""
         first, second, third = self.architecture.convolutions
         drawn = [feature.among != "obstacles" for feature in self.senses.features]
@@ -133,7 +137,7 @@ class ETDAGNN(_Model):
         """Scale-log, EqConv over all hops, scale-tanh; the last two layers, with nothing between them, are one."""
         scale_log, first, scale_tanh, second, third = layers
         x = scale_tanh(first(scale_log(x)).squeeze(-2))
-        return functional.linear(x, *composed(cast(EqConv, second), cast(EqConv, third)))
+        return functional.linear(x, *compose_layers(cast(EqConv, second), cast(EqConv, third)))
 
     @property
     def chain(self) -> tuple[nn.Module, ...]:
@@ -143,7 +147,7 @@ class ETDAGNN(_Model):
 
 def build_module(architecture: Architecture) -> TDAGNN | ETDAGNN:
     """Build the torch module of an architecture of the package, with fresh weights."""
-    return ETDAGNN(architecture) if architecture.of_vectors else TDAGNN(architecture)
+    return ETDAGNN(architecture) if architecture.acts_on_vectors else TDAGNN(architecture)
 
 
 def as_module(network: Any) -> Any:
@@ -165,22 +169,22 @@ def describe_chain(
     """
     parts: list[Part] = []
     tensors: dict[str, Tensor] = {}
-    of_vectors = any(type(module) is EqConv for module in modules)
-    activations = {kind: activation for activation, kind in MODULES.items()}
+    acts_on_vectors = any(type(module) is EqConv for module in modules)
+    activations = {kind: activation for activation, kind in ACTIVATION_MODULES.items()}
     for place, module in enumerate(modules):
         if type(module) in activations:
             parts.append(activations[type(module)])
-        elif type(module) is (EqConv if of_vectors else Conv):
+        elif type(module) is (EqConv if acts_on_vectors else Conv):
             outputs, inputs, hops = module.weight.shape
             parts.append(Convolution(f"layers.{place}", inputs, outputs, hops))
             tensors.update({f"layers.{place}.{key}": tensor for key, tensor in module.named_parameters()})
         else:
             return None
-    architecture = Architecture(name, senses, tuple(parts), of_vectors, dimensions)
+    architecture = Architecture(name, senses, tuple(parts), acts_on_vectors, dimensions)
     return (architecture, tensors) if architecture.is_chain else None
 
 
-def chain_of(modules: Sequence[nn.Module], senses: Senses) -> Chain | None:
+def build_module_chain(modules: Sequence[nn.Module], senses: Senses) -> Chain | None:
     """Return a chain of our layers as numbers that share memory with them; None if it is no chain for kernels."""
     described = describe_chain("", senses, None, modules)
     if described is None:
@@ -189,7 +193,7 @@ def chain_of(modules: Sequence[nn.Module], senses: Senses) -> Chain | None:
     return build_chain(architecture, {name: tensor.detach().numpy() for name, tensor in tensors.items()})
 
 
-def trainable_chain(network: nn.Module) -> Chain | None:
+def find_trainable_chain(network: nn.Module) -> Chain | None:
     """Return the chain of a network that has a compiled form and whose weights may all change; None for any other."""
     compiled = getattr(network, "compiled_form", None)
     # Weights that only some agents use are another chain, beside the first.
@@ -197,18 +201,18 @@ def trainable_chain(network: nn.Module) -> Chain | None:
         return None
     if not all(parameter.requires_grad for parameter in network.parameters()):
         return None
-    return chain_of(network.chain, network.senses)  # type: ignore[arg-type]
+    return build_module_chain(network.chain, network.senses)  # type: ignore[arg-type]
 
 
-def _is_as_built(network: Any) -> bool:
+def _is_unmodified(network: Any) -> bool:
     """Whether a network has the layers of its architecture, float32 weights, and no hooks or replaced methods."""
     architecture = network.architecture
-    layer = EqConv if architecture.of_vectors else Conv
-    kinds = [layer if isinstance(part, Convolution) else MODULES[part] for part in architecture.parts]
+    layer = EqConv if architecture.acts_on_vectors else Conv
+    kinds = [layer if isinstance(part, Convolution) else ACTIVATION_MODULES[part] for part in architecture.parts]
     near = getattr(network, "near", None)
     if any([type(module) for module in chain] != kinds for chain in (network.chain, near or network.chain)):
         return False
-    if {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()} != architecture.shapes:
+    if {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()} != architecture.tensor_shapes:
         return False
     for module in network.modules():
         if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):

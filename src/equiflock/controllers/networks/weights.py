@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from equiflock.orbit_technique import Orbit
 from equiflock.runtime.checks import InputError, check_positive
-from equiflock.runtime.checksums import OtherVersionError, checksum
+from equiflock.runtime.checksums import VersionMismatchError, compute_checksum
 from equiflock.runtime.files import atomic_write
-from equiflock.runtime.options import read_options
-from equiflock.technique import Orbit
+from equiflock.runtime.options import parse_options
 from equiflock.version import __version__
 
 Tensor: TypeAlias = NDArray[Any]
 
 FORMAT = "equiflock weights 1"
-KEY = "equiflock"
+METADATA_KEY = "equiflock"
 """The only entry of a file's metadata; its value is a JSON object."""
-ORBIT = "orbit"
+ORBIT_KEY = "orbit"
 """The entry of that object with the numbers of the orbit technique that belong to the weights, if there are any."""
 
 
@@ -60,11 +60,11 @@ def write_weights(network: Any, path: str | os.PathLike[str], extra: Mapping[str
     }
     # Numbers of the orbit technique that belong to these weights travel with them.
     if isinstance(orbit := getattr(network, "orbit", None), Orbit):
-        metadata[ORBIT] = asdict(orbit)
-    return write_tensors(tensors_of(network), path, FORMAT, metadata)
+        metadata[ORBIT_KEY] = asdict(orbit)
+    return write_tensors(collect_tensors(network), path, FORMAT, metadata)
 
 
-def tensors_of(network: Any) -> dict[str, Tensor]:
+def collect_tensors(network: Any) -> dict[str, Tensor]:
     """Return the tensors of a compiled network or of a torch module by their names, sharing memory with them."""
     state = network.state_dict() if hasattr(network, "state_dict") else network.tensors
     # A module may keep other things in its state, which no file of weights can hold.
@@ -86,63 +86,63 @@ def read_weights(path: str | os.PathLike[str]) -> Weights:
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise InputError(f"the weights in {path} are not finite")
     try:
-        orbit = None if (numbers := metadata.get(ORBIT)) is None else Orbit(**numbers)
+        orbit = None if (numbers := metadata.get(ORBIT_KEY)) is None else Orbit(**numbers)
     except (TypeError, InputError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error}") from None
     return Weights(tensors, name, options, orbit)
 
 
-def trained_radius(path: str | os.PathLike[str]) -> float:
+def read_training_radius(path: str | os.PathLike[str]) -> float:
     """R of the flocks that the weights in a file were trained with, as their recipe says; 1 if they have none."""
     recipe = read_tensors(path, FORMAT)[1].get("recipe")
     if not isinstance(recipe, Mapping):
         return 1.0
     # An option of the scenario goes before the recipe's field.
     _, colon, told = str(recipe.get("scenario", "")).partition(":")
-    found = {**recipe, **(read_options(told) if colon else {})}
+    found = {**recipe, **(parse_options(told) if colon else {})}
     return check_positive(f"comm_radius in the recipe of {path}", found.get("comm_radius", 1.0))
 
 
 def write_tensors(
-    tensors: Mapping[str, Tensor], path: str | os.PathLike[str], kind: str, metadata: Mapping[str, Any]
+    tensors: Mapping[str, Tensor], path: str | os.PathLike[str], file_format: str, metadata: Mapping[str, Any]
 ) -> Path:
     """Write tensors and metadata, which must be fit for JSON, as a file of a kind, such as `FORMAT`."""
     # safetensors writes the buffer as it lies in memory, so that it must be contiguous.
     whole = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
-    entry = {**metadata, "format": kind, "equiflock": __version__}
+    entry = {**metadata, "format": file_format, "equiflock": __version__}
     # One entry, because safetensors writes several in random order, and the same tensors shall be the same bytes.
-    content = save(whole, {KEY: json.dumps({**entry, "checksum": _checksum(whole, entry)}, indent=1)})
+    content = save(whole, {METADATA_KEY: json.dumps({**entry, "checksum": _compute_checksum(whole, entry)}, indent=1)})
     with atomic_write(path) as scratch:
         scratch.write_bytes(content)
     return Path(path)
 
 
-def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: str | os.PathLike[str], file_format: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what `write_tensors` wrote, tensors and metadata; raise InputError if it is damaged or of another kind."""
     if not Path(path).is_file():
         raise InputError(f"{path}: there is no such file")
     try:
         with safe_open(path, framework="np") as file:
-            metadata = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
+            metadata = dict(json.loads((file.metadata() or {}).get(METADATA_KEY, "{}")))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise InputError(f"{path} is not a safetensors file that can be read: {error}") from None
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     found = metadata.get("format")
-    if found != kind:
-        if isinstance(found, str) and found.rpartition(" ")[0] == kind.rpartition(" ")[0]:
-            raise OtherVersionError(f"{path} is of another version: expected format {kind!r}; got {found!r}")
-        raise InputError(f"{path} is of another kind: expected format {kind!r}; got {found!r}")
-    if metadata.pop("checksum", None) != _checksum(tensors, metadata):
+    if found != file_format:
+        if isinstance(found, str) and found.rpartition(" ")[0] == file_format.rpartition(" ")[0]:
+            raise VersionMismatchError(f"{path} is of another version: expected format {file_format!r}; got {found!r}")
+        raise InputError(f"{path} is of another kind: expected format {file_format!r}; got {found!r}")
+    if metadata.pop("checksum", None) != _compute_checksum(tensors, metadata):
         raise InputError(f"{path} is damaged: its checksum does not fit")
     return tensors, metadata
 
 
-def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
+def _compute_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
     # Names, types and shapes count as well as the numbers. Types are named as torch does, which wrote the first files.
     parts: list[bytes | memoryview] = [json.dumps(metadata, sort_keys=True).encode()]
     for name in sorted(tensors):
         parts.append(f"{name} torch.{tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
         parts.append(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data)
-    return checksum(*parts)
+    return compute_checksum(*parts)

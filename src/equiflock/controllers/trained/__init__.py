@@ -15,36 +15,36 @@ from pathlib import Path
 
 from equiflock.runtime.checks import InputError, check_count
 
-TRAINED = ("tdagnn", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn")
+PAPER_NETWORKS = ("tdagnn", "tdagnn-tf", "tdagnn-tf-mean", "etdagnn")
 """The paper's four networks, by the default recipe."""
-SEEDS = range(5)
+PAPER_SEEDS = range(5)
 """The seeds of the paper's networks; a further training may come with fewer."""
-FOLDER = Path(__file__).parent
+WEIGHTS_DIR = Path(__file__).parent
 
 
 def bundled_names() -> tuple[str, ...]:
     """The names under which weights come: the paper's networks, and further trainings whose files are here."""
-    found = {path.stem.rpartition("-")[0] for path in FOLDER.glob("*.safetensors")}
-    return (*TRAINED, *sorted(found - set(TRAINED)))
+    found = {path.stem.rpartition("-")[0] for path in WEIGHTS_DIR.glob("*.safetensors")}
+    return (*PAPER_NETWORKS, *sorted(found - set(PAPER_NETWORKS)))
 
 
-def trained_seeds(name: str) -> tuple[int, ...]:
+def bundled_seeds(name: str) -> tuple[int, ...]:
     """The seeds that the weights of that name come for."""
-    return tuple(seed for seed in SEEDS if (FOLDER / f"{name}-{seed}.safetensors").exists())
+    return tuple(seed for seed in PAPER_SEEDS if (WEIGHTS_DIR / f"{name}-{seed}.safetensors").exists())
 
 
-def trained_weights(name: str, seed: int = 0) -> Path:
+def bundled_weights_path(name: str, seed: int = 0) -> Path:
     """The file of the weights of a network that was trained with this seed."""
-    return FOLDER / f"{name}-{_checked(name, seed)}.safetensors"
+    return WEIGHTS_DIR / f"{name}-{_check_seed(name, seed)}.safetensors"
 
 
-def trained_validation(name: str, seed: int = 0) -> Path:
+def bundled_validation_path(name: str, seed: int = 0) -> Path:
     """The validation table of that training: epoch, controller, flock, ivv, iman; the expert's rows have epoch 0."""
-    return FOLDER / f"{name}-{_checked(name, seed)}.csv"
+    return WEIGHTS_DIR / f"{name}-{_check_seed(name, seed)}.csv"
 
 
-def _checked(name: str, seed: int) -> int:
-    there = trained_seeds(name)
+def _check_seed(name: str, seed: int) -> int:
+    there = bundled_seeds(name)
     if check_count("seed", seed, least=0) not in there:
         which = f"seeds {there[0]} to {there[-1]}" if len(there) > 1 else f"seed {there[0]} only"
         raise InputError(f"weights of {name} come for {which}; got {seed!r}")

@@ -8,25 +8,25 @@ from pathlib import Path
 import numpy as np
 
 from equiflock.controllers.loading import load
-from equiflock.deployment.export.c import c_header, weight_arrays
-from equiflock.deployment.export.description import describe
-from equiflock.deployment.export.fitting import (
+from equiflock.deployment.export.c_header import collect_weights, format_c_header
+from equiflock.deployment.export.export_checks import (
     check_local,
-    fitting_dimensions,
-    fitting_orbit,
-    name_of,
-    own_controller,
+    get_controller_name,
+    resolve_dimensions,
+    resolve_orbit,
+    unwrap_scaled,
 )
-from equiflock.deployment.export.numpy_file import numpy_file
+from equiflock.deployment.export.numpy_agent import format_numpy_agent
 from equiflock.deployment.export.onnx import write_onnx
 from equiflock.deployment.export.program import Program, read_program
-from equiflock.deployment.export.template import identifier
+from equiflock.deployment.export.readme import format_readme
+from equiflock.deployment.export.template import make_identifier
+from equiflock.orbit_technique import Orbit
 from equiflock.protocols import Controller
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import atomic_write
-from equiflock.technique import Orbit
 
-ENDINGS = (".h", ".onnx", ".npz", ".py")
+SUFFIXES = (".h", ".onnx", ".npz", ".py")
 
 
 def export(
@@ -49,40 +49,40 @@ def export(
         orbit: the technique for obstacles, if it shall be another than the one that the controller brings along.
     """
     path = Path(path)
-    if path.suffix not in ENDINGS:
-        expected = ", ".join(ENDINGS)
+    if path.suffix not in SUFFIXES:
+        expected = ", ".join(SUFFIXES)
         raise InputError(f"the name of an exported file must end in one of {expected}; got {path.name!r}")
-    identifier(path.stem)  # a clear error now, if it cannot be one
+    make_identifier(path.stem)  # a clear error now, if it cannot be one
     made = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
     check_local(made)
-    fitting_orbit(made, orbit, fitting_dimensions(made, dimensions))
+    resolve_orbit(made, orbit, resolve_dimensions(made, dimensions))
     readme = path.with_suffix(".README.md")
     if path.suffix == ".onnx":
         write_onnx(made, path, dimensions)
-        return path, _write_text(readme, describe(_outline(made, dimensions, orbit), path.stem, ".onnx"))
+        return path, _write_text(readme, format_readme(_read_outline(made, dimensions, orbit), path.stem, ".onnx"))
     program = read_program(made, dimensions, orbit)
-    text = describe(program, path.stem, ".h" if path.suffix == ".h" else ".py")
+    text = format_readme(program, path.stem, ".h" if path.suffix == ".h" else ".py")
     if path.suffix == ".h":
-        return _write_text(path, c_header(program, path.stem)), _write_text(readme, text)
+        return _write_text(path, format_c_header(program, path.stem)), _write_text(readme, text)
     return *_write_numpy(program, path), _write_text(readme, text)
 
 
-def _outline(controller: Controller, dimensions: int | None, orbit: Orbit | None) -> Program:
+def _read_outline(controller: Controller, dimensions: int | None, orbit: Orbit | None) -> Program:
     """The program of a controller, without layers if it is a torch module of layers of its own."""
     try:
         return read_program(controller, dimensions, orbit)
     except InputError:
-        D, scale = fitting_dimensions(controller, dimensions), own_controller(controller)[1]
-        found = fitting_orbit(controller, orbit, D)
-        senses, name = check_local(controller), name_of(controller)
+        D, scale = resolve_dimensions(controller, dimensions), unwrap_scaled(controller)[1]
+        found = resolve_orbit(controller, orbit, D)
+        senses, name = check_local(controller), get_controller_name(controller)
         return Program(name, D, senses, False, "none", (), acceleration_scale=scale, orbit=found)
 
 
 def _write_numpy(program: Program, path: Path) -> tuple[Path, Path]:
     arrays = path.with_suffix(".npz")
     with atomic_write(arrays) as scratch, scratch.open("wb") as file:
-        np.savez(file, **weight_arrays(program))  # type: ignore[arg-type]
-    return _write_text(path.with_suffix(".py"), numpy_file(program, path.stem)), arrays
+        np.savez(file, **collect_weights(program))  # type: ignore[arg-type]
+    return _write_text(path.with_suffix(".py"), format_numpy_agent(program, path.stem)), arrays
 
 
 def _write_text(path: Path, text: str) -> Path:

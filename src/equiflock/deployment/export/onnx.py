@@ -11,10 +11,15 @@ import os
 import warnings
 from typing import Any, cast
 
-from equiflock.deployment.export.fitting import check_local, fitting_dimensions, name_of, own_controller
+from equiflock.deployment.export.export_checks import (
+    check_local,
+    get_controller_name,
+    resolve_dimensions,
+    unwrap_scaled,
+)
 from equiflock.deployment.export.program import is_network, read_program
 from equiflock.runtime.checks import InputError
-from equiflock.runtime.extras import require, require_torch
+from equiflock.runtime.extras import require_modules, require_torch
 from equiflock.runtime.files import atomic_write
 
 INPUT, OUTPUT = "observations", "accelerations"
@@ -24,12 +29,12 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
     """Write the graph; a clear error for a torch module that has none."""
     senses = check_local(controller)
     require_torch("ONNX")
-    require("deploy", "ONNX", "onnx", "onnxscript")
-    D = fitting_dimensions(controller, dimensions)
+    require_modules("deploy", "ONNX", "onnx", "onnxscript")
+    D = resolve_dimensions(controller, dimensions)
     import torch
     from onnxscript import optimizer
 
-    module = _as_module(controller, D)
+    module = _build_module(controller, D)
     # Two flocks of three agents, as a dimension of size 1 would be taken for fixed.
     example = torch.zeros(2, 3, senses.hops, senses.width, D)
     B, N = torch.export.Dim("B"), torch.export.Dim("N")
@@ -57,21 +62,23 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
         raise
     except Exception as error:  # whatever torch raises about a module of the user's
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise InputError(f"{name_of(controller)} is a torch module that ONNX has no form for: {reason}") from None
+        raise InputError(
+            f"{get_controller_name(controller)} is a torch module that ONNX has no form for: {reason}"
+        ) from None
     finally:
         quiet.setLevel(level)
     with atomic_write(path) as scratch:
         graph.save(str(scratch), external_data=False)
 
 
-def _as_module(controller: Any, D: int) -> Any:
+def _build_module(controller: Any, D: int) -> Any:
     """The controller as a torch module of tensors: a network as it is, a law as its matrix and clamp."""
     import torch
     from torch import Tensor, nn
 
     from equiflock.controllers.networks.models import as_module
 
-    found, scale = own_controller(controller)
+    found, scale = unwrap_scaled(controller)
     own = as_module(found)
 
     class Network(nn.Module):
@@ -96,7 +103,7 @@ def _as_module(controller: Any, D: int) -> Any:
 
         def forward(self, observations: Tensor) -> Tensor:
             # The K C vectors of an agent, or its K C D numbers, by the matrix.
-            if self.law.of_vectors:
+            if self.law.acts_on_vectors:
                 x = torch.matmul(self.weight, observations.flatten(2, 3)).squeeze(2)
             else:
                 x = nn.functional.linear(observations.flatten(2), self.weight, self.bias)

@@ -13,31 +13,31 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from equiflock.controllers.bridge import as_numpy_function
 from equiflock.controllers.networks.architecture import obstacle_channel
 from equiflock.controllers.networks.chain import ACTIVATION, Chain, build_chain
 from equiflock.controllers.networks.compiled import CompiledNetwork
 from equiflock.controllers.registry import is_module
-from equiflock.deployment.export.fitting import (
+from equiflock.controllers.torch_bridge import as_numpy_function
+from equiflock.deployment.export.export_checks import (
     check_local,
-    fitting_dimensions,
-    fitting_orbit,
-    name_of,
-    own_controller,
+    get_controller_name,
+    resolve_dimensions,
+    resolve_orbit,
+    unwrap_scaled,
 )
 from equiflock.features import Senses
+from equiflock.orbit_technique import Orbit
 from equiflock.runtime.checks import InputError
-from equiflock.technique import Orbit
 
 Activation: TypeAlias = Literal["none", "tanh", "scale-tanh", "scale-log"]
 ClampBy: TypeAlias = Literal["norm", "entry"]
-Numbers: TypeAlias = NDArray[Any]
+FloatArray: TypeAlias = NDArray[Any]
 
-KINDS: tuple[Activation, ...] = ("none", "tanh", "scale-tanh", "scale-log")
+ACTIVATION_NAMES: tuple[Activation, ...] = ("none", "tanh", "scale-tanh", "scale-log")
 """Activations as the table of a chain numbers them."""
-AGREEMENT = 1e-4
+PROBE_TOLERANCE = 1e-4
 """How far what was read may be from the controller, relative to the largest acceleration: float32, but the same."""
-PROBES = 96
+PROBE_COUNT = 96
 """So many random observations are compared."""
 
 
@@ -51,8 +51,8 @@ class Layer:
         activation: of what the matrix makes.
     """
 
-    weight: Numbers
-    bias: Numbers | None
+    weight: FloatArray
+    bias: FloatArray | None
     activation: Activation
 
 
@@ -64,95 +64,97 @@ class Program:
         name: of the controller.
         dimensions: D.
         senses: its channels and hops, and the units that it senses in.
-        of_vectors: whether matrices act on the K C vectors of an agent's observations, rather than on K C D numbers.
-        before: the activation of the observations, before the first matrix.
+        acts_on_vectors: whether matrices act on the K C vectors of an agent's observations, rather than on K C D numbers.
+        input_activation: the activation of the observations, before the first matrix.
         layers: matrices in their order; between any two of them is an activation.
         clamp: the largest acceleration, in the controller's units, or None.
         clamp_by: whether the norm is clamped, or every entry.
         acceleration_scale: the factor to the units of the robots.
         orbit: the technique by which it avoids obstacles, or None: then the nearest just stands still.
-        near: matrices of the same shapes, by which agents that know of an obstacle decide in place of `layers`; none if
+        near_obstacle_layers: matrices of the same shapes, by which agents that know of an obstacle decide in place of `layers`; none if
             all decide alike.
     """
 
     name: str
     dimensions: int
     senses: Senses
-    of_vectors: bool
-    before: Activation
+    acts_on_vectors: bool
+    input_activation: Activation
     layers: tuple[Layer, ...]
     clamp: float | None = None
     clamp_by: ClampBy = "norm"
     acceleration_scale: float = 1.0
     orbit: Orbit | None = None
-    near: tuple[Layer, ...] = ()
+    near_obstacle_layers: tuple[Layer, ...] = ()
 
     @property
-    def components(self) -> int:
+    def vector_size(self) -> int:
         """How many numbers an input of a matrix is: D of a vector, or one."""
-        return self.dimensions if self.of_vectors else 1
+        return self.dimensions if self.acts_on_vectors else 1
 
     @property
-    def passed_on(self) -> int:
+    def relayed_count(self) -> int:
         """How many numbers of its observations an agent passes on, (K - 1) C D."""
         return (self.senses.hops - 1) * self.senses.width * self.dimensions
 
     @property
-    def weights(self) -> int:
+    def weight_count(self) -> int:
         """How many numbers the matrices and biases are."""
-        layers = *self.layers, *self.near
+        layers = *self.layers, *self.near_obstacle_layers
         return sum(layer.weight.size + (0 if layer.bias is None else layer.bias.size) for layer in layers)
 
     @property
     def obstacle_channel(self) -> int:
-        """Channel that is computed from obstacles: agents in which it is not zero in every hop use `near`."""
+        """Channel that is computed from obstacles: agents in which it is not zero in every hop use `near_obstacle_layers`."""
         channel = obstacle_channel(self.senses)
         assert channel is not None
         return channel
 
-    def __call__(self, observations: Numbers) -> Numbers:
+    def __call__(self, observations: FloatArray) -> FloatArray:
         """Accelerations (.., D) from observations (.., K, C, D), in float64: what every exported form computes."""
-        x = self._decided(observations, lambda layers: self._through(observations, layers))
-        return _clamped(x.reshape(*x.shape[:-2], -1), self.clamp, self.clamp_by) * self.acceleration_scale
+        x = self._select_by_obstacle(observations, lambda layers: self._apply_layers(observations, layers))
+        return _clamp_acceleration(x.reshape(*x.shape[:-2], -1), self.clamp, self.clamp_by) * self.acceleration_scale
 
-    def magnitude(self, observations: Numbers) -> Numbers:
+    def compute_magnitude(self, observations: FloatArray) -> FloatArray:
         """The sum of the absolute values of what the last matrix adds up to an acceleration, (.., D), at least 1.
 
         Accelerations are small differences of large numbers where a flock has nearly settled, and float32 has seven
         digits of the large ones: errors of any two forms of a controller are to be seen relative to this.
         """
 
-        def added(layers: tuple[Layer, ...]) -> Numbers:
+        def added(layers: tuple[Layer, ...]) -> FloatArray:
             *first, last = layers
-            x = np.abs(last.weight.astype(np.float64)) @ np.abs(self._through(observations, tuple(first)))
+            x = np.abs(last.weight.astype(np.float64)) @ np.abs(self._apply_layers(observations, tuple(first)))
             return x if last.bias is None else np.asarray(x + np.abs(last.bias[:, None]))
 
-        x = self._decided(observations, added)
+        x = self._select_by_obstacle(observations, added)
         return np.maximum(x.reshape(*x.shape[:-2], -1) * self.acceleration_scale, 1.0)
 
-    def _decided(self, observations: Numbers, make: Callable[[tuple[Layer, ...]], Numbers]) -> Numbers:
-        """What is made of layers: of `near`, where it is there, for agents that know of an obstacle."""
-        if not self.near:
+    def _select_by_obstacle(
+        self, observations: FloatArray, make: Callable[[tuple[Layer, ...]], FloatArray]
+    ) -> FloatArray:
+        """What is made of layers: of `near_obstacle_layers`, where it is there, for agents that know of an obstacle."""
+        if not self.near_obstacle_layers:
             return make(self.layers)
         wary = (observations[..., self.obstacle_channel, :] != 0.0).any(axis=(-2, -1))
-        return np.where(wary[..., None, None], make(self.near), make(self.layers))
+        return np.where(wary[..., None, None], make(self.near_obstacle_layers), make(self.layers))
 
-    def _through(self, observations: Numbers, layers: tuple[Layer, ...]) -> Numbers:
+    def _apply_layers(self, observations: FloatArray, layers: tuple[Layer, ...]) -> FloatArray:
         """Vectors (.., outputs, D), or numbers (.., outputs, 1), that these layers make of observations."""
-        x = observations.astype(np.float64).reshape(*observations.shape[:-3], -1, self.components)
-        x = _bent(x, self.before)
+        x = observations.astype(np.float64).reshape(*observations.shape[:-3], -1, self.vector_size)
+        x = _activate(x, self.input_activation)
         for layer in layers:
             x = layer.weight.astype(np.float64) @ x
-            x = _bent(x if layer.bias is None else x + layer.bias[:, None], layer.activation)
+            x = _activate(x if layer.bias is None else x + layer.bias[:, None], layer.activation)
         return x
 
 
-def _of_obstacles(senses: Senses) -> list[bool]:
+def _build_obstacle_mask(senses: Senses) -> list[bool]:
     """For each channel, whether it is made of obstacle agents alone."""
     return [feature.among == "obstacles" for feature in senses.features]
 
 
-def _bent(x: Numbers, activation: Activation) -> Numbers:
+def _activate(x: FloatArray, activation: Activation) -> FloatArray:
     """The activation of vectors (.., D), or of numbers (.., 1)."""
     if activation == "none":
         return x
@@ -162,7 +164,7 @@ def _bent(x: Numbers, activation: Activation) -> Numbers:
     return np.asarray(x * (np.tanh(norm) if activation == "scale-tanh" else np.log1p(norm) / norm))
 
 
-def _clamped(x: Numbers, clamp: float | None, by: ClampBy) -> Numbers:
+def _clamp_acceleration(x: FloatArray, clamp: float | None, by: ClampBy) -> FloatArray:
     if clamp is None:
         return x
     if by == "entry":
@@ -181,12 +183,12 @@ def read_program(controller: Any, dimensions: int | None = None, orbit: Orbit | 
         orbit: the technique for obstacles, if it shall be another than the one that the controller brings along.
     """
     senses = check_local(controller)
-    D = fitting_dimensions(controller, dimensions)
-    own, scale = own_controller(controller)
-    parts = _network(own) if is_network(own) else _law(own, senses, D)
-    found = fitting_orbit(controller, orbit, D)
-    program = Program(name_of(controller), D, senses, **parts, acceleration_scale=scale, orbit=found)
-    _check_same(program, own, senses)
+    D = resolve_dimensions(controller, dimensions)
+    own, scale = unwrap_scaled(controller)
+    parts = _read_network(own) if is_network(own) else _read_law(own, senses, D)
+    found = resolve_orbit(controller, orbit, D)
+    program = Program(get_controller_name(controller), D, senses, **parts, acceleration_scale=scale, orbit=found)
+    _check_agreement(program, own, senses)
     return program
 
 
@@ -195,24 +197,24 @@ def is_network(controller: object) -> bool:
     return isinstance(controller, CompiledNetwork) or is_module(type(controller))
 
 
-def _network(network: Any) -> dict[str, Any]:
+def _read_network(network: Any) -> dict[str, Any]:
     """Return the matrices of a network, and those for agents near obstacles, if it has any."""
-    chain, near = _chains(network)
-    if chain is None or (near is not None and _shape(near) != _shape(chain)):
+    chain, near = _build_chains(network)
+    if chain is None or (near is not None and _get_chain_shape(near) != _get_chain_shape(chain)):
         raise InputError(
-            f"{name_of(network)} is a torch module of layers that have no form in C or NumPy, but in ONNX (.onnx); "
+            f"{get_controller_name(network)} is a torch module of layers that have no form in C or NumPy, but in ONNX (.onnx); "
             "they take an attribute chain of Conv, EqConv, Tanh, ScaleTanh and ScaleLog "
             "of equiflock.controllers.networks"
         )
     return {
-        "of_vectors": chain.of_vectors,
-        "before": KINDS[chain.before],
-        "layers": _layers(chain),
-        "near": () if near is None else _layers(near),
+        "acts_on_vectors": chain.acts_on_vectors,
+        "input_activation": ACTIVATION_NAMES[chain.input_activation],
+        "layers": _read_layers(chain),
+        "near_obstacle_layers": () if near is None else _read_layers(near),
     }
 
 
-def _chains(network: Any) -> tuple[Chain | None, Chain | None]:
+def _build_chains(network: Any) -> tuple[Chain | None, Chain | None]:
     """Return the chain of a network, or None, and that of agents near obstacles, if it has any."""
     if isinstance(network, CompiledNetwork):
         architecture, tensors = network.architecture, network.tensors
@@ -220,27 +222,32 @@ def _chains(network: Any) -> tuple[Chain | None, Chain | None]:
         return build_chain(architecture, tensors), near
     from torch import nn
 
-    from equiflock.controllers.networks.models import chain_of
+    from equiflock.controllers.networks.models import build_module_chain
 
-    chain = chain_of(getattr(network, "chain", ()), network.senses)
+    chain = build_module_chain(getattr(network, "chain", ()), network.senses)
     # A user's module may have an attribute of that name for something else.
     other = getattr(network, "near", None)
     if chain is None or not isinstance(other, nn.Sequential) or obstacle_channel(network.senses) is None:
         return chain, None
-    near = chain_of(tuple(other), network.senses)
+    near = build_module_chain(tuple(other), network.senses)
     return (None, None) if near is None else (chain, near)
 
 
-def _shape(chain: Chain) -> tuple[Any, ...]:
+def _get_chain_shape(chain: Chain) -> tuple[Any, ...]:
     """What two chains have in common that differ by nothing but the values of their weights."""
-    return chain.before, chain.of_vectors, chain.table.tolist(), [layer.weight.shape for layer in chain.layers]
+    return (
+        chain.input_activation,
+        chain.acts_on_vectors,
+        chain.table.tolist(),
+        [layer.weight.shape for layer in chain.layers],
+    )
 
 
-def _layers(chain: Chain) -> tuple[Layer, ...]:
+def _read_layers(chain: Chain) -> tuple[Layer, ...]:
     """Return the matrices of a chain; those with nothing between them are multiplied out."""
     layers: list[Layer] = []
-    weight: Numbers | None = None
-    bias: Numbers | None = None
+    weight: FloatArray | None = None
+    bias: FloatArray | None = None
     for k, (layer, row) in enumerate(zip(chain.layers, chain.table, strict=True)):
         # Inputs in the order of observations: hop by hop.
         matrix = layer.weight.transpose(0, 2, 1).astype(np.float64)
@@ -249,18 +256,18 @@ def _layers(chain: Chain) -> tuple[Layer, ...]:
         # All layers of a chain have a bias, or none has.
         bias = shift if bias is None else matrix @ bias + shift
         weight = matrix if weight is None else matrix @ weight
-        activation = KINDS[row[ACTIVATION]]
+        activation = ACTIVATION_NAMES[row[ACTIVATION]]
         if activation != "none" or k + 1 == len(chain.layers):
-            layers.append(_layer(weight, bias, activation))
+            layers.append(_make_layer(weight, bias, activation))
             weight = bias = None
     return tuple(layers)
 
 
-def _layer(weight: Numbers, bias: Numbers | None, activation: Activation) -> Layer:
+def _make_layer(weight: FloatArray, bias: FloatArray | None, activation: Activation) -> Layer:
     return Layer(weight.astype(np.float32), None if bias is None else bias.astype(np.float32), activation)
 
 
-def _law(law: Any, senses: Senses, D: int) -> dict[str, Any]:
+def _read_law(law: Any, senses: Senses, D: int) -> dict[str, Any]:
     """The matrix of a law, which is its answers to unit vectors, and its clamp."""
     clamped = is_dataclass(law) and any(each.name == "clamp" for each in fields(law))
     clamp: float | None = law.clamp if clamped else None
@@ -270,19 +277,19 @@ def _law(law: Any, senses: Senses, D: int) -> dict[str, Any]:
     size = int(np.prod(shape))
     # The first agent observes nothing, each of the others one of the numbers.
     units = np.concatenate([np.zeros((1, size)), np.eye(size)]).reshape(1, size + 1, *shape)
-    answers = _asked(free, units.astype(np.float32))[0]
+    answers = _evaluate(free, units.astype(np.float32))[0]
     bias = answers[0]
     matrix = (answers[1:] - bias).T
     # A law that turns with the flock has one number for each vector.
     one = matrix[:1, ::D]
     turns = not bias.any() and np.array_equal(matrix, np.kron(one, np.eye(D)))
-    layer = _layer(one, None, "none") if turns else _layer(matrix, bias, "none")
-    return {"of_vectors": turns, "before": "none", "layers": (layer,), "clamp": clamp, "clamp_by": by}
+    layer = _make_layer(one, None, "none") if turns else _make_layer(matrix, bias, "none")
+    return {"acts_on_vectors": turns, "input_activation": "none", "layers": (layer,), "clamp": clamp, "clamp_by": by}
 
 
-def _asked(controller: Any, observations: Numbers) -> Numbers:
+def _evaluate(controller: Any, observations: FloatArray) -> FloatArray:
     """What a controller answers; a clear error if it does not take observations of this shape."""
-    name, shape = name_of(controller), observations.shape
+    name, shape = get_controller_name(controller), observations.shape
     ask: Callable[..., Any] = as_numpy_function(controller)
     try:
         answer = np.asarray(ask(observations), np.float64)
@@ -295,23 +302,25 @@ def _asked(controller: Any, observations: Numbers) -> Numbers:
     return answer
 
 
-def _check_same(program: Program, controller: Any, senses: Senses) -> None:
+def _check_agreement(program: Program, controller: Any, senses: Senses) -> None:
     """A clear error unless the program does what the controller does in its own units."""
     chance = np.random.default_rng(0)
-    shape = 1, PROBES, senses.hops, senses.width, program.dimensions
+    shape = 1, PROBE_COUNT, senses.hops, senses.width, program.dimensions
     # Observations of all sizes, as some functions are linear for small ones only.
-    sizes = 10.0 ** chance.uniform(-2.0, 3.0, (1, PROBES, 1, 1, 1))
+    sizes = 10.0 ** chance.uniform(-2.0, 3.0, (1, PROBE_COUNT, 1, 1, 1))
     observations = (chance.normal(size=shape) * sizes).astype(np.float32)
     # Every other agent knows nothing of obstacles, and the rest does by some hops only.
     silent = chance.random((*shape[:4], 1)) < 0.5
     silent[:, ::2] = True
-    observations[np.broadcast_to(silent, shape) & np.array(_of_obstacles(senses))[:, None]] = 0.0
-    wanted, found = _asked(controller, observations), program(observations) / program.acceleration_scale
+    observations[np.broadcast_to(silent, shape) & np.array(_build_obstacle_mask(senses))[:, None]] = 0.0
+    wanted, found = _evaluate(controller, observations), program(observations) / program.acceleration_scale
     scale = np.maximum(np.abs(wanted).max(axis=-1, keepdims=True), np.abs(observations).max(axis=(2, 3, 4))[..., None])
-    if not (np.abs(found - wanted) <= AGREEMENT * np.maximum(scale, 1.0)).all():
+    if not (np.abs(found - wanted) <= PROBE_TOLERANCE * np.maximum(scale, 1.0)).all():
         kind, but = (
             ("does not do what its chain of layers does", "")
             if is_network(controller)
             else ("is not a linear function of observations", "as a torch module ")
         )
-        raise InputError(f"{name_of(controller)} {kind}: it has no form in C or NumPy, but {but}in ONNX (.onnx)")
+        raise InputError(
+            f"{get_controller_name(controller)} {kind}: it has no form in C or NumPy, but {but}in ONNX (.onnx)"
+        )

@@ -9,7 +9,7 @@ from importlib.resources import files
 from equiflock.runtime.checks import InputError
 
 
-def filled(name: str, words: Mapping[str, object], parts: Collection[str], comment: tuple[str, str]) -> str:
+def fill_template(name: str, words: Mapping[str, object], parts: Collection[str], comment: tuple[str, str]) -> str:
     """A template with its words filled in, and without the parts that are not among `parts`.
 
     Args:
@@ -34,7 +34,7 @@ def filled(name: str, words: Mapping[str, object], parts: Collection[str], comme
     return re.sub(r"\n{4,}", "\n\n\n", text) + "\n"
 
 
-def identifier(stem: str) -> str:
+def make_identifier(stem: str) -> str:
     """The name of a file as a word of C and Python; a clear error if it cannot be one."""
     word = re.sub(r"\W", "_", stem, flags=re.ASCII).lower()
     if not re.match(r"[a-z]", word):

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from equiflock.controllers import load
-from equiflock.experiments.flights import fly
+from equiflock.experiments.flight_jobs import fly
 from equiflock.flock import Flock
 from equiflock.scenarios import RandomDisk, make_scenario
-from equiflock.scenarios.registry import failures
+from equiflock.scenarios.registry import find_failed_flights
 from equiflock.simulation import metrics
 from equiflock.simulation.simulate import simulate
 from equiflock.simulation.trajectory import Trajectory
@@ -29,19 +29,19 @@ class Claim(ABC):
 
     Attributes:
         law: the controller, as for `load`, with options.
-        words: what is measured.
+        description: what is measured.
         least: the promise holds from this number on; any number will do if left out.
         most: it holds up to this number; any number will do if left out.
     """
 
     law: str
-    words: str
+    description: str
     least: float | None = None
     most: float | None = None
 
-    shown: ClassVar[str] = ".3g"
+    value_format: ClassVar[str] = ".3g"
     """How the number is written."""
-    limit: ClassVar[str] = "g"
+    limit_format: ClassVar[str] = "g"
     """How its limits are."""
 
     @abstractmethod
@@ -52,7 +52,11 @@ class Claim(ABC):
     def rule(self) -> str:
         """The limits in words; empty if nothing is promised."""
         limits = {"at least": self.least, "at most": self.most}
-        return ", ".join(f"{word} {limit:{self.limit}}" for word, limit in limits.items() if limit is not None)
+        return ", ".join(
+            f"{word} {limit_format:{self.limit_format}}"
+            for word, limit_format in limits.items()
+            if limit_format is not None
+        )
 
     def verdict(self, value: float) -> str:
         """Whether the promise holds; empty if nothing is promised."""
@@ -79,7 +83,7 @@ class ClaimJob:
     def labels(self) -> dict[str, Any]:
         """The columns that mark its row in the table."""
         claim = self.claim
-        return {"claim": self.number, "law": claim.law, "words": claim.words, "rule": claim.rule}
+        return {"claim": self.number, "law": claim.law, "description": claim.description, "rule": claim.rule}
 
     def run(self) -> pd.DataFrame:
         """One row: the number and the verdict."""
@@ -88,31 +92,31 @@ class ClaimJob:
 
 
 @dataclass(frozen=True)
-class Succeeds(Claim):
+class SuccessRate(Claim):
     """The share of flocks of a scenario that end as they should."""
 
     scenario: str = "flocking"
     flocks: int = FLOCKS
 
-    shown: ClassVar[str] = ".0%"
-    limit: ClassVar[str] = ".0%"
+    value_format: ClassVar[str] = ".0%"
+    limit_format: ClassVar[str] = ".0%"
 
     def measure(self) -> float:
         """Fly them by the rules of the scenario, at its time step, and count."""
         scenario = make_scenario(self.scenario, flocks=self.flocks)
         start = scenario.draw()
         run = fly(scenario, start, load(self.law), scenario.time_step, scenario.duration, keep_every=None)
-        return float(1.0 - failures(scenario, run.outcome).mean())
+        return float(1.0 - find_failed_flights(scenario, run.outcome).mean())
 
 
 @dataclass(frozen=True)
-class StaysWhole(Claim):
+class ConnectedShare(Claim):
     """The share of the paper's flocks of 100 agents that are in one piece after a while."""
 
     seconds: float = 8.0
 
-    shown: ClassVar[str] = ".0%"
-    limit: ClassVar[str] = ".0%"
+    value_format: ClassVar[str] = ".0%"
+    limit_format: ClassVar[str] = ".0%"
 
     def measure(self) -> float:
         """Fly them, and count the pieces at the end."""
@@ -121,7 +125,7 @@ class StaysWhole(Claim):
 
 
 @dataclass(frozen=True)
-class VarianceLeft(Claim):
+class FinalVelocityVariance(Claim):
     """The velocity variance at the end in units of that at the start, the largest of all flocks."""
 
     disk: RandomDisk = field(default_factory=lambda: RandomDisk(FLOCKS))
@@ -150,7 +154,7 @@ class MeanVelocityDrift(Claim):
         return float(drift / np.sqrt(np.square(run.velocities[0]).sum(axis=-1)).max())
 
 
-def _pair(speed: float) -> Flock:
+def _make_pair(speed: float) -> Flock:
     """Two agents at a distance of 1 that fly apart at a relative speed, or towards each other if it is negative."""
     ways = np.array([[[-0.5, 0.0], [0.5, 0.0]]])
     return Flock(ways, speed * ways)
@@ -170,7 +174,7 @@ class EscapeSpeed(Claim):
     def measure(self) -> float:
         """Fly them for so long that they hardly feel each other any more."""
         law = load(self.law, strength=self.strength, clamp=None)
-        end = simulate(_pair(self.speed), law, time_step=1e-3, duration=20.0, keep_every=None).flock()
+        end = simulate(_make_pair(self.speed), law, time_step=1e-3, duration=20.0, keep_every=None).flock()
         left = float(end.velocities[0, 1, 0] - end.velocities[0, 0, 0])
         return left / (self.speed - self.strength * (math.pi / 2.0 - math.atan(1.0)))
 
@@ -189,20 +193,20 @@ class HeadOnDistance(Claim):
     def measure(self) -> float:
         """Fly them until they rest."""
         law = load(self.law, strength=self.strength, clamp=None)
-        end = simulate(_pair(-self.speed), law, time_step=1e-4, duration=5.0, keep_every=None).flock()
+        end = simulate(_make_pair(-self.speed), law, time_step=1e-4, duration=5.0, keep_every=None).flock()
         distance = float(end.positions[0, 1, 0] - end.positions[0, 0, 0])
         return distance / math.exp(-self.speed / self.strength)
 
 
 @dataclass(frozen=True)
-class OrderKept(Claim):
+class OrderPreserved(Claim):
     """The share of flocks on a line in which nobody ever passes anybody: to pass on a line, two agents must touch."""
 
     agents: int = 10
     strength: float = 20.0
 
-    shown: ClassVar[str] = ".0%"
-    limit: ClassVar[str] = ".0%"
+    value_format: ClassVar[str] = ".0%"
+    limit_format: ClassVar[str] = ".0%"
 
     def measure(self) -> float:
         """Fly agents that are 0.1 apart or more along their line, at random speeds, at a fine time step."""

@@ -8,14 +8,14 @@ from equiflock.experiments.atlas.claims import (
     BondLength,
     Claim,
     ClaimJob,
+    ConnectedShare,
     EscapeSpeed,
+    FinalVelocityVariance,
     HeadOnDistance,
     MeanVelocityDrift,
-    OrderKept,
+    OrderPreserved,
     SmallestDistance,
-    StaysWhole,
-    Succeeds,
-    VarianceLeft,
+    SuccessRate,
 )
 from equiflock.scenarios import RandomDisk
 
@@ -28,7 +28,7 @@ class Entry:
         name: of the law.
         title: authors and year.
         promises: what it promises, in words.
-        fails: when it fails, in words.
+        failure_modes: when it fails, in words.
         claims: what is measured of that.
         panels: the controllers of its film, side by side.
         scenario: of the film, with options.
@@ -40,7 +40,7 @@ class Entry:
     name: str
     title: str
     promises: str
-    fails: str
+    failure_modes: str
     claims: tuple[Claim, ...]
     panels: tuple[str, ...]
     scenario: str = "flocking"
@@ -69,8 +69,8 @@ ENTRIES: tuple[Entry, ...] = (
         "Velocities agree slowly, and whoever is out of reach for a moment is lost, which happens in many flights from "
         "the paper's starts.",
         (
-            VarianceLeft("reynolds", "velocity variance after 8 s, of that at the start, worst of 50 flocks"),
-            StaysWhole("reynolds", "flocks in one piece after 8 s"),
+            FinalVelocityVariance("reynolds", "velocity variance after 8 s, of that at the start, worst of 50 flocks"),
+            ConnectedShare("reynolds", "flocks in one piece after 8 s"),
         ),
         ("reynolds", "reynolds:cohesion=0"),
     ),
@@ -83,8 +83,8 @@ ENTRIES: tuple[Entry, ...] = (
         "That it stays so is not promised: from the paper's starts tanner-dynamic loses agents in all these "
         "flights, which is why the paper learns a controller that hears over several hops.",
         (
-            StaysWhole("tanner", "flocks in one piece after 8 s, centralized"),
-            StaysWhole("tanner-dynamic", "flocks in one piece after 8 s, each agent by those within R"),
+            ConnectedShare("tanner", "flocks in one piece after 8 s, centralized"),
+            ConnectedShare("tanner-dynamic", "flocks in one piece after 8 s, each agent by those within R"),
         ),
         ("tanner", "tanner-dynamic"),
     ),
@@ -97,7 +97,7 @@ ENTRIES: tuple[Entry, ...] = (
         "speed that the equation predicts. Nothing keeps agents apart, or together once the sum is cut off at R.",
         (
             MeanVelocityDrift("cucker-smale", "drift of the mean velocity, in the largest speed", most=1e-12),
-            VarianceLeft(
+            FinalVelocityVariance(
                 "cucker-smale:beta=0.5",
                 "beta = 1/2, far apart and fast: variance left after 100 s, worst of 50 flocks",
                 most=1e-6,
@@ -110,7 +110,7 @@ ENTRIES: tuple[Entry, ...] = (
                 least=0.99,
                 most=1.01,
             ),
-            StaysWhole("cucker-smale-local", "flocks in one piece after 8 s, cut off at R"),
+            ConnectedShare("cucker-smale-local", "flocks in one piece after 8 s, cut off at R"),
         ),
         ("cucker-smale", "cucker-smale-local"),
     ),
@@ -129,8 +129,8 @@ ENTRIES: tuple[Entry, ...] = (
                 least=0.99,
                 most=1.01,
             ),
-            OrderKept("cucker-smale-singular", "flocks on a line in which nobody passes anybody", least=1.0),
-            OrderKept("cucker-smale-singular:alpha=0.5", "the same for alpha = 1/2, for which it is not promised"),
+            OrderPreserved("cucker-smale-singular", "flocks on a line in which nobody passes anybody", least=1.0),
+            OrderPreserved("cucker-smale-singular:alpha=0.5", "the same for alpha = 1/2, for which it is not promised"),
         ),
         ("cucker-smale-singular", "cucker-smale"),
         scenario="flocking:agents=50:disk_radius=1.5",
@@ -153,7 +153,7 @@ ENTRIES: tuple[Entry, ...] = (
             ),
             SmallestDistance("cucker-dong", "the law as it is loaded, steps of 10 ms", disk=CROWDED, time_step=0.01),
             SmallestDistance("cucker-smale", "the same flocks without the push", disk=CROWDED, time_step=0.01),
-            VarianceLeft("cucker-dong", "velocity variance after 8 s, worst of 50 flocks", most=1e-6),
+            FinalVelocityVariance("cucker-dong", "velocity variance after 8 s, worst of 50 flocks", most=1e-6),
         ),
         ("cucker-dong", "cucker-smale"),
         scenario="flocking:agents=50:disk_radius=1.5",
@@ -200,7 +200,7 @@ ENTRIES: tuple[Entry, ...] = (
         "strong noise, or along a chain of many agents, it takes too long. The pattern does not turn with the flock.",
         (
             *(
-                Succeeds(
+                SuccessRate(
                     f"formation:pattern={pattern}",
                     f"{pattern}: flocks of 30 whose error is below 5% of the pattern's size",
                     least=0.9,
@@ -208,13 +208,13 @@ ENTRIES: tuple[Entry, ...] = (
                 )
                 for pattern in ("vee", "circle", "EQ")
             ),
-            Succeeds(
+            SuccessRate(
                 "formation:noise=0.5",
                 "vee, with noise: flocks whose error is below 5%",
                 least=0.9,
                 scenario="formation",
             ),
-            Succeeds("formation:alpha=0", "vee, without the singular influence", scenario="formation"),
+            SuccessRate("formation:alpha=0", "vee, without the singular influence", scenario="formation"),
         ),
         ("formation", "formation:pattern=EQ"),
         scenario="formation",
@@ -229,9 +229,9 @@ ENTRIES: tuple[Entry, ...] = (
         "With too few informed agents, or when they steer too hard, they leave the others behind; with an estimate "
         "over one hop alone more flocks fall apart.",
         (
-            Succeeds("gu-leader", "flocks that arrive, a tenth informed", least=0.9, scenario="goal"),
-            Succeeds("gu-leader", "flocks that arrive, one in fifty informed", scenario="goal:informed=0.02"),
-            Succeeds("gu-leader:hops=1", "flocks that arrive, the middle estimated over one hop", scenario="goal"),
+            SuccessRate("gu-leader", "flocks that arrive, a tenth informed", least=0.9, scenario="goal"),
+            SuccessRate("gu-leader", "flocks that arrive, one in fifty informed", scenario="goal:informed=0.02"),
+            SuccessRate("gu-leader:hops=1", "flocks that arrive, the middle estimated over one hop", scenario="goal"),
         ),
         ("gu-leader", "gu-leader:hops=1"),
         scenario="goal",
@@ -249,7 +249,7 @@ ENTRIES: tuple[Entry, ...] = (
         "sizes stay mixed.",
         (
             *(
-                Succeeds(
+                SuccessRate(
                     "segregation",
                     f"{groups} groups: flocks that segregate",
                     least=0.9,
@@ -257,9 +257,9 @@ ENTRIES: tuple[Entry, ...] = (
                 )
                 for groups in (2, 3, 4, 5)
             ),
-            Succeeds("segregation-local", "3 groups, cut off at R", scenario="segregation"),
-            Succeeds("etdagnn-segregation", "3 groups, learned by ETDAGNN", least=0.7, scenario="segregation"),
-            Succeeds("tdagnn-segregation", "3 groups, learned by TDAGNN", least=0.7, scenario="segregation"),
+            SuccessRate("segregation-local", "3 groups, cut off at R", scenario="segregation"),
+            SuccessRate("etdagnn-segregation", "3 groups, learned by ETDAGNN", least=0.7, scenario="segregation"),
+            SuccessRate("tdagnn-segregation", "3 groups, learned by TDAGNN", least=0.7, scenario="segregation"),
         ),
         ("segregation", "etdagnn-segregation"),
         scenario="segregation",
@@ -269,7 +269,7 @@ ENTRIES: tuple[Entry, ...] = (
 )
 
 
-def claim_jobs(names: tuple[str, ...] = ()) -> list[ClaimJob]:
+def build_claim_jobs(names: tuple[str, ...] = ()) -> list[ClaimJob]:
     """The measurements of all entries, or of those named."""
     claims = [(entry, claim) for entry in ENTRIES for claim in entry.claims]
     return [ClaimJob(n, claim) for n, (entry, claim) in enumerate(claims) if not names or entry.name in names]

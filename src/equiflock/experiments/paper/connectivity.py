@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from equiflock.experiments.paper.ledger import Check, Statement
-from equiflock.experiments.paper.pupils import PupilFlight, Pupils
+from equiflock.experiments.paper.policies import PolicyFlightJob, TrainedPolicies
 from equiflock.scenarios import Scenario
 from equiflock.simulation import metrics
 
@@ -17,7 +17,7 @@ LAW, NETWORK = "tanner-dynamic", "tdagnn"
 
 
 @dataclass(frozen=True)
-class ConnectivityJob(PupilFlight):
+class ConnectivityJob(PolicyFlightJob):
     """One controller on the test flocks."""
 
     controller: str
@@ -26,23 +26,23 @@ class ConnectivityJob(PupilFlight):
     agents: int = 100
     time_step: float = 0.01
     duration: float = 2.0
-    pupils: Pupils = field(default_factory=Pupils)
+    policies: TrainedPolicies = field(default_factory=TrainedPolicies)
     split: str | None = None
 
     @property
     def key(self) -> str:
         """The job's name."""
-        return f"connectivity-{self.shown_name}-{self.seed}"
+        return f"connectivity-{self.base_name}-{self.seed}"
 
     @property
     def labels(self) -> dict[str, Any]:
         """The columns that mark its rows in the experiment's table."""
-        return {"controller": self.shown_name, "seed": self.seed}
+        return {"controller": self.base_name, "seed": self.seed}
 
     @property
     def scenario(self) -> Scenario:
         """The test flocks."""
-        return self.scene("flocking")
+        return self.build_scenario("flocking")
 
     def run(self) -> pd.DataFrame:
         """For every flock: components at the end, whether it was always connected, and when it was lost first."""
@@ -53,34 +53,37 @@ class ConnectivityJob(PupilFlight):
         return pd.DataFrame(
             {
                 "flock": range(self.flocks),
-                "pieces_at_end": pieces[-1].astype(int),
+                "final_components": pieces[-1].astype(int),
                 "always_connected": ~lost.any(axis=0),
-                "first_loss": np.where(lost.any(axis=0), lost.argmax(axis=0) * self.time_step, np.inf),
+                "first_disconnection": np.where(lost.any(axis=0), lost.argmax(axis=0) * self.time_step, np.inf),
             }
         )
 
 
-def connectivity_jobs(
-    seeds: tuple[int, ...], flocks: int, pupils: Pupils, split: str | None = None
+def build_connectivity_jobs(
+    seeds: tuple[int, ...], flocks: int, policies: TrainedPolicies, split: str | None = None
 ) -> list[ConnectivityJob]:
     """The law, and the network with every seed."""
-    who: list[tuple[str, int | None]] = [(pupils.reading.law(LAW), None), *((NETWORK, seed) for seed in seeds)]
-    return [ConnectivityJob(name, seed, flocks, pupils=pupils, split=split) for name, seed in who]
+    who: list[tuple[str, int | None]] = [
+        (policies.interpretation.format_law(LAW), None),
+        *((NETWORK, seed) for seed in seeds),
+    ]
+    return [ConnectivityJob(name, seed, flocks, policies=policies, split=split) for name, seed in who]
 
 
-def telling_flocks(table: pd.DataFrame, seed: int) -> list[int]:
+def find_contrasting_flocks(table: pd.DataFrame, seed: int) -> list[int]:
     """The flocks that are disconnected at the end under the law, and never under the network with this seed."""
     # Both tables are indexed by flock, so that the conditions are combined flock by flock.
     law = table[table.controller == LAW].set_index("flock")
     network = table[(table.controller == NETWORK) & (table.seed == seed)].set_index("flock")
-    telling = (law.pieces_at_end > 1) & network.always_connected
+    telling = (law.final_components > 1) & network.always_connected
     return [int(flock) for flock in telling.index[telling]]
 
 
-def connectivity_statements(table: pd.DataFrame) -> list[Statement]:
+def build_connectivity_statements(table: pd.DataFrame) -> list[Statement]:
     """A3: a flock that the law loses and the network keeps connected."""
     seeds = sorted(int(seed) for seed in table.seed.dropna().unique())
-    counts = np.array([float(len(telling_flocks(table, seed))) for seed in seeds])
+    counts = np.array([float(len(find_contrasting_flocks(table, seed))) for seed in seeds])
     flocks = table.flock.nunique()
     return [
         Statement(

@@ -10,23 +10,23 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float64
 
-from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.curves import Curves, curve_table
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.experiments.curves import Curves, build_curve_table
+from equiflock.experiments.paper.interpretation import Interpretation
 from equiflock.experiments.paper.ledger import FEW_HUNDREDTHS, MORE_THAN_HALF, Check, Statement
-from equiflock.experiments.paper.pupils import PupilFlight, Pupils
-from equiflock.experiments.paper.reading import Reading
+from equiflock.experiments.paper.policies import PolicyFlightJob, TrainedPolicies
 from equiflock.experiments.paper.training import MEAN, SUM
 from equiflock.learning.recipe import EXPERT
 from equiflock.scenarios import Scenario
 from equiflock.simulation import metrics
 
 VARIANCE, EFFORT = "velocity_variance", "mean_acceleration_norm"
-CALM = 0.2
+LOW_VARIANCE = 0.2
 """The velocity variance at which the paper compares how fast controllers are."""
 
 
 @dataclass(frozen=True)
-class FlockingJob(PupilFlight):
+class FlockingJob(PolicyFlightJob):
     """One controller on the test flocks of one size."""
 
     controller: str
@@ -35,41 +35,46 @@ class FlockingJob(PupilFlight):
     flocks: int = 50
     time_step: float = 1e-3
     duration: float = 2.0
-    pupils: Pupils = field(default_factory=Pupils)
+    policies: TrainedPolicies = field(default_factory=TrainedPolicies)
     split: str | None = None
 
     @property
     def key(self) -> str:
         """The job's name."""
-        return f"flocking-{self.shown_name}-{self.seed}-{self.agents}"
+        return f"flocking-{self.base_name}-{self.seed}-{self.agents}"
 
     @property
     def labels(self) -> dict[str, Any]:
         """The columns that mark its rows in the experiment's table."""
-        return {"controller": self.shown_name, "seed": self.seed, "agents": self.agents}
+        return {"controller": self.base_name, "seed": self.seed, "agents": self.agents}
 
     @property
     def scenario(self) -> Scenario:
         """The test flocks."""
-        return self.scene("flocking")
+        return self.build_scenario("flocking")
 
     def run(self) -> pd.DataFrame:
         """Velocity variance and mean acceleration norm, every hundredth of a second."""
         recorded = metrics.velocity_variance, metrics.mean_acceleration_norm
         run = self.fly(self.start(), keep_every=None, record=recorded)
-        return curve_table(run.series, self.time_step)
+        return build_curve_table(run.series, self.time_step)
 
 
-def flocking_jobs(
-    sizes: tuple[int, ...], seeds: tuple[int, ...], flocks: int, reading: Reading, pupils: Pupils, split: str | None
+def build_flocking_jobs(
+    sizes: tuple[int, ...],
+    seeds: tuple[int, ...],
+    flocks: int,
+    interpretation: Interpretation,
+    policies: TrainedPolicies,
+    split: str | None,
 ) -> list[FlockingJob]:
     """The whole experiment: every controller, seed and size, and the expert."""
-    shared: dict[str, Any] = {"duration": reading.flocking_duration, "pupils": pupils, "split": split}
-    who: list[tuple[str, int | None]] = [(reading.expert, None), *product(TRAINED, seeds)]
+    shared: dict[str, Any] = {"duration": interpretation.flocking_duration, "pupils": policies, "split": split}
+    who: list[tuple[str, int | None]] = [(interpretation.expert, None), *product(PAPER_NETWORKS, seeds)]
     return [FlockingJob(name, seed, agents, flocks, **shared) for agents, (name, seed) in product(sizes, who)]
 
 
-def flocking_statements(table: pd.DataFrame) -> list[Statement]:
+def build_flocking_statements(table: pd.DataFrame) -> list[Statement]:
     """F1 to F6; those about sizes that are not in the table are left out."""
     curves = Curves(table)
     sizes = sorted(int(agents) for agents in table.agents.unique())
@@ -84,9 +89,9 @@ def flocking_statements(table: pd.DataFrame) -> list[Statement]:
 
 
 def _f1(curves: Curves, sizes: list[int]) -> Statement:
-    def calm_at(name: str, agents: int) -> Float64[np.ndarray, " S"]:
+    def compute_settling_times(name: str, agents: int) -> Float64[np.ndarray, " S"]:
         """The first time at which the median velocity variance is below 0.2, for every seed; infinite if never."""
-        below = curves.of("median", name, metric=VARIANCE, agents=agents) < CALM
+        below = curves.get_curve("median", name, metric=VARIANCE, agents=agents) < LOW_VARIANCE
         return np.where(below.any(axis=1), curves.x[below.argmax(axis=1)], np.inf)
 
     return Statement(
@@ -95,7 +100,11 @@ def _f1(curves: Curves, sizes: list[int]) -> Statement:
         "do.",
         "Each of the two before each of the two, at every size; to a hundredth of a second.",
         tuple(
-            Check.less(f"N = {n}, seconds to {CALM}: {a} before {b}", calm_at(a, n), calm_at(b, n))
+            Check.less(
+                f"N = {n}, seconds to {LOW_VARIANCE}: {a} before {b}",
+                compute_settling_times(a, n),
+                compute_settling_times(b, n),
+            )
             for n, a, b in product(sizes, MEAN, SUM)
         ),
     )
@@ -126,11 +135,11 @@ def _f2(curves: Curves, small: list[int], large: list[int]) -> Statement:
 
 def _f3(curves: Curves) -> Statement:
     # The expert has no training seeds: its one curve is compared with those of all seeds.
-    expert = curves.of("median", EXPERT, metric=VARIANCE, agents=50)
+    expert = curves.get_curve("median", EXPERT, metric=VARIANCE, agents=50)
 
     def ahead(name: str) -> Float64[np.ndarray, "S X"]:
         """How far the expert's variance is above the controller's at every time, for every seed."""
-        return np.asarray(expert - curves.of("median", name, metric=VARIANCE, agents=50))
+        return np.asarray(expert - curves.get_curve("median", name, metric=VARIANCE, agents=50))
 
     def most(words: str, when: Bool[np.ndarray, "S X"]) -> Check:
         """It is so at more than half of the times."""
@@ -183,7 +192,9 @@ def _f5(curves: Curves, sizes: list[int]) -> Statement:
 
 
 def _f6(curves: Curves, sizes: list[int]) -> Statement:
-    last = {(name, n): curves.last("median", name, metric=EFFORT, agents=n) for name, n in product(TRAINED, sizes)}
+    last = {
+        (name, n): curves.last("median", name, metric=EFFORT, agents=n) for name, n in product(PAPER_NETWORKS, sizes)
+    }
     return Statement(
         "F6",
         "The controllers have approximately the same mean acceleration norm.",
@@ -193,6 +204,6 @@ def _f6(curves: Curves, sizes: list[int]) -> Statement:
                 f"N = {n}, last acceleration: {a} - {b}", last[a, n] - last[b, n], -FEW_HUNDREDTHS, FEW_HUNDREDTHS
             )
             for n in sizes
-            for a, b in combinations(TRAINED, 2)
+            for a, b in combinations(PAPER_NETWORKS, 2)
         ),
     )

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
-from equiflock.controllers.trained import TRAINED
+from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.experiments.curves import Curves
+from equiflock.experiments.paper.interpretation import Interpretation
 from equiflock.experiments.paper.ledger import Check, Statement
-from equiflock.experiments.paper.reading import Reading
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
 from equiflock.protocols import LocalController
@@ -66,8 +66,8 @@ class CloningJob:
 
         # One row for every epoch, with the bound of the weights at that time.
         def note(cloner: Cloner, report: CloningReport) -> None:
-            pupil = cast(LocalController, cloner.network)
-            bound = generalization_bound(pupil, data, loss_scale=self.recipe.loss_scale)
+            student = cast(LocalController, cloner.network)
+            bound = generalization_bound(student, data, loss_scale=self.recipe.loss_scale)
             rows.append(
                 {
                     **asdict(report),
@@ -91,23 +91,29 @@ class CloningJob:
         return pd.DataFrame(rows)
 
 
-def data_sets(seeds: tuple[int, ...], reading: Reading, usual: FastForward, folder: Path) -> dict[Path, FastForward]:
+def build_datasets(
+    seeds: tuple[int, ...], interpretation: Interpretation, usual: FastForward, folder: Path
+) -> dict[Path, FastForward]:
     """A data set for every seed, which seeds the training, too; by their folders, which are inside the given one."""
-    shared: dict[str, Any] = {"expert": reading.expert, "velocities": reading.velocities, "hop_mean": reading.hop_mean}
+    shared: dict[str, Any] = {
+        "expert": interpretation.expert,
+        "velocities": interpretation.velocities,
+        "hop_mean": interpretation.hop_mean,
+    }
     found = [replace(usual, seed=seed, **shared) for seed in seeds]
     # A hash of all settings in the name, so that data sets of other readings have folders of their own.
     return {folder / f"{data.seed}-{zlib.crc32(repr(data).encode()):08x}": data for data in found}
 
 
-def cloning_jobs(reading: Reading, data: Mapping[Path, FastForward]) -> list[CloningJob]:
+def build_cloning_jobs(interpretation: Interpretation, data: Mapping[Path, FastForward]) -> list[CloningJob]:
     """The whole experiment: every controller on every data set."""
     # At most a hundred epochs are measured: that takes as long as training them.
-    epochs = reading.cloning_epochs
+    epochs = interpretation.cloning_epochs
     every = max(epochs // 100, 1)
     return [
-        CloningJob(Cloning(reading.network(name), each.seed, epochs, measure_every=every), each, folder)
+        CloningJob(Cloning(interpretation.network(name), each.seed, epochs, measure_every=every), each, folder)
         for folder, each in data.items()
-        for name in TRAINED
+        for name in PAPER_NETWORKS
     ]
 
 
@@ -117,21 +123,21 @@ def mean_weight(network: nn.Module) -> float:
     return float(sum(weight.sum() for weight in weights)) / sum(weight.numel() for weight in weights)
 
 
-def correlation(curves: Curves, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
+def compute_correlation(curves: Curves, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
     """Pearson's correlation of bound and gap over the epochs from `first`, for every seed; 0 if one is constant."""
     late = curves.x >= first
-    bound, gap = (standardized(curves.of(name, controller)[:, late]) for name in ("bound", "gap"))
+    bound, gap = (standardize(curves.get_curve(name, controller)[:, late]) for name in ("bound", "gap"))
     return np.asarray((bound * gap).mean(axis=1))
 
 
-def standardized(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"]:
+def standardize(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"]:
     """Values less their mean over epochs, divided by their standard deviation; zeros where they are constant."""
     centred = values - values.mean(axis=1, keepdims=True)
     deviation = centred.std(axis=1, keepdims=True)
     return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
 
 
-def generalization_statements(table: pd.DataFrame) -> list[Statement]:
+def build_generalization_statements(table: pd.DataFrame) -> list[Statement]:
     """G1 to G7; G1 only for data of the paper's size, G7 only for tables that have the mean weight."""
     curves = Curves(table, over="epoch")
     paper = FastForward()
@@ -149,9 +155,9 @@ def _g1(curves: Curves) -> Statement:
         "The data sets have 80,400 tuples, 30,150 for training and 50,250 for testing.",
         "Counted.",
         (
-            Check.counted("tuples", train + test, 80_400),
-            Check.counted("tuples for training", train, 30_150),
-            Check.counted("tuples for testing", test, 50_250),
+            Check.equal_to("tuples", train + test, 80_400),
+            Check.equal_to("tuples for training", train, 30_150),
+            Check.equal_to("tuples for testing", test, 50_250),
         ),
     )
 
@@ -159,18 +165,18 @@ def _g1(curves: Curves) -> Statement:
 def _g2(curves: Curves) -> Statement:
     # The largest |test loss - training loss| over all epochs.
     def largest(name: str) -> Float64[np.ndarray, " S"]:
-        return np.asarray(np.abs(curves.of("gap", name)).max(axis=1))
+        return np.asarray(np.abs(curves.get_curve("gap", name)).max(axis=1))
 
     return Statement(
         "G2",
         "The empirical generalization gap is near zero for all controllers.",
         "At every epoch that is measured at most 0.01, where a loss is from 0 to 1.",
-        tuple(Check.within(f"largest |gap|: {name}", largest(name), 0.0, 0.01) for name in TRAINED),
+        tuple(Check.within(f"largest |gap|: {name}", largest(name), 0.0, 0.01) for name in PAPER_NETWORKS),
     )
 
 
 def _g3(curves: Curves) -> Statement:
-    bounds = {name: curves.last("bound", name) for name in TRAINED}
+    bounds = {name: curves.last("bound", name) for name in PAPER_NETWORKS}
     ratio = bounds["etdagnn"] / bounds["tdagnn-tf-mean"]
     return Statement(
         "G3",
@@ -178,7 +184,7 @@ def _g3(curves: Curves) -> Statement:
         "TDAGNN-TF-mean.",
         "Each below the one before at the last epoch; the ratio of the last two from 0.4 to 0.6.",
         (
-            *(Check.less(f"bound: {b} below {a}", bounds[b], bounds[a]) for a, b in pairwise(TRAINED)),
+            *(Check.less(f"bound: {b} below {a}", bounds[b], bounds[a]) for a, b in pairwise(PAPER_NETWORKS)),
             Check.within("bound: etdagnn / tdagnn-tf-mean", ratio, 0.4, 0.6),
         ),
     )
@@ -190,7 +196,7 @@ def _g4(curves: Curves) -> Statement:
         "The largest dimension of a weight matrix is 33 for each TDAGNN and 16 for ETDAGNN.",
         "Counted on the controllers' MLP forms.",
         tuple(
-            Check.counted(f"largest dimension: {name}", curves.last("largest_dimension", name), size)
+            Check.equal_to(f"largest dimension: {name}", curves.last("largest_dimension", name), size)
             for name, size in LARGEST_DIMENSIONS.items()
         ),
     )
@@ -200,7 +206,7 @@ def _g5(curves: Curves) -> Statement:
     # TF and TF-mean differ in nothing but the aggregation, so they show what it does to the bound.
     data = curves.last("data_bound", "tdagnn-tf") / curves.last("data_bound", "tdagnn-tf-mean")
     points = curves.last("bound", "tdagnn-tf") - curves.last("bound", "tdagnn-tf-mean")
-    sums = {name: curves.last("norm_sum", name) for name in TRAINED}
+    sums = {name: curves.last("norm_sum", name) for name in PAPER_NETWORKS}
     return Statement(
         "G5",
         "The data bound is an order of magnitude smaller for mean aggregation, which makes only about 10 points of "
@@ -212,7 +218,7 @@ def _g5(curves: Curves) -> Statement:
             Check.within("bound: tdagnn-tf - tdagnn-tf-mean", points, 5.0, 15.0),
             *(
                 Check.within(f"sum over norms: {a} / {b}", sums[a] / sums[b], 0.8, 1.25)
-                for a, b in combinations(TRAINED, 2)
+                for a, b in combinations(PAPER_NETWORKS, 2)
             ),
         ),
     )
@@ -223,12 +229,15 @@ def _g6(curves: Curves) -> Statement:
         "G6",
         "Over epochs, bound and empirical gap have a correlation of at least 0.95.",
         "Pearson's, over all epochs that are measured, from 1, for every controller.",
-        tuple(Check.within(f"correlation: {name}", correlation(curves, name), 0.95, 1.001) for name in TRAINED),
+        tuple(
+            Check.within(f"correlation: {name}", compute_correlation(curves, name), 0.95, 1.001)
+            for name in PAPER_NETWORKS
+        ),
     )
 
 
 def _g7(curves: Curves) -> Statement:
-    size = {name: curves.last("mean_weight", name) for name in TRAINED}
+    size = {name: curves.last("mean_weight", name) for name in PAPER_NETWORKS}
     return Statement(
         "G7",
         "ETDAGNN has about 75% fewer weights, so its weights tend to be larger than those of the non-equivariant "
@@ -236,7 +245,7 @@ def _g7(curves: Curves) -> Statement:
         "The mean absolute value of its trainable weights at the last epoch above that of each other controller.",
         tuple(
             Check.less(f"mean |weight|: {name} below etdagnn", size[name], size["etdagnn"])
-            for name in TRAINED
+            for name in PAPER_NETWORKS
             if name != "etdagnn"
         ),
     )

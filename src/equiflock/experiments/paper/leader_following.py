@@ -8,20 +8,20 @@ from typing import Any
 
 import pandas as pd
 
-from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.curves import Curves, curve_table
-from equiflock.experiments.flights import measures_of
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.experiments.curves import Curves, build_curve_table
+from equiflock.experiments.flight_jobs import resolve_measures
+from equiflock.experiments.paper.interpretation import Interpretation
 from equiflock.experiments.paper.ledger import FEW_HUNDREDTHS, Check, Statement
-from equiflock.experiments.paper.pupils import PupilFlight, Pupils
-from equiflock.experiments.paper.reading import Reading
+from equiflock.experiments.paper.policies import PolicyFlightJob, TrainedPolicies
 from equiflock.scenarios import Scenario
 from equiflock.scenarios.leaders import LeaderVelocity
 
-DISTANCE, EFFORT, PIECES = "mean_leader_velocity_distance", "mean_acceleration_norm", "component_count"
+DISTANCE, EFFORT, COMPONENTS = "mean_leader_velocity_distance", "mean_acceleration_norm", "component_count"
 
 
 @dataclass(frozen=True)
-class LeaderJob(PupilFlight):
+class LeaderJob(PolicyFlightJob):
     """One controller on the test flocks, two agents of each being leaders."""
 
     controller: str
@@ -31,7 +31,7 @@ class LeaderJob(PupilFlight):
     leader_velocity: LeaderVelocity = "mean"
     time_step: float = 1e-3
     duration: float = 3.0
-    pupils: Pupils = field(default_factory=Pupils)
+    policies: TrainedPolicies = field(default_factory=TrainedPolicies)
     split: str | None = None
 
     @property
@@ -47,32 +47,32 @@ class LeaderJob(PupilFlight):
     @property
     def scenario(self) -> Scenario:
         """Flocks of which two agents lead."""
-        return self.scene("leaders", leader_velocity=self.leader_velocity)
+        return self.build_scenario("leaders", leader_velocity=self.leader_velocity)
 
     def run(self) -> pd.DataFrame:
         """Distance to the leaders' velocity, mean acceleration norm and components, every hundredth of a second."""
-        run = self.fly(self.start(), keep_every=None, record=measures_of(self.scenario))
+        run = self.fly(self.start(), keep_every=None, record=resolve_measures(self.scenario))
         # As 0 or 1 per flock, whose mean over flocks is the share that is disconnected.
-        series = {**run.series, "disconnected": (run.series[PIECES] > 1).astype(float)}
-        return curve_table({name: series[name] for name in (DISTANCE, EFFORT, "disconnected")}, self.time_step)
+        series = {**run.series, "disconnected": (run.series[COMPONENTS] > 1).astype(float)}
+        return build_curve_table({name: series[name] for name in (DISTANCE, EFFORT, "disconnected")}, self.time_step)
 
 
-def leader_jobs(
-    seeds: tuple[int, ...], flocks: int, reading: Reading, pupils: Pupils, split: str | None
+def build_leader_jobs(
+    seeds: tuple[int, ...], flocks: int, interpretation: Interpretation, policies: TrainedPolicies, split: str | None
 ) -> list[LeaderJob]:
     """The whole experiment: every controller and seed."""
-    shared: dict[str, Any] = {"leader_velocity": reading.leader_velocity, "pupils": pupils, "split": split}
-    return [LeaderJob(name, seed, flocks, **shared) for name, seed in product(TRAINED, seeds)]
+    shared: dict[str, Any] = {"leader_velocity": interpretation.leader_velocity, "pupils": policies, "split": split}
+    return [LeaderJob(name, seed, flocks, **shared) for name, seed in product(PAPER_NETWORKS, seeds)]
 
 
-def leader_statements(table: pd.DataFrame) -> list[Statement]:
+def build_leader_statements(table: pd.DataFrame) -> list[Statement]:
     """L1, the distance to the leaders' velocity, and L2, the effort, both at the last step."""
     curves = Curves(table)
     # One number for every training seed: the median over flocks at the last step.
-    last = {name: curves.last("median", name, metric=DISTANCE) for name in TRAINED}
-    effort = {name: curves.last("median", name, metric=EFFORT) for name in TRAINED}
+    last = {name: curves.last("median", name, metric=DISTANCE) for name in PAPER_NETWORKS}
+    effort = {name: curves.last("median", name, metric=EFFORT) for name in PAPER_NETWORKS}
     best = "tdagnn-tf-mean"
-    others = [name for name in TRAINED if name != best]
+    others = [name for name in PAPER_NETWORKS if name != best]
     return [
         Statement(
             "L1",
@@ -91,7 +91,7 @@ def leader_statements(table: pd.DataFrame) -> list[Statement]:
             f"Medians at the last step within {FEW_HUNDREDTHS:g} of each other, pair by pair.",
             tuple(
                 Check.within(f"last acceleration: {a} - {b}", effort[a] - effort[b], -FEW_HUNDREDTHS, FEW_HUNDREDTHS)
-                for a, b in combinations(TRAINED, 2)
+                for a, b in combinations(PAPER_NETWORKS, 2)
             ),
         ),
     ]

@@ -42,17 +42,17 @@ class Check:
         seeds: Bool[np.ndarray, " S"] = smaller < factor * larger
         # The verdict goes by the medians; single seeds are counted beside it.
         holds = bool(np.median(smaller) < factor * np.median(larger))
-        measured = f"{_spread(smaller)} against {_spread(larger)}"
+        measured = f"{_format_spread(smaller)} against {_format_spread(larger)}"
         return cls(words, measured, holds, tuple(seeds.tolist()))
 
     @classmethod
     def within(cls, words: str, values: Float64[np.ndarray, " S"], low: float, high: float) -> Check:
         """`low` <= value <= `high`, given for every seed."""
         seeds: Bool[np.ndarray, " S"] = (values >= low) & (values <= high)
-        return cls(words, _spread(values), bool(low <= np.median(values) <= high), tuple(seeds.tolist()))
+        return cls(words, _format_spread(values), bool(low <= np.median(values) <= high), tuple(seeds.tolist()))
 
     @classmethod
-    def counted(cls, words: str, values: Float64[np.ndarray, " S"], expected: int) -> Check:
+    def equal_to(cls, words: str, values: Float64[np.ndarray, " S"], expected: int) -> Check:
         """Every value, given for every seed, is the number expected."""
         seeds = tuple((values == expected).tolist())
         return cls(words, ", ".join(f"{count:,.0f}" for count in np.unique(values)), all(seeds), seeds)
@@ -80,7 +80,7 @@ class Statement:
         return "holds" if all(held) else "partly" if any(held) else "does not"
 
     @property
-    def held(self) -> int:
+    def held_count(self) -> int:
         """How many checks hold."""
         return sum(check.holds for check in self.checks)
 
@@ -89,10 +89,10 @@ class Statement:
         """How many checks hold, and in how many seeds all of them do."""
         # Of every seed: whether all checks hold for that seed alone.
         whole = np.all([check.seeds for check in self.checks], axis=0)
-        return f"{self.held} of {len(self.checks)} checks; all of them in {whole.sum()} of {len(whole)} seeds"
+        return f"{self.held_count} of {len(self.checks)} checks; all of them in {whole.sum()} of {len(whole)} seeds"
 
 
-def _spread(values: Float64[np.ndarray, " S"]) -> str:
+def _format_spread(values: Float64[np.ndarray, " S"]) -> str:
     """The median and the range over seeds."""
     return f"{np.median(values):.3g} [{values.min():.3g}, {values.max():.3g}]"
 

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
-from equiflock.controllers.trained import TRAINED
-from equiflock.experiments.flights import ending_table
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.experiments.flight_jobs import build_outcome_table
+from equiflock.experiments.paper.interpretation import Interpretation
 from equiflock.experiments.paper.ledger import Check, Statement
-from equiflock.experiments.paper.pupils import PupilFlight, Pupils
-from equiflock.experiments.paper.reading import Reading
+from equiflock.experiments.paper.policies import PolicyFlightJob, TrainedPolicies
 from equiflock.outcomes import Outcome
 from equiflock.scenarios import ObstacleCourse, Scenario
-from equiflock.scenarios.watching import Awareness, ObstacleNode
+from equiflock.scenarios.course_survey import Awareness, ObstacleNode
 from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 
@@ -26,13 +26,13 @@ SIDES = (3, 6, 12, 24, 48, 96)
 
 
 @dataclass(frozen=True)
-class ObstacleJob(PupilFlight):
+class ObstacleJob(PolicyFlightJob):
     """The flights of one controller past an obstacle of `sides` sides, with the orbit technique or without."""
 
     controller: str
     seed: int | None
     sides: int
-    technique: bool
+    uses_orbit: bool
     flocks: int = 50
     agents: int = 100
     time_step: float = 0.01
@@ -42,7 +42,7 @@ class ObstacleJob(PupilFlight):
     obstacle_node: ObstacleNode = "one"
     clear_time: float = 1.0
     awareness: Awareness = "followers"
-    pupils: Pupils = field(default_factory=Pupils)
+    policies: TrainedPolicies = field(default_factory=TrainedPolicies)
     split: str | None = None
 
     @property
@@ -50,24 +50,26 @@ class ObstacleJob(PupilFlight):
         """The job's name."""
         # Readings of the paper other than the default ones are named, so that their results have names of their own.
         usual = ObstacleJob("", None, 3, True)
-        readings = ("time_step", "duration", "obstacles", "obstacle_node", "clear_time", "awareness")
-        other = [f"-{name}={getattr(self, name)}" for name in readings if getattr(self, name) != getattr(usual, name)]
-        how = "with" if self.technique else "without"
+        interpretations = ("time_step", "duration", "obstacles", "obstacle_node", "clear_time", "awareness")
+        other = [
+            f"-{name}={getattr(self, name)}" for name in interpretations if getattr(self, name) != getattr(usual, name)
+        ]
+        how = "with" if self.uses_orbit else "without"
         return f"obstacles-{self.controller}-{self.seed}-{self.sides}-{how}" + "".join(other)
 
     @property
     def labels(self) -> dict[str, Any]:
         """The columns that mark its rows in the experiment's table."""
-        marks = {"sides": self.sides, "technique": self.technique}
+        marks = {"sides": self.sides, "uses_orbit": self.uses_orbit}
         return {"controller": self.controller, "seed": self.seed, **marks}
 
     @property
     def scenario(self) -> Scenario:
         """The flocks and their obstacles."""
-        return self.scene(
+        return self.build_scenario(
             "obstacles",
             sides=self.sides,
-            orbit=Orbit() if self.technique else None,
+            orbit=Orbit() if self.uses_orbit else None,
             obstacles=self.obstacles,
             obstacle_node=self.obstacle_node,
             clear_time=self.clear_time,
@@ -77,56 +79,65 @@ class ObstacleJob(PupilFlight):
     def run(self) -> pd.DataFrame:
         """How the flight of each flock ended, and when."""
         run = self.fly(self.start(), keep_every=None)
-        return ending_table(run)
+        return build_outcome_table(run)
 
 
-def obstacle_jobs(
-    sides: tuple[int, ...], seeds: tuple[int, ...], flocks: int, reading: Reading, pupils: Pupils, split: str | None
+def build_obstacle_jobs(
+    sides: tuple[int, ...],
+    seeds: tuple[int, ...],
+    flocks: int,
+    interpretation: Interpretation,
+    policies: TrainedPolicies,
+    split: str | None,
 ) -> list[ObstacleJob]:
     """The whole experiment: every controller, seed and obstacle, with the technique and without."""
-    rules = {name: value for name, value in reading.scene("obstacles").items() if name != "velocities"}
-    shared: dict[str, Any] = {**rules, "pupils": pupils, "split": split}
-    every = product(sides, TRAINED, seeds, (True, False))
-    return [ObstacleJob(name, seed, s, technique, flocks, **shared) for s, name, seed, technique in every]
+    rules = {
+        name: value for name, value in interpretation.get_scenario_options("obstacles").items() if name != "velocities"
+    }
+    shared: dict[str, Any] = {**rules, "pupils": policies, "split": split}
+    every = product(sides, PAPER_NETWORKS, seeds, (True, False))
+    return [ObstacleJob(name, seed, s, uses_orbit, flocks, **shared) for s, name, seed, uses_orbit in every]
 
 
-class Endings:
+class OutcomeTable:
     """Fractions of flights by their outcomes, from the table of the experiment."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        self.table = table.assign(failed=~table.outcome.isin([outcome.name for outcome in ObstacleCourse.succeeded]))
+        self.table = table.assign(
+            failed=~table.outcome.isin([outcome.name for outcome in ObstacleCourse.success_outcomes])
+        )
         self.sides = sorted(int(s) for s in table.sides.unique())
 
-    def failed(self, controller: str, sides: int, technique: bool) -> Float64[np.ndarray, " S"]:
+    def failed(self, controller: str, sides: int, uses_orbit: bool) -> Float64[np.ndarray, " S"]:
         """The fraction of flights that failed, for every seed."""
-        rows = self.rows([controller], sides, technique)
+        rows = self.rows([controller], sides, uses_orbit)
         return np.asarray(rows.groupby("seed").failed.mean().sort_index())
 
-    def share(self, outcomes: Iterable[Outcome], names: Iterable[str], sides: int, technique: bool) -> Any:
+    def share(self, outcomes: Iterable[Outcome], names: Iterable[str], sides: int, uses_orbit: bool) -> Any:
         """The share of failures with one of these outcomes, for every seed; NaN where nothing failed."""
-        rows = self.rows(names, sides, technique)
+        rows = self.rows(names, sides, uses_orbit)
         wanted = rows.outcome.isin([outcome.name for outcome in outcomes])
         counts = rows.assign(wanted=wanted).groupby("seed")[["wanted", "failed"]].sum().sort_index()
         return (counts.wanted / counts.failed).to_numpy(float)
 
-    def rows(self, names: Iterable[str], sides: int, technique: bool) -> pd.DataFrame:
+    def rows(self, names: Iterable[str], sides: int, uses_orbit: bool) -> pd.DataFrame:
         """The flights of these controllers past obstacles of one size."""
         table = self.table
-        return table[table.controller.isin(list(names)) & (table.sides == sides) & (table.technique == technique)]
+        return table[table.controller.isin(list(names)) & (table.sides == sides) & (table.uses_orbit == uses_orbit)]
 
 
-def obstacle_statements(table: pd.DataFrame) -> list[Statement]:
+def build_obstacle_statements(table: pd.DataFrame) -> list[Statement]:
     """O1 to O5; those about obstacles that are not in the table are left out."""
-    ends = Endings(table)
+    ends = OutcomeTable(table)
     found = [_o1(ends), _o2(ends)]
     found += [_o3(ends)] if min(ends.sides) <= 6 else []
     found += [_o4(ends)] if max(ends.sides) >= 48 else []
     return [*found, _o5(ends)]
 
 
-def _o1(ends: Endings) -> Statement:
+def _o1(ends: OutcomeTable) -> Statement:
     checks = []
-    for s, name in product(ends.sides, TRAINED):
+    for s, name in product(ends.sides, PAPER_NETWORKS):
         checks.append(Check.within(f"s = {s}, {name}: failed", ends.failed(name, s, False), 0.95, 1.0))
         # Without any failure there is no share of disconnections: the statement does not hold there.
         share = np.nan_to_num(ends.share([Outcome.DISCONNECTED], [name], s, False))
@@ -140,7 +151,7 @@ def _o1(ends: Endings) -> Statement:
     )
 
 
-def _o2(ends: Endings) -> Statement:
+def _o2(ends: OutcomeTable) -> Statement:
     # The paper's margins by perimeter; 1e-9 below them, as differences of fractions are rounded.
     least = {s: 0.8 if s <= 24 else 0.55 if s <= 48 else 0.1 for s in ends.sides}
     return Statement(
@@ -154,12 +165,12 @@ def _o2(ends: Endings) -> Statement:
                 least[s] - 1e-9,
                 1.0,
             )
-            for s, name in product(ends.sides, TRAINED)
+            for s, name in product(ends.sides, PAPER_NETWORKS)
         ),
     )
 
 
-def _o3(ends: Endings) -> Statement:
+def _o3(ends: OutcomeTable) -> Statement:
     few = [s for s in ends.sides if s <= 6]
     return Statement(
         "O3",
@@ -167,20 +178,20 @@ def _o3(ends: Endings) -> Statement:
         "Less than 10%, for every controller and obstacle.",
         tuple(
             Check.less(f"s = {s}, {name}: failed, below 0.1", failed, np.full(len(failed), 0.1))
-            for s, name in product(few, TRAINED)
+            for s, name in product(few, PAPER_NETWORKS)
             for failed in [ends.failed(name, s, True)]
         ),
     )
 
 
-def _o4(ends: Endings) -> Statement:
+def _o4(ends: OutcomeTable) -> Statement:
     checks = []
-    others = [name for name in TRAINED if name != "etdagnn"]
+    others = [name for name in PAPER_NETWORKS if name != "etdagnn"]
     # ETDAGNN's lead over each other controller, and how far the others are apart.
     for s, margin in ((48, 0.1), (96, 0.2)):
         if s not in ends.sides:
             continue
-        failed = {name: ends.failed(name, s, True) for name in TRAINED}
+        failed = {name: ends.failed(name, s, True) for name in PAPER_NETWORKS}
         for name in others:
             ahead = failed[name] - failed["etdagnn"]
             checks.append(Check.within(f"s = {s}: {name} - etdagnn, failed", ahead, margin - 1e-9, 1.0))
@@ -195,7 +206,7 @@ def _o4(ends: Endings) -> Statement:
     )
 
 
-def _o5(ends: Endings) -> Statement:
+def _o5(ends: OutcomeTable) -> Statement:
     # Hits are rare, so they are counted over all seeds: one number, repeated for each seed.
     seeds = ends.table.seed.nunique()
 
@@ -203,7 +214,7 @@ def _o5(ends: Endings) -> Statement:
         return int((ends.rows(names, s, True).outcome == Outcome.HIT_OBSTACLE.name).sum())
 
     checks = []
-    for s, name in product(ends.sides, TRAINED):
+    for s, name in product(ends.sides, PAPER_NETWORKS):
         share = np.full(seeds, hits([name], s) / max(ends.rows([name], s, True).failed.sum(), 1))
         words = f"s = {s}, {name}: collisions with the obstacle among failures of all seeds"
         if s == 24:
@@ -212,7 +223,7 @@ def _o5(ends: Endings) -> Statement:
             checks.append(Check.within(words, share, 0.0, 0.0))
     if 24 in ends.sides:
         words = "s = 24: number of collisions with the obstacle, all controllers and seeds"
-        checks.append(Check.within(words, np.full(seeds, float(hits(TRAINED, 24))), 1.0, np.inf))
+        checks.append(Check.within(words, np.full(seeds, float(hits(PAPER_NETWORKS, 24))), 1.0, np.inf))
     return Statement(
         "O5",
         "Collisions with the obstacle are under 5% of failures, and occur at 24 sides only.",

@@ -9,18 +9,22 @@ from typing import Any
 
 import pandas as pd
 
-from equiflock.controllers.trained import SEEDS
-from equiflock.experiments.paper.architecture import architecture_statements
-from equiflock.experiments.paper.connectivity import connectivity_jobs, connectivity_statements
-from equiflock.experiments.paper.flocking import flocking_jobs, flocking_statements
-from equiflock.experiments.paper.generalization import cloning_jobs, data_sets, generalization_statements
-from equiflock.experiments.paper.leader_following import leader_jobs, leader_statements
+from equiflock.controllers.trained import PAPER_SEEDS
+from equiflock.experiments.paper.architecture import build_architecture_statements
+from equiflock.experiments.paper.connectivity import build_connectivity_jobs, build_connectivity_statements
+from equiflock.experiments.paper.flocking import build_flocking_jobs, build_flocking_statements
+from equiflock.experiments.paper.generalization import (
+    build_cloning_jobs,
+    build_datasets,
+    build_generalization_statements,
+)
+from equiflock.experiments.paper.interpretation import Interpretation
+from equiflock.experiments.paper.leader_following import build_leader_jobs, build_leader_statements
 from equiflock.experiments.paper.ledger import Statement
-from equiflock.experiments.paper.obstacle_avoidance import SIDES, obstacle_jobs, obstacle_statements
-from equiflock.experiments.paper.pupils import Pupils, pupil_jobs
-from equiflock.experiments.paper.reading import Reading
-from equiflock.experiments.paper.training import trained_tables, training_statements, training_table
-from equiflock.experiments.runner.jobs import Job, collect, is_done
+from equiflock.experiments.paper.obstacle_avoidance import SIDES, build_obstacle_jobs, build_obstacle_statements
+from equiflock.experiments.paper.policies import TrainedPolicies, build_policy_training_jobs
+from equiflock.experiments.paper.training import build_training_statements, merge_validation_tables, read_bundled_tables
+from equiflock.experiments.runner.jobs import Job, is_done, read_results
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import DAgger
 from equiflock.runtime.checks import check_choice
@@ -31,7 +35,7 @@ class Profile:
     """The size of a reproduction: training seeds, flocks, flock sizes, obstacles and data; and the reading."""
 
     name: str
-    seeds: tuple[int, ...] = tuple(SEEDS)
+    seeds: tuple[int, ...] = tuple(PAPER_SEEDS)
     flocks: int = 50
     sizes: tuple[int, ...] = (50, 100, 200, 400)
     sides: tuple[int, ...] = SIDES
@@ -41,13 +45,13 @@ class Profile:
     """The settings of trainings, but for what the reading sets."""
     split: str | None = None
     """The set of initial conditions of all flights; None for those of the tests."""
-    reading: Reading = field(default_factory=Reading)
+    interpretation: Interpretation = field(default_factory=Interpretation)
 
     @property
-    def bundled(self) -> bool:
+    def uses_bundled_weights(self) -> bool:
         """Whether the package's own weights are what the trainings of this profile would give."""
-        usual = self.reading.of("training") == Reading() and self.recipe == DAgger()
-        return usual and set(self.seeds) <= set(SEEDS)
+        usual = self.interpretation.restrict_to("training") == Interpretation() and self.recipe == DAgger()
+        return usual and set(self.seeds) <= set(PAPER_SEEDS)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -56,17 +60,19 @@ class Profile:
 
     def has_networks(self, experiments: Container[str]) -> bool:
         """Whether networks are there once these experiments are run: none is trained just to be shown or counted."""
-        return self.bundled or "training" in experiments
+        return self.uses_bundled_weights or "training" in experiments
 
-    def pupils(self, folder: Path) -> Pupils:
+    def policies(self, folder: Path) -> TrainedPolicies:
         """The trained networks; those that do not come with the package are trained in a folder inside this one."""
-        reading = self.reading.of("training")
-        return Pupils(reading, None if self.bundled else self.recipe, (folder / "trainings").resolve())
+        interpretation = self.interpretation.restrict_to("training")
+        return TrainedPolicies(
+            interpretation, None if self.uses_bundled_weights else self.recipe, (folder / "trainings").resolve()
+        )
 
     def data(self, folder: Path) -> dict[Path, FastForward]:
         """The data sets of behaviour cloning, by their folders, which are inside this one."""
         home = (folder / "fast-forward").resolve()
-        return data_sets(self.cloning_seeds, self.reading, self.fast_forward, home)
+        return build_datasets(self.cloning_seeds, self.interpretation, self.fast_forward, home)
 
 
 PROFILES = {
@@ -82,56 +88,66 @@ PROFILES = {
     ),
 }
 
-JOBS: dict[str, Callable[[Profile, Path], Sequence[Job]]] = {
-    "training": lambda p, folder: [] if p.bundled else pupil_jobs(p.pupils(folder), p.seeds),
-    "connectivity": lambda p, folder: connectivity_jobs(p.seeds, p.flocks, p.pupils(folder), p.split),
-    "flocking": lambda p, folder: flocking_jobs(p.sizes, p.seeds, p.flocks, p.reading, p.pupils(folder), p.split),
-    "leaders": lambda p, folder: leader_jobs(p.seeds, p.flocks, p.reading, p.pupils(folder), p.split),
-    "obstacles": lambda p, folder: obstacle_jobs(p.sides, p.seeds, p.flocks, p.reading, p.pupils(folder), p.split),
-    "generalization": lambda p, folder: cloning_jobs(p.reading, p.data(folder)),
+JOB_BUILDERS: dict[str, Callable[[Profile, Path], Sequence[Job]]] = {
+    "training": lambda p, folder: (
+        [] if p.uses_bundled_weights else build_policy_training_jobs(p.policies(folder), p.seeds)
+    ),
+    "connectivity": lambda p, folder: build_connectivity_jobs(p.seeds, p.flocks, p.policies(folder), p.split),
+    "flocking": lambda p, folder: build_flocking_jobs(
+        p.sizes, p.seeds, p.flocks, p.interpretation, p.policies(folder), p.split
+    ),
+    "leaders": lambda p, folder: build_leader_jobs(p.seeds, p.flocks, p.interpretation, p.policies(folder), p.split),
+    "obstacles": lambda p, folder: build_obstacle_jobs(
+        p.sides, p.seeds, p.flocks, p.interpretation, p.policies(folder), p.split
+    ),
+    "generalization": lambda p, folder: build_cloning_jobs(p.interpretation, p.data(folder)),
 }
 """The jobs of each experiment, from the profile and the folder of the reproduction."""
-EXPERIMENTS = tuple(JOBS)
+EXPERIMENTS = tuple(JOB_BUILDERS)
 
-STATEMENTS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
-    "training": training_statements,
-    "connectivity": connectivity_statements,
-    "flocking": flocking_statements,
-    "leaders": leader_statements,
-    "obstacles": obstacle_statements,
-    "generalization": generalization_statements,
+STATEMENT_BUILDERS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
+    "training": build_training_statements,
+    "connectivity": build_connectivity_statements,
+    "flocking": build_flocking_statements,
+    "leaders": build_leader_statements,
+    "obstacles": build_obstacle_statements,
+    "generalization": build_generalization_statements,
 }
 """The statements that the table of each experiment judges."""
 
 
-def jobs_of(experiment: str, profile: Profile, folder: Path = Path()) -> Sequence[Job]:
+def build_jobs(experiment: str, profile: Profile, folder: Path = Path()) -> Sequence[Job]:
     """The jobs of an experiment, none if its results come with the package; `folder` is that of the reproduction."""
-    return JOBS[check_choice("experiment", experiment, EXPERIMENTS)](profile, folder)
+    return JOB_BUILDERS[check_choice("experiment", experiment, EXPERIMENTS)](profile, folder)
 
 
-def jobs_done(
+def are_jobs_done(
     experiment: str, profile: Profile, folder: Path, on_damage: Callable[[str], object] = lambda text: None
 ) -> bool:
     """Whether all results of an experiment are in the folder."""
-    return all(is_done(job, folder / "jobs", on_damage) for job in jobs_of(experiment, profile))
+    return all(is_done(job, folder / "jobs", on_damage) for job in build_jobs(experiment, profile))
 
 
-def table_of(experiment: str, profile: Profile, folder: Path) -> pd.DataFrame:
+def read_experiment_table(experiment: str, profile: Profile, folder: Path) -> pd.DataFrame:
     """The table of an experiment whose jobs are done."""
-    jobs = jobs_of(experiment, profile)
+    jobs = build_jobs(experiment, profile)
     if experiment == "training":
-        bundled = profile.bundled
-        table = trained_tables() if bundled else training_table(collect(jobs, folder / "jobs"))
-        return table.query("seed in @profile.seeds or controller == 'tanner'") if bundled else table
-    return collect(jobs, folder / "jobs")
+        uses_bundled_weights = profile.uses_bundled_weights
+        table = (
+            read_bundled_tables()
+            if uses_bundled_weights
+            else merge_validation_tables(read_results(jobs, folder / "jobs"))
+        )
+        return table.query("seed in @profile.seeds or controller == 'tanner'") if uses_bundled_weights else table
+    return read_results(jobs, folder / "jobs")
 
 
-def judged(profile: Profile, folder: Path, tables: Mapping[str, pd.DataFrame]) -> list[Statement]:
+def judge_statements(profile: Profile, folder: Path, tables: Mapping[str, pd.DataFrame]) -> list[Statement]:
     """The ledger: all statements that these tables can judge, in the paper's order."""
     there = profile.has_networks(tables)
-    statements = architecture_statements(profile.pupils(folder), profile.seeds) if there else []
+    statements = build_architecture_statements(profile.policies(folder), profile.seeds) if there else []
     for experiment, table in tables.items():
-        statements += STATEMENTS[experiment](table)
+        statements += STATEMENT_BUILDERS[experiment](table)
     # Architecture, training, flocking, leaders, obstacles, generalization: the first letters of their statements.
     order = {name: number for number, name in enumerate("ATFLOG")}
     return sorted(statements, key=lambda s: (order[s.id[0]], s.id))

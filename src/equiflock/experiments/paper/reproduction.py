@@ -10,19 +10,38 @@ from typing import Any
 
 import pandas as pd
 
-from equiflock.controllers.trained import TRAINED, trained_validation, trained_weights
+from equiflock.controllers.trained import PAPER_NETWORKS, bundled_validation_path, bundled_weights_path
 from equiflock.experiments.paper.ledger import Statement
-from equiflock.experiments.paper.profiles import EXPERIMENTS, PROFILES, Profile, jobs_done, jobs_of, judged, table_of
+from equiflock.experiments.paper.profiles import (
+    EXPERIMENTS,
+    PROFILES,
+    Profile,
+    are_jobs_done,
+    build_jobs,
+    judge_statements,
+    read_experiment_table,
+)
 from equiflock.experiments.paper.remarks import REMARKS
-from equiflock.experiments.paper.shown import fly_shown
+from equiflock.experiments.paper.report_flights import save_report_flights
 from equiflock.experiments.runner.jobs import Job
-from equiflock.experiments.runner.running import run_jobs
+from equiflock.experiments.runner.run_jobs import run_jobs
 from equiflock.runtime.checks import check_choice
-from equiflock.runtime.checksums import checksum, file_checksum
-from equiflock.runtime.provenance import claimed, versions
+from equiflock.runtime.checksums import compute_checksum, compute_file_checksum
+from equiflock.runtime.provenance import lock_run_dir, read_package_versions
 
 KIND = "reproduction"
-OURS = ("jobs", "flights", "fast-forward", "trainings", "*.csv", "*.png", "*.mp4", "*.html", "*.json", "*.md")
+OUTPUT_PATTERNS = (
+    "jobs",
+    "flights",
+    "fast-forward",
+    "trainings",
+    "*.csv",
+    "*.png",
+    "*.mp4",
+    "*.html",
+    "*.json",
+    "*.md",
+)
 """Patterns of the files that a reproduction writes beside its config."""
 
 
@@ -72,30 +91,30 @@ def reproduce(
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
     tables: dict[str, pd.DataFrame] = {}
-    with claimed(folder, KIND, settings(profile), OURS, force):
+    with lock_run_dir(folder, KIND, settings(profile), OUTPUT_PATTERNS, force):
         for experiment in EXPERIMENTS:
             # The name is bound as a default, as the loop goes on before the function is called.
             def leave_out(text: str, name: str = experiment) -> None:
                 on_notice(f"{text}; {name} takes no part until it is run again")
 
-            if experiment not in experiments and not jobs_done(experiment, profile, folder, leave_out):
+            if experiment not in experiments and not are_jobs_done(experiment, profile, folder, leave_out):
                 continue
             # Processes here share one copy of the data; workers elsewhere make their own.
-            if experiment == "generalization" and scheduler is None and not jobs_done(experiment, profile, folder):
+            if experiment == "generalization" and scheduler is None and not are_jobs_done(experiment, profile, folder):
                 for home, data in profile.data(folder).items():
                     data.make(home, workers, on_data, on_notice)
             run_jobs(
-                jobs_of(experiment, profile, folder),
+                build_jobs(experiment, profile, folder),
                 folder / "jobs",
                 workers,
                 partial(on_done, experiment),
                 scheduler=scheduler,
                 on_notice=on_notice,
             )
-            tables[experiment] = table_of(experiment, profile, folder)
+            tables[experiment] = read_experiment_table(experiment, profile, folder)
         films = films and profile.has_networks(tables)
-        fly_shown(folder, tables, profile.pupils(folder), profile.reading, films, on_flight)
-        statements = judged(profile, folder, tables)
+        save_report_flights(folder, tables, profile.policies(folder), profile.interpretation, films, on_flight)
+        statements = judge_statements(profile, folder, tables)
     # Remarks were written about the paper profile, and would be wrong about another one.
     if profile == PROFILES["paper"]:
         statements = [replace(s, remark=REMARKS.get(s.id, "")) if s.verdict != "holds" else s for s in statements]
@@ -105,15 +124,22 @@ def reproduce(
 def settings(profile: Profile) -> dict[str, Any]:
     """Everything that the results depend on; a folder with other settings is not continued."""
     # Weights of the package may change from version to version; others follow from the settings of their trainings.
-    bundled = [(name, seed) for name in TRAINED for seed in profile.seeds] if profile.bundled else []
-    weights = {f"{name}:{seed}": file_checksum(trained_weights(name, seed)) for name, seed in bundled}
-    tables = {f"{name}:{seed}": file_checksum(trained_validation(name, seed)) for name, seed in bundled}
+    uses_bundled_weights = (
+        [(name, seed) for name in PAPER_NETWORKS for seed in profile.seeds] if profile.uses_bundled_weights else []
+    )
+    weights = {
+        f"{name}:{seed}": compute_file_checksum(bundled_weights_path(name, seed)) for name, seed in uses_bundled_weights
+    }
+    tables = {
+        f"{name}:{seed}": compute_file_checksum(bundled_validation_path(name, seed))
+        for name, seed in uses_bundled_weights
+    }
     # The repr of a job has all its settings, so a change of any default is noticed.
-    jobs = {name: checksum(repr(jobs_of(name, profile)).encode()) for name in EXPERIMENTS}
+    jobs = {name: compute_checksum(repr(build_jobs(name, profile)).encode()) for name in EXPERIMENTS}
     return {
         "profile": profile.settings,
         "jobs": jobs,
         "weights": weights,
         "tables": tables,
-        "versions": versions("torch"),
+        "versions": read_package_versions("torch"),
     }

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from equiflock.controllers.trained import SEEDS, TRAINED, trained_validation
+from equiflock.controllers.trained import PAPER_NETWORKS, PAPER_SEEDS, bundled_validation_path
 from equiflock.experiments.curves import QUARTILES, Curves
 from equiflock.experiments.paper.ledger import FEW_HUNDREDTHS, Check, Statement
 from equiflock.learning.recipe import EXPERT
-from equiflock.learning.tables import COLUMNS, VALIDATION
+from equiflock.learning.training_tables import COLUMNS, VALIDATION
 from equiflock.runtime.checks import InputError
 
 # The trained controllers by the aggregation of hop 1.
@@ -37,19 +37,21 @@ def read_validation(path: Path, seed: int) -> pd.DataFrame:
     return table.assign(seed=seed)
 
 
-def trained_tables() -> pd.DataFrame:
-    """The validation tables of all bundled trainings in one, as `training_table` has it."""
-    tables = [read_validation(trained_validation(name, seed), seed) for name in TRAINED for seed in SEEDS]
-    return training_table(pd.concat(tables, ignore_index=True))
+def read_bundled_tables() -> pd.DataFrame:
+    """The validation tables of all bundled trainings in one, as `merge_validation_tables` has it."""
+    tables = [
+        read_validation(bundled_validation_path(name, seed), seed) for name in PAPER_NETWORKS for seed in PAPER_SEEDS
+    ]
+    return merge_validation_tables(pd.concat(tables, ignore_index=True))
 
 
-def training_table(table: pd.DataFrame) -> pd.DataFrame:
+def merge_validation_tables(table: pd.DataFrame) -> pd.DataFrame:
     """The validation tables of several trainings in one; the expert's rows, the same in all, only once."""
     expert = table[table.controller == EXPERT].drop_duplicates(["epoch", "flock"])
     return pd.concat([expert, table[table.controller != EXPERT]], ignore_index=True)
 
 
-def validation_curves(table: pd.DataFrame) -> Curves:
+def build_validation_curves(table: pd.DataFrame) -> Curves:
     """Quartiles over flocks of the validation metrics, "ivv" and "iman", over epochs."""
     # Quartiles over flocks, in one row per metric, as `Curves` reads them.
     groups = table.groupby(["controller", "epoch", "seed"])[["ivv", "iman"]]
@@ -58,14 +60,14 @@ def validation_curves(table: pd.DataFrame) -> Curves:
     return Curves(tidy, over="epoch")
 
 
-def median_at(curves: Curves, epoch: int, metric: str, controller: str) -> float:
+def compute_median_at(curves: Curves, epoch: int, metric: str, controller: str) -> float:
     """The median over seeds of the median over flocks."""
     return float(np.median(curves.at(epoch, "median", controller, metric=metric)))
 
 
-def training_statements(table: pd.DataFrame) -> list[Statement]:
+def build_training_statements(table: pd.DataFrame) -> list[Statement]:
     """T1 to T9, each by its rule."""
-    curves = validation_curves(table)
+    curves = build_validation_curves(table)
     return [rule(curves) for rule in (_t1, _t2, _t3, _t4, _t5, _t6, _t7, _t8, _t9)]
 
 
@@ -95,8 +97,8 @@ def _t2(curves: Curves) -> Statement:
     # Which controller is best or worst is decided by medians over seeds, for each metric by itself.
     checks = []
     for metric in ("ivv", "iman"):
-        best = min(SUM, key=lambda name: median_at(curves, 400, metric, name))
-        worst = max(MEAN, key=lambda name: median_at(curves, 400, metric, name))
+        best = min(SUM, key=lambda name: compute_median_at(curves, 400, metric, name))
+        worst = max(MEAN, key=lambda name: compute_median_at(curves, 400, metric, name))
         words = f"{metric.upper()}: upper quartile of {worst} below lower quartile of {best}"
         checks.append(
             Check.less(
@@ -116,13 +118,13 @@ def _t3(curves: Curves) -> Statement:
         "T3",
         "TDAGNN-TF has a lower median IVV than TDAGNN at all epochs.",
         "At each of the ten epochs shown.",
-        tuple(_below(curves, "ivv", "tdagnn-tf", "tdagnn", epoch) for epoch in EPOCHS),
+        tuple(_make_below_check(curves, "ivv", "tdagnn-tf", "tdagnn", epoch) for epoch in EPOCHS),
     )
 
 
 def _t4(curves: Curves) -> Statement:
     def below(a: str, b: str, epochs: Iterable[int], factor: float = 1.0) -> list[Check]:
-        return [_below(curves, "iman", a, b, epoch, factor) for epoch in epochs]
+        return [_make_below_check(curves, "iman", a, b, epoch, factor) for epoch in epochs]
 
     return Statement(
         "T4",
@@ -143,8 +145,8 @@ def _t5(curves: Curves) -> Statement:
         "At epoch 40 TDAGNN-TF-mean's IVV is under half of ETDAGNN's; ETDAGNN matches it by epoch 120.",
         "Under half at 40; at 120 ETDAGNN's lower quartile below the other's upper one (the IQRs overlap, or better).",
         (
-            _below(curves, "ivv", "tdagnn-tf-mean", "etdagnn", 40, 0.5),
-            _comparable(curves, 120, "tdagnn-tf-mean", 120),
+            _make_below_check(curves, "ivv", "tdagnn-tf-mean", "etdagnn", 40, 0.5),
+            _make_comparable_check(curves, 120, "tdagnn-tf-mean", 120),
         ),
     )
 
@@ -164,7 +166,7 @@ def _t7(curves: Curves) -> Statement:
         "T7",
         "ETDAGNN needs 70% less training data: at epoch 120 it is comparable with the others at 400.",
         "Its lower quartile of IVV at 120 below the upper one of each other at 400 (the IQRs overlap, or better).",
-        tuple(_comparable(curves, 120, other, 400) for other in (*SUM, "tdagnn-tf-mean")),
+        tuple(_make_comparable_check(curves, 120, other, 400) for other in (*SUM, "tdagnn-tf-mean")),
     )
 
 
@@ -174,7 +176,7 @@ def _t8(curves: Curves) -> Statement:
         "ETDAGNN has flocking control comparable with that of the existing GNN controller, TDAGNN, with 70% less "
         "training data.",
         "Its lower quartile of IVV at 120 below the upper one of TDAGNN at 400 (the IQRs overlap, or better).",
-        (_comparable(curves, 120, "tdagnn", 400),),
+        (_make_comparable_check(curves, 120, "tdagnn", 400),),
     )
 
 
@@ -192,7 +194,7 @@ def _t9(curves: Curves) -> Statement:
         "Lower at 40; at each epoch shown from 80 on, apart by no more than at 40; each one's at 400 above its own at "
         f"80, and the two rises within {FEW_HUNDREDTHS:g} of each other.",
         (
-            _below(curves, "iman", a, b, 40),
+            _make_below_check(curves, "iman", a, b, 40),
             # 1e-9 more, as differences are rounded.
             *(Check.less(f"IMAN: apart at {e} by no more than at 40", apart[e], apart[40] + 1e-9) for e in EPOCHS[1:]),
             *(Check.less(f"IMAN of {name}: at 80 below that at 400", iman[name][80], iman[name][400]) for name in MEAN),
@@ -201,7 +203,7 @@ def _t9(curves: Curves) -> Statement:
     )
 
 
-def _below(curves: Curves, metric: str, a: str, b: str, epoch: int, factor: float = 1.0) -> Check:
+def _make_below_check(curves: Curves, metric: str, a: str, b: str, epoch: int, factor: float = 1.0) -> Check:
     """At an epoch, the median over flocks of a is below `factor` times that of b."""
     share = "" if factor == 1.0 else f"{factor:g} x "
     words = f"{metric.upper()} at {epoch}: {a} below {share}{b}"
@@ -210,7 +212,7 @@ def _below(curves: Curves, metric: str, a: str, b: str, epoch: int, factor: floa
     )
 
 
-def _comparable(curves: Curves, epoch: int, other: str, other_epoch: int) -> Check:
+def _make_comparable_check(curves: Curves, epoch: int, other: str, other_epoch: int) -> Check:
     """ETDAGNN at an epoch is comparable with another controller at another: the IQRs overlap, or it is better."""
     words = f"IVV: lower quartile of etdagnn at {epoch} below upper quartile of {other} at {other_epoch}"
     return Check.less(

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import pandas as pd
 
 from equiflock.runtime.checksums import DamagedError, read_text, write_text
-from equiflock.runtime.threads import one_thread
+from equiflock.runtime.threads import use_one_thread
 
 
 @runtime_checkable
@@ -36,7 +36,7 @@ class Job(Protocol):
 def is_done(job: Job, folder: Path, on_damage: Callable[[str], object] = lambda text: None) -> bool:
     """Whether the job's result is in the folder and intact; a damaged one is reported, and counts as missing."""
     try:
-        read_text(path_of(job, folder))
+        read_text(get_result_path(job, folder))
     except FileNotFoundError:
         return False
     except DamagedError as error:
@@ -45,9 +45,9 @@ def is_done(job: Job, folder: Path, on_damage: Callable[[str], object] = lambda 
     return True
 
 
-def collect(jobs: Sequence[Job], folder: Path) -> pd.DataFrame:
+def read_results(jobs: Sequence[Job], folder: Path) -> pd.DataFrame:
     """The results of all jobs in one table, each row marked with its job's labels."""
-    return pd.concat([read_table(path_of(job, folder)).assign(**job.labels) for job in jobs], ignore_index=True)
+    return pd.concat([read_table(get_result_path(job, folder)).assign(**job.labels) for job in jobs], ignore_index=True)
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -56,17 +56,17 @@ def read_table(path: Path) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(read_text(path)))
 
 
-def path_of(job: Job, folder: Path) -> Path:
+def get_result_path(job: Job, folder: Path) -> Path:
     """The file of a job's result; a hash of all its settings in the name keeps those of other settings apart."""
     return folder / f"{job.key}-{hashlib.sha256(repr(job).encode()).hexdigest()[:12]}.csv"
 
 
-def compute(job: Job) -> pd.DataFrame:
+def compute_result(job: Job) -> pd.DataFrame:
     """Run the job on one thread: jobs run side by side, and results do not depend on the machine's cores."""
-    with one_thread():
+    with use_one_thread():
         return job.run()
 
 
-def keep(table: pd.DataFrame, job: Job, folder: Path) -> None:
+def write_result(table: pd.DataFrame, job: Job, folder: Path) -> None:
     """Write a result, with a checksum as its last line."""
-    write_text(table.to_csv(index=False, lineterminator="\n"), path_of(job, folder))
+    write_text(table.to_csv(index=False, lineterminator="\n"), get_result_path(job, folder))

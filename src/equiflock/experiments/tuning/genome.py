@@ -10,19 +10,19 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from equiflock.controllers.networks.weights import Tensor, tensors_of
+from equiflock.controllers.networks.weights import Tensor, collect_tensors
 from equiflock.features import Senses
+from equiflock.orbit_technique import Orbit
 from equiflock.runtime.checks import InputError, check_choice
-from equiflock.technique import Orbit
 
 Vector = Float64[np.ndarray, " n"]
-Searched: TypeAlias = Literal["weights", "gains"]
+SearchTarget: TypeAlias = Literal["weights", "gains"]
 """Whether each weight is searched by itself, or a gain for every input of every layer."""
-TECHNIQUE = ("gravity_break", "near", "slow")
+ORBIT_PARAMETERS = ("gravity_break", "near", "slow")
 """The numbers of the technique that are searched; the first is a share, the others are above 0."""
-TECHNIQUE_STEP = 1.0
+ORBIT_STEP = 1.0
 """One unit of the search in the logarithm of a number, or of the odds of a share: these may have to go far."""
-LEAST = 1e-3
+BOUND_MARGIN = 1e-3
 """What a number of the technique that is 0, or a share that is 0 or 1, is taken to be away from that."""
 
 
@@ -49,8 +49,8 @@ class Genome:
     Args:
         network: a compiled network or a torch module with the weights to begin from.
         tunes_orbit: whether the numbers of the technique are searched, too.
-        searched: each of the weights, or a gain for every input of a layer; a bias is an input of its own.
-        heard: names of features, if only the gains of what is heard of these are searched, at each hop.
+        search_target: each of the weights, or a gain for every input of a layer; a bias is an input of its own.
+        gain_features: names of features, if only the gains of what is heard of these are searched, at each hop.
         names: tensors that are searched; all if left out, or of a torch module those that require a gradient.
     """
 
@@ -58,51 +58,55 @@ class Genome:
         self,
         network: Any,
         tunes_orbit: bool,
-        searched: Searched = "weights",
-        heard: tuple[str, ...] = (),
+        search_target: SearchTarget = "weights",
+        gain_features: tuple[str, ...] = (),
         names: Collection[str] | None = None,
     ) -> None:
         orbit = getattr(network, "orbit", None)
         self.orbit: Orbit | None = orbit if isinstance(orbit, Orbit) else None
         self.tunes_orbit = tunes_orbit
-        self.state = {name: tensor.copy() for name, tensor in tensors_of(network).items()}
-        chosen = trainable_names(network) if names is None else names
+        self.state = {name: tensor.copy() for name, tensor in collect_tensors(network).items()}
+        chosen = list_trainable_names(network) if names is None else names
         self.names = [name for name in self.state if name in chosen]
         if not self.names:
             raise InputError("the network has no weights that learn, so there is nothing to tune")
         # A tensor of zeros, such as a bias, is searched in the size of all weights.
         values = [self.state[name].astype(np.float64).ravel() for name in self.names]
-        whole = _rms(np.concatenate(values)) or 1.0
-        self._begun = np.concatenate(values)
-        if searched == "gains":
+        whole = _compute_rms(np.concatenate(values)) or 1.0
+        self._initial_weights = np.concatenate(values)
+        if search_target == "gains":
             senses = getattr(network, "senses", None)
             features = tuple(dict.fromkeys(name for name, _ in senses.channels)) if isinstance(senses, Senses) else ()
-            for name in heard:
+            for name in gain_features:
                 check_choice("a feature in heard", name, features)
             # Weight w is moved by its own size times the gain of its input.
-            self._sizes = np.concatenate([_moved_by(self.state[name], network, heard).ravel() for name in self.names])
-            if not self._sizes.any():
-                told = "+".join(heard)
+            self._step_sizes = np.concatenate(
+                [_compute_gain_steps(self.state[name], network, gain_features).ravel() for name in self.names]
+            )
+            if not self._step_sizes.any():
+                told = "+".join(gain_features)
                 raise InputError(f"heard must name features that a network of vectors has weights for; got {told!r}")
-            self._number = _inputs([tuple(self.state[name].shape) for name in self.names], self._sizes != 0.0)
+            self._parameter_index = _index_gains(
+                [tuple(self.state[name].shape) for name in self.names], self._step_sizes != 0.0
+            )
         else:
-            self._sizes = np.concatenate([np.full(each.size, _rms(each) or whole) for each in values])
-            self._number = np.arange(self._begun.size)
-        self._numbers = int(self._number.max()) + 1
+            self._step_sizes = np.concatenate([np.full(each.size, _compute_rms(each) or whole) for each in values])
+            self._parameter_index = np.arange(self._initial_weights.size)
+        self._parameter_count = int(self._parameter_index.max()) + 1
 
     @property
     def size(self) -> int:
         """How many numbers are searched."""
-        return self._numbers + (len(TECHNIQUE) if self.tunes_orbit else 0)
+        return self._parameter_count + (len(ORBIT_PARAMETERS) if self.tunes_orbit else 0)
 
     @property
-    def zero(self) -> Vector:
+    def initial_vector(self) -> Vector:
         """The vector of the network itself."""
         return np.zeros(self.size)
 
     def decode(self, vector: Vector) -> Candidate:
         """The candidate that a vector stands for."""
-        moved = (self._begun + self._sizes * vector[self._number]).astype(np.float32)
+        moved = (self._initial_weights + self._step_sizes * vector[self._parameter_index]).astype(np.float32)
         weights, first = dict(self.state), 0
         for name in self.names:
             last = first + self.state[name].size
@@ -110,56 +114,60 @@ class Genome:
             first = last
         if not self.tunes_orbit:
             return Candidate(weights, self.orbit)
-        shifts = dict(zip(TECHNIQUE, (TECHNIQUE_STEP * vector[self._numbers :]).tolist(), strict=True))
-        return Candidate(weights, _moved(self.orbit or Orbit(), shifts))
+        shifts = dict(zip(ORBIT_PARAMETERS, (ORBIT_STEP * vector[self._parameter_count :]).tolist(), strict=True))
+        return Candidate(weights, _shift_orbit(self.orbit or Orbit(), shifts))
 
 
-def trainable_names(network: Any) -> set[str]:
+def list_trainable_names(network: Any) -> set[str]:
     """Return the names of all tensors of a compiled network, or of those of a torch module that require a gradient."""
     if not hasattr(network, "named_parameters"):
-        return set(tensors_of(network))
+        return set(collect_tensors(network))
     return {name for name, weight in network.named_parameters() if weight.requires_grad}
 
 
-def _moved(orbit: Orbit, shifts: dict[str, float]) -> Orbit:
+def _shift_orbit(orbit: Orbit, shifts: dict[str, float]) -> Orbit:
     """The technique with numbers that are moved so far from what they are."""
-    maps: dict[str, Callable[[float, float], float]] = {TECHNIQUE[0]: _moved_share}
+    maps: dict[str, Callable[[float, float], float]] = {ORBIT_PARAMETERS[0]: _shift_share}
     return replace(
         orbit,
-        **{name: maps.get(name, _moved_size)(getattr(orbit, name), shift) for name, shift in shifts.items() if shift},
+        **{
+            name: maps.get(name, _shift_positive)(getattr(orbit, name), shift)
+            for name, shift in shifts.items()
+            if shift
+        },
     )
 
 
-def _moved_share(value: float, shift: float) -> float:
+def _shift_share(value: float, shift: float) -> float:
     """A share whose logarithm of odds is moved."""
-    value = min(max(value, LEAST), 1.0 - LEAST)
+    value = min(max(value, BOUND_MARGIN), 1.0 - BOUND_MARGIN)
     return 1.0 / (1.0 + math.exp(-min(max(math.log(value / (1.0 - value)) + shift, -50.0), 50.0)))
 
 
-def _moved_size(value: float, shift: float) -> float:
+def _shift_positive(value: float, shift: float) -> float:
     """A number above 0 whose logarithm is moved."""
-    return math.exp(min(max(math.log(max(value, LEAST)) + shift, -50.0), 50.0))
+    return math.exp(min(max(math.log(max(value, BOUND_MARGIN)) + shift, -50.0), 50.0))
 
 
-def _moved_by(weights: Tensor, network: Any, heard: tuple[str, ...]) -> Float64[np.ndarray, ...]:
-    """By how much a gain of 1 moves each of the weights of a layer; only those of features that are `heard`, if any."""
+def _compute_gain_steps(weights: Tensor, network: Any, gain_features: tuple[str, ...]) -> Float64[np.ndarray, ...]:
+    """By how much a gain of 1 moves each of the weights of a layer; only those of features that are `gain_features`, if any."""
     sizes: Float64[np.ndarray, ...] = weights.astype(np.float64)
     senses = getattr(network, "senses", None)
     # Only the first layer has an input for each channel of each hop.
     if not isinstance(senses, Senses) or sizes.shape[1:] != (senses.width, senses.hops):
-        return np.zeros_like(sizes) if heard else sizes
+        return np.zeros_like(sizes) if gain_features else sizes
     names = [name for name, _ in senses.channels]
     for c, feature in enumerate(senses.features):
         # The first channel of the same feature, heard from all: its name without options is that of both.
         everybody = feature.name.partition(":")[0]
         if feature.among == "obstacles" and everybody in names and not sizes[:, c].any():
             sizes[:, c] = sizes[:, names.index(everybody)]
-    if heard:
-        sizes[:, [name not in heard for name in names]] = 0.0
+    if gain_features:
+        sizes[:, [name not in gain_features for name in names]] = 0.0
     return sizes
 
 
-def _inputs(shapes: list[tuple[int, ...]], moved: Bool[np.ndarray, " weights"]) -> Int64[np.ndarray, " weights"]:
+def _index_gains(shapes: list[tuple[int, ...]], moved: Bool[np.ndarray, " weights"]) -> Int64[np.ndarray, " weights"]:
     """For every weight of tensors (outputs, inputs ..), or of biases, the number of its gain, over all tensors.
 
     Inputs of which no weight is moved have no number of their own: they share that of another.
@@ -175,5 +183,5 @@ def _inputs(shapes: list[tuple[int, ...]], moved: Bool[np.ndarray, " weights"]) 
     return np.minimum(np.searchsorted(used, every), used.size - 1)
 
 
-def _rms(values: Vector) -> float:
+def _compute_rms(values: Vector) -> float:
     return float(np.sqrt(np.mean(np.square(values))))

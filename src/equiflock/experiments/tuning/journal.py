@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from equiflock.experiments.tuning.measures import NOTHING
-from equiflock.experiments.tuning.objective import Measured
+from equiflock.experiments.tuning.measures import TOLERANCES
+from equiflock.experiments.tuning.objective import Measurements
 from equiflock.runtime.files import atomic_write
 
 GENERATIONS, VALIDATION = "generations.csv", "validation.csv"
@@ -28,9 +28,9 @@ class GenerationReport:
     """The size of the search's steps."""
     validation: float | None = None
     """The cost of the mean of the distribution on held-out flocks, if it was validated."""
-    kept: bool = False
+    is_best: bool = False
     """Whether that is the least so far."""
-    repeated: bool = False
+    is_replayed: bool = False
     """Whether its scores were there already, from before an interruption."""
 
 
@@ -45,7 +45,7 @@ class Journal:
         self.folder, self.tasks = folder, tasks
         self._rows: dict[str, list[Sequence[Any]]] = {
             GENERATIONS: [("generation", "best", "median", "sigma")],
-            VALIDATION: [("generation", "task", *NOTHING, "cost")],
+            VALIDATION: [("generation", "task", *TOLERANCES, "cost")],
         }
         self._events: Any = None
 
@@ -58,25 +58,25 @@ class Journal:
         if self._events is not None:
             self._events.close()
 
-    def judged(self, generation: int, measured: Measured, cost: float) -> None:
+    def add_validation(self, generation: int, measurements: Measurements, cost: float) -> None:
         """Note a validation."""
-        for task, values in zip(self.tasks, measured, strict=True):
-            self._rows[VALIDATION].append((generation, task, *(values.get(name, "") for name in NOTHING), cost))
+        for task, values in zip(self.tasks, measurements, strict=True):
+            self._rows[VALIDATION].append((generation, task, *(values.get(name, "") for name in TOLERANCES), cost))
 
-    def add(self, report: GenerationReport, measured: Measured | None) -> None:
+    def add_generation(self, report: GenerationReport, measurements: Measurements | None) -> None:
         """Note a generation, and what its validation, if it had one, measured in each task."""
         self._rows[GENERATIONS].append((report.generation, report.best, report.median, report.sigma))
-        if report.validation is not None and measured is not None:
-            self.judged(report.generation, measured, report.validation)
-        if report.repeated:
+        if report.validation is not None and measurements is not None:
+            self.add_validation(report.generation, measurements, report.validation)
+        if report.is_replayed:
             return
         self.write()
-        log = self._logger(report.generation)
+        log = self._make_logger(report.generation)
         for name in ("best", "median", "sigma"):
             log(name, getattr(report, name))
-        if report.validation is not None and measured is not None:
+        if report.validation is not None and measurements is not None:
             log("validation/cost", report.validation)
-            for task, values in zip(self.tasks, measured, strict=True):
+            for task, values in zip(self.tasks, measurements, strict=True):
                 for name, value in values.items():
                     log(f"{name}/{task}", value)
 
@@ -86,7 +86,7 @@ class Journal:
             with atomic_write(self.folder / name) as scratch:
                 scratch.write_text("".join(",".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
 
-    def _logger(self, generation: int) -> Callable[[str, float], None]:
+    def _make_logger(self, generation: int) -> Callable[[str, float], None]:
         """Return the function that writes a number of a generation as an event; without TensorBoard it does nothing."""
         try:
             from torch.utils.tensorboard import SummaryWriter

@@ -1,6 +1,6 @@
 """What a flight is measured by: numbers that change smoothly with the weights, and are better the smaller they are.
 
-All but `settled` and `failures` are integrals over time, divided by the duration of the task, so a flight that has
+All but `parse_setting` and `find_failed_flights` are integrals over time, divided by the duration of the task, so a flight that has
 reached its end, such as a flock that has passed its obstacle, adds nothing from then on. One that has failed flies on:
 an agent that was left behind costs for as long as it is alone.
 """
@@ -16,24 +16,24 @@ from jaxtyping import Bool, Float64, Int8
 
 from equiflock.experiments.tuning.tasks import Task
 from equiflock.flock import FOLLOWER, OBSTACLE, Flock, Role
+from equiflock.orbit_technique import Orbit
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Controller, Moment
-from equiflock.runtime.checks import OffScaleError
-from equiflock.scenarios.registry import Scenario, failures
-from equiflock.scenarios.watching import Watched, watch
-from equiflock.senses.graph import survey
+from equiflock.runtime.checks import NumericRangeError
+from equiflock.scenarios.course_survey import CourseSurvey, survey_course
+from equiflock.scenarios.registry import Scenario, find_failed_flights
+from equiflock.senses.graph import compute_connectivity
 from equiflock.simulation import metrics
-from equiflock.simulation.assembly import flight
+from equiflock.simulation.flight_builder import flight
 from equiflock.simulation.simulate import count_steps
-from equiflock.technique import Orbit
 
-APART, VARIANCE, SETTLED, LEADERS = "apart", "variance", "settled", "leaders"
+DETACHED, VARIANCE, FINAL_VARIANCE, LEADERS = "detached", "variance", "final_variance", "leaders"
 COLLISIONS, EFFORT, FAILURES = "collisions", "effort", "failures"
 GAP, TIME = "gap", "time"
-NOTHING: Mapping[str, float] = {
-    APART: 1e-2,
+TOLERANCES: Mapping[str, float] = {
+    DETACHED: 1e-2,
     VARIANCE: 1e-3,
-    SETTLED: 1e-4,
+    FINAL_VARIANCE: 1e-4,
     LEADERS: 1e-2,
     COLLISIONS: 1e-3,
     EFFORT: 1e-2,
@@ -53,14 +53,19 @@ gap: how wide the widest gap between components is, from 0 in one piece to 1 bey
 that is near is a node here, too.
 time: the share of the duration until flights reach their end, all of it if they fail; of scenarios that know failures.
 """
-WIDER = (1.25, 1.5, 1.75, 2.0)
+GAP_RADIUS_FACTORS = (1.25, 1.5, 1.75, 2.0)
 """Multiples of R at which a flock in pieces is looked at again: it has a gap as wide as the largest that leaves pieces.
 A single agent that is lost is next to nothing for `apart`, but not here."""
 Values = Float64[np.ndarray, " B"]
 
 
-def measure(
-    scenario: Scenario, start: Flock, controller: Controller, orbit: Orbit | None, task: Task, look: float
+def measure_flight(
+    scenario: Scenario,
+    start: Flock,
+    controller: Controller,
+    orbit: Orbit | None,
+    task: Task,
+    measurement_interval: float,
 ) -> dict[str, float]:
     """Fly flocks of a scenario and return each measure that it has, as the mean over flocks; infinite if one diverges.
 
@@ -70,103 +75,112 @@ def measure(
         controller: that flies them.
         orbit: the technique by which followers avoid obstacles, if there is one.
         task: how long they fly.
-        look: seconds from one look at the flocks to the next.
+        measurement_interval: seconds from one look at the flocks to the next.
     """
-    measured = _Flown(scenario, start, task, look)
+    measured = _FlightMeasures(scenario, start, task, measurement_interval)
     try:
         measured.fly(controller, orbit)
-    except OffScaleError:
-        return dict.fromkeys(measured.means(), math.inf)
-    return measured.means()
+    except NumericRangeError:
+        return dict.fromkeys(measured.compute_means(), math.inf)
+    return measured.compute_means()
 
 
-class _Flown:
+class _FlightMeasures:
     """The measures of one flight, added up while it goes on."""
 
-    def __init__(self, scenario: Scenario, start: Flock, task: Task, look: float) -> None:
+    def __init__(self, scenario: Scenario, start: Flock, task: Task, measurement_interval: float) -> None:
         self.scenario, self.start, self.task = scenario, start, task
         self.steps = count_steps(task.duration, task.time_step)
-        self.every = max(round(look / task.time_step), 1)
-        self.led = bool((start.roles == Role.LEADER).any(axis=1).all())
-        self.judge = _Judge(scenario, len(start)) if scenario.succeeded else None
-        integrals = (APART, VARIANCE, COLLISIONS, EFFORT, GAP, *([LEADERS] if self.led else []))
-        integrals += (TIME,) if self.judge else ()
-        self.values = {name: np.zeros(len(start)) for name in (*integrals, SETTLED)}
+        self.interval_steps = max(round(measurement_interval / task.time_step), 1)
+        self.has_leaders = bool((start.roles == Role.LEADER).any(axis=1).all())
+        self.outcome_recorder = _OutcomeRecorder(scenario, len(start)) if scenario.success_outcomes else None
+        integrals = (DETACHED, VARIANCE, COLLISIONS, EFFORT, GAP, *([LEADERS] if self.has_leaders else []))
+        integrals += (TIME,) if self.outcome_recorder else ()
+        self.values = {name: np.zeros(len(start)) for name in (*integrals, FINAL_VARIANCE)}
         # Leaders collide as followers do.
-        self.crew = np.where(start.roles == Role.LEADER, np.int8(FOLLOWER), start.roles)
-        self.nearest: float = getattr(getattr(scenario, "disk", None), "min_separation", 0.1) * (1.0 - 1e-9)
+        self.collision_roles = np.where(start.roles == Role.LEADER, np.int8(FOLLOWER), start.roles)
+        self.collision_distance: float = getattr(getattr(scenario, "disk", None), "min_separation", 0.1) * (1.0 - 1e-9)
 
     def fly(self, controller: Controller, orbit: Orbit | None) -> None:
         """Fly to the end, and look at the flocks now and then."""
-        rules = {"ending": self.judge, "orbit": orbit, "obstacles": self.scenario.obstacles}
+        rules = {"ending": self.outcome_recorder, "orbit": orbit, "obstacles": self.scenario.obstacles}
         loop = flight(self.start, controller, time_step=self.task.time_step, **rules)  # type: ignore[arg-type]
         for moment in loop:
             # A flock that has reached its end is seen for the last time.
-            self._look(moment)
+            self._add_moment(moment)
             left = self.steps - moment.step
             if left < 1 or not moment.flying.any():
                 break
             # The ending is asked at looks only, so that the steps between them are one call.
             loop.ending = None
-            loop.skip(min(self.every, left) - 1)
-            loop.ending = self.judge
+            loop.skip(min(self.interval_steps, left) - 1)
+            loop.ending = self.outcome_recorder
 
-    def _look(self, moment: Moment) -> None:
+    def _add_moment(self, moment: Moment) -> None:
         flying = moment.flying
         variance = metrics.velocity_variance(moment)
-        self.values[SETTLED][flying] = variance[flying]
+        self.values[FINAL_VARIANCE][flying] = variance[flying]
         # From this look to the next, or to the end of the flight.
-        part = min(self.every, self.steps - moment.step) / self.steps
+        part = min(self.interval_steps, self.steps - moment.step) / self.steps
         flock = moment.flock if flying.all() else moment.flock[flying]
         now = {VARIANCE: variance[flying], EFFORT: metrics.mean_acceleration_norm(moment)[flying]}
         if len(flock) and part > 0.0:
-            seen = self._watch(flock)
-            now |= {APART: 1.0 - seen.largest / flock.working.sum(axis=1), GAP: self._gap(flock, seen)}
-            now[COLLISIONS] = self._collisions(flock, flying)
-            if self.judge:
+            seen = self._watch_flock(flock)
+            now |= {
+                DETACHED: 1.0 - seen.largest_component / flock.working.sum(axis=1),
+                GAP: self._compute_gap(flock, seen),
+            }
+            now[COLLISIONS] = self._compute_collisions(flock, flying)
+            if self.outcome_recorder:
                 now[TIME] = np.ones(len(flock))
-            if self.led:
+            if self.has_leaders:
                 now[LEADERS] = metrics.mean_leader_velocity_distance(flock)
             for name, values in now.items():
                 self.values[name][flying] += part * values
 
-    def _gap(self, flock: Flock, seen: Watched) -> Values:
+    def _compute_gap(self, flock: Flock, seen: CourseSurvey) -> Values:
         """How wide the widest gap between components is, from 0 to 1; `seen` is the flock at R."""
-        apart, step = np.flatnonzero(seen.pieces > 1), 1.0 / (len(WIDER) + 1)
+        apart, step = np.flatnonzero(seen.component_count > 1), 1.0 / (len(GAP_RADIUS_FACTORS) + 1)
         found = np.zeros(len(flock))
         found[apart] = step
-        for factor in WIDER:
+        for factor in GAP_RADIUS_FACTORS:
             if not apart.size:
                 break
             # Who is in one piece at this radius is so at all larger ones.
-            apart = apart[self._watch(flock[apart], factor * flock.comm_radius).pieces > 1]
+            apart = apart[self._watch_flock(flock[apart], factor * flock.comm_radius).component_count > 1]
             found[apart] += step
         return found
 
-    def _watch(self, flock: Flock, comm_radius: float | None = None) -> Watched:
+    def _watch_flock(self, flock: Flock, comm_radius: float | None = None) -> CourseSurvey:
         """The flock as the scenario's own ending sees it, where it has choices about what is connected."""
-        rules: dict[str, Any] = {name: getattr(self.scenario, name, usual) for name, usual in RULES.items()}
-        return watch(flock, comm_radius, **rules)
+        rules: dict[str, Any] = {
+            name: getattr(self.scenario, name, usual) for name, usual in CONNECTIVITY_OPTIONS.items()
+        }
+        return survey_course(flock, comm_radius, **rules)
 
-    def _collisions(self, flock: Flock, flying: Bool[np.ndarray, " all"]) -> Values:
+    def _compute_collisions(self, flock: Flock, flying: Bool[np.ndarray, " all"]) -> Values:
         """The share of agents that are too near to another, of the flocks that fly."""
-        if self.nearest <= 0.0:
+        if self.collision_distance <= 0.0:
             return np.zeros(len(flock))
-        degrees, _ = survey(flock, self.nearest, self.crew[flying])
+        degrees, _ = compute_connectivity(flock, self.collision_distance, self.collision_roles[flying])
         found: Values = ((degrees > 0) & (flock.roles != OBSTACLE)).sum(axis=1) / flock.working.sum(axis=1)
         return found
 
-    def means(self) -> dict[str, float]:
+    def compute_means(self) -> dict[str, float]:
         """Each measure as its mean over flocks."""
-        values = self.values if self.judge is None else {**self.values, FAILURES: self.judge.failed().astype(float)}
-        return {name: float(values[name].mean()) for name in NOTHING if name in values}
+        values = (
+            self.values
+            if self.outcome_recorder is None
+            else {**self.values, FAILURES: self.outcome_recorder.find_failed().astype(float)}
+        )
+        return {name: float(values[name].mean()) for name in TOLERANCES if name in values}
 
 
-RULES = {"obstacle_node": "one", "awareness": "followers"}
+CONNECTIVITY_OPTIONS = {"obstacle_node": "one", "awareness": "followers"}
 """Options of courses about what is connected, with their usual values."""
 
 
-class _Judge:
+class _OutcomeRecorder:
     """The scenario's ending, but a flight that fails is only noted, and flies on."""
 
     def __init__(self, scenario: Scenario, flocks: int) -> None:
@@ -181,10 +195,10 @@ class _Judge:
         undecided = self.outcomes == Outcome.FLYING
         if undecided.any():
             self.outcomes = np.where(undecided, self._ending(time, flock, undecided), self.outcomes)
-        reached = np.isin(self.outcomes, self.scenario.succeeded)
+        reached = np.isin(self.outcomes, self.scenario.success_outcomes)
         return np.where(reached, self.outcomes, np.int8(Outcome.FLYING))
 
-    def failed(self) -> Bool[np.ndarray, " B"]:
+    def find_failed(self) -> Bool[np.ndarray, " B"]:
         """Which flights failed: those that fly still have not reached their end."""
         over = np.where(self.outcomes == Outcome.FLYING, np.int8(Outcome.TIME_UP), self.outcomes)
-        return failures(self.scenario, [Outcome(int(code)) for code in over])
+        return find_failed_flights(self.scenario, [Outcome(int(code)) for code in over])

@@ -16,46 +16,50 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from equiflock.experiments.tuning.measures import NOTHING
-from equiflock.experiments.tuning.tasks import Task, read_shares
+from equiflock.experiments.tuning.measures import TOLERANCES
+from equiflock.experiments.tuning.tasks import Task, parse_shares
 from equiflock.runtime.checks import InputError, check_choice, check_positive
 
-MEASURES = "1*apart+0.3*variance+0.5*settled+1*leaders+0.2*collisions+0.1*effort+1*failures"
+DEFAULT_MEASURES = "1*disconnected+0.3*variance+0.5*final_variance+1*leaders+0.2*collisions+0.1*effort+1*failures"
 """The usual weights of the measures."""
-Measured: TypeAlias = Sequence[Mapping[str, float]]
+Measurements: TypeAlias = Sequence[Mapping[str, float]]
 """What a candidate was measured by, in each task."""
 
 
-def read_measures(text: str) -> dict[str, float]:
+def parse_measures(text: str) -> dict[str, float]:
     """The weights of measures that a text such as 1*apart+0.5*variance tells; the others count for nothing."""
-    shares = read_shares("measures", text, "1*apart+0.5*variance")
+    shares = parse_shares("measures", text, "1*disconnected+0.5*variance")
     found = {}
     for weight, name in shares:
-        check_choice("a measure", name, tuple(NOTHING))
+        check_choice("a measure", name, tuple(TOLERANCES))
         if name in found:
             raise InputError(f"measures must name each measure once; got {text!r}")
         found[name] = check_positive(f"the weight of {name}", weight)
     return found
 
 
-def cost(
-    measured: Measured, begun: Measured, held_out: Measured, tasks: Sequence[Task], weights: Mapping[str, float]
+def compute_cost(
+    measurements: Measurements,
+    initial: Measurements,
+    held_out: Measurements,
+    tasks: Sequence[Task],
+    weights: Mapping[str, float],
 ) -> float:
     """The cost of a candidate.
 
     Args:
-        measured: what it was measured by.
-        begun: the same of the beginning, on the same flocks.
+        measurements: what it was measured by.
+        initial: the same of the beginning, on the same flocks.
         held_out: the same of the beginning, on held-out flocks.
         tasks: of which these are.
         weights: of the measures.
     """
     parts, usual = [], []
-    for task, own, first, typical in zip(tasks, measured, begun, held_out, strict=True):
+    for task, own, first, typical in zip(tasks, measurements, initial, held_out, strict=True):
         for name in weights.keys() & own.keys():
             if not (math.isfinite(first[name]) and math.isfinite(typical[name])):
                 raise InputError(f"in {task.scenario!r} the weights to begin from diverge: train them on it first")
-            factor = task.share * weights[name] / max(first[name], typical[name] / 2.0, NOTHING[name])
+            factor = task.share * weights[name] / max(first[name], typical[name] / 2.0, TOLERANCES[name])
             parts.append(factor * own[name])
             usual.append(factor * first[name])
     if not parts:

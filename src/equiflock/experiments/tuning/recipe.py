@@ -6,20 +6,20 @@ import shlex
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from equiflock.experiments.tuning.genome import Searched
-from equiflock.experiments.tuning.objective import MEASURES, read_measures
-from equiflock.experiments.tuning.tasks import EXAMPLE, Task, read_tasks
+from equiflock.experiments.tuning.genome import SearchTarget
+from equiflock.experiments.tuning.objective import DEFAULT_MEASURES, parse_measures
+from equiflock.experiments.tuning.tasks import EXAMPLE, Task, parse_tasks
 from equiflock.flock import OBSTACLE
+from equiflock.orbit_technique import Orbit
 from equiflock.runtime.checks import InputError, check_choice, check_count, check_positive
-from equiflock.runtime.options import read_options
-from equiflock.technique import Orbit
+from equiflock.runtime.options import parse_options
 
-TASKS = (
+DEFAULT_TASKS = (
     "1*flocking:agents=100+1*flocking:agents=300:radius_rule=constant-density+1*leaders"
     "+1*obstacles:sides=48+1*obstacles:sides=96"
 )
 Covariance = Literal["automatic", "full", "diagonal"]
-LARGEST_FULL = 200
+MAX_FULL_COVARIANCE = 200
 """Up to so many numbers all covariances are adapted; for more, only variances."""
 
 
@@ -27,18 +27,18 @@ LARGEST_FULL = 200
 class Tuning:
     """The settings of a tuning by CMA-ES."""
 
-    tasks: str = TASKS
+    tasks: str = DEFAULT_TASKS
     """Scenarios to fly, with their shares of the cost, as in 0.5*flocking+1*obstacles:sides=96. Beside the scenario's
     own, options are duration, time_step (0.01 unless said) and flocks, in place of --flocks."""
-    measures: str = MEASURES
+    measures: str = DEFAULT_MEASURES
     """What flights are measured by, with weights: apart (share of agents outside the largest component), variance (of
     velocities), settled (the same at the end), leaders (distance to their velocity), collisions (share of agents
     nearer than R_min to another), effort (accelerations), failures (share of flights that fail), gap (how far pieces
     of the flock are from each other), time (until the end is reached; all of it if a flight fails)."""
-    search: Searched = "weights"
+    search: SearchTarget = "weights"
     """What is searched: every weight by itself, or one gain for each input of each layer, far fewer numbers, which
     takes far fewer generations."""
-    heard: str = ""
+    gain_features: str = ""
     """Names of features, such as velocity+leaving, if only the gains of what is heard of these are searched: a few
     numbers. With --search gains."""
     near: bool = False
@@ -48,9 +48,9 @@ class Tuning:
     """A file of weights, or the name of those in the package, from which those of --near begin instead: those that it
     has for agents near obstacles, or those for all, with its numbers of the technique. It may hear less, such as a
     training of etdagnn:aggregation=both."""
-    soften: float = 1.0
+    last_layer_scale: float = 1.0
     """A factor on the last layer of the weights that --near begins with: below 1 agents near obstacles act softer."""
-    technique: str = ""
+    initial_orbit: str = ""
     """Numbers of the orbit technique to begin with, such as gravity_break=0.56:near=1.2; the others, or all if left
     out, are those of the weights, or the paper's."""
     generations: int = 100
@@ -71,7 +71,7 @@ class Tuning:
     """Held-out flocks of each task that decide what is kept, the same for every seed."""
     validate_every: int = 10
     """Generations from one validation of the mean of the candidates' distribution to the next."""
-    look: float = 0.05
+    measurement_interval: float = 0.05
     """Seconds of flight from one measurement to the next."""
     orbit: bool = True
     """Search gravity_break, near and slow of the orbit technique, too, if a task has obstacles."""
@@ -82,63 +82,65 @@ class Tuning:
         check_count("seed", self.seed, least=0)
         if self.population is not None:
             check_count("population", self.population, least=4)
-        for name in ("sigma", "look"):
+        for name in ("sigma", "measure_interval"):
             check_positive(name, getattr(self, name))
-        check_choice("search", self.search, get_args(Searched))
-        if self.heard and self.search != "gains":
+        check_choice("search", self.search, get_args(SearchTarget))
+        if self.gain_features and self.search != "gains":
             raise InputError("heard goes with search gains only")
         check_choice("covariance", self.covariance, get_args(Covariance))
-        read_measures(self.measures)
-        self.begun_orbit(None)  # a clear error about the technique
-        check_positive("soften", self.soften)
-        if (self.near_from or self.soften != 1.0) and not self.near:
+        parse_measures(self.measures)
+        self.make_initial_orbit(None)  # a clear error about the technique
+        check_positive("last_layer_scale", self.last_layer_scale)
+        if (self.near_from or self.last_layer_scale != 1.0) and not self.near:
             raise InputError("near_from and soften go with near only")
-        if self.near and not self.meets_obstacles:
+        if self.near and not self.has_obstacles:
             raise InputError(f"near needs a task with obstacles, such as {EXAMPLE}; got {self.tasks!r:.80}")
-        shortest = min(task.duration for task in self.scenes)
-        if self.look > shortest:
-            raise InputError(f"look must be at most the duration of every task, {shortest:g} s; got {self.look:g}")
+        shortest = min(task.duration for task in self.parsed_tasks)
+        if self.measurement_interval > shortest:
+            raise InputError(
+                f"look must be at most the duration of every task, {shortest:g} s; got {self.measurement_interval:g}"
+            )
 
     @property
-    def scenes(self) -> tuple[Task, ...]:
+    def parsed_tasks(self) -> tuple[Task, ...]:
         """The tasks."""
-        return read_tasks(self.tasks)
+        return parse_tasks(self.tasks)
 
     @property
-    def weights(self) -> dict[str, float]:
+    def measure_weights(self) -> dict[str, float]:
         """The weight of each measure."""
-        return read_measures(self.measures)
+        return parse_measures(self.measures)
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names in `heard`."""
-        return tuple(self.heard.split("+")) if self.heard else ()
+        """The names in `gain_features`."""
+        return tuple(self.gain_features.split("+")) if self.gain_features else ()
 
     @property
-    def meets_obstacles(self) -> bool:
+    def has_obstacles(self) -> bool:
         """Whether a task has obstacles."""
-        return any(bool((task.scene(1, 0, "").draw().roles == OBSTACLE).any()) for task in self.scenes)
+        return any(bool((task.build_scenario(1, 0, "").draw().roles == OBSTACLE).any()) for task in self.parsed_tasks)
 
     @property
     def tunes_orbit(self) -> bool:
         """Whether numbers of the technique are searched."""
-        return self.orbit and any(task.scene(1, 0, "").orbit == Orbit() for task in self.scenes)
+        return self.orbit and any(task.build_scenario(1, 0, "").orbit == Orbit() for task in self.parsed_tasks)
 
-    def begun_orbit(self, own: Orbit | None) -> Orbit | None:
+    def make_initial_orbit(self, own: Orbit | None) -> Orbit | None:
         """The technique to begin with, where `own` is that of the weights."""
-        if not self.technique:
+        if not self.initial_orbit:
             return own
         try:
-            return replace(own or Orbit(), **read_options(self.technique))
+            return replace(own or Orbit(), **parse_options(self.initial_orbit))
         except TypeError:
             names = ", ".join(each.name for each in fields(Orbit))
-            raise InputError(f"technique must name numbers among {names}; got {self.technique!r:.80}") from None
+            raise InputError(f"technique must name numbers among {names}; got {self.initial_orbit!r:.80}") from None
 
     def is_diagonal(self, size: int) -> bool:
         """Whether only variances are adapted, for so many numbers."""
-        return size > LARGEST_FULL if self.covariance == "automatic" else self.covariance == "diagonal"
+        return size > MAX_FULL_COVARIANCE if self.covariance == "automatic" else self.covariance == "diagonal"
 
-    def validates(self, generation: int) -> bool:
+    def is_validation_due(self, generation: int) -> bool:
         """Whether the mean is validated after this generation."""
         return generation % self.validate_every == 0 or generation == self.generations
 
@@ -147,7 +149,7 @@ class Tuning:
         """All fields, fit for JSON."""
         return asdict(self)
 
-    def command(self, controller: str) -> str:
+    def format_command(self, controller: str) -> str:
         """The command that tunes a controller so."""
         words = ["equiflock", "tune", controller]
         for each in fields(self):

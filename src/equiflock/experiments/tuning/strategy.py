@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from equiflock.experiments.tuning.genome import Vector
-from equiflock.runtime.randomness import stream
+from equiflock.runtime.randomness import make_rng
 
-WORST = 1e9
+DIVERGED_COST = 1e9
 """The cost of a candidate whose flight diverged."""
 
 
@@ -33,7 +33,7 @@ class Strategy:
         import cma  # it takes a second
 
         # Numbers of a stream of its own, rather than the process's, which others may use meanwhile.
-        rng = stream(seed, "tuning")
+        rng = make_rng(seed, "tuning")
         options = {
             "popsize": population,
             "CMA_diagonal": diagonal,
@@ -43,17 +43,17 @@ class Strategy:
             "verb_log": 0,
         }
         self._search: Any = cma.CMAEvolutionStrategy(np.zeros(size), sigma, options)
-        self._asked: list[Vector] = []
+        self._candidates: list[Vector] = []
 
     def ask(self) -> list[Vector]:
         """The candidates of the next generation."""
-        self._asked = self._search.ask()
-        return [candidate.copy() for candidate in self._asked]
+        self._candidates = self._search.ask()
+        return [candidate.copy() for candidate in self._candidates]
 
     def tell(self, costs: Sequence[float] | Float64[np.ndarray, " population"]) -> None:
         """The costs of these candidates, in their order; infinite for one that could not fly."""
-        finite = np.nan_to_num(np.asarray(costs, np.float64), nan=WORST, posinf=WORST)
-        self._search.tell(self._asked, np.minimum(finite, WORST).tolist())
+        finite = np.nan_to_num(np.asarray(costs, np.float64), nan=DIVERGED_COST, posinf=DIVERGED_COST)
+        self._search.tell(self._candidates, np.minimum(finite, DIVERGED_COST).tolist())
 
     @property
     def mean(self) -> Vector:
@@ -66,6 +66,6 @@ class Strategy:
         return float(self._search.sigma)
 
 
-def usual_population(size: int) -> int:
+def compute_default_population(size: int) -> int:
     """4 + 3 ln n, rounded down: the population that CMA-ES takes for n numbers."""
     return 4 + int(3.0 * np.log(size))

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from equiflock.learning.ranges import NUMBER
+from equiflock.learning.ranges import NUMBER_PATTERN
 from equiflock.runtime.checks import InputError, check_count, check_positive
-from equiflock.runtime.options import read_options, write_options
+from equiflock.runtime.options import format_options, parse_options
 from equiflock.scenarios import Scenario, make_scenario
 from equiflock.scenarios.registry import scenario_class
 from equiflock.simulation.simulate import count_steps
@@ -37,35 +37,35 @@ class Task:
         check_positive(f"the share of {self.scenario!r}", self.share)
         _check_numbers(self.duration, self.time_step, self.flocks)
 
-    def scene(self, flocks: int, seed: int, split: str) -> Scenario:
+    def build_scenario(self, flocks: int, seed: int, split: str) -> Scenario:
         """The scenario with this many flocks of a split, which differ from those of other tasks."""
         own = f"{split}, {self.scenario}"
         return make_scenario(self.scenario, {"flocks": flocks, "seed": seed, "split": own})
 
 
-def read_tasks(text: str) -> tuple[Task, ...]:
+def parse_tasks(text: str) -> tuple[Task, ...]:
     """The tasks that a text tells: one scenario, or several with their shares, each with its options.
 
     Beside the scenario's own, options are `duration`, `time_step` and `flocks`.
     """
-    tasks = tuple(_task(share, name) for share, name in read_shares("tasks", text, EXAMPLE))
+    tasks = tuple(_parse_task(share, name) for share, name in parse_shares("tasks", text, EXAMPLE))
     names = [task.scenario for task in tasks]
     if len(set(names)) < len(names):
         raise InputError(f"tasks must name each scenario with its options once; got {text!r}")
     return tasks
 
 
-def _task(share: float, text: str) -> Task:
+def _parse_task(share: float, text: str) -> Task:
     name, colon, told = text.partition(":")
-    options = read_options(told) if colon else {}
+    options = parse_options(told) if colon else {}
     for own in ("seed", "split"):
         if own in options:
             raise InputError(f"{own} is the tuning's own: leave it out of {text!r}")
     duration = options.pop("duration", scenario_class(name).duration)
     time_step, flocks = options.pop("time_step", TIME_STEP), options.pop("flocks", None)
     _check_numbers(duration, time_step, flocks)
-    task = Task(share, write_options(name, options), duration, time_step, flocks)
-    task.scene(1, 0, "")  # a clear error, if there is no such scenario or option
+    task = Task(share, format_options(name, options), duration, time_step, flocks)
+    task.build_scenario(1, 0, "")  # a clear error, if there is no such scenario or option
     return task
 
 
@@ -76,24 +76,24 @@ def _check_numbers(duration: Any, time_step: Any, flocks: Any) -> None:
     check_count("duration / time_step", count_steps(duration, time_step))
 
 
-def read_shares(what: str, text: str, example: str) -> list[tuple[float, str]]:
+def parse_shares(label: str, text: str, example: str) -> list[tuple[float, str]]:
     """Names with their shares, such as 0.5*flocking+1*leaders; one name alone has the share 1.
 
     Args:
-        what: is told, for errors.
+        label: is told, for errors.
         text: to read.
         example: of such a text, for errors.
     """
-    wrong = f"{what} must be a name, or several with their shares such as {example}; got {text!r:.80}"
-    if not re.match(rf"\s*{NUMBER}\s*\*", text):
+    wrong = f"{label} must be a name, or several with their shares such as {example}; got {text!r:.80}"
+    if not re.match(rf"\s*{NUMBER_PATTERN}\s*\*", text):
         if "+" in text.partition(":")[0]:
             raise InputError(wrong)
         text = f"1*{text}"
     found = []
     # A plus before a share begins the next part; any other, as in 1e+3, belongs to an option. Between the parts are the
     # shares that were looked ahead to.
-    for part in re.split(rf"\+(?=\s*{NUMBER}\s*\*)", text)[::2]:
-        match = re.fullmatch(rf"\s*{NUMBER}\s*\*\s*([^\s+:]+(?::\S+)?)\s*", part)
+    for part in re.split(rf"\+(?=\s*{NUMBER_PATTERN}\s*\*)", text)[::2]:
+        match = re.fullmatch(rf"\s*{NUMBER_PATTERN}\s*\*\s*([^\s+:]+(?::\S+)?)\s*", part)
         if match is None:
             raise InputError(wrong)
         found.append((float(match[1]), match[2]))

@@ -1,0 +1,91 @@
+"""Exported controllers on a Cortex-M4F in QEMU: flash, RAM and instructions per step, with about ten neighbours.
+
+python benchmarks/firmware.py
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import equiflock as ef
+from equiflock.cli.console import err, out
+from equiflock.cli.terminal import print_table
+from equiflock.controllers.loading import make_network
+from equiflock.deployment.microcontroller import ResourceUsage, emulate, list_missing_tools
+from equiflock.deployment.recording import record_agent
+
+STEPS = 20
+DEFAULT_MAX_NEIGHBOURS = 10
+CLOCK = 168e6
+"""Hz of an STM32F405."""
+
+
+def make_recording(
+    controller: Any, neighbours: int = DEFAULT_MAX_NEIGHBOURS, steps: int = STEPS, dimensions: int = 2
+) -> Any:
+    """A recording of the agent of a flock that has so many neighbours, or nearly."""
+    start = ef.random_disk(flocks=1, agents=100, seed=0, dimensions=dimensions)
+    degrees = ef.radius_graph(start).degrees[0]
+    return record_agent(controller, start, int(np.abs(degrees - neighbours).argmin()), steps)
+
+
+def record_near_obstacle(controller: Any, orbit: ef.Orbit) -> Any:
+    """A recording of such an agent, two of whose nearest neighbours are obstacle agents."""
+    start = ef.random_disk(flocks=1, agents=100, seed=0)
+    agent = int(np.abs(ef.radius_graph(start).degrees[0] - DEFAULT_MAX_NEIGHBOURS).argmin())
+    distances = np.linalg.norm(start.positions[0] - start.positions[0, agent], axis=1)
+    rim = np.isin(np.arange(100), np.argsort(distances)[2:4])[None]
+    velocities = np.where(rim[..., None], 0.0, start.velocities)
+    return record_agent(
+        controller, ef.Flock(start.positions, velocities, np.where(rim, 2, 0)), agent, STEPS, orbit=orbit
+    )
+
+
+def main() -> None:
+    if missing := list_missing_tools():
+        err.print(
+            f"{', '.join(missing)} cannot be found, so nothing was measured: run make emulator, which installs it"
+        )
+        raise SystemExit(2)
+    networks: dict[str, Any] = {
+        name: ef.load(name) for name in ("etdagnn", "tdagnn", "tdagnn-tf", "etdagnn-segregation")
+    }
+    networks["etdagnn:aggregation=both"] = make_network("etdagnn:aggregation=both")
+    laws = {name: ef.load(name) for name in ("tanner-dynamic", "reynolds", "cucker-smale-local")}
+    rows = []
+    for name, controller in {**networks, **laws}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append([name, *format_row(emulate(controller, make_recording(controller), Path(folder)))])
+    etdagnn, orbit = ef.load("etdagnn"), ef.Orbit()
+    with tempfile.TemporaryDirectory() as folder:
+        found = emulate(etdagnn, record_near_obstacle(etdagnn, orbit), Path(folder), orbit=orbit)
+        rows.insert(1, ["etdagnn, orbit", *format_row(found)])
+    title = "one agent on a Cortex-M4F (STM32F405 in QEMU), gcc -Os; bytes, and instructions per step"
+    header = (
+        "controller",
+        "code",
+        "weights",
+        "libm, libc",
+        "RAM",
+        "stack",
+        "neighbours",
+        "instructions",
+        "µs at 168 MHz",
+        "error",
+    )
+    print_table(title, (header, rows))
+    out.print("µs: if every instruction took one cycle. error: relative to what an acceleration is the sum of.")
+
+
+def format_row(usage: ResourceUsage) -> list[str]:
+    whole = usage.code, usage.weights, usage.library, usage.memory, usage.stack
+    speed = f"{usage.neighbours:.1f}", f"{usage.instructions:,}", f"{usage.instructions / CLOCK * 1e6:.0f}"
+    return [*(f"{number:,}" for number in whole), *speed, f"{usage.worst:.0e}"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""How threads share out the agents that a body moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from equiflock.runtime import threads
+from equiflock.runtime.threads import AGENTS_PER_THREAD
+
+
+def run_over_agents(
+    kernel: Callable[..., Any], arguments: tuple[Any, ...], agents: int, active: Int64[np.ndarray, " active"]
+) -> None:
+    """Call kernel(*arguments, flocks, first, last) for all agents of the active flocks, on several threads if it pays.
+
+    Args:
+        kernel: moves agents first .. last of some flocks.
+        arguments: what it takes first.
+        agents: N.
+        active: the indices of the flocks to move.
+    """
+    # Threads share out the flocks, or the agents of a single one.
+    # A step of the body costs little, so a thread is worth its start for ten times the usual number of agents only.
+    least = 10 * AGENTS_PER_THREAD
+    if len(active) * agents < 2 * least:
+        parts = [(active, 0, agents)]
+    elif len(active) > 1:
+        parts = [(active[first:last], 0, agents) for first, last in threads.split_range(len(active), least // agents)]
+    else:
+        parts = [(active, first, last) for first, last in threads.split_range(agents, least)]
+    threads.run_parallel(kernel, [(*arguments, *part) for part in parts])

@@ -1,0 +1,283 @@
+"""Arithmetic on rows of 128 agents, of which networks are made: matrix products, activations, and their gradients.
+
+Agents go through a network side by side, `LANES` at a time. Each number of theirs is a row of lanes, and rows stand one
+after the other in a flat array, so that every inner loop is plain arithmetic along rows at distances that the compiler
+knows, which it turns into vector instructions by itself. Matrices have sides that are multiples of `BLOCK`, padded by
+zeros, so that products are made of one block of registers, again and again. Functions that processors have no vector
+instruction for are made of what they have: tanh is a quotient of polynomials, the logarithm a series
+after the bits of a float32.
+
+Arrays that a function writes to must not be those that it reads from: it would then run one number at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from equiflock.runtime.jit import Array, Index, fma, inline_kernel, kernel
+
+LANES = 128
+"""Agents that go through a network side by side."""
+BLOCK = 4
+"""Matrices are multiplied in blocks of so many rows and columns."""
+ROW_2, ROW_3, BLOCK_LANES = 2 * LANES, 3 * LANES, BLOCK * LANES
+PARTIAL_SUMS = 16
+"""A sum over lanes is kept as so many partial sums, lane n in the one of number n modulo PARTS, until the very end."""
+PARTIAL_SUMS_2, PARTIAL_SUMS_3, LANES_PER_ROUND = 2 * PARTIAL_SUMS, 3 * PARTIAL_SUMS, 4 * PARTIAL_SUMS
+
+# Python's float 1.0 would turn all of this into float64.
+ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
+TINY = np.float32(1e-30)
+"""Added to |x|^2, so that its root has a gradient at 0."""
+# tanh x = x P(x^2) / Q(x^2) up to LARGEST, beyond which a float32 cannot tell it from 1: relative error 3e-7, by a fit
+# of least squares that weighs relative errors.
+TANH_LIMIT = np.float32(8)
+P0, P1, P2, P3, P4 = map(np.float32, (1.0, 0.13444518, 0.0035716216, 2.1895035e-05, 1.5230912e-08))
+Q0, Q1, Q2, Q3, Q4 = map(np.float32, (1.0, 0.46777844, 0.026164534, 0.00034113298, 8.522653e-07))
+LN_2 = np.float32(np.log(2))
+# artanh s = s (1 + s^2 / 3 + s^4 / 5 + ..)
+S3, S5, S7, S9, S11 = (np.float32(1 / n) for n in (3, 5, 7, 9, 11))
+# A float32 is 2^(exponent - BIAS) (1 + mantissa / 2^EXPONENT_BITS).
+EXPONENT_BITS, BIAS = np.int32(23), np.int32(127)
+MANTISSA, BITS_OF_ONE = np.int32((1 << 23) - 1), np.int32(127 << 23)
+
+
+def pad_size(count: int) -> int:
+    """The next multiple of `BLOCK`; but 1 stays 1, as the last of layers of vectors has one output."""
+    return 1 if count == 1 else -(-count // BLOCK) * BLOCK
+
+
+@kernel
+def apply_affine(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) -> None:
+    """Y = W x + b, for x of `inputs` rows, and W row by row in `weights`; numbers of rows are padded, or 1."""
+    outputs = y.size // LANES
+    if outputs == 1 or inputs == 1:
+        _apply_thin_affine(weights, biases, inputs, x, y)
+        return
+    for o in range(0, outputs, BLOCK):
+        # Four rows of y begin with their biases, and take in four rows of x at a time, with 16 weights in registers.
+        four, begin = y[o * LANES : o * LANES + BLOCK_LANES], biases[o : o + BLOCK]
+        a0, b0, e0, f0 = begin[0], begin[1], begin[2], begin[3]
+        for lane in range(LANES):
+            four[lane], four[lane + LANES], four[lane + ROW_2], four[lane + ROW_3] = a0, b0, e0, f0
+        w = weights[o * inputs : (o + BLOCK) * inputs]
+        for c in range(0, inputs, BLOCK):
+            a, b = w[c : c + BLOCK], w[inputs + c : inputs + c + BLOCK]
+            e, f = w[2 * inputs + c : 2 * inputs + c + BLOCK], w[3 * inputs + c : 3 * inputs + c + BLOCK]
+            a0, a1, a2, a3 = a[0], a[1], a[2], a[3]
+            b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
+            e0, e1, e2, e3 = e[0], e[1], e[2], e[3]
+            f0, f1, f2, f3 = f[0], f[1], f[2], f[3]
+            known = x[c * LANES : c * LANES + BLOCK_LANES]
+            for lane in range(LANES):
+                x0, x1 = known[lane], known[lane + LANES]
+                x2, x3 = known[lane + ROW_2], known[lane + ROW_3]
+                four[lane] = fma(a3, x3, fma(a2, x2, fma(a1, x1, fma(a0, x0, four[lane]))))
+                four[lane + LANES] = fma(b3, x3, fma(b2, x2, fma(b1, x1, fma(b0, x0, four[lane + LANES]))))
+                four[lane + ROW_2] = fma(e3, x3, fma(e2, x2, fma(e1, x1, fma(e0, x0, four[lane + ROW_2]))))
+                four[lane + ROW_3] = fma(f3, x3, fma(f2, x2, fma(f1, x1, fma(f0, x0, four[lane + ROW_3]))))
+
+
+@kernel
+def _apply_thin_affine(weights: Array, biases: Array, inputs: Index, x: Array, y: Array) -> None:
+    """Y = W x + b, for W of one row or one column."""
+    for o in range(y.size // LANES):
+        row, bias = y[o * LANES : (o + 1) * LANES], biases[o]
+        if inputs == 1:
+            w, known = weights[o], x[:LANES]
+            for lane in range(LANES):
+                row[lane] = fma(w, known[lane], bias)
+            continue
+        for lane in range(LANES):
+            row[lane] = bias
+        for c in range(0, inputs, BLOCK):
+            w = weights[c : c + BLOCK]
+            w0, w1, w2, w3 = w[0], w[1], w[2], w[3]
+            known = x[c * LANES : c * LANES + BLOCK_LANES]
+            for lane in range(LANES):
+                x0, x1, x2, x3 = known[lane], known[lane + LANES], known[lane + ROW_2], known[lane + ROW_3]
+                row[lane] = fma(w3, x3, fma(w2, x2, fma(w1, x1, fma(w0, x0, row[lane]))))
+
+
+@kernel
+def add_outer_product(gradients: Array, x: Array, inputs: Index, sums: Array) -> None:
+    """Add slopes[o] x[c] to the partial sums of (o, c): the gradient of the matrix in y = W x, where slopes = dL/dy."""
+    outputs = gradients.size // LANES
+    if outputs == 1 or inputs == 1:
+        _add_thin_outer_product(gradients, x, inputs, sums)
+        return
+    for o in range(outputs):
+        for c in range(0, inputs, BLOCK):
+            # The partial sums of (o, c) .. (o, c + 3), each of which takes in four lanes at a time.
+            four = sums[(o * inputs + c) * PARTIAL_SUMS :][:LANES_PER_ROUND]
+            for first in range(0, LANES, LANES_PER_ROUND):
+                a, b = (
+                    gradients[o * LANES + first :][:LANES_PER_ROUND],
+                    x[c * LANES + first :][: ROW_3 + LANES_PER_ROUND],
+                )
+                e, f, g = b[LANES:], b[ROW_2:], b[ROW_3:]
+                for n in range(PARTIAL_SUMS):
+                    a0, a1, a2, a3 = a[n], a[n + PARTIAL_SUMS], a[n + PARTIAL_SUMS_2], a[n + PARTIAL_SUMS_3]
+                    four[n] = _fma_4(a0, a1, a2, a3, b, n, four[n])
+                    four[n + PARTIAL_SUMS] = _fma_4(a0, a1, a2, a3, e, n, four[n + PARTIAL_SUMS])
+                    four[n + PARTIAL_SUMS_2] = _fma_4(a0, a1, a2, a3, f, n, four[n + PARTIAL_SUMS_2])
+                    four[n + PARTIAL_SUMS_3] = _fma_4(a0, a1, a2, a3, g, n, four[n + PARTIAL_SUMS_3])
+
+
+@inline_kernel
+def _fma_4(a0: Any, a1: Any, a2: Any, a3: Any, b: Array, n: Index, total: Any) -> Any:
+    """The sum of total and of four products, lanes n, n + PARTS, .. of b being the second factors."""
+    return fma(
+        a3, b[n + PARTIAL_SUMS_3], fma(a2, b[n + PARTIAL_SUMS_2], fma(a1, b[n + PARTIAL_SUMS], fma(a0, b[n], total)))
+    )
+
+
+@kernel
+def _add_thin_outer_product(gradients: Array, x: Array, inputs: Index, sums: Array) -> None:
+    """The same for a matrix of one row or one column."""
+    for o in range(gradients.size // LANES):
+        for c in range(inputs):
+            own = sums[(o * inputs + c) * PARTIAL_SUMS :][:PARTIAL_SUMS]
+            for first in range(0, LANES, LANES_PER_ROUND):
+                a, b = gradients[o * LANES + first :][:LANES_PER_ROUND], x[c * LANES + first :][:LANES_PER_ROUND]
+                for n in range(PARTIAL_SUMS):
+                    early = fma(a[n + PARTIAL_SUMS], b[n + PARTIAL_SUMS], fma(a[n], b[n], own[n]))
+                    own[n] = fma(
+                        a[n + PARTIAL_SUMS_3],
+                        b[n + PARTIAL_SUMS_3],
+                        fma(a[n + PARTIAL_SUMS_2], b[n + PARTIAL_SUMS_2], early),
+                    )
+
+
+@kernel
+def add_rows(rows: Array, sums: Array) -> None:
+    """Add every row to its partial sums."""
+    for o in range(rows.size // LANES):
+        own = sums[o * PARTIAL_SUMS :][:PARTIAL_SUMS]
+        for first in range(0, LANES, LANES_PER_ROUND):
+            a = rows[o * LANES + first :][:LANES_PER_ROUND]
+            for n in range(PARTIAL_SUMS):
+                own[n] += (a[n] + a[n + PARTIAL_SUMS]) + (a[n + PARTIAL_SUMS_2] + a[n + PARTIAL_SUMS_3])
+
+
+@kernel
+def finish_sums(sums: Array, totals: Array) -> None:
+    """Set each total to the sum of its partial sums."""
+    for n in range(totals.size):
+        total, own = ZERO, sums[n * PARTIAL_SUMS :][:PARTIAL_SUMS]
+        for part in range(PARTIAL_SUMS):
+            total += own[part]
+        totals[n] = total
+
+
+@inline_kernel
+def tanh_scalar(x: Any) -> Any:
+    """Tanh of one float32."""
+    x = min(max(x, -TANH_LIMIT), TANH_LIMIT)
+    z = x * x
+    above = fma(fma(fma(fma(P4, z, P3), z, P2), z, P1), z, P0)
+    return x * above / fma(fma(fma(fma(Q4, z, Q3), z, Q2), z, Q1), z, Q0)
+
+
+@kernel
+def tanh(x: Array, y: Array) -> None:
+    """Y = tanh x, number by number."""
+    for lane in range(x.size):
+        y[lane] = tanh_scalar(x[lane])
+
+
+@kernel
+def backpropagate_tanh(y: Array, gradients: Array) -> None:
+    """From dL/dy to dL/dx for y = tanh x: times 1 - y^2."""
+    for lane in range(y.size):
+        gradients[lane] *= ONE - y[lane] * y[lane]
+
+
+@kernel
+def compute_norms(x: Array, stride: Index, norm: Array) -> None:
+    """|x| of vectors, whose components stand in x at this distance from each other: two of them, or three."""
+    size = norm.size
+    u, v, w = x[:size], x[stride : stride + size], x[2 * stride : 2 * stride + size]
+    if w.size == 0:
+        for lane in range(size):
+            norm[lane] = np.sqrt(fma(u[lane], u[lane], fma(v[lane], v[lane], TINY)))
+    else:
+        for lane in range(size):
+            norm[lane] = np.sqrt(fma(u[lane], u[lane], fma(v[lane], v[lane], fma(w[lane], w[lane], TINY))))
+
+
+@kernel
+def compute_log_scales(norm: Array, scale: Array, bits: Array) -> None:
+    """Set scale to ln(1 + norm) / norm.
+
+    With u = 1 + norm = 2^k m as a float32, ln u = k ln 2 + 2 artanh s for s = (m - 1) / (m + 1); and ln u / (u - 1) has
+    none of the error that rounding u would bring to ln u / norm. The limit at 0 is 1.
+    """
+    mantissa = bits.view(np.float32)
+    # u = 1 + norm, then k from its exponent bits and m from its mantissa.
+    for lane in range(norm.size):
+        mantissa[lane] = norm[lane] + ONE
+    for lane in range(norm.size):
+        scale[lane] = np.float32((bits[lane] >> EXPONENT_BITS) - BIAS)
+        bits[lane] = (bits[lane] & MANTISSA) | BITS_OF_ONE
+    # ln u = k ln 2 + 2 artanh s by its series, divided by u - 1.
+    for lane in range(norm.size):
+        s = (mantissa[lane] - ONE) / (mantissa[lane] + ONE)
+        q = s * s
+        series = fma(fma(fma(fma(fma(q, S11, S9), q, S7), q, S5), q, S3), q, ONE)
+        above = (norm[lane] + ONE) - ONE
+        ratio = (scale[lane] * LN_2 + TWO * s * series) / (above if above > ZERO else ONE)
+        scale[lane] = ratio if above > ZERO else ONE
+
+
+@kernel
+def compute_tanh_scales(norm: Array, scale: Array) -> None:
+    """Set scale to tanh |x|."""
+    for lane in range(norm.size):
+        scale[lane] = tanh_scalar(norm[lane])
+
+
+@kernel
+def scale_vectors(x: Array, stride: Index, scale: Array, y: Array) -> None:
+    """Y = x times scale, for every component of vectors."""
+    size = scale.size
+    for at in range(0, x.size, stride):
+        source, target = x[at : at + size], y[at : at + size]
+        for lane in range(size):
+            target[lane] = source[lane] * scale[lane]
+
+
+@kernel
+def backpropagate_scaling(
+    x: Array, stride: Index, scale: Array, scale_derivatives: Array, inner: Array, gradients: Array
+) -> None:
+    """From dL/dy to dL/dx for y = s(|x|) x: s dL/dy + (s' / |x|) <x, dL/dy> x, where bend = s' / |x|."""
+    size = scale.size
+    u, v = x[:size], x[stride : stride + size]
+    du, dv = gradients[:size], gradients[stride : stride + size]
+    for lane in range(size):
+        inner[lane] = fma(u[lane], du[lane], v[lane] * dv[lane]) * scale_derivatives[lane]
+    if x.size > 2 * stride:
+        w, dw = x[2 * stride :], gradients[2 * stride :]
+        for lane in range(size):
+            inner[lane] = fma(w[lane], dw[lane] * scale_derivatives[lane], inner[lane])
+    for at in range(0, x.size, stride):
+        part, slope = x[at : at + size], gradients[at : at + size]
+        for lane in range(size):
+            slope[lane] = fma(scale[lane], slope[lane], inner[lane] * part[lane])
+
+
+@kernel
+def compute_tanh_derivatives(norm: Array, scale: Array, scale_derivatives: Array) -> None:
+    """Set bend to s' / |x| for s = tanh |x|, which is given as scale."""
+    for lane in range(norm.size):
+        scale_derivatives[lane] = (ONE - scale[lane] * scale[lane]) / norm[lane]
+
+
+@kernel
+def compute_log_derivatives(norm: Array, scale: Array, scale_derivatives: Array) -> None:
+    """Set bend to s' / |x| for s = ln(1 + |x|) / |x|, given as scale: s' / |x| = (1 / (1 + |x|) - s) / |x|^2."""
+    for lane in range(norm.size):
+        scale_derivatives[lane] = (ONE / (ONE + norm[lane]) - scale[lane]) / norm[lane] / norm[lane]

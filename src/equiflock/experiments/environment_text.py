@@ -1,0 +1,79 @@
+"""A world in words, for tables and titles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from equiflock.bodies import make_body
+from equiflock.experiments.world import DEFAULT_BODY_NAME, World
+from equiflock.senses.radio import Radio
+from equiflock.simulation.failures import FailureKind, Failures
+
+BODY_TEXTS: Mapping[str, str] = {
+    "max_acceleration": "at most {:g} of acceleration",
+    "max_speed": "at most {:g} of speed",
+    "max_turn_rate": "at most {:g} rad/s of turning",
+    "drag": "drag of {:g} per second",
+    "lag": "{:g} s of lag",
+    "gust": "gusts of {:g}",
+}
+"""The options of bodies in words; any other is told by its name."""
+FAILURE_TEXTS: Mapping[FailureKind, tuple[str, str]] = {
+    "stopped": ("stops", "stop"),
+    "silent": ("falls silent", "fall silent"),
+    "drifting": ("drifts on deaf", "drift on deaf"),
+}
+"""What one failed agent does, and what several do."""
+
+
+def describe_environment(world: World) -> str:
+    """Such as "20% loss, 1 step of delay; at most 5 of acceleration; 5 agents stop at 1 s"; empty if all is usual."""
+    body: str = world.settings.get("body", DEFAULT_BODY_NAME)
+    parts = (
+        _describe_radio(world.radio),
+        _describe_body(body.partition(":")[0], world.body),
+        _describe_failures(world.failures),
+    )
+    return "; ".join(", ".join(words) for words in parts if words)
+
+
+def _describe_radio(radio: Radio) -> list[str]:
+    longest = radio.delay + radio.jitter
+    least = f"{radio.delay} to " if radio.jitter else ""
+    told = {
+        f"{100 * radio.packet_loss:g}% loss": radio.packet_loss > 0,
+        f"in runs of {radio.burst or 1:g} steps": radio.packet_loss > 0 and radio.burst is not None,
+        f"{least}{_format_steps(longest)} of delay": longest > 0,
+        f"noise of {radio.noise:g}": radio.noise > 0,
+        f"{radio.quantization} bits per number": radio.quantization is not None,
+        f"a message every {radio.send_interval} steps": radio.send_interval > 1,
+        f"messages kept for {_format_steps(radio.last_known)}": radio.last_known > 0,
+    }
+    return [words for words, holds in told.items() if holds]
+
+
+def _format_steps(number: int) -> str:
+    return f"{number} step{'' if number == 1 else 's'}"
+
+
+def _describe_body(name: str, body: Any) -> list[str]:
+    usual = make_body(name)
+    values = {each.name: getattr(body, each.name) for each in fields(body)} if is_dataclass(body) else {}
+    told = [
+        BODY_TEXTS[option].format(value) if option in BODY_TEXTS and value is not None else f"{option} {value}"
+        for option, value in values.items()
+        if value != getattr(usual, option) and option != "seed"
+    ]
+    return told if name == DEFAULT_BODY_NAME else [name, *told]
+
+
+def _describe_failures(failures: Failures) -> list[str]:
+    one, several = FAILURE_TEXTS[failures.kind]
+    who = f"1 agent {one}" if failures.agents == 1 else f"{failures.agents} agents {several}"
+    told = {
+        f"{who} at {failures.time:g} s": failures.agents > 0,
+        f"agents {several} at a rate of {failures.rate:g} per second": failures.rate > 0,
+    }
+    return [words for words, holds in told.items() if holds]

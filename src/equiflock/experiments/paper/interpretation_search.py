@@ -1,0 +1,252 @@
+"""The search over readings of the paper: which choices, one by one and together, let most of its statements hold.
+
+Choices are made with one training seed that takes part in no report, on validation flocks and on data of their own;
+what was chosen is then measured once, by `reproduce`, with other seeds on the test flocks. The stages:
+
+    one by one     every choice by itself, all else as the text says
+    greedy         choices that gained by themselves are added one after the other, and kept while the score rises
+    factorial      all combinations of the two choices about training that gained most statements by themselves
+    polish         every choice that needs no other training, once more under the best combination
+    cloning        the experiment on generalization under the best and under the usual reading: it has one choice of its
+                   own, the number of epochs, and takes too long to take part in the others
+
+The score of a reading is the number of statements that hold; between equals it is the mean share of checks that hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from equiflock.controllers.trained import PAPER_SEEDS
+from equiflock.experiments.paper.interpretation import (
+    CHOICES,
+    CLONING_EXPERIMENT,
+    FLIGHT_EXPERIMENTS,
+    Interpretation,
+    list_values,
+)
+from equiflock.experiments.paper.ledger import Statement
+from equiflock.experiments.paper.profiles import (
+    EXPERIMENTS,
+    STATEMENT_BUILDERS,
+    Profile,
+    are_jobs_done,
+    build_jobs,
+    judge_statements,
+    read_experiment_table,
+)
+from equiflock.experiments.runner.jobs import Job
+from equiflock.experiments.runner.run_jobs import run_jobs
+from equiflock.runtime.checksums import compute_checksum
+from equiflock.runtime.files import remove_path
+from equiflock.runtime.provenance import lock_run_dir, read_package_versions
+
+KIND = "search over readings"
+OUTPUT_PATTERNS = ("jobs", "trainings", "fast-forward", "joint-*", "*.csv", "*.json", "*.md", "*.html")
+"""Patterns of the files that a search writes beside its config."""
+FACTORIAL_SIZE = 2
+"""How many choices the factorial combines."""
+
+SEARCH_PROFILE = Profile(
+    "search", seeds=(PAPER_SEEDS.stop,), flocks=20, cloning_seeds=(PAPER_SEEDS.stop,), split="validation"
+)
+"""One seed that no report has, and fewer flocks, none of which is a test flock."""
+
+
+@dataclass(frozen=True)
+class JudgedInterpretation:
+    """The statements under one reading."""
+
+    interpretation: Interpretation
+    statements: tuple[Statement, ...]
+
+    @property
+    def held_count(self) -> int:
+        """How many statements hold."""
+        return sum(statement.verdict == "holds" for statement in self.statements)
+
+    @property
+    def checks(self) -> tuple[int, int]:
+        """How many checks hold, and how many there are."""
+        return sum(each.held_count for each in self.statements), sum(len(each.checks) for each in self.statements)
+
+    @property
+    def score(self) -> tuple[int, float]:
+        """What readings are compared by: statements that hold, then the mean share of checks."""
+        shares = [each.held_count / len(each.checks) for each in self.statements]
+        return self.held_count, sum(shares) / len(shares)
+
+    def find_gains_over(self, other: JudgedInterpretation) -> set[str]:
+        """The statements that hold here and not under another reading."""
+        ours, theirs = ({s.id for s in each.statements if s.verdict == "holds"} for each in (self, other))
+        return ours - theirs
+
+
+@dataclass
+class Search:
+    """A search in a folder: what is there is not run again.
+
+    Args:
+        folder: of jobs, trainings and data.
+        workers: the number of processes.
+        profile: seeds, flocks and data.
+        scheduler: the address of a Dask scheduler whose workers run the jobs, in place of processes here.
+        on_stage: called with the name of a stage and how many jobs come next; with 0 when some readings are judged.
+        on_done: called with every job that is done, or was before.
+        on_data: called with every time index of behaviour cloning's data that is made.
+        on_notice: called with a line of text about whatever is damaged.
+    """
+
+    folder: Path
+    workers: int
+    profile: Profile = SEARCH_PROFILE
+    scheduler: str | None = None
+    on_stage: Callable[[str, int], object] = lambda stage, jobs: None
+    on_done: Callable[[Job], object] = lambda job: None
+    on_data: Callable[[int], object] = lambda step: None
+    on_notice: Callable[[str], object] = lambda text: None
+    flight_results: dict[Interpretation, JudgedInterpretation] = field(default_factory=dict)
+    """What is judged so far of all experiments that fly, by reading."""
+    cloning_results: dict[Interpretation, JudgedInterpretation] = field(default_factory=dict)
+    """What is judged so far of the experiment on generalization, by reading."""
+    best: Interpretation = field(default_factory=Interpretation)
+
+    def run(self, force: bool = False) -> Interpretation:
+        """All stages; returns the reading with the highest score. `force` removes what is in the folder first."""
+        with lock_run_dir(self.folder, KIND, self.settings, OUTPUT_PATTERNS, force):
+            self._try_one_by_one()
+            self._combine_greedily()
+            self._combine_factorially()
+            self._retry_single_choices()
+            self._choose_cloning_epochs()
+        return self.best
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that the results depend on."""
+        tried = {name: repr(choice.alternative_values) for name, choice in CHOICES.items()}
+        jobs = {name: compute_checksum(repr(build_jobs(name, self.profile)).encode()) for name in EXPERIMENTS}
+        return {"tried": tried, "profile": repr(self.profile), "jobs": jobs, "versions": read_package_versions("torch")}
+
+    @property
+    def single_changes(self) -> list[Interpretation]:
+        """The usual reading, and every choice by itself."""
+        return [Interpretation(), *Interpretation().alternatives()]
+
+    def _try_one_by_one(self) -> None:
+        self._judge_by_flights(
+            "one by one", [interpretation.restrict_to(*FLIGHT_EXPERIMENTS) for interpretation in self.single_changes]
+        )
+
+    def _combine_greedily(self) -> None:
+        # The choices that gain by themselves, the best first; equals in the order of their names.
+        first = self.flight_results[Interpretation()].score
+        single_changes = dict.fromkeys(
+            interpretation.restrict_to(*FLIGHT_EXPERIMENTS) for interpretation in self.single_changes
+        )
+        gains = sorted(
+            (self.flight_results[each] for each in single_changes), key=lambda each: each.score, reverse=True
+        )
+        for single in gains:
+            if single.score > first:
+                self._try_interpretations("greedy", [replace(self.best, **single.interpretation.changes)])
+
+    def _combine_factorially(self) -> None:
+        # The choices about training, as all others are tried once more under the best of these.
+        usual = self.flight_results[Interpretation()]
+        gains: dict[str, set[str]] = {}
+        for interpretation in self.single_changes:
+            for name in interpretation.restrict_to("training").changes:
+                gains[name] = gains.get(name, set()) | self.flight_results[interpretation].find_gains_over(usual)
+        factors = sorted(gains, key=lambda name: len(gains[name]), reverse=True)[:FACTORIAL_SIZE]
+        values = {name: list_values(name) for name in factors}
+        self._try_interpretations(
+            "factorial",
+            [replace(self.best, **dict(zip(values, picked, strict=True))) for picked in product(*values.values())],
+        )
+
+    def _retry_single_choices(self) -> None:
+        for name, choice in CHOICES.items():
+            if "training" not in choice.changes and CLONING_EXPERIMENT not in choice.changes:
+                self._try_interpretations(
+                    "polish", [replace(self.best, **{name: value}) for value in list_values(name)]
+                )
+
+    def _choose_cloning_epochs(self) -> None:
+        # Under the best reading, to choose the number of epochs; then under the usual one, for comparison.
+        self._judge_by_cloning(self.best)
+        found = [
+            self.cloning_results[each.restrict_to(CLONING_EXPERIMENT)] for each in self._vary_cloning_epochs(self.best)
+        ]
+        chosen = max(found, key=lambda each: each.score).interpretation
+        self.best = replace(self.best, cloning_epochs=chosen.cloning_epochs)
+        self._judge_by_cloning(Interpretation())
+
+    def _try_interpretations(self, stage: str, interpretations: Sequence[Interpretation]) -> None:
+        """Judge some readings, and go on from the best of them if it is better than the best so far."""
+        self._judge_by_flights(stage, interpretations)
+        for interpretation in interpretations:
+            if self.flight_results[interpretation].score > self.flight_results[self.best].score:
+                self.best = interpretation
+
+    def _judge_by_flights(self, stage: str, interpretations: Iterable[Interpretation]) -> None:
+        """Judge readings by the experiments that fly."""
+        new = [
+            interpretation
+            for interpretation in dict.fromkeys(interpretations)
+            if interpretation not in self.flight_results
+        ]
+        profiles = {interpretation: replace(self.profile, interpretation=interpretation) for interpretation in new}
+        # All trainings first: flights that need one would wait for each other.
+        self._run(stage, [job for each in profiles.values() for job in self._jobs("training", each)])
+        # Then reading by reading, so that there are tables early; what is there is not run again.
+        for interpretation, profile in profiles.items():
+            self._run(stage, [job for name in FLIGHT_EXPERIMENTS for job in self._jobs(name, profile)])
+            tables = {name: read_experiment_table(name, profile, self.folder) for name in FLIGHT_EXPERIMENTS}
+            self.flight_results[interpretation] = JudgedInterpretation(
+                interpretation, tuple(judge_statements(profile, self.folder, tables))
+            )
+            self.on_stage(stage, 0)
+
+    def _judge_by_cloning(self, interpretation: Interpretation) -> None:
+        """Judge a reading by the experiment on generalization, with every number of epochs."""
+        interpretations = [each.restrict_to(CLONING_EXPERIMENT) for each in self._vary_cloning_epochs(interpretation)]
+        profiles = {each: replace(self.profile, interpretation=each) for each in interpretations}
+        # They share the data, which is large, and of no use afterwards.
+        data = profiles[interpretations[0]].data(self.folder)
+        if self.scheduler is None and not all(
+            are_jobs_done(CLONING_EXPERIMENT, each, self.folder) for each in profiles.values()
+        ):
+            for home, recipe in data.items():
+                recipe.make(home, self.workers, self.on_data, self.on_notice)
+        for each, profile in profiles.items():
+            self._run("cloning", self._jobs(CLONING_EXPERIMENT, profile))
+            statements = STATEMENT_BUILDERS[CLONING_EXPERIMENT](
+                read_experiment_table(CLONING_EXPERIMENT, profile, self.folder)
+            )
+            self.cloning_results[each] = JudgedInterpretation(each, tuple(statements))
+            self.on_stage("cloning", 0)
+        for home in data:
+            remove_path(home)
+
+    def _vary_cloning_epochs(self, interpretation: Interpretation) -> list[Interpretation]:
+        return [replace(interpretation, cloning_epochs=epochs) for epochs in list_values("cloning_epochs")]
+
+    def _jobs(self, experiment: str, profile: Profile) -> Sequence[Job]:
+        return build_jobs(experiment, profile, self.folder)
+
+    def _run(self, stage: str, jobs: Sequence[Job]) -> None:
+        jobs = list(dict.fromkeys(jobs))  # readings may share some
+        self.on_stage(stage, len(jobs))
+        run_jobs(
+            jobs,
+            self.folder / "jobs",
+            self.workers,
+            self.on_done,
+            scheduler=self.scheduler,
+            on_notice=self.on_notice,
+        )

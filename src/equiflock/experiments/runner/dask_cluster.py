@@ -1,0 +1,136 @@
+"""Jobs on the workers of a Dask scheduler."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+import pandas as pd
+
+from equiflock.experiments.runner.jobs import Job, compute_result, get_result_path, write_result
+from equiflock.runtime.checks import InputError
+from equiflock.runtime.provenance import read_package_versions, set_plugin_checksums
+
+CONNECT_TIMEOUT = 15
+"""Seconds to wait for a scheduler, and for its first worker."""
+
+_job_lock = threading.Lock()
+"""Held by a worker's thread during a job, which sets torch's threads and seed for the whole process."""
+
+
+def run_on_dask(
+    jobs: Sequence[Job], folder: Path, scheduler: str, prepare: Callable[[], object] | None
+) -> Generator[Job, None, None]:
+    """Run jobs on the workers of a scheduler, and write their results here; yields the jobs that are done.
+
+    The jobs of a worker that dies are run by others. A job that fails does not stop the others; its error is raised at
+    the end.
+    """
+    with DaskCluster(scheduler, prepare) as cluster:
+        # Results are written here, by the command.
+        for number, table in cluster.compute_tables(jobs):
+            write_result(table, jobs[number], folder)
+            yield jobs[number]
+
+
+class DaskCluster:
+    """The workers of a Dask scheduler, inside `with DaskCluster(address, prepare) as cluster`.
+
+    Args:
+        scheduler: its address.
+        prepare: called before every job, where it runs.
+    """
+
+    def __init__(self, scheduler: str, prepare: Callable[[], object] | None) -> None:
+        self.scheduler, self.prepare = scheduler, prepare
+
+    def __enter__(self) -> DaskCluster:
+        try:
+            self._dask = importlib.import_module("distributed")
+        except ImportError:
+            raise InputError("--scheduler needs Dask: pip install 'equiflock[cluster]'") from None
+        try:
+            self._client = self._dask.Client(self.scheduler, timeout=CONNECT_TIMEOUT)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from None
+        # Without a worker the jobs would wait for ever, and in silence.
+        try:
+            self._client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
+        except TimeoutError:
+            self._client.close()
+            raise InputError(f"the Dask scheduler at {self.scheduler} has no workers") from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def compute_tables(self, jobs: Sequence[Job]) -> Generator[tuple[int, pd.DataFrame], None, None]:
+        """The number and the result of every job that is done; the error of one that failed is raised at the end."""
+        mine = fingerprint_program()
+        # Dask computes a name once: two commands share the result of the same job of the same program.
+        # The repr of `prepare` has its address in memory, so jobs with a plugin are not shared.
+        stamp = hashlib.sha256(f"{json.dumps(mine)} {self.prepare!r}".encode()).hexdigest()[:8]
+        numbers = {f"{get_result_path(job, Path()).stem}-{stamp}": number for number, job in enumerate(jobs)}
+        futures = [
+            self._client.submit(_run_on_worker, jobs[number], self.prepare, mine, key=name, pure=False)
+            for name, number in numbers.items()
+        ]
+        failures: list[Exception] = []
+        try:
+            for future in self._dask.as_completed(futures):
+                number = numbers[future.key]
+                try:
+                    table = future.result()
+                except self._dask.KilledWorker:
+                    failures.append(InputError(f"{jobs[number].key}: given up, as worker after worker died of it"))
+                    continue
+                except CancelledError:
+                    raise InputError(f"the Dask scheduler at {self.scheduler} is gone; what was done is kept") from None
+                except Exception as error:
+                    failures.append(error)
+                    continue
+                # The worker's copy is freed.
+                future.release()
+                yield number, table
+        finally:
+            # After Ctrl-C or an error, jobs that wait are not run.
+            with suppress(Exception):  # the scheduler may be gone
+                self._client.cancel(futures)
+        if failures:
+            raise failures[0]
+
+
+@cache
+def fingerprint_program() -> dict[str, str]:
+    """Versions, and a checksum of the package's source and weights: where these agree, results do."""
+    source = hashlib.sha256()
+    package = Path(__file__).parents[2]
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.safetensors")]):
+        source.update(path.read_bytes())
+    return {**read_package_versions("torch"), "source": source.hexdigest()[:12]}
+
+
+def _run_on_worker(job: Job, prepare: Callable[[], object] | None, expected: Mapping[str, str]) -> pd.DataFrame:
+    """Run a job in a worker, if its program is the same as that of the command."""
+    if fingerprint_program() != expected:
+        other = ", ".join(f"{name} {value}, not {expected.get(name)}" for name, value in fingerprint_program().items())
+        raise InputError(f"the worker on {socket.gethostname()} is not like the command: it has {other}")
+    with _job_lock:
+        try:
+            set_plugin_checksums({})  # forget the plugin of an earlier command
+            if prepare is not None:
+                prepare()
+            return compute_result(job)
+        except InputError as error:
+            raise InputError(f"on the worker at {socket.gethostname()}: {error}") from None

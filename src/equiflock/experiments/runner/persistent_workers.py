@@ -1,0 +1,81 @@
+"""Workers that stay for many rounds of jobs, such as the generations of a search, whose results come back at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing
+from types import TracebackType
+
+import pandas as pd
+
+from equiflock.experiments.runner.dask_cluster import DaskCluster
+from equiflock.experiments.runner.jobs import Job, compute_result
+from equiflock.experiments.runner.process_pool import ProcessPool
+from equiflock.experiments.runner.run_jobs import MAX_POOLS
+from equiflock.runtime.checks import InputError, check_count
+
+
+class PersistentWorkers:
+    """Processes here, or the workers of a Dask scheduler, inside `with PersistentWorkers(4) as workers`.
+
+    They start with the first round and end with the block, however it ends. One worker is this process itself.
+
+    Args:
+        workers: how many processes, if there is no scheduler.
+        scheduler: the address of a Dask scheduler.
+        prepare: called before every job, where it runs; importable.
+    """
+
+    def __init__(self, workers: int, scheduler: str | None = None, prepare: Callable[[], object] | None = None) -> None:
+        self.workers = check_count("workers", workers)
+        self.scheduler, self.prepare = scheduler, prepare
+        self._cluster: DaskCluster | None = None
+        self._pool: ProcessPool | None = None
+
+    def __enter__(self) -> PersistentWorkers:
+        self._exit_stack = ExitStack()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._exit_stack.__exit__(kind, error, traceback)
+
+    def compute_tables(self, jobs: Sequence[Job], on_done: Callable[[], object] = lambda: None) -> list[pd.DataFrame]:
+        """The results of all jobs, in their order; `on_done` is called after each of them."""
+        found: dict[int, pd.DataFrame] = {}
+        for _ in range(MAX_POOLS):
+            missing = [number for number in range(len(jobs)) if number not in found]
+            try:
+                for place, table in self._run_round([jobs[number] for number in missing]):
+                    found[missing[place]] = table
+                    on_done()
+            # The death of one process breaks the whole pool; what others have sent is kept.
+            except BrokenProcessPool as error:
+                self._exit_stack.pop_all().__exit__(type(error), error, error.__traceback__)
+                self._pool = None
+                continue
+            return [found[number] for number in range(len(jobs))]
+        raise InputError(f"processes died {MAX_POOLS} times, perhaps for want of memory")
+
+    def _run_round(self, jobs: Sequence[Job]) -> Iterator[tuple[int, pd.DataFrame]]:
+        """The number and the result of every job, as they are done."""
+        if self.scheduler is not None:
+            if self._cluster is None:
+                self._cluster = self._exit_stack.enter_context(DaskCluster(self.scheduler, self.prepare))
+            with closing(self._cluster.compute_tables(jobs)) as compute_tables:
+                yield from compute_tables
+        elif self.workers == 1:
+            for number, job in enumerate(jobs):
+                yield number, _prepare_and_compute(job, self.prepare)
+        else:
+            if self._pool is None:
+                self._pool = self._exit_stack.enter_context(ProcessPool(self.workers))
+            yield from self._pool.compute_results(_prepare_and_compute, [(job, self.prepare) for job in jobs])
+
+
+def _prepare_and_compute(job: Job, prepare: Callable[[], object] | None) -> pd.DataFrame:
+    if prepare is not None:
+        prepare()
+    return compute_result(job)

@@ -1,0 +1,16 @@
+"""What learners read and say: tuples, their errors, and gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float32, Float64
+
+Tuples: TypeAlias = tuple[Float32[np.ndarray, "T ..."], Float32[np.ndarray, "T ..."]]
+"""Observations and targets of T tuples, packed as a learner reads them."""
+Errors: TypeAlias = Float64[np.ndarray, "..."]
+"""For every tuple, the mean over its agents of |a_expert - a_pupil|^2."""
+LossWeighting: TypeAlias = Callable[[Errors], Errors]
+"""From the errors of a batch to the weight of each in what the step makes smaller."""

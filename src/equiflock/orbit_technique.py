@@ -1,0 +1,42 @@
+"""The numbers of the orbit technique, by which followers avoid obstacles (section 5, "Obstacle avoidance").
+
+`equiflock.senses.orbit` applies them. Weights that were tuned with numbers of their own bring these along.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from equiflock.runtime.checks import InputError, is_finite, shorten_repr
+
+
+@dataclass(frozen=True)
+class Orbit:
+    """The numbers of the technique; the defaults are the paper's."""
+
+    gravity_break: float = 0.5
+    """alpha_2 in [0, 1]: the smaller, the sooner a follower leaves its orbit."""
+    dodge_angle: float = math.pi / 2
+    """alpha_theta in (0, pi/2], the angle of dodging. Only pi/2 treats left and right alike."""
+    near: float = 1.0
+    """The weight of e^(-|r|) in alpha_1(|r|, |w|) = near e^(-|r|) + slow e^(-|w|)."""
+    slow: float = 1.0
+    """The weight of e^(-|w|) in alpha_1(|r|, |w|) = near e^(-|r|) + slow e^(-|w|)."""
+
+    def __post_init__(self) -> None:
+        if not (is_finite(self.gravity_break) and 0.0 <= self.gravity_break <= 1.0):
+            raise InputError(f"gravity_break must be from 0 to 1; got {shorten_repr(self.gravity_break)}")
+        if not (is_finite(self.dodge_angle) and 0.0 < self.dodge_angle <= math.pi / 2):
+            raise InputError(f"dodge_angle must be above 0 and at most pi/2; got {shorten_repr(self.dodge_angle)}")
+        for name in ("near", "slow"):
+            if not (is_finite(getattr(self, name)) and getattr(self, name) >= 0.0):
+                raise InputError(
+                    f"{name} must be a finite number of at least 0; got {shorten_repr(getattr(self, name))}"
+                )
+
+    @property
+    def coefficients(self) -> tuple[float, float, float, float, float]:
+        """Alpha_2, the cosine and sine of alpha_theta, and the two weights, as the kernel takes them."""
+        turn = math.cos(self.dodge_angle), math.sin(self.dodge_angle)
+        return self.gravity_break, *turn, self.near, self.slow

@@ -1,0 +1,65 @@
+"""The figure of how flights ended: one bar for each controller, divided by outcomes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from equiflock.outcomes import Outcome
+from equiflock.report.style import GRID_COLOUR, TEXT_COLOUR, assign_outcome_colours, choose_text_colour
+from equiflock.runtime.files import atomic_write
+
+MIN_LABELLED_SHARE = 0.06
+"""The share of a bar below which a piece has no room for its number."""
+
+
+def draw_outcome_bars(table: pd.DataFrame, path: str | os.PathLike[str], success_outcomes: Sequence[Outcome]) -> Path:
+    """A bar for each controller, divided by how its flights ended.
+
+    Args:
+        table: a row for every flight, with columns controller and outcome.
+        path: the PNG file.
+        success_outcomes: the outcomes that are successes; they come first.
+    """
+    names = list(dict.fromkeys(table.controller))
+    found = set(table.outcome)
+    # Outcomes that occurred, successes first, each with its colour.
+    colours = assign_outcome_colours([outcome for outcome in Outcome.all() if outcome.name in found], success_outcomes)
+    figure = Figure(figsize=(7.2, 1.1 + 0.42 * len(names)), dpi=130, layout="constrained")
+    axes = figure.subplots()
+    # One outcome after the other, each beginning where the last one ended in every bar.
+    ends = np.zeros(len(names))
+    for ending, colour in colours.items():
+        shares = np.array([(table[table.controller == name].outcome == ending.name).mean() for name in names])
+        label = ending.name.replace("_", " ").lower()
+        axes.barh(names, shares, left=ends, color=colour, height=0.7, label=label)
+        for place, (share, first) in enumerate(zip(shares, ends, strict=True)):
+            if share >= MIN_LABELLED_SHARE:
+                told: dict[str, Any] = {
+                    "ha": "center",
+                    "va": "center",
+                    "color": choose_text_colour(colour),
+                    "fontsize": 8,
+                }
+                axes.text(first + share / 2, place, f"{share:.0%}", **told)
+        ends += shares
+    # The first controller stands on top, as in the table.
+    axes.invert_yaxis()
+    axes.set(xlim=(0.0, 1.0), xlabel="share of flights")
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    axes.grid(axis="x", color=GRID_COLOUR)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(colors=TEXT_COLOUR)
+    axes.tick_params(axis="y", length=0)
+    figure.legend(loc="outside upper center", ncols=len(colours), frameon=False)
+    with atomic_write(path) as scratch:
+        FigureCanvasAgg(figure).print_png(str(scratch))
+    return Path(path)

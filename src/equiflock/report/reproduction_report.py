@@ -1,0 +1,240 @@
+"""Writes the folder of the reproduction: tables, ledger, figures like the paper's, films, and report.html."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64
+
+from equiflock.controllers.trained import PAPER_NETWORKS
+from equiflock.experiments.curves import Curves
+from equiflock.experiments.paper.connectivity import LAW, NETWORK
+from equiflock.experiments.paper.flocking import EFFORT, VARIANCE
+from equiflock.experiments.paper.leader_following import DISTANCE
+from equiflock.experiments.paper.ledger import write_ledger
+from equiflock.experiments.paper.obstacle_avoidance import OutcomeTable
+from equiflock.experiments.paper.report_flights import DRAWN_SIDES, FILMS, load_report_flight
+from equiflock.experiments.paper.reproduction import Reproduction
+from equiflock.outcomes import Outcome
+from equiflock.report import generalization_figures
+from equiflock.report.curve_panels import CurvePanel, draw_panels
+from equiflock.report.film import film
+from equiflock.report.generalization_figures import format_bound_rows
+from equiflock.report.html_report import HtmlReport
+from equiflock.report.measure_curves import draw_measure_curves
+from equiflock.report.snapshots import draw_snapshots
+from equiflock.report.training_report import draw_training
+from equiflock.runtime.files import atomic_write
+from equiflock.runtime.provenance import read_package_versions
+
+HEADINGS = {
+    "training.png": "Training",
+    "connectivity.png": "Fig. 1: who keeps in touch",
+    "flocking-variance.png": "Flocking: velocity variance",
+    "flocking-acceleration.png": "Flocking: acceleration",
+    "leaders.png": "Leader following",
+    "obstacles-without.png": "Obstacle avoidance without the technique",
+    "obstacles-with.png": "Obstacle avoidance with the technique",
+    "generalization-losses.png": "Generalization: losses",
+    "generalization-bound.png": "Generalization: bound and gap",
+    "generalization-terms.png": "Generalization: the terms of the bound",
+    "generalization-correlation.png": "Generalization: do bound and gap move together?",
+    "flocks.png": "Initial conditions: flocks",
+    "courses.png": "Initial conditions: obstacle courses",
+}
+CAPTIONS = {
+    "training.png": "Training: IVV and IMAN on the validation flocks by epoch.",
+    "connectivity.png": "The same flock under Tanner's dynamic-topology law (above) and under TDAGNN (below).",
+    "flocking-variance.png": "Flocking: velocity variance over time for flocks of several sizes.",
+    "flocking-acceleration.png": "Flocking: mean acceleration norm over time.",
+    "leaders.png": "Leader following: mean leader velocity distance and mean acceleration norm over time.",
+    "obstacles-without.png": "Obstacle avoidance without the technique: flights that failed, and what failures were.",
+    "obstacles-with.png": "Obstacle avoidance with the technique. Bands: the range over training seeds.",
+    "generalization-losses.png": "Behaviour cloning: loss on the training and the test set by epoch. Bands here and "
+    "below: the range over training seeds.",
+    "generalization-bound.png": "The bound (as proven) and the empirical gap, test loss - training loss, by epoch.",
+    "generalization-terms.png": "The terms in which the bounds differ.",
+    "generalization-correlation.png": "Bound and gap, each less its mean and by its standard deviation over epochs; ρ "
+    "is their correlation, median [range] over training seeds.",
+    "flocks.png": "Initial conditions: three flocks of the RandomDisk set.",
+    "courses.png": "Initial conditions: three obstacle courses of 12, 48 and 96 sides.",
+}
+
+
+def write_reproduction(
+    reproduction: Reproduction,
+    folder: Path,
+    elapsed_seconds: float,
+    with_films: bool,
+    on_file: Callable[[str], object] = lambda name: None,
+) -> list[Path]:
+    """Write tables, ledger, figures, films and the report; returns the files to look at.
+
+    Flights are read from the folder: `reproduce` has kept there what is shown.
+    """
+    # Tables and ledger first: they are the results, and are there even if drawing fails.
+    for name, table in reproduction.tables.items():
+        with atomic_write(folder / f"{name}.csv") as scratch:
+            table.to_csv(scratch, index=False, float_format="%.6g")
+    write_ledger(reproduction.statements, folder / "ledger.json")
+    figures = draw_figures(reproduction, folder, on_file)
+    made = []
+    for name in FILMS if with_films and reproduction.profile.has_networks(reproduction.tables) else ():
+        on_file(f"{name}.mp4")
+        made.append(draw_scenario_film(name, folder))
+    page = _build_report(reproduction, figures, made, elapsed_seconds)
+    return [page.write(folder / "report.html"), folder / "ledger.json"]
+
+
+def draw_figures(reproduction: Reproduction, folder: Path, on_file: Callable[[str], object]) -> list[Path]:
+    """Every figure for which there is a table, and pictures of initial conditions."""
+    # Only experiments that have a table have figures; a user may run some of them.
+    wanted: dict[str, Callable[[Path], object]] = {}
+    for experiment, table in reproduction.tables.items():
+        wanted |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
+    wanted |= {"flocks.png": _draw_flocks, "courses.png": _draw_courses}
+    for name, draw in wanted.items():
+        on_file(name)
+        draw(folder / name)
+    return [folder / name for name in wanted]
+
+
+def draw_scenario_film(name: str, folder: Path, **options: Any) -> Path:
+    """One flock of a scenario under each trained controller, side by side, from the flights in the folder."""
+    runs = [load_report_flight(folder, name, trained) for trained in PAPER_NETWORKS]
+    # Four panels side by side, so with fewer dots and frames than a film of one.
+    settings: Any = {"dots_per_inch": 70, "speed": FILMS[name].speed, "frames_per_second": 20, **options}
+    return film(runs, folder / f"{name}.mp4", titles=PAPER_NETWORKS, **settings)
+
+
+def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
+    """A panel for each size of flock: quartiles over flocks of one metric over time, for every controller."""
+    # A panel for each size of flock.
+    curves = Curves(table)
+    panels = []
+    for agents in sorted(int(n) for n in table.agents.unique()):
+        lines = {name: curves.quartiles(name, metric=metric, agents=agents) for name in table.controller.unique()}
+        panels.append(CurvePanel(curves.x, "time (s)", f"{metric.replace('_', ' ')}, N = {agents}", lines))
+    return draw_panels(panels, path)
+
+
+def _draw_leaders(table: pd.DataFrame, path: Path) -> Path:
+    """Distance to the leaders' velocity and mean acceleration norm over time, for every controller."""
+    return draw_measure_curves(table, path, (DISTANCE, EFFORT))
+
+
+def _draw_obstacles(with_orbit: bool, table: pd.DataFrame, path: Path) -> Path:
+    """Failures by the obstacle's perimeter, and the shares of disconnections and collisions among them."""
+    ends = OutcomeTable(table)
+    sides = np.array(ends.sides)
+    collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
+    # Three panels: failures, and how many of them were disconnections or collisions.
+    quantities: dict[str, Callable[[str, int], Any]] = {
+        "fraction that failed": lambda name, s: ends.failed(name, s, with_orbit),
+        "disconnected, of failures": lambda name, s: ends.share([Outcome.DISCONNECTED], [name], s, with_orbit),
+        "collided, of failures": lambda name, s: ends.share(collisions, [name], s, with_orbit),
+    }
+    panels = []
+    for label, of in quantities.items():
+        lines = {}
+        for name in PAPER_NETWORKS:
+            lines[name] = np.transpose([_compute_range(of(name, s)) for s in ends.sides])
+        x_label = "perimeter / $R_{min}$"
+        panels.append(CurvePanel(sides, x_label, label, lines, "linear", (-0.03, 1.03), tuple(ends.sides)))
+    return draw_panels(panels, path)
+
+
+def _compute_range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:
+    """The least, the median and the largest over seeds, NaN left out: a seed without failures has no shares of them."""
+    there = values[~np.isnan(values)]
+    return (there.min(), float(np.median(there)), there.max()) if len(there) else (np.nan, np.nan, np.nan)
+
+
+def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
+    """The paper's Fig. 1: one flock at three instants, under the classical law and under the network."""
+    runs = {name: load_report_flight(path.parent, "connectivity", name)[0] for name in (LAW, NETWORK)}
+    rows = [[(run, name, step * run.time_step) for step in (0, 27, 53)] for name, run in runs.items()]
+    return draw_snapshots(rows, path)
+
+
+def _draw_flocks(path: Path) -> Path:
+    """Some flocks of the RandomDisk set at t = 0."""
+    start = load_report_flight(path.parent, "flocks")
+    return draw_snapshots([[(start[b], f"flock {b}", 0.0) for b in range(len(start.steps))]], path)
+
+
+def _draw_courses(path: Path) -> Path:
+    """An obstacle course of each size at t = 0."""
+    courses = {sides: load_report_flight(path.parent, "course", str(sides))[0] for sides in DRAWN_SIDES}
+    return draw_snapshots([[(start, f"{sides} sides", 0.0) for sides, start in courses.items()]], path)
+
+
+FIGURES: Mapping[str, Mapping[str, Callable[[pd.DataFrame, Path], object]]] = {
+    "training": {"training.png": draw_training},
+    "connectivity": {"connectivity.png": _draw_connectivity},
+    "flocking": {
+        "flocking-variance.png": partial(_draw_flocking, VARIANCE),
+        "flocking-acceleration.png": partial(_draw_flocking, EFFORT),
+    },
+    "leaders": {"leaders.png": _draw_leaders},
+    "obstacles": {
+        "obstacles-without.png": partial(_draw_obstacles, False),
+        "obstacles-with.png": partial(_draw_obstacles, True),
+    },
+    "generalization": generalization_figures.FIGURES,
+}
+"""The figures of each experiment, by the names of their files."""
+
+
+def _build_report(
+    reproduction: Reproduction, figures: list[Path], films: list[Path], elapsed_seconds: float
+) -> HtmlReport:
+    """The report: ledger, figures, bound, films, every check, and settings."""
+    profile = reproduction.profile
+    page = HtmlReport(
+        "The paper, run again",
+        f"Profile “{profile.name}”: training seeds {', '.join(map(str, profile.seeds))}; {profile.flocks} flocks for "
+        f"each number. The reading of the paper: {profile.interpretation}.",
+    )
+    if profile.name != "paper":
+        page.text("This is not the whole of the paper's experiments: fewer seeds, flocks and sizes.")
+    page.add_heading("The ledger")
+    page.text(
+        "A check compares medians over training seeds by the rule in the third column; a statement holds if all its "
+        "checks do, and partly if some do."
+    )
+    # The ledger: one row per statement of the paper.
+    rows = [[s.id, s.words, s.rule, s.verdict, f"{s.count}. {s.remark}"] for s in reproduction.statements]
+    page.table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows, words=True)
+    for path in figures:
+        page.add_heading(HEADINGS[path.name])
+        page.add_media([path], CAPTIONS[path.name])
+    if "generalization" in reproduction.tables:
+        page.add_heading("Generalization: the bound and its terms at the last epoch")
+        page.table(*format_bound_rows(reproduction.tables["generalization"]))
+        page.text("Medians over training seeds. The paper prints 3 L + 1 where its proof arrives at 3 (L + 1).")
+    for path in films:
+        page.add_heading(f"Film: {FILMS[path.stem].title}")
+        page.add_media([path], "The same flock under each trained controller (seed 0).")
+    page.add_heading("Every check")
+    # The checks behind the ledger's verdicts, each with its measured numbers.
+    checks = [
+        [statement.id, check.words, check.measured, "holds" if check.holds else "does not", f"{sum(check.seeds)}"]
+        for statement in reproduction.statements
+        for check in statement.checks
+    ]
+    page.table(["", "check", "measured: median [range over seeds]", "for the medians", "seeds"], checks, words=True)
+    page.add_heading("Settings")
+    page.settings(
+        {
+            "profile": profile.settings,
+            "versions": read_package_versions("torch"),
+            "seconds of the last run": round(elapsed_seconds, 1),
+        }
+    )
+    return page

@@ -1,0 +1,137 @@
+"""Progress of the compiler: without a cache, the kernels of a first run take up to a minute.
+
+Numba reports the start and the end of each function that it compiles, and nothing for functions from the cache, so a
+warm start costs nothing. This module counts kernels, without Numba's own functions in them. The total is the number of
+kernels that the call under way may reach; some of them turn out to be cached or unused.
+
+After a second of compiling, standard error shows the progress: one line, rewritten on a terminal. A display that draws
+its own lines wraps its work in `suppress_progress_output` and calls `format_progress`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import Any
+
+from numba.core import event
+from numba.core.dispatcher import Dispatcher
+
+from equiflock.runtime.kernel_cache import KernelCache
+
+PROGRESS_TEXT = "compiling kernels, first run only"
+DISPLAY_DELAY = 1.0
+"""Seconds of compiling before anything is shown."""
+CLEAR_LINE = "\r\x1b[2K"
+
+
+def format_progress() -> str | None:
+    """Return a text such as "compiling kernels, first run only: 23 of 72"; None unless the compiler has been busy."""
+    return _listener.format_text() if _listener.is_slow else None
+
+
+@contextmanager
+def suppress_progress_output() -> Iterator[None]:
+    """Write nothing to standard error inside the block, as a display shows `format_progress`."""
+    _listener.display_count += 1
+    try:
+        yield
+    finally:
+        _listener.display_count -= 1
+
+
+class _Listener(event.Listener):
+    """Counts kernels. Numba compiles one function at a time, so events come one after the other."""
+
+    def __init__(self) -> None:
+        self.display_count = 0
+        self._compiled_count = 0
+        self._compiling_stack: list[Dispatcher] = []
+        """The kernels that are being compiled, each for the sake of the one before it."""
+        self._reachable: list[Dispatcher] = []
+        """All kernels that the first of them may call."""
+        self._total_seconds = 0.0
+        """How long was compiled, without the first of those that are open."""
+        self._started_at = 0.0
+        self._has_written = False
+
+    @property
+    def is_slow(self) -> bool:
+        return bool(self._compiling_stack) and self._total_seconds + time.monotonic() - self._started_at > DISPLAY_DELAY
+
+    def format_text(self) -> str:
+        # Whatever has no compiled form yet may need one.
+        waiting = {id(each) for each in self._reachable if not each.overloads} | {
+            id(each) for each in self._compiling_stack
+        }
+        return f"{PROGRESS_TEXT}: {self._compiled_count} of {self._compiled_count + len(waiting)}"
+
+    def on_start(self, event: Any) -> None:
+        dispatcher = event.data["dispatcher"]
+        if not _is_kernel(dispatcher):
+            return
+        if not self._compiling_stack:
+            self._started_at, self._reachable = time.monotonic(), list_kernels(dispatcher)
+        self._compiling_stack.append(dispatcher)
+        self._show()
+
+    def on_end(self, event: Any) -> None:
+        if not _is_kernel(event.data["dispatcher"]):
+            return
+        self._compiling_stack.pop()
+        self._compiled_count += 1
+        if self._compiling_stack:
+            return
+        self._total_seconds += time.monotonic() - self._started_at
+        if self._has_written and not self.display_count:
+            self._write(CLEAR_LINE)
+
+    def _show(self) -> None:
+        # Jobs in other processes are silent, as they share a terminal.
+        if not self.is_slow or self.display_count or multiprocessing.parent_process() is not None:
+            return
+        if sys.stderr is not None and sys.stderr.isatty():
+            self._has_written = True
+            self._write(f"{CLEAR_LINE}{self.format_text()}")
+        elif not self._has_written:
+            self._has_written = True
+            self._write(f"{PROGRESS_TEXT}; this may take a minute\n")
+
+    def _write(self, text: str) -> None:
+        if sys.stderr is None or (text == CLEAR_LINE and not sys.stderr.isatty()):
+            return
+        with suppress(OSError, ValueError):  # a closed pipe must not stop a flight
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def _is_kernel(dispatcher: Any) -> bool:
+    return isinstance(getattr(dispatcher, "_cache", None), KernelCache)
+
+
+def list_kernels(dispatcher: Dispatcher) -> list[Dispatcher]:
+    """A kernel and all kernels that it may call, by the names in its code and in that of functions inlined into it."""
+    found, waiting = {id(dispatcher): dispatcher}, [dispatcher]
+    while waiting:
+        function = waiting.pop().py_func
+        names = function.__code__.co_names
+        known = [function.__globals__.get(name) for name in names]
+        # Of a module, too: geometry.diameter is the names geometry and diameter.
+        known += [vars(each).get(name) for each in known if isinstance(each, ModuleType) for name in names]
+        for each in known:
+            if isinstance(each, Dispatcher) and id(each) not in found:
+                found[id(each)] = each
+                waiting.append(each)
+    return [each for each in found.values() if _is_kernel(each)]
+
+
+_listener = _Listener()
+
+
+def register_listener() -> None:
+    """Begin to count kernels."""
+    event.register("numba:compile", _listener)

@@ -1,0 +1,92 @@
+"""The world tells robots from strangers and reports from noise, and names a robot that fails."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import equiflock as ef
+from equiflock.deployment.agent_processes import AgentProcesses
+from equiflock.deployment.link_frames import REPORT, pack_frame
+from equiflock.deployment.robot_report import RobotReport, parse_report
+from tests.deployment.robots import children
+
+pytest.importorskip("zenoh")
+
+
+def settings(program: Path, kind: str = "numpy") -> dict[int, dict[str, Any]]:
+    agent = {"number": 0, "group": 0}
+    return {
+        0: {
+            "kind": kind,
+            "program": str(program),
+            "last_known": 0,
+            "listen_seconds": 0.0,
+            "garbage_start_step": -1,
+            "agent": agent,
+        }
+    }
+
+
+def test_an_agent_that_never_answers_is_named(tmp_path: Path) -> None:
+    (tmp_path / "asleep.py").write_text("import time\ntime.sleep(1000)\n")
+    processes = AgentProcesses(settings(tmp_path / "asleep.py"), port=0, answer_timeout=1.0, startup_timeout=0.5)
+    with pytest.raises(ef.InputError, match=r"1 of 1 agents did not answer within 0.5 s: 0"), processes:
+        pass
+    assert not children()
+
+
+HONEST = "class Agent:\n    def __init__(self, number, group): pass\n"
+
+
+def test_an_agent_may_import_what_is_on_the_users_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "only_there.py").write_text(HONEST)
+    (tmp_path / "program.py").write_text("from only_there import Agent\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "there"))
+    with AgentProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=1.0) as processes:
+        pass
+    assert processes.reports[0].seconds == []
+
+
+def test_what_is_no_robot_or_no_report_is_told_to_nobody_and_counted(tmp_path: Path) -> None:
+    import zenoh
+
+    (tmp_path / "program.py").write_text(HONEST)
+    with AgentProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=0.2) as processes:
+        config = {"mode": "peer", "connect": {"endpoints": [processes._endpoint]}}
+        with zenoh.open(zenoh.Config.from_json5(json.dumps(config))) as stranger:
+            heard: list[Any] = []
+            # Again and again, as the stranger may need a while to find who listens.
+            while not any(each.kind == REPORT for each in heard):
+                for key in ("7", "-1", "two", "0"):
+                    stranger.put(f"{processes._key_prefix}/from/{key}", pack_frame(REPORT, 0, b"[]"))
+                heard += [each for each in [processes.next_frame(0.2)] if each is not None]
+            stranger.put(f"{processes._key_prefix}/from/0", pack_frame(REPORT, 0, b'{"seconds": "long"}'))
+    assert {each.number for each in heard} == {0}
+    assert processes.unparsed_reports == {0}
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b"[" * 100_000])
+def test_a_report_that_is_none_is_not_read(content: bytes) -> None:
+    assert parse_report(content) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"ages": {"old": 1}}, {"dropped": {"why": "x"}}, {"seconds": [float("nan")]}, {"peak_memory_kib": -1}]
+)
+def test_nor_is_one_with_other_values(wrong: dict[str, Any]) -> None:
+    report = RobotReport(dropped={"no number": 2}, ages={"0": 1}, seconds=[0.5], peak_memory_kib=3, received_sha256="")
+    assert parse_report(report.to_json()) == report
+    assert parse_report(replace(report, **wrong).to_json()) is None
+
+
+def test_an_agent_that_fails_at_once_says_why(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no motors')\n")
+    with pytest.raises(ef.InputError, match=r"agent 0 ended before the flight began.*no motors"):
+        AgentProcesses(settings(tmp_path / "broken.py"), port=0, answer_timeout=1.0).__enter__()
+    assert not children()

@@ -1,0 +1,63 @@
+"""Weights for agents near obstacles may begin as those of another network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from equiflock.controllers.loading import make_network
+from equiflock.controllers.networks.architecture import STARLING_CHANNELS
+from equiflock.experiments.tuning.near_obstacle_weights import add_near_obstacle_weights
+from equiflock.runtime.checks import InputError
+
+
+def compiled(name: str, seed: int = 0, **options: Any) -> Any:
+    network: Any = make_network(name, seed, **options)
+    return network.compiled_form()
+
+
+def observations(agents: int) -> Any:
+    """Observations of agents that all know of an obstacle."""
+    z = np.random.default_rng(0).standard_normal((1, agents, 3, len(STARLING_CHANNELS), 2)).astype(np.float32)
+    z[..., -1, :] = 1e-3
+    return z
+
+
+def test_they_begin_as_those_of_all_other_agents() -> None:
+    plain, z = compiled("starling", 1), observations(20)
+    assert np.array_equal(add_near_obstacle_weights(plain)(z), plain(z))
+    assert add_near_obstacle_weights(plain).options["near"]
+
+
+def test_they_may_begin_as_those_of_a_network_with_fewer_channels() -> None:
+    network, less, z = compiled("starling"), compiled("etdagnn", 5, aggregation="both"), observations(60)
+    assert np.allclose(
+        add_near_obstacle_weights(network, less)(z), less(np.ascontiguousarray(z[:, :, :, :6])), atol=1e-5
+    )
+    assert np.allclose(
+        add_near_obstacle_weights(network, less, last_layer_scale=0.5)(z),
+        0.5 * add_near_obstacle_weights(network, less)(z),
+        atol=1e-5,
+    )
+
+
+def test_of_a_network_that_has_such_weights_these_are_taken() -> None:
+    network, other = compiled("starling"), add_near_obstacle_weights(compiled("starling", 7), compiled("starling", 8))
+    begun = add_near_obstacle_weights(network, other)
+    near = [name for name in begun.tensors if name.startswith("near.")]
+    assert near and all(np.array_equal(begun.tensors[name], other.tensors[name]) for name in near)
+    assert np.array_equal(begun.tensors["layers.1.weight"], network.tensors["layers.1.weight"])
+
+
+def test_other_networks_are_refused() -> None:
+    network = compiled("starling")
+    with pytest.raises(InputError, match="some of starling's channels and the same hops; got etdagnn of 2 hops"):
+        add_near_obstacle_weights(network, compiled("etdagnn", hops=2))
+    with pytest.raises(InputError, match=r"as those of an ETDAGNN .* got tdagnn of 3 hops"):
+        add_near_obstacle_weights(network, compiled("tdagnn"))
+    with pytest.raises(InputError, match="etdagnn has no channel among obstacles"):
+        add_near_obstacle_weights(compiled("etdagnn"))
+    with pytest.raises(InputError, match="tdagnn has no weights of their own for agents near obstacles"):
+        add_near_obstacle_weights(compiled("tdagnn"))

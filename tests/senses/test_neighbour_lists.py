@@ -1,0 +1,117 @@
+"""Lists of whom agents hear are the graph's, in its order, whatever the block, the batch and the candidates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equiflock.features import paper_senses
+from equiflock.flock import Flock
+from equiflock.senses.aggregation import DelayedAggregation
+from equiflock.senses.cell_list import make_cell_list, sort_into_cells
+from equiflock.senses.graph import radius_graph
+from equiflock.senses.neighbour_lists import (
+    BIT_POSITIONS,
+    DE_BRUIJN,
+    MAX_BLOCK_CELLS,
+    compute_cells_per_block,
+    list_batch,
+    make_list_buffers,
+)
+from equiflock.senses.records import gather_records, make_records
+from tests import twins
+from tests.flocks import flocks
+
+
+def listed(flock: Flock, b: int, most: int, agents: int, room: int) -> dict[int, tuple[list[int], Any]]:
+    """Of every agent whom it hears and r_ij, from blocks of `most` cells and batches of so many agents and entries."""
+    _, N, D = flock.shape
+    order, starts, bucket = make_cell_list(N)
+    shape = sort_into_cells(flock.positions[b], 1.0, order, starts, bucket)
+    place, motion, past = make_records(N, D, 0, False)
+    past_of_nobody = np.zeros((N, 3 * D), np.float32)
+    gather_records(flock.positions[b], flock.velocities[b], past_of_nobody, 0, order, (place, motion, past), 0, N)
+    # Smaller memory than usual, so that few agents already are a batch.
+    *rest, (senders, offsets, _) = make_list_buffers(N, D)
+    lists = senders[: N + room], offsets[:, : N + room].copy(), np.empty(agents, np.uintp)
+    found = {}
+    c, done, last = 0, np.uintp(0), int(np.prod(shape))
+    while c < last:
+        s = int(starts[c] + done)
+        c, done, count = list_batch(
+            c, done, last, place, flock.roles[b], order, starts, shape, most, 1.0, (*rest, lists), tuple(range(D))
+        )
+        ends = [0, *lists[2][: int(count)].tolist()]
+        for a in range(int(count)):
+            part = slice(ends[a], ends[a + 1])
+            found[int(order[s + a])] = order[lists[0][part]].tolist(), lists[1][:D, part].T.copy()
+        done = np.uintp(done)
+    return found
+
+
+def crowd(D: int) -> Flock:
+    """Some three hundred agents in a few cells: several words of candidates for everybody."""
+    rng = np.random.default_rng(D)
+    return Flock(rng.uniform(-1.2, 1.2, (1, 300, D)), rng.normal(size=(1, 300, D)))
+
+
+def check_lists(flock: Flock, most: int, agents: int, room: int) -> None:
+    graph = radius_graph(flock, 1.0)
+    for b in range(len(flock)):
+        lists = listed(flock, b, most, agents, room)
+        assert sorted(lists) == list(range(flock.shape[1]))
+        for i, (senders, offsets) in lists.items():
+            assert senders == graph.neighbours(b, i).tolist()
+            expected = (flock.positions[b, i] - flock.positions[b, senders]).astype(np.float32)
+            assert np.array_equal(offsets, expected)
+
+
+@given(flocks(), st.integers(1, MAX_BLOCK_CELLS), st.integers(1, 40), st.integers(0, 60))
+def test_lists_are_those_of_the_graph(flock: Flock, most: int, agents: int, room: int) -> None:
+    check_lists(flock, most, agents, room)
+
+
+@pytest.mark.parametrize("D", [2, 3])
+@pytest.mark.parametrize(("most", "agents", "room"), [(1, 128, 4096), (3, 7, 0), (16, 128, 500)])
+def test_a_crowd_is_listed_word_by_word(D: int, most: int, agents: int, room: int) -> None:
+    check_lists(crowd(D), most, agents, room)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("D", [2, 3])
+def test_a_crowd_knows_what_the_dense_twin_knows(D: int) -> None:
+    flock, sensing = crowd(D), DelayedAggregation(paper_senses("mean", 2), comm_radius=1.0)
+    heard = twins.adjacency(flock.positions[0], flock.roles[0], 1.0)
+    expected = np.zeros((300, 2, 3, D))
+    for _ in range(2):
+        known = sensing.observe(flock)[0]
+        expected = twins.aggregate(flock, 0, expected, heard, sensing.senses)
+        np.testing.assert_allclose(known, expected, rtol=2e-5, atol=3e-6 * (np.abs(expected).max() + 1.0))
+
+
+@given(flocks(), st.sampled_from(["sum", "mean"]), st.integers(1, 3))
+def test_neighbours_in_a_graph_and_those_within_reach_give_the_same_bits(
+    flock: Flock, aggregation: Any, hops: int
+) -> None:
+    dynamic, fixed = (
+        DelayedAggregation(paper_senses(aggregation, hops, topology), comm_radius=1.0)  # type: ignore[arg-type]
+        for topology in ("dynamic", "fixed")
+    )
+    for _ in range(3):
+        assert dynamic.observe(flock).tobytes() == fixed.observe(flock).tobytes()
+
+
+def test_the_place_of_a_single_bit_is_looked_up() -> None:
+    for n in range(64):
+        assert BIT_POSITIONS[(int(DE_BRUIJN) << n & 2**64 - 1) >> 58] == n
+
+
+@pytest.mark.parametrize(("each", "cells"), [(1, 16), (3, 4), (10, 1), (1000, 1)])
+def test_a_block_has_fewer_cells_where_agents_are_dense(each: int, cells: int) -> None:
+    # Twenty cells in a row, in the plane.
+    starts = np.arange(0, 21 * each, each).astype(np.uintp)
+    assert compute_cells_per_block(starts, (20, 1, 1)) == cells

@@ -1,0 +1,169 @@
+"""Live flights are saved one after the other, whether their page stays or not."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import re
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+
+from equiflock.report import film
+from equiflock.runtime.checks import InputError
+from equiflock.simulation.trajectory import Trajectory, load_trajectories
+from equiflock.viewer.flight_archive import FILM_NAME, MAX_PENDING_SAVES, FlightArchive
+from equiflock.viewer.setting import Setting
+from equiflock.viewer.viewer_config import ViewerConfig
+from tests.viewer.servers import Running, get, running, wait_until
+from tests.viewer.stages import live_simulation
+
+
+@pytest.mark.slow
+def test_a_closed_page_frees_its_flight_though_it_is_being_saved(server: Running) -> None:
+    with server.page() as page:
+        page.start(agents=300)
+        page.fly(40)
+        (session,) = server.sessions
+        live_simulation = weakref.ref(session.current)
+        del session
+        assert page.ask("save")["is"] == "saving"
+    saved_dirs = len(server.archive.saved_dirs)
+    wait_until(lambda: not server.sessions)
+    gc.collect()
+    assert live_simulation() is None
+    wait_until(lambda: len(server.archive.saved_dirs) > saved_dirs, 60)
+
+
+def test_flights_that_are_saved_at_once_are_saved_one_after_the_other(tmp_path: Path) -> None:
+    with running(ViewerConfig(Setting(controller="tanner"), out=tmp_path)) as server:
+        with server.page() as one, server.page() as other:
+            folders = set()
+            for page in (one, other):
+                page.start()
+                page.ask("save")
+            for page in (one, other):
+                while (told := page.read())["is"] == "progress":
+                    pass
+                folders.add(told["folder"])
+        assert len(folders) == 2
+        assert {path.name for path in tmp_path.iterdir()} == {Path(folder).name for folder in folders}
+
+
+@pytest.mark.slow
+def test_only_so_many_flights_wait_to_be_saved(tmp_path: Path) -> None:
+    archive = FlightArchive(tmp_path)
+    hold = threading.Event()
+    archive._worker.submit(hold.wait)
+    live = live_simulation()
+    works = [archive.save(live.to_trajectories(), 0.5, lambda *_: None) for _ in range(MAX_PENDING_SAVES)]
+    with pytest.raises(InputError, match="wait for one"):
+        archive.save(live.to_trajectories(), 0.5, lambda *_: None)
+    hold.set()
+    assert len({work.result() for work in works}) == MAX_PENDING_SAVES
+
+
+@pytest.mark.slow
+def test_a_flight_is_saved_as_a_film_and_a_folder(server: Running) -> None:
+    with server.page() as page:
+        page.start(compare="tanner-dynamic")
+        page.fly(5)
+        assert page.ask("save")["is"] == "saving"
+        assert "is being saved" in page.ask("save")["text"]
+        flown = page.ask("advance", steps=1)
+        while isinstance(flown, dict):
+            flown = page.read()
+        while (told := page.read())["is"] == "progress":
+            pass
+        assert told["is"] == "saved"
+    runs = load_trajectories(Path(told["folder"]))
+    assert [run.config["controller"] for run in runs] == ["tanner", "tanner-dynamic"]
+    assert len(runs[0].times) == 6
+    status, headers, film = get(server, f"saved/{told['name']}/film.mp4")
+    assert (status, headers["content-type"]) == (200, "video/mp4")
+    assert film[4:8] == b"ftyp"
+
+
+def test_a_flight_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with running(ViewerConfig(Setting(controller="tanner"), out=tmp_path / "file")) as server, server.page() as page:
+        page.start()
+        assert page.ask("save")["is"] == "saving"
+        while (told := page.read())["is"] == "progress":
+            pass
+        assert told["is"] == "unsaved"
+        assert "could not be saved" in told["text"]
+        assert page.ask("advance", steps=1).step == 1
+
+
+def no_film(*_: object, **__: object) -> None:
+    raise ValueError("no film today")
+
+
+def full_disk(self: Trajectory, path: Path) -> None:
+    """As `Trajectory.save` on a disk that has room for the first of two flights."""
+    if path.name.startswith("2-"):
+        (path.parent / f".{path.name}").mkdir()
+        raise OSError(errno.ENOSPC, "No space left on device")
+    save(self, path)
+
+
+save = Trajectory.save
+
+
+def ffmpeg_that(tmp_path: Path, does: str) -> Path:
+    path = tmp_path / "ffmpeg"
+    path.write_text(f"#!/bin/sh\n{does}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ("film", "no film today"),
+        ("dying ffmpeg", "could not be written: killed"),
+        ("ffmpeg on a full disk", "No space left"),
+        ("store on a full disk", "No space left"),
+    ],
+)
+def test_a_flight_that_cannot_be_saved_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, told: str
+) -> None:
+    if broken == "film":
+        monkeypatch.setattr(film, "film", no_film)
+    elif broken == "store on a full disk":
+        monkeypatch.setattr(Trajectory, "save", full_disk)
+    else:
+        said = "killed" if broken.startswith("dying") else "av_interleaved_write_frame(): No space left on device"
+        program = ffmpeg_that(tmp_path, f"head -c 200000 > /dev/null; echo '{said}' >&2; exit 1")
+        monkeypatch.setattr(film, "get_ffmpeg_exe", lambda: str(program))
+    out = tmp_path / "out"
+    work = FlightArchive(out).save(live_simulation(compare="tanner-dynamic").to_trajectories(), 0.5, lambda *_: None)
+    with pytest.raises((OSError, ValueError), match=re.escape(told)):
+        work.result(60)
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_server_that_is_stopped_while_it_saves_saves_to_the_end_first(tmp_path: Path) -> None:
+    with running(ViewerConfig(Setting(controller="tanner"), out=tmp_path)) as server, server.page() as page:
+        page.start()
+        page.fly(20)
+        assert page.ask("save")["is"] == "saving"
+        wait_until(lambda: any(tmp_path.iterdir()))
+    (folder,) = tmp_path.iterdir()
+    assert (folder / FILM_NAME).exists()
+    assert not folder.name.startswith(".")
+
+
+def test_a_server_that_must_stop_at_once_gives_up_saving_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with running(ViewerConfig(Setting(controller="tanner"), out=tmp_path)) as server, server.page() as page:
+        page.start()
+        page.fly(100)
+        assert page.ask("save", speed=0.01)["is"] == "saving"  # a film of thousands of frames
+        wait_until(lambda: any(tmp_path.iterdir()))
+        server.server.force_exit = True
+    assert list(tmp_path.iterdir()) == []
