@@ -59,7 +59,7 @@ types: $(READY)  ## mypy: types
 
 check: lint types test  ## everything that CI runs
 
-bench: $(READY)  ## speed: a step in closed loop, observations and training beside rivals, what radios and bodies cost
+bench: $(READY)  ## speed: a step in closed loop, observations and training against baselines, cost of radios and bodies
 	$(BIN)/equiflock bench
 	$(BIN)/python benchmarks/observations.py
 	$(BIN)/python benchmarks/compiled_networks.py
@@ -74,20 +74,20 @@ peers: $(READY)  ## speed: a closed loop beside VMAS, Mesa and dense NumPy (inst
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/peers.py
 
-# starling learns from an expert that attracts, holds on to those who part, and knows leaders. Near obstacles it begins as a
-# network that is softer, which is tuned on courses past large ones: first for seed 0, and from there for every seed. Last, how
-# loud it hears velocities and those who leave is tuned on flocks that are hard to lead.
+# starling imitates an expert with attraction, damping of separating agents, and alignment with leaders. Its weights near
+# obstacles start from another network, with smaller accelerations, and are tuned on courses past large obstacles: first for
+# seed 0, and from there for every seed. Last, the gains of `velocity` and `leaving` are tuned on flocks that are hard to lead.
 MIXED := --scenario '0.5*flocking+0.5*leaders' --disk-scale 0.6-1.1 --learning-rate 2e-4 --schedule cosine --average 0.95
 OPEN := --controller starling --expert tanner:attraction=0.75:aim=leaders:hold=450 $(MIXED)
 SOFT := --controller etdagnn:aggregation=both --expert tanner:attraction=0.8:aim=leaders $(MIXED)
 FIRST := --tasks '0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=96:flocks=12:duration=14' \
-	--measures '1*gap+1*failures+0.5*time' --sigma 0.1 --look 0.2 --validate-every 10 --generations 20 \
-	--near-from runs/soft/etdagnn-0/weights.safetensors --technique gravity_break=0.577:near=1.08:slow=0.105
+	--measures '1*gap+1*failures+0.5*time' --sigma 0.1 --measurement-interval 0.2 --validate-every 10 --generations 20 \
+	--near-from runs/soft/etdagnn-0/weights.safetensors --initial-orbit gravity_break=0.577:near=1.08:slow=0.105
 THEN := --tasks '0.4*obstacles:sides=24:flocks=4:duration=14+0.4*obstacles:sides=48:flocks=4:duration=14+1*obstacles:sides=96:flocks=16:duration=14' \
-	--measures '1*gap+2*failures+0.5*time' --sigma 0.05 --look 0.1 --validate-every 2 --validation-flocks 60 --generations 4 \
-	--near-from runs/near/starling-0/weights.safetensors --soften 0.6
+	--measures '1*gap+2*failures+0.5*time' --sigma 0.05 --measurement-interval 0.1 --validate-every 2 --validation-flocks 60 --generations 4 \
+	--near-from runs/near/starling-0/weights.safetensors --last-layer-scale 0.6
 LED := --tasks '1*leaders:leader_velocity=first:flocks=200+0.5*flocking:flocks=20+2*flocking:agents=100:duration=0.1:flocks=40:time_step=0.002+0.3*flocking:agents=400:flocks=3:time_step=0.004' \
-	--measures '1*gap+0.3*settled+0.3*variance' --sigma 0.25 --look 0.1 --validate-every 4 --validation-flocks 200 --generations 16
+	--measures '1*gap+0.3*final_variance+0.3*variance' --sigma 0.25 --measurement-interval 0.1 --validate-every 4 --validation-flocks 200 --generations 16
 TRAINED := src/equiflock/controllers/trained
 starling: $(READY)  ## train and tune the weights of starling again (about 40 minutes on 2 cores)
 	test -d runs/soft/etdagnn-0 && $(BIN)/equiflock train --resume runs/soft/etdagnn-0 || \
@@ -100,15 +100,15 @@ starling: $(READY)  ## train and tune the weights of starling again (about 40 mi
 	set -e; for seed in 0 1 2 3 4; do \
 		$(BIN)/equiflock tune runs/open/starling-$$seed/weights.safetensors --near --search gains $(THEN) --seed $$seed \
 			--out runs/tuned/starling-$$seed; \
-		$(BIN)/equiflock tune runs/tuned/starling-$$seed/weights.safetensors --search gains --heard velocity+leaving $(LED) \
+		$(BIN)/equiflock tune runs/tuned/starling-$$seed/weights.safetensors --search gains --gain-features velocity+leaving $(LED) \
 			--seed $$seed --out runs/led/starling-$$seed; \
 		cp runs/led/starling-$$seed/weights.safetensors $(TRAINED)/starling-$$seed.safetensors; \
 		cp runs/open/starling-$$seed/validation.csv $(TRAINED)/starling-$$seed.csv; \
 	done
 
-# The worlds in which etdagnn-robust learns: radios and bodies of robots that are slow and badly connected.
-ROBUST := --max-acceleration 3-100 --lag 0-0.1 --loss 0-0.3 --delay 0-2
-# What the networks that tell groups apart learn, from the law of segregation.
+# The environments in which etdagnn-robust is trained: radios and bodies of slow, badly connected robots.
+ROBUST := --max-acceleration 3-100 --lag 0-0.1 --packet-loss 0-0.3 --delay 0-2
+# The recipe of the networks that segregate groups, from the law `segregation`.
 SEGREGATION := --expert segregation --scenario segregation --duration 4 --epochs 200 --learning-rate 5e-4
 weights: $(READY)  ## train the weights of the package again (about seven minutes on 2 cores for the paper's)
 	test -d runs/trained && $(BIN)/equiflock train --resume runs/trained --workers 2 || \

@@ -1,4 +1,4 @@
-"""The live page as a user has it: `equiflock view` in a process of its own, and Debian's Chromium."""
+"""The live page as a user sees it: `equiflock view` in a separate process, and Debian's Chromium."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-backgroun
 
 @contextmanager
 def live_page(port: int) -> Iterator[tuple[Browser, str]]:
-    """A browser, and the address of the page."""
+    """Start the server and a browser; yield the browser and the address of the page."""
     command = [sys.executable, "-m", "equiflock", "view", "--no-browser", "--port", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

@@ -1,6 +1,6 @@
-"""What more channels cost: a step in closed loop by networks of the package that hear more than the paper's three.
+"""Cost of channels: a closed-loop step of networks with more than the paper's three channels.
 
-python benchmarks/channels.py    # 20 x 100, 2 x 800 and a course of 4 flocks: ns per agent and step, beside ETDAGNN
+python benchmarks/channels.py    # 20 x 100, 2 x 800 and 4 courses: ns per agent and step, and ratios to ETDAGNN
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPEATS, STEPS = 7, 200
 
 
 def make_flights() -> dict[str, tuple[Flock, dict[str, Any]]]:
-    """What is flown, with the rules of the flight."""
+    """Return the initial flocks and flight options by name."""
     course = ef.ObstacleCourse(ef.RandomDisk(4, 100, seed=0), sides=96)
     return {
         "20 flocks of 100": (ef.random_disk(20, 100, seed=0), {}),
@@ -35,13 +35,13 @@ def make_flights() -> dict[str, tuple[Flock, dict[str, Any]]]:
 
 
 def measure(start: Flock, rules: dict[str, Any]) -> dict[str, float]:
-    """Nanoseconds per agent and step, the best of several turns; networks take turns, to have the same noise."""
+    """Return nanoseconds per agent and step, the best of several rounds; networks alternate, to see the same noise."""
     controllers: dict[str, Any] = {name: make_network(kind, **rest) for name, (kind, rest) in NETWORKS.items()}
     best = dict.fromkeys(controllers, float("inf"))
     for _ in range(REPEATS):
         for name, controller in controllers.items():
             begin = time.perf_counter()
-            # Agents hardly move, so that fresh weights do no harm.
+            # Agents hardly move, so that random weights are harmless.
             ef.simulate(start, controller, time_step=1e-4, duration=STEPS * 1e-4, keep_every=None, **rules)
             best[name] = min(best[name], time.perf_counter() - begin)
     return {name: seconds * 1e9 / (STEPS * start.positions[..., 0].size) for name, seconds in best.items()}
@@ -49,12 +49,12 @@ def measure(start: Flock, rules: dict[str, Any]) -> dict[str, float]:
 
 def main() -> None:
     """Print a table."""
-    table = Table(title="a step in closed loop: ns per agent, and times that of ETDAGNN")
-    found = {name: measure(*flown) for name, flown in make_flights().items()}
-    for title in ("network", *found):
+    table = Table(title="a step in closed loop: ns per agent, and ratio to ETDAGNN")
+    timings = {name: measure(*flight) for name, flight in make_flights().items()}
+    for title in ("network", *timings):
         table.add_column(title, justify="left" if title == "network" else "right")
     for network in NETWORKS:
-        cells = [(times[network], times[network] / next(iter(times.values()))) for times in found.values()]
+        cells = [(times[network], times[network] / next(iter(times.values()))) for times in timings.values()]
         table.add_row(network, *(f"{own:.0f} ({ratio:.2f} x)" for own, ratio in cells))
     Console().print(table)
 

@@ -1,4 +1,4 @@
-"""The networks of the paper compiled, as flights use them, beside torch: ns per agent on one thread.
+"""Benchmark of the paper's compiled networks, as flights use them, against torch: ns per agent on one thread.
 
 python benchmarks/compiled_networks.py
 """
@@ -22,17 +22,17 @@ def main() -> None:
     print(f"{'':16}" + "".join(f"{f'N = {agents:,}':>20}{'torch':>8}{'ratio':>7}" for agents in SIZES))
     for name in PAPER_NETWORKS:
         network: Any = ef.load(name)
-        fast = network.compiled_form()
-        assert fast is not None
-        jobs = []
+        compiled = network.compiled_form()
+        assert compiled is not None
+        cells = []
         for agents in SIZES:
             observations = np.random.default_rng(0).standard_normal((1, agents, 3, 3, 2)).astype(np.float32)
             tensor = torch.from_numpy(observations)
             with torch.inference_mode():
                 theirs = measure_best_time(lambda: network(tensor), repeats=9) * 1e9 / agents  # noqa: B023
-            ours = measure_best_time(lambda: fast(observations), repeats=9) * 1e9 / agents  # noqa: B023
-            jobs.append(f"{ours:20.0f}{theirs:8.0f}{theirs / ours:6.1f}x")
-        print(f"{name:16}" + "".join(jobs), flush=True)
+            ours = measure_best_time(lambda: compiled(observations), repeats=9) * 1e9 / agents  # noqa: B023
+            cells.append(f"{ours:20.0f}{theirs:8.0f}{theirs / ours:6.1f}x")
+        print(f"{name:16}" + "".join(cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
-"""Epochs of training per minute, ours beside the usual dense implementation of the same recipe, in the same run.
+"""Training epochs per minute, compared with a dense implementation of the same recipe in the same run.
 
 An epoch is that of the paper's recipe, the defaults of `ef.DAgger`: a flight of 200 steps of 100 agents, and 200
-updates of 20 tuples. "dense" is a plain statement, made for this benchmark, of how delayed aggregation is usually
-trained:
+updates of 20 tuples. "dense" is a straightforward implementation, written for this benchmark, of the usual training of
+delayed aggregation:
 
     state    N x N x 6 pairwise features in NumPy, masked by the N x N adjacency matrix and summed
-    memory   a Python object per step: K delayed values (1, K, 6, N), and K products of the normalized adjacency
+    buffer   a Python object per step: K delayed values (1, K, 6, N), and K products of the normalized adjacency
              matrices, the delayed graph shift operators (1, K, N, N), as float tensors
     batch    a list of such objects and torch.cat
-    network  operators times values, then Conv2d 6 -> 32 -> 32 -> 2 with tanh: the function that our tdagnn is
+    network  operators times values, then Conv2d 6 -> 32 -> 32 -> 2 with tanh: the same function as our tdagnn
     update   torch's Adam, not fused
 
-Its features, its expert and its network are checked against ours before they are timed. Both do the same work: the
-expert flies half of the steps, as in three quarters of the recipe's 400 epochs, the pupil is asked in the others only,
-and nobody validates. Every training has one thread.
+Its features, expert and network are checked against ours before they are timed. Both do the same work: the expert
+flies half of the steps, as in three quarters of the recipe's 400 epochs, the student is evaluated in the others only,
+and neither validates. Every training has one thread.
 
-The recipe keeps 10,000 tuples. Dense ones would take 1.3 GB, so that side keeps `BUFFER_SIZE`, which is kind to it if
-anything: its batches come from less memory.
+The recipe's replay buffer has 10,000 tuples. Dense tuples would take 1.3 GB, so the dense buffer has `BUFFER_SIZE`. If
+anything this favours the dense implementation: its batches come from less memory.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from equiflock.runtime.threads import use_one_thread
 Array = NDArray[Any]
 
 BUFFER_SIZE = 1_000
-"""Tuples in the dense memory: 127 MB."""
+"""Tuples in the dense buffer: 127 MB."""
 OUR_CONTROLLERS = "tdagnn", "etdagnn"
 DENSE = "dense tdagnn"
 ROUNDS = 4
-"""Of this many, the best counts."""
+"""Number of rounds; the best one counts."""
 ROUND_SECONDS = 3.0
 """Seconds of training in a round, at least one epoch."""
 
 
 class TrainerProtocol(Protocol):
-    """What both trainers have: an epoch, and its two halves."""
+    """Interface of both trainers: an epoch, and its two halves."""
 
     recipe: DAgger
 
@@ -70,17 +70,17 @@ class TrainerProtocol(Protocol):
 
 @dataclass
 class DelayedState:
-    """What the dense network needs to know of one step."""
+    """Input of the dense network at one step."""
 
     values: Tensor
-    """(1, K, 6, N): the one-hop sums now, a step ago, .."""
+    """(1, K, 6, N): the one-hop sums of this step, the previous step, .."""
     operators: Tensor
-    """(1, K, N, N): I, A_t, A_t A_(t-1), .., every row of A_t summing to 1."""
+    """(1, K, N, N): I, A_t, A_t A_(t-1), .., where every row of A_t sums to 1."""
 
 
 @dataclass
 class Sample:
-    """One tuple of the memory."""
+    """One tuple of the replay buffer."""
 
     state: DelayedState
     target: Tensor
@@ -97,8 +97,8 @@ class DenseNetwork(nn.Module):
         self.third = nn.Conv2d(32, 2, 1)
 
     def forward(self, values: Tensor, operators: Tensor) -> Tensor:
-        """Accelerations (batch, N, 2)."""
-        x = torch.matmul(values, operators.transpose(2, 3))  # (batch, K, 6, N): what each agent heard from k hops away
+        """Return accelerations (batch, N, 2)."""
+        x = torch.matmul(values, operators.transpose(2, 3))  # (batch, K, 6, N): observations over k hops
         x = torch.tanh(self.first(x.transpose(1, 2)))
         x = self.third(torch.tanh(self.second(x)))
         accelerations: Tensor = x.squeeze(2).transpose(1, 2)
@@ -106,7 +106,7 @@ class DenseNetwork(nn.Module):
 
 
 def compute_pairwise(positions: Array, velocities: Array, radius: float) -> tuple[Array, Array]:
-    """Features [v, r/|r|^4, r/|r|^2] of all pairs (N, N, 6), zero unless heard, and the adjacency matrix (N, N)."""
+    """Return the features [v, r/|r|^4, r/|r|^2] of all pairs (N, N, 6), 0 beyond R, and the adjacency matrix (N, N)."""
     offsets = positions[:, None] - positions[None]
     relative_velocities = velocities[:, None] - velocities[None]
     squares = np.square(offsets).sum(axis=-1)
@@ -118,17 +118,17 @@ def compute_pairwise(positions: Array, velocities: Array, radius: float) -> tupl
 
 
 def compute_expert(velocities: Array, features: Array, clamp: float) -> Array:
-    """Tanner's accelerations (N, 2): velocities relative to all, the potential of those heard."""
-    to_all = (velocities[:, None] - velocities[None]).sum(axis=1)
-    heard = features.sum(axis=1)
-    accelerations = -to_all - 2.0 * (heard[:, 4:] - heard[:, 2:4])
+    """Return Tanner's accelerations (N, 2): velocities relative to all agents, potential of the neighbours."""
+    alignment = (velocities[:, None] - velocities[None]).sum(axis=1)
+    sums = features.sum(axis=1)
+    accelerations = -alignment - 2.0 * (sums[:, 4:] - sums[:, 2:4])
     norms = np.linalg.norm(accelerations, axis=1, keepdims=True)
-    shortened: Array = accelerations * (clamp / np.maximum(norms, clamp))
-    return shortened
+    clamped: Array = accelerations * (clamp / np.maximum(norms, clamp))
+    return clamped
 
 
 def advance_state(features: Array, adjacency: Array, hops: int, before: DelayedState | None) -> DelayedState:
-    """The state of a step, from its dense arrays and the state of the step before."""
+    """Return the delayed state of a step from its dense arrays and the previous state."""
     N = len(adjacency)
     now = torch.tensor(features.sum(axis=1).T, dtype=torch.float32)
     network = torch.tensor(adjacency / np.maximum(adjacency.sum(axis=1, keepdims=True), 1.0), dtype=torch.float32)
@@ -141,7 +141,7 @@ def advance_state(features: Array, adjacency: Array, hops: int, before: DelayedS
 
 
 class DenseTrainer:
-    """DAgger with dense arrays; its methods do what those of `Trainer` do."""
+    """DAgger with dense arrays and the methods of `Trainer`."""
 
     def __init__(self, recipe: DAgger) -> None:
         self.recipe = recipe
@@ -173,7 +173,7 @@ class DenseTrainer:
             velocities += accelerations * recipe.time_step
 
     def store(self, sample: Sample) -> None:
-        """Append it, or put it in place of the oldest."""
+        """Append a sample, or replace the oldest one if the buffer is full."""
         if len(self.buffer) < self.recipe.capacity:
             self.buffer.append(sample)
         else:
@@ -184,7 +184,7 @@ class DenseTrainer:
         recipe = self.recipe
         total = 0.0
         for _ in range(recipe.updates):
-            batch = [self.buffer[place] for place in self.rng.integers(len(self.buffer), size=recipe.batch)]
+            batch = [self.buffer[index] for index in self.rng.integers(len(self.buffer), size=recipe.batch)]
             values = torch.cat([sample.state.values for sample in batch])
             operators = torch.cat([sample.state.operators for sample in batch])
             targets = torch.cat([sample.target for sample in batch])
@@ -197,7 +197,7 @@ class DenseTrainer:
 
 
 def check_equivalence(recipe: DAgger, steps: int = 5) -> None:
-    """That the dense statement computes what we do: one-hop features, K hops, the expert, and the network."""
+    """Check the dense implementation against ours: one-hop features, K hops, the expert, and the network."""
     ours = TDAGNN(describe_tdagnn(hops=recipe.hops))
     theirs = DenseNetwork(recipe.hops)
     for weights, layer in zip((theirs.first, theirs.second, theirs.third), ours.layers, strict=True):
@@ -212,20 +212,20 @@ def check_equivalence(recipe: DAgger, steps: int = 5) -> None:
         state = advance_state(features, adjacency, recipe.hops, state)
         aggregation = ef.observe(flock, ef.paper_senses("sum", 1), comm_radius=recipe.comm_radius)
         assert_close(features.sum(axis=1), aggregation.reshape(recipe.min_agents, 6))
-        heard = torch.matmul(state.values, state.operators.transpose(2, 3))[0].permute(2, 0, 1)
-        assert_close(heard.numpy(), moment.observations[0].reshape(recipe.min_agents, recipe.hops, 6))
+        observations = torch.matmul(state.values, state.operators.transpose(2, 3))[0].permute(2, 0, 1)
+        assert_close(observations.numpy(), moment.observations[0].reshape(recipe.min_agents, recipe.hops, 6))
         assert_close(compute_expert(flock.velocities[0], features, CLAMP), teacher(flock, aggregation)[0])
         with torch.no_grad():
             assert_close(theirs(state.values, state.operators)[0].numpy(), moment.accelerations[0])
 
 
 def assert_close(theirs: Array, ours: Array) -> None:
-    """To 1e-3, relative; differences far below the largest number do not count."""
+    """Raise AssertionError unless relative differences are below 1e-3; ignore those far below the largest number."""
     np.testing.assert_allclose(theirs, ours, rtol=1e-3, atol=1e-5 * float(np.abs(ours).max()))
 
 
 def make_trainer(name: str, seed: int) -> TrainerProtocol:
-    """A trainer with `BUFFER_SIZE` tuples in its memory."""
+    """Return a trainer with `BUFFER_SIZE` tuples in its buffer."""
     controller = "tdagnn" if name == DENSE else name
     recipe = DAgger(controller=controller, seed=seed, flocks=10, expert_share=0.5, validate_every=1_000_000)
     trainer: TrainerProtocol = DenseTrainer(replace(recipe, capacity=BUFFER_SIZE)) if name == DENSE else Trainer(recipe)
@@ -236,7 +236,7 @@ def make_trainer(name: str, seed: int) -> TrainerProtocol:
 
 
 def run_worker(name: str, seed: int, barrier: Barrier, results: Any) -> None:
-    """One training in a process of its own: epochs per minute and cores had, in rounds that all begin together."""
+    """Run one training in a process; put epochs per minute and cores used of each synchronized round into `results`."""
     with use_one_thread():
         trainer = make_trainer(name, seed)
         for _ in range(ROUNDS):
@@ -247,11 +247,11 @@ def run_worker(name: str, seed: int, barrier: Barrier, results: Any) -> None:
                 epochs += 1
             took = time.perf_counter() - start
             results.put((60.0 * epochs / took, (time.process_time() - busy) / took))
-            barrier.wait()  # nobody is ahead by a round
+            barrier.wait()  # all processes finish the round
 
 
 def measure_epochs_per_minute(name: str, processes: int) -> tuple[float, float]:
-    """Of all trainings together in the best round, and how many cores they had in it."""
+    """Return the rate of all trainings together in the best round, and the number of cores used in it."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(processes), context.Queue()
     workers = [context.Process(target=run_worker, args=(name, seed, barrier, results)) for seed in range(processes)]
@@ -270,7 +270,7 @@ def main() -> None:
     print(
         f"{'':14}{'ms':>8}{'ms':>8}{'one training':>14}{'':>8}{'cores':>7}{f'{cores} at once':>14}{'':>8}{'cores':>7}"
     )
-    print(f"{'':14}{'flight':>8}{'update':>8}" + f"{'epochs/min':>14}{'ratio':>8}{'had':>7}" * 2)
+    print(f"{'':14}{'flight':>8}{'update':>8}" + f"{'epochs/min':>14}{'ratio':>8}{'used':>7}" * 2)
     rows = {}
     for name in (*OUR_CONTROLLERS, DENSE):
         with use_one_thread():
@@ -285,12 +285,12 @@ def main() -> None:
         )
     for halves, *measured in rows.values():
         print(halves, end="")
-        for (rate, had), (dense, _) in zip(measured, rows[DENSE][1:], strict=True):
-            print(f"{rate:14.1f}{f'{rate / dense:.1f} x':>8}{had:7.2f}", end="")
+        for (rate, used), (dense, _) in zip(measured, rows[DENSE][1:], strict=True):
+            print(f"{rate:14.1f}{f'{rate / dense:.1f} x':>8}{used:7.2f}", end="")
         print()
-    print(f"\nratios are to {DENSE!r}; there is no usual etdagnn, so ours stands beside the same one")
-    print("cores had: processor time over time; if it is below the number of trainings, others were busy here too")
-    print(f"the dense memory holds {BUFFER_SIZE:,} tuples in place of 10,000, which would take 1.3 GB per training")
+    print(f"\nratios are to {DENSE!r}, also for etdagnn, which has no dense counterpart")
+    print("cores used: CPU time / wall time; below the number of trainings, other programs were busy")
+    print(f"the dense buffer has {BUFFER_SIZE:,} tuples instead of 10,000, which would take 1.3 GB per training")
 
 
 if __name__ == "__main__":

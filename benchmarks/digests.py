@@ -1,4 +1,4 @@
-"""Write SHA-256 digests of what the package computes, and compare those of two versions.
+"""Write SHA-256 digests of the package's results, and compare those of two versions.
 
 An entry hashes the type, shape and bytes of arrays, never text: trajectories, metrics, observations, trained
 and bundled weights, exported agents, frames of the viewer, and tables of the reproduction. Digests compare on the same
@@ -103,7 +103,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "hop mean": {"controller": "etdagnn:hop_mean=sender", "hops": 4},
     "one hop": {"controller": "tdagnn-tf-mean", "hops": 1},
     "three dimensions": {"controller": "etdagnn", "dimensions": 3},
-    "ranges": {"agents": "12-20", "loss": "0-0.3", "delay": "0-2", "max_acceleration": "3-100", "lag": "0-0.1"},
+    "ranges": {"agents": "12-20", "packet_loss": "0-0.3", "delay": "0-2", "max_acceleration": "3-100", "lag": "0-0.1"},
     "mixture": {
         "controller": "starling",
         "expert": "tanner:attraction=0.75:aim=leaders:hold=450",
@@ -120,7 +120,11 @@ TUNINGS = {
 SEARCH = "--generations 2 --population 4 --flocks 2 --validation-flocks 2 --validate-every 1 --workers 1"
 VIEWER_SETTINGS: dict[str, dict[str, Any]] = {
     "flocking": {"controller": "tanner", "compare": "etdagnn"},
-    "leaders": {"scenario": "leaders", "controller": "starling", "world": {"loss": 0.3, "delay": 1, "noise": 0.01}},
+    "leaders": {
+        "scenario": "leaders",
+        "controller": "starling",
+        "world": {"packet_loss": 0.3, "delay": 1, "noise": 0.01},
+    },
     "obstacles": {"scenario": "obstacles", "disks": ({"x": 2.0, "y": 1.0, "radius": 0.4},)},
     "segregation": {"scenario": "segregation", "controller": "segregation-local", "world": {"body": "unicycle"}},
 }
@@ -131,7 +135,7 @@ VIEWER_SETTINGS: dict[str, dict[str, Any]] = {
 
 @ef.feature("digests-pull", vector="position")
 def pull(square: float, along: float, strength: float = 1.5) -> float:
-    """A weight of |r|^2 and <r, v>."""
+    """Return a weight that depends on |r|^2 and <r, v>."""
     return strength / (1.0 + square) + 0.1 * along
 
 
@@ -251,8 +255,8 @@ def trainings() -> Iterator[Entry]:
     yield "training/further", partial(train, initial_weights="etdagnn", controller="etdagnn")
     for name in ("etdagnn", "tdagnn-tf-mean", "tdagnn"):
         yield f"cloning/{name}", partial(clone_expert, name)
-    for name, words in TUNINGS.items():
-        yield f"tuning/{name}", partial(run_command, f"tune {words} {SEARCH}")
+    for name, command in TUNINGS.items():
+        yield f"tuning/{name}", partial(run_command, f"tune {command} {SEARCH}")
 
 
 def exports() -> Iterator[Entry]:
@@ -260,7 +264,7 @@ def exports() -> Iterator[Entry]:
     for name in EXPORTED:
         for kind in ("c", "numpy", "onnx"):
             for orbit in (None, ef.Orbit()):
-                if orbit is None or kind != "onnx":  # whose graph takes observations, made with a technique or not
+                if orbit is None or kind != "onnx":  # its graph takes observations, which already include the orbit
                     title = f"export/{name}/{kind}/{'orbit' if orbit else 'plain'}"
                     yield title, partial(run_export, name, kind, orbit)
 
@@ -277,31 +281,31 @@ def tables(whole: bool) -> Iterator[Entry]:
     """Tables of the quick reproduction: all, or two that take seconds."""
     chosen = "training connectivity leaders flocking obstacles generalization" if whole else "training connectivity"
     for experiment in chosen.split():
-        words = f"reproduce --profile quick --no-films --workers 2 --only {experiment}"
-        yield f"reproduction/{experiment}", partial(run_command, words)
+        command = f"reproduce --profile quick --no-films --workers 2 --only {experiment}"
+        yield f"reproduction/{experiment}", partial(run_command, command)
 
 
-# What the entries compute.
+# Computations of the entries.
 
 
 @cache
 def draw(scenario: str, **options: Any) -> tuple[Any, ef.Flock]:
-    """A scenario and its flocks; options that it does not have are left out."""
-    made = ef.make_scenario(scenario, defaults={"flocks": FLOCKS, "agents": AGENTS, **options})
-    return made, made.draw()
+    """Return a scenario and its flocks, without options that it does not have."""
+    result = ef.make_scenario(scenario, defaults={"flocks": FLOCKS, "agents": AGENTS, **options})
+    return result, result.draw()
 
 
 def prepare_flight(name: str, scenario: str, environment: str, **options: Any) -> tuple[ef.Flock, Any, dict[str, Any]]:
-    """The start, the controller and the rules of a flight."""
+    """Return the start, the controller and the options of a flight."""
     controller: Any = ef.load(name)
     scale = 5.0 if ":comm_radius=5" in name else 1.0
     units = {"comm_radius": scale, "min_separation": 0.1 * scale} if scale > 1.0 else {}
-    made, start = draw(scenario, **units, **options)
+    built, start = draw(scenario, **units, **options)
     # As in all commands: weights tuned with an orbit technique bring it along.
     own = getattr(controller, "orbit", None)
-    orbit = own if own is not None and made.orbit == ef.Orbit() else made.orbit
-    rules = {"ending": made.ending(), "orbit": orbit, "obstacles": made.obstacles, "time_step": TIME_STEP}
-    recorded = [getattr(ef.metrics, each) if isinstance(each, str) else each for each in made.measures]
+    orbit = own if own is not None and built.orbit == ef.Orbit() else built.orbit
+    rules = {"ending": built.ending(), "orbit": orbit, "obstacles": built.obstacles, "time_step": TIME_STEP}
+    recorded = [getattr(ef.metrics, each) if isinstance(each, str) else each for each in built.measures]
     return start, controller, {**rules, "record": recorded, **ENVIRONMENTS[environment]}
 
 
@@ -324,8 +328,8 @@ def call_module(name: str) -> NDArray[Any]:
 
 
 def is_metric(name: str) -> bool:
-    found = getattr(ef.metrics, name)
-    return not name.startswith("_") and getattr(found, "__module__", "") == ef.metrics.__name__ and callable(found)
+    metric = getattr(ef.metrics, name)
+    return not name.startswith("_") and getattr(metric, "__module__", "") == ef.metrics.__name__ and callable(metric)
 
 
 def measure(name: str, scenario: str, environment: str) -> Any:
@@ -347,17 +351,17 @@ def observe_once(scenario: str) -> list[Any]:
 
 
 def observe(scenario: str, environment: str, hop_mean: Any = "receiver") -> list[Any]:
-    """Observations and the messages in use at each of a few steps."""
+    """Return observations and message graphs of the first steps."""
     start, _, rules = prepare_flight("digests-law", scenario, environment)
     controller = ChannelController(ef.Senses(ALL_CHANNELS, hops=4, hop_mean=hop_mean))
-    kept = {key: value for key, value in rules.items() if key not in ("record", "keep_every")}
-    found: list[Any] = []
-    for moment, _ in zip(ef.flight(start, controller, **kept), range(8), strict=False):
-        found.append(moment.observations.copy())
+    options = {key: value for key, value in rules.items() if key not in ("record", "keep_every")}
+    results: list[Any] = []
+    for moment, _ in zip(ef.flight(start, controller, **options), range(8), strict=False):
+        results.append(moment.observations.copy())
         if moment.compute_message_graph is not None and moment.flying.all():
             graph = moment.compute_message_graph()
-            found += [graph.degrees, graph.edges(0)]
-    return found
+            results += [graph.degrees, graph.edges(0)]
+    return results
 
 
 @dataclass(frozen=True)
@@ -375,13 +379,13 @@ def train(initial_weights: str | None = None, **options: Any) -> list[Any]:
     reports: list[Any] = []
     network: Any = ef.train(recipe, None if initial_weights is None else load_module(initial_weights), reports.append)
     validations = [each.validation for each in reports if each.validation is not None]
-    found = [[each.loss, each.expert_share] for each in reports], [[each.ivv, each.iman] for each in validations]
+    results = [[each.loss, each.expert_share] for each in reports], [[each.ivv, each.iman] for each in validations]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "weights.safetensors"
         ef.save(network, path)
         scenario = recipe.scenario.rpartition("*")[2]
         flight = fly(str(path), scenario, 1, "ideal", dimensions=recipe.dimensions)
-        return [*found, read_tensors(path), flight]
+        return [*results, read_tensors(path), flight]
 
 
 @cache
@@ -400,31 +404,31 @@ def clone_expert(name: str) -> list[Any]:
     return [weights, reports, bound.value, bound.norms, data.get_block(20, "train", network.senses.channels)]
 
 
-def run_command(words: str) -> list[Any]:
-    """The weights and tables that a command writes into its folder."""
+def run_command(command: str) -> list[Any]:
+    """Return the weights and tables that a command writes to its run directory."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-        command = [sys.executable, "-m", "equiflock", *words.split(), "--out", f"{folder}/run"]
-        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+        arguments = [sys.executable, "-m", "equiflock", *command.split(), "--out", f"{folder}/run"]
+        subprocess.run(arguments, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
         run = Path(folder) / "run"
-        found = [*map(pd.read_csv, sorted(run.glob("*.csv"))), *map(read_tensors, sorted(run.glob("*.safetensors")))]
-        if not found:
-            raise FileNotFoundError(f"{words} wrote no tables")
-        return found
+        results = [*map(pd.read_csv, sorted(run.glob("*.csv"))), *map(read_tensors, sorted(run.glob("*.safetensors")))]
+        if not results:
+            raise FileNotFoundError(f"{command} wrote no tables")
+        return results
 
 
 def run_export(name: str, kind: str, orbit: ef.Orbit | None) -> list[Any]:
-    """Messages and accelerations of an exported agent, given recorded messages."""
+    """Return messages and accelerations of an exported agent, given recorded messages."""
     controller: Any = ef.load(name)
     scenario, options = ("obstacles", {"sides": 12}) if orbit else ("flocking", {})
     start = prepare_flight(name, scenario, "ideal", flocks=1, agents=60, **options)[0]
     agent = int(ef.radius_graph(start).degrees[0, :58].argmax())
-    if orbit:  # the follower that is nearest to the obstacle
+    if orbit:  # the follower nearest to the obstacle
         distances = np.linalg.norm(start.positions[0, :60, None] - start.positions[0, None, 60:], axis=-1).min(axis=1)
         agent = int(np.where(start.roles[0, :60] == ef.Role.FOLLOWER, distances, np.inf).argmin())
     recording = record_agent(controller, start, agent, STEPS, orbit=orbit)
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
         if kind == "onnx":
             ef.export(name, folder / "agent.onnx")
             settings = onnxruntime.SessionOptions()
@@ -437,21 +441,21 @@ def run_export(name: str, kind: str, orbit: ef.Orbit | None) -> list[Any]:
             exported: Any = CompiledAgent(library, recording.number, recording.group)
         else:
             exported = import_agent_class(folder / "agent.py")(recording.number, recording.group)
-        found = []
+        results = []
         for position, velocity, messages in zip(
             recording.positions, recording.velocities, recording.messages, strict=True
         ):
-            found.append(np.frombuffer(exported.begin(position, velocity), np.uint8))
+            results.append(np.frombuffer(exported.begin(position, velocity), np.uint8))
             for message in messages:
                 exported.receive(message)
-            found.append(np.asarray(exported.end()))
-        return found
+            results.append(np.asarray(exported.end()))
+        return results
 
 
 def live_frames(**options: Any) -> list[Any]:
     live_simulation = LiveSimulation(Setting(agents=30, **options), lambda name, more: ef.load(name, **more))
     live_simulation.edges = True
-    found = []
+    results = []
     for step in range(1, 31):
         while live_simulation.step < step:  # an advance may stop early on a slow machine
             live_simulation.advance(1)
@@ -459,39 +463,39 @@ def live_frames(**options: Any) -> list[Any]:
             live_simulation.scatter()
         if step == 20:
             live_simulation.toggle_leader(0)
-        found.append(
+        results.append(
             read_frame(pack_frame(live_simulation.step, live_simulation.time, live_simulation.make_pictures()))
         )
-    return found
+    return results
 
 
 def playback_frames(scenario: str) -> list[Any]:
     playback = Playback([fly("etdagnn", scenario, 1, "ideal")], flock=1)
     playback.edges = True
-    found = []
+    results = []
     for frame in range(playback.frame_count):
         playback.seek(frame)
-        found.append(read_frame(pack_frame(playback.step, playback.time, playback.make_pictures())))
-    return found
+        results.append(read_frame(pack_frame(playback.step, playback.time, playback.make_pictures())))
+    return results
 
 
 def read_frame(content: bytes) -> list[NDArray[Any]]:
-    """The arrays of a frame, by the layout that the viewer documents."""
+    """Return the arrays of a frame, by the layout that the viewer documents."""
     kind, panels, *moment = struct.unpack_from("<IIdd", content)
-    found, at = [np.array([kind, panels]), np.array(moment)], 24
+    results, at = [np.array([kind, panels]), np.array(moment)], 24
     for _ in range(panels):
         header = struct.unpack_from("<IIIIII6d", content, at)
         at += struct.calcsize("<IIIIII6d")
         agents, edges, lost, disks = header[:4]
-        found += [np.array(header[:6]), np.array(header[6:])]
+        results += [np.array(header[:6]), np.array(header[6:])]
         vectors = [("<f4", agents, 2)] * 3 + [("<f4", disks, 3), ("<u4", edges, 2), ("<u4", lost, 2)]
         for type_, rows, columns in [*vectors, *[("u1", agents, 1)] * 3]:
             array: NDArray[Any] = np.frombuffer(content, type_, rows * columns, at).reshape(rows, columns)
-            found.append(array)
+            results.append(array)
             at += -(-array.nbytes // 8) * 8
     if at != len(content):
         raise ValueError(f"expected a frame of {at} bytes, got {len(content)}: adapt read_frame to the viewer's layout")
-    return found
+    return results
 
 
 # Digests, files and commands.
@@ -546,7 +550,7 @@ class Write:
     def run(self) -> int:
         groups = [trajectories, spatial_trajectories, large_trajectories, seeds, modules, metrics, observations]
         groups += [trainings, exports, frames, partial(tables, self.reproduction)]
-        found: dict[str, str] = {}
+        results: dict[str, str] = {}
         for number, group in enumerate(groups, 1):
             entries = {name: entry for name, entry in group() if name.startswith(self.only)}
             for done, (name, entry) in enumerate(entries.items(), 1):
@@ -554,10 +558,10 @@ class Write:
                 if sys.stderr.isatty() or done == len(entries):
                     line = f"group {number} of {len(groups)}: {done} of {len(entries)}"
                     print(f"\r{line}", end="\n" if done == len(entries) else "", file=sys.stderr)
-                found[name] = compute(entry)
-        self.out.write_text(json.dumps(found, indent=1) + "\n")
-        refused = sum(value == "refused" for value in found.values())
-        print(f"{self.out}: {len(found):,} digests, {refused:,} of them refused")
+                results[name] = compute(entry)
+        self.out.write_text(json.dumps(results, indent=1) + "\n")
+        refused = sum(value == "refused" for value in results.values())
+        print(f"{self.out}: {len(results):,} digests, {refused:,} of them refused")
         return 0
 
 

@@ -1,7 +1,7 @@
-"""One agent with ten neighbours: a step of the exported C beside NumPy, onnxruntime and torch, in microseconds.
+"""Step time of one exported agent with ten neighbours in C, NumPy, onnxruntime and torch, in microseconds.
 
-C and NumPy make the whole step: the message written, those of ten others heard, and the acceleration made. onnxruntime
-and torch are given observations, and make the acceleration alone.
+C and NumPy make the full step: write the message, receive those of ten neighbours, and compute the acceleration.
+onnxruntime and torch are given the observations and only compute the acceleration.
 
 python benchmarks/export.py
 """
@@ -26,6 +26,7 @@ from equiflock.deployment.microcontroller import format_recording_as_c
 from equiflock.deployment.recording import Recording
 from equiflock.experiments.bench import measure_best_time
 from equiflock.runtime.threads import use_one_thread
+from firmware import make_recording
 
 NAMES = "etdagnn", "tdagnn", "tanner-dynamic"
 ROUNDS = 2_000
@@ -44,12 +45,12 @@ int main(void)
         clock_t began = clock();
         double took;
         for (round = 0; round < ROUNDS; round++) {
-            const uint8_t *heard = recorded_messages;
+            const uint8_t *received = recorded_messages;
             agent_init(&agent, RECORDED_NUMBER, RECORDED_GROUP);
             for (step = 0; step < RECORDED_STEPS; step++) {
                 agent_begin(&agent, recorded_positions[step], recorded_velocities[step], message);
-                for (n = 0; n < recorded_counts[step]; n++, heard += AGENT_MESSAGE)
-                    agent_hear(&agent, heard, AGENT_MESSAGE);
+                for (n = 0; n < recorded_counts[step]; n++, received += AGENT_MESSAGE)
+                    agent_receive(&agent, received, AGENT_MESSAGE);
                 agent_end(&agent, acceleration);
                 kept += acceleration[0];
             }
@@ -66,13 +67,13 @@ extern agent_agent agent;
 agent_agent agent;
 void init(void) { agent_init(&agent, 1u, 0u); }
 void begin(const float *r, const float *v, uint8_t *message) { agent_begin(&agent, r, v, message); }
-int hear(const uint8_t *message, size_t length) { return agent_hear(&agent, message, length); }
+int receive(const uint8_t *message, size_t length) { return agent_receive(&agent, message, length); }
 int end(float *acceleration) { return agent_end(&agent, acceleration); }
 """
 
 
 def measure_c(controller: Any, recording: Recording, folder: Path) -> float:
-    """Seconds per step of the exported C, in a program of its own."""
+    """Return seconds per step of the exported C, in a separate program."""
     ef.export(controller, folder / "agent.h")
     (folder / "recording.h").write_text(format_recording_as_c(recording))
     command = ["cc", *COMPILER_FLAGS, f"-DROUNDS={ROUNDS}", "-I", ".", "-x", "c", "-", "-o", "program", "-lm"]
@@ -82,7 +83,7 @@ def measure_c(controller: Any, recording: Recording, folder: Path) -> float:
 
 
 def measure_flash(folder: Path) -> int:
-    """Bytes of code and constants of the header on this machine, beyond libm, by the size of an object file."""
+    """Return the bytes of code and constants of the header on this machine, without libm, from an object file."""
     command = ["cc", "-std=c99", "-Os", "-fno-asynchronous-unwind-tables", "-I", ".", "-c", "-x", "c", "-"]
     subprocess.run([*command, "-o", "size.o"], cwd=folder, input=SIZES, text=True, check=True)
     text = subprocess.run(["size", folder / "size.o"], capture_output=True, text=True, check=True).stdout
@@ -90,7 +91,7 @@ def measure_flash(folder: Path) -> int:
 
 
 def measure_numpy(controller: Any, recording: Recording, folder: Path) -> float:
-    """Seconds per step of the NumPy file."""
+    """Return seconds per step of the NumPy export."""
     ef.export(controller, folder / "agent.npz")
     make = import_agent_class(folder / "agent.py")
 
@@ -128,9 +129,10 @@ def main() -> None:
             tensor = torch.from_numpy(observations)
             with torch.inference_mode():
                 theirs = f"{measure_best_time(lambda: controller(tensor), repeats=40) * 1e6:.1f}"  # noqa: B023
-        heard = np.mean([len(each) for each in recording.messages])
+        neighbours = np.mean([len(each) for each in recording.messages])
         memory = count_agent_bytes(read_program(controller))
-        print(f"{name:16}{heard:11.1f}{ours:8.2f}{plain:8.0f}{graph:13.1f}{theirs:>8}{size:8,}{memory:8,}", flush=True)
+        times = f"{ours:8.2f}{plain:8.0f}{graph:13.1f}{theirs:>8}"
+        print(f"{name:16}{neighbours:11.1f}{times}{size:8,}{memory:8,}", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,14 +27,14 @@ CLOCK = 168e6
 def make_recording(
     controller: Any, neighbours: int = DEFAULT_MAX_NEIGHBOURS, steps: int = STEPS, dimensions: int = 2
 ) -> Any:
-    """A recording of the agent of a flock that has so many neighbours, or nearly."""
+    """Record the agent of a flock whose number of neighbours is closest to `neighbours`."""
     start = ef.random_disk(flocks=1, agents=100, seed=0, dimensions=dimensions)
     degrees = ef.radius_graph(start).degrees[0]
     return record_agent(controller, start, int(np.abs(degrees - neighbours).argmin()), steps)
 
 
 def record_near_obstacle(controller: Any, orbit: ef.Orbit) -> Any:
-    """A recording of such an agent, two of whose nearest neighbours are obstacle agents."""
+    """Record an agent with about ten neighbours, two of which are nearby obstacle agents."""
     start = ef.random_disk(flocks=1, agents=100, seed=0)
     agent = int(np.abs(ef.radius_graph(start).degrees[0] - DEFAULT_MAX_NEIGHBOURS).argmin())
     distances = np.linalg.norm(start.positions[0] - start.positions[0, agent], axis=1)
@@ -47,9 +47,7 @@ def record_near_obstacle(controller: Any, orbit: ef.Orbit) -> Any:
 
 def main() -> None:
     if missing := list_missing_tools():
-        err.print(
-            f"{', '.join(missing)} cannot be found, so nothing was measured: run make emulator, which installs it"
-        )
+        err.print(f"{', '.join(missing)} not found, nothing was measured: run `make emulator` to install it")
         raise SystemExit(2)
     networks: dict[str, Any] = {
         name: ef.load(name) for name in ("etdagnn", "tdagnn", "tdagnn-tf", "etdagnn-segregation")
@@ -62,8 +60,8 @@ def main() -> None:
             rows.append([name, *format_row(emulate(controller, make_recording(controller), Path(folder)))])
     etdagnn, orbit = ef.load("etdagnn"), ef.Orbit()
     with tempfile.TemporaryDirectory() as folder:
-        found = emulate(etdagnn, record_near_obstacle(etdagnn, orbit), Path(folder), orbit=orbit)
-        rows.insert(1, ["etdagnn, orbit", *format_row(found)])
+        usage = emulate(etdagnn, record_near_obstacle(etdagnn, orbit), Path(folder), orbit=orbit)
+        rows.insert(1, ["etdagnn, orbit", *format_row(usage)])
     title = "one agent on a Cortex-M4F (STM32F405 in QEMU), gcc -Os; bytes, and instructions per step"
     header = (
         "controller",
@@ -78,13 +76,13 @@ def main() -> None:
         "error",
     )
     print_table(title, (header, rows))
-    out.print("µs: if every instruction took one cycle. error: relative to what an acceleration is the sum of.")
+    out.print("µs: at one cycle per instruction. error: relative to the terms that an acceleration is the sum of.")
 
 
 def format_row(usage: ResourceUsage) -> list[str]:
-    whole = usage.code, usage.weights, usage.library, usage.memory, usage.stack
+    sizes = usage.code, usage.weights, usage.library, usage.memory, usage.stack
     speed = f"{usage.neighbours:.1f}", f"{usage.instructions:,}", f"{usage.instructions / CLOCK * 1e6:.0f}"
-    return [*(f"{number:,}" for number in whole), *speed, f"{usage.worst:.0e}"]
+    return [*(f"{number:,}" for number in sizes), *speed, f"{usage.largest_error:.0e}"]
 
 
 if __name__ == "__main__":

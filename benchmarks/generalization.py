@@ -1,6 +1,6 @@
-"""Do bound and empirical gap move together under other readings of what the paper leaves open?
+"""Correlation of bound and empirical gap under other interpretations of the paper.
 
-python benchmarks/generalization.py      # some half an hour on two cores
+python benchmarks/generalization.py      # about half an hour on two cores
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
 from equiflock.runtime.provenance import claim_run_dir, read_package_versions
 
-FOLDER = Path("runs/generalization-readings")
+FOLDER = Path("runs/generalization-interpretations")
 WORKERS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    words: str
+    title: str
     data: FastForward = field(default_factory=FastForward)
     recipe: Cloning = field(default_factory=Cloning)
 
     @property
     def folder(self) -> str:
-        return self.words.replace(" ", "-").replace(",", "")
+        return self.title.replace(" ", "-").replace(",", "")
 
 
 INTERPRETATIONS = (
@@ -48,9 +48,9 @@ def report(interpretation: Interpretation) -> None:
     ]
     run_jobs(jobs, FOLDER / interpretation.folder, WORKERS)
     curves = Curves(read_results(jobs, FOLDER / interpretation.folder), over="epoch")
-    print(f"\n{interpretation.words}")
+    print(f"\n{interpretation.title}")
     for name in PAPER_NETWORKS:
-        found = {
+        results = {
             "correlation": compute_correlation(curves, name),
             "from epoch 20": compute_correlation(curves, name, first=20),
             "gap": curves.last("gap", name),
@@ -58,10 +58,11 @@ def report(interpretation: Interpretation) -> None:
             "bound": curves.last("bound", name),
             "data bound": curves.last("data_bound", name),
         }
-        print(f"  {name:16}" + "".join(f"{label} {values[0]:<12.3g}" for label, values in found.items()), flush=True)
+        print(f"  {name:16}" + "".join(f"{label} {values[0]:<12.3g}" for label, values in results.items()), flush=True)
 
 
 if __name__ == "__main__":
-    claim_run_dir(FOLDER, "benchmark", {"readings": repr(INTERPRETATIONS), "versions": read_package_versions()})
+    config = {"interpretations": repr(INTERPRETATIONS), "versions": read_package_versions()}
+    claim_run_dir(FOLDER, "benchmark", config)
     for interpretation in INTERPRETATIONS:
         report(interpretation)

@@ -1,4 +1,4 @@
-"""How fast a step of observations is, beside dense NumPy and a k-d tree in the same run.
+"""Benchmark of an observation step against dense NumPy and a k-d tree in the same run.
 
 python benchmarks/observations.py            # the table: ns per agent and step, and ratios
 python benchmarks/observations.py --quick    # up to 100,000 agents
@@ -26,11 +26,11 @@ from equiflock.runtime import threads
 from equiflock.senses.aggregation import DelayedAggregation
 
 MAX_DENSE_AGENTS = 2_000
-"""Beyond so many agents an N x N step takes seconds and gigabytes."""
+"""Largest flock for dense NumPy; above it an N x N step takes seconds and gigabytes."""
 
 
 def time_baseline(step: Callable[[Flock, NDArray[Any]], NDArray[Any]], flock: Flock) -> float:
-    """Nanoseconds per agent and step, after checking that the rival computes what we do."""
+    """Check a baseline against our observations and return its nanoseconds per agent and step."""
     B, N, _ = flock.shape
     senses = DelayedAggregation(paper_senses("mean", HOPS), comm_radius=1.0)
     before = senses.observe(flock).reshape(B, N, -1).astype(np.float64)
@@ -50,7 +50,7 @@ def fly(agents):
     loop = ef.flight(draw(1, agents), ef.load("etdagnn"))
     for _ in range(4):
         next(loop)
-fly(4000)  # compiles, or loads what was compiled
+fly(4000)  # compiles the kernels, or loads them from the cache
 def kilobytes(field):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
@@ -61,7 +61,7 @@ print((kilobytes("VmHWM") - before) * 1024 / agents)
 
 
 def measure_peak_memory(agents: int) -> float:
-    """Bytes per agent beyond Python itself, for drawing a flock and flying it with ETDAGNN (from Linux's /proc)."""
+    """Return bytes per agent, without Python's own, for drawing and flying a flock under ETDAGNN (Linux's /proc)."""
     output = subprocess.run(
         [sys.executable, "-c", PEAK_MEMORY, str(agents)], capture_output=True, text=True, check=True, env=os.environ
     )
@@ -81,13 +81,13 @@ def main() -> None:
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     sizes = [*BATCHES, *singles]
-    # Ours first: the linear algebra behind dense NumPy leaves threads spinning for a while.
+    # Measure ours first: the linear algebra behind dense NumPy leaves threads spinning for a while.
     ours = {}
     for size in sizes:
         console.print(f"measuring {size[0]} x {size[1]:,} ...", style="dim")
         ours[size] = measure_observations(*size)
     for size in sizes:
-        console.print(f"measuring rivals at {size[0]} x {size[1]:,} ...", style="dim")
+        console.print(f"measuring baselines at {size[0]} x {size[1]:,} ...", style="dim")
         flock = draw(*size)
         dense = time_baseline(dense_step, flock) if size[1] <= MAX_DENSE_AGENTS else None
         tree = time_baseline(tree_step, flock)

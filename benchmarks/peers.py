@@ -1,23 +1,24 @@
-"""A closed loop of ours beside other simulators of flocks in the same run, in agent-steps per second.
+"""Closed-loop speed compared with other flock simulators in the same run, in agent-steps per second.
 
-python benchmarks/peers.py            # the tables, about five minutes, nearly all of them VMAS at 1,000 agents
+python benchmarks/peers.py            # all tables, about five minutes, mostly VMAS at 1,000 agents
 python benchmarks/peers.py --quick    # without VMAS at 1,000 agents, under a minute
 
-They are not the same computation, so a ratio says what a step costs, not who is the better program:
+They are not the same computation, so a ratio compares the cost of a step, not the quality of programs:
 
-    ours         who hears whom, observations of K = 3 hops, the trained network ETDAGNN, double integrator. No
+    ours         communication graph, observations over K = 3 hops, the trained network ETDAGNN, double integrator. No
                  collisions.
-    dense NumPy  the same flight, checked to be so: observations with N x N arrays, the same network through torch.
-    Mesa         its own boids: every agent a Python object that compares itself with all others in NumPy (no spatial
-                 index), three rules over those it sees, constant speed, on a torus. No observations, no network.
-    VMAS         its own scenario "flocking", fixed random actions: forces, collisions and drag in 5 substeps, then
-                 each agent's observation (12 rays of lidar), reward and info. Python loops over all pairs of agents,
-                 each over all flocks at once. No observations, no network.
-    VMAS physics the forces, collisions and drag of that alone: no observations, no rewards.
+    dense NumPy  the same flight, checked against ours: observations with N x N arrays, the same network in torch.
+    Mesa         its example boids: every agent is a Python object that compares itself with all others in NumPy (no
+                 spatial index), three rules over visible agents, constant speed, on a torus. No observations, no
+                 network.
+    VMAS         its scenario "flocking" with fixed random actions: forces, collisions and drag in 5 substeps, then
+                 each agent's observation (12 lidar rays), reward and info. Python loops over all pairs of agents,
+                 each vectorised over all flocks. No K-hop observations, no network.
+    VMAS physics its forces, collisions and drag only: no observations, no rewards.
 
-Ours, dense NumPy and VMAS begin with the same flocks; Mesa has its own, at its own density. All have their default
-threads. Figures are the best of several steps after a warm-up, but for those that are marked; for the others processor
-time counts where it is less than time, so that a busy machine is not held against their long steps.
+Ours, dense NumPy and VMAS start from the same flocks; Mesa draws its own at its default density. All use their default
+threads. Figures are the best of several steps after a warm-up, except those marked with *. For the others the smaller
+of CPU time and wall time counts, so that a busy machine does not slow down their long steps.
 """
 
 from __future__ import annotations
@@ -44,20 +45,20 @@ from equiflock.runtime import threads
 
 SIZES = 100, 1_000
 BATCH = 32
-"""Flocks at once: VMAS is built for batches."""
+"""Number of flocks in a batch: VMAS is built for batches."""
 TIME_STEP = 0.01
 PACKAGES = "mesa", "scipy", "vmas"
 REPEATS = 10
-"""Of so many, the best counts."""
+"""Number of timed steps; the best one counts."""
 SLOW_SECONDS = 10.0
-"""Seconds: a step that takes longer is timed once."""
+"""A step that takes longer is timed once."""
 
 Step = Callable[[], object]
 
 
 def make_our_loop(flocks: int, agents: int) -> Step:
-    """A step of ours."""
-    # Thousands of steps are timed: so short that the flock stays as dense as it began.
+    """Return a function that makes one step of ours."""
+    # Thousands of steps are timed: a short time step keeps the density of the flock.
     loop = ef.flight(draw(flocks, agents), ef.load("etdagnn"), time_step=TIME_STEP / 100)
     return lambda: next(loop)
 
@@ -74,7 +75,7 @@ class DenseLoop:
         self.network = cast(nn.Module, ef.load("etdagnn"))
 
     def __call__(self) -> None:
-        """Hear, ask, move."""
+        """Observe, decide, move."""
         B, N, D = self.positions.shape
         self.observations = self.observe(Flock(self.positions, self.velocities), self.observations)
         observations = torch.from_numpy(self.observations.astype(np.float32).reshape(B, N, 3, 3, D))
@@ -85,7 +86,7 @@ class DenseLoop:
 
 
 def check_dense_loop(agents: int, steps: int = 5) -> None:
-    """That the dense loop flies as ours does."""
+    """Check the dense loop against ours."""
     start = draw(1, agents)
     ours, theirs = ef.flight(start, ef.load("etdagnn"), time_step=TIME_STEP), DenseLoop(start)
     for _ in range(steps):
@@ -95,15 +96,15 @@ def check_dense_loop(agents: int, steps: int = 5) -> None:
 
 
 def make_mesa_loop(agents: int) -> Step:
-    """A step of Mesa's boids as they come, in a space that grows with their number."""
+    """Return a function that makes one step of Mesa's boids with defaults, in a space that grows with their number."""
     side = 100.0 * math.sqrt(agents / 100)  # 100 boids in 100 x 100 is the example's default
     model = importlib.import_module("mesa.examples.basic.boid_flockers.model").BoidFlockers(agents, side, side, seed=0)
     return lambda: model.step()
 
 
 def make_vmas_loops(flocks: int, agents: int) -> tuple[Step, Step]:
-    """A step of VMAS's flocking, and its physics alone, with our flocks' positions and velocities."""
-    # Its own least distance would leave no room for so many; we move the agents anyway.
+    """Return functions that make one step of VMAS's flocking, and of its physics only, from our initial flocks."""
+    # Its default minimal distance leaves no room for this many agents, which are moved below anyway.
     options = {"n_agents": agents, "min_dist_between_entities": 0.0, "seed": 0}
     env: Any = importlib.import_module("vmas").make_env("flocking", num_envs=flocks, device="cpu", **options)
     start = draw(flocks, agents)
@@ -115,9 +116,9 @@ def make_vmas_loops(flocks: int, agents: int) -> tuple[Step, Step]:
 
 
 def measure_seconds(step: Step) -> tuple[float, str]:
-    """The best of several steps of a peer and no mark, or the first and only one and a mark if it was slow.
+    """Return the best time of several steps and "", or the time of a single slow step and "*".
 
-    Processor time counts where it is less: on a busy machine a step of a second is interrupted, one of ours is not.
+    The smaller of CPU time and wall time counts: a busy machine interrupts steps of a second, but not ours.
     """
 
     def once() -> float:
@@ -130,13 +131,13 @@ def measure_seconds(step: Step) -> tuple[float, str]:
 
 
 def measure(flocks: int, quick: bool, report: Callable[[str], object]) -> dict[str, dict[int, tuple[float, str]]]:
-    """By name and number of agents: agent-steps per second, and a mark if they were timed once."""
-    found: dict[str, dict[int, tuple[float, str]]] = {}
+    """Return agent-steps per second, and "*" if timed once, by name and number of agents."""
+    rates: dict[str, dict[int, tuple[float, str]]] = {}
 
-    def add(name: str, agents: int, took: float, mark: str = "") -> None:
-        found.setdefault(name, {})[agents] = flocks * agents / took, mark
+    def add(name: str, agents: int, seconds: float, mark: str = "") -> None:
+        rates.setdefault(name, {})[agents] = flocks * agents / seconds, mark
 
-    # Ours first: the linear algebra behind the others leaves threads spinning for a while.
+    # Measure ours first: the linear algebra behind the others leaves threads spinning for a while.
     for agents in SIZES:
         report(f"ours at {flocks} x {agents:,}")
         add("ours", agents, measure_best_time(make_our_loop(flocks, agents), REPEATS))
@@ -150,22 +151,22 @@ def measure(flocks: int, quick: bool, report: Callable[[str], object]) -> dict[s
         whole, physics = make_vmas_loops(flocks, agents)
         add("VMAS", agents, *measure_seconds(whole))
         add("VMAS physics", agents, *measure_seconds(physics))
-    return found
+    return rates
 
 
-def tabulate(flocks: int, found: dict[str, dict[int, tuple[float, str]]]) -> Table:
-    """Rates, and ours over theirs."""
-    what = "One flock" if flocks == 1 else f"{flocks} flocks at once"
-    table = Table(title=f"{what}: agent-steps per second, and ours / theirs", title_justify="left")
+def tabulate(flocks: int, results: dict[str, dict[int, tuple[float, str]]]) -> Table:
+    """Return a table of rates, and of ours divided by theirs."""
+    batch = "One flock" if flocks == 1 else f"Batch of {flocks} flocks"
+    table = Table(title=f"{batch}: agent-steps per second, and ours / theirs", title_justify="left")
     for column in ("", *(text for agents in SIZES for text in (f"N = {agents:,}", "ratio"))):
         table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    for name, rates in found.items():
-        jobs = []
+    for name, rates in results.items():
+        cells = []
         for agents in SIZES:
             rate, mark = rates.get(agents, (math.nan, ""))
-            ratio = f"{found['ours'][agents][0] / rate:,.0f} x"
-            jobs += [f"{rate:,.0f}{mark}", "" if name == "ours" else ratio] if agents in rates else ["-", "-"]
-        table.add_row(name, *jobs)
+            ratio = f"{results['ours'][agents][0] / rate:,.0f} x"
+            cells += [f"{rate:,.0f}{mark}", "" if name == "ours" else ratio] if agents in rates else ["-", "-"]
+        table.add_row(name, *cells)
     return table
 
 
@@ -181,8 +182,8 @@ def main() -> None:
     console = Console(highlight=False)
     tables = []
     for flocks in (1, BATCH):
-        found = measure(flocks, quick, lambda text: console.print(f"measuring {text} ...", style="dim"))
-        tables.append(tabulate(flocks, found))
+        results = measure(flocks, quick, lambda text: console.print(f"measuring {text} ...", style="dim"))
+        tables.append(tabulate(flocks, results))
     console.print(*tables, sep="\n")
     if not quick:
         console.print(f"* one step, timed once, without a warm-up: it takes more than {SLOW_SECONDS:.0f} seconds")

@@ -1,9 +1,9 @@
-"""Makes docs/media/view.png and view.gif: the live page, used as a person would, one picture after the other.
+"""Records docs/media/view.png and view.gif: the live page in use, picture by picture.
 
     python benchmarks/record_view.py
 
-Needs Chromium (`make browser`). The flight is paused, and so many steps are made for every picture of the film, so it
-looks the same on any machine.
+Requires Chromium (`make browser`). The flight is paused, and a fixed number of steps is made for each picture, so the
+result does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from browser import live_page
 FOLDER = Path(__file__).parent.parent / "docs" / "media"
 SIZE = ViewportSize(width=1120, height=760)
 RATE = 12
-# One palette for the whole film, made from its own colours.
+# One palette for the whole film, computed from its colours.
 PALETTE = "split[a][b];[a]palettegen=max_colors=96:stats_mode=diff[p];[b][p]paletteuse=dither=none:diff_mode=rectangle"
 
 
 class Film:
-    """Takes pictures of a page, in a folder."""
+    """Saves screenshots of a page in a directory."""
 
     def __init__(self, page: Page, folder: Path) -> None:
         self.page, self.folder, self.count = page, folder, 0
@@ -35,27 +35,27 @@ class Film:
     def take_pictures(
         self, pictures: int, steps: int = 2, between: Callable[[int], object] = lambda number: None
     ) -> None:
-        """Take pictures, so many steps apart; `between` is called with the number of each before it is taken."""
+        """Take pictures `steps` steps apart; call `between` with the index of each before it is taken."""
         for number in range(pictures):
             between(number)
-            self.page.evaluate("(steps) => flockView.link.ask({ do: 'advance', steps })", steps)
-            self.page.wait_for_function("() => flockView.link.idle && flockView.frame")
+            self.page.evaluate("(steps) => flockView.connection.ask({ command: 'advance', steps })", steps)
+            self.page.wait_for_function("() => flockView.connection.idle && flockView.frame")
             self.page.wait_for_timeout(60)
-            self.page.evaluate("() => document.getElementById('play').classList.add('playing')")  # as when it plays
+            self.page.evaluate("() => document.getElementById('play').classList.add('playing')")  # looks as if playing
             self.page.screenshot(path=self.folder / f"{self.count:04}.png")
             self.count += 1
 
 
 def open_setting(page: Page, setting: str) -> None:
-    """Another setting, standing at its start."""
+    """Open a setting, paused at its start."""
     page.evaluate("(hash) => { flockView.play(false); location.hash = hash; }", setting)
     page.wait_for_timeout(100)
-    page.wait_for_function("() => flockView.link.idle && flockView.frame?.step === 0")
+    page.wait_for_function("() => flockView.connection.idle && flockView.frame?.step === 0")
     page.wait_for_timeout(300)
 
 
 def record_scenes(page: Page, film: Film) -> None:
-    """The story: a flock agrees, meets an obstacle, is led, and is compared."""
+    """Record the scenes: consensus, an obstacle, leaders, and a comparison."""
     open_setting(page, "scenario=flocking&agents=100&seed=3")
     film.take_pictures(24, 1)
 
@@ -94,11 +94,11 @@ def main() -> None:
 
 
 def open_page(browser: Browser, address: str, theme: Literal["dark", "light"]) -> Page:
-    # Twice as many pixels, put together again: smooth edges though no graphics card draws.
+    # Render at twice the resolution and scale down: antialiasing without a graphics card.
     page = browser.new_page(viewport=SIZE, device_scale_factor=2, color_scheme=theme)
     page.goto(address)
     page.wait_for_function("() => globalThis.flockView?.frame")
-    # It would tell how fast pictures are taken.
+    # The frame rate would be that of the recording.
     page.evaluate("() => { document.getElementById('rate').hidden = true; }")
     return page
 

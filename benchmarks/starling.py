@@ -1,11 +1,11 @@
-"""How starling flies, beside the paper's networks, its expert and other laws: the tables of docs/controller.md.
+"""Comparison of starling with the paper's networks, its expert and other laws: the tables of docs/controller.md.
 
-python benchmarks/starling.py                    # all of it, some 40 minutes on two cores
-python benchmarks/starling.py leaders obstacles  # some of it
-python benchmarks/starling.py ablation           # trains starling without one ingredient after the other, first
+python benchmarks/starling.py                    # all tables, about 40 minutes on two cores
+python benchmarks/starling.py leaders obstacles  # some tables
+python benchmarks/starling.py ablation           # first trains starling without one ingredient at a time
 
-Every number is the median over the seeds of a network, each with 50 test flocks. What is done is kept in
-runs/controller and runs/ablation, so that an interrupted comparison goes on where it was.
+Every number is the median over the seeds of a network, each with 50 test flocks. Results are stored in runs/controller
+and runs/ablation; an interrupted comparison continues from there.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ FOLDER = Path("runs/controller")
 WORKERS = os.cpu_count() or 1
 FLOCKS, SEEDS, ABLATION_SEEDS = 50, 5, 3
 NETWORKS = (*PAPER_NETWORKS, "starling")
-# The recipe of starling, before it is tuned, and the same without one ingredient.
+# The training recipe of starling before tuning, and without one ingredient at a time.
 EXPERT, MIXTURE, DENSITIES = "tanner:attraction=0.75:aim=leaders:hold=450", "0.5*flocking+0.5*leaders", "0.6-1.1"
 ABLATION = {
-    "starling before it is tuned": ("starling", EXPERT, MIXTURE, DENSITIES),
+    "starling before tuning": ("starling", EXPERT, MIXTURE, DENSITIES),
     "the paper's three channels": ("etdagnn", EXPERT, MIXTURE, DENSITIES),
-    "no brake on those who part": ("starling", EXPERT.replace(":hold=450", ""), MIXTURE, DENSITIES),
+    "no damping of separating agents": ("starling", EXPERT.replace(":hold=450", ""), MIXTURE, DENSITIES),
     "the paper's potential": ("starling", EXPERT.replace("attraction=0.75:", ""), MIXTURE, DENSITIES),
     "no leaders": ("starling", EXPERT, "flocking", DENSITIES),
     "one density": ("starling", EXPERT, MIXTURE, "1"),
@@ -54,9 +54,9 @@ LAWS = ("tanner-dynamic", "reynolds", "cucker-smale-local", "bonding-local")
 
 @dataclass(frozen=True)
 class FlightsJob:
-    """The flights of one controller in one scenario."""
+    """Flights of one controller in one scenario."""
 
-    # In which row of a table they count does not change them.
+    # The row of the table does not affect the result.
     row: str = field(repr=False)
     controller: str
     seed: int | None
@@ -109,16 +109,16 @@ class Table:
 
     title: str
     columns: dict[str, str]
-    """What each column is called, and the scenario that it is about."""
+    """Column title -> scenario."""
     metrics_shown: tuple[str, ...]
-    """The numbers that are shown."""
+    """Metrics in each cell."""
     time_step: float
     duration: float
     rows: dict[str, list[tuple[str, int | None]]]
-    """What each row is called, and the controllers that it is the median over, with their seeds."""
+    """Row title -> controllers with their seeds, over which the row is the median."""
     flocks: int = FLOCKS
 
-    def jobs(self) -> list[FlightsJob]:
+    def build_jobs(self) -> list[FlightsJob]:
         return [
             FlightsJob(
                 row,
@@ -136,19 +136,19 @@ class Table:
         ]
 
     def show(self) -> None:
-        found = read_results(self.jobs(), FOLDER)
-        medians = found.groupby(["row", "scenario"])[list(self.metrics_shown)].median()
+        results = read_results(self.build_jobs(), FOLDER)
+        medians = results.groupby(["row", "scenario"])[list(self.metrics_shown)].median()
         print(f"\n{self.title}\n")
         print("| | " + " | ".join(self.columns) + " |\n|---|" + "--:|" * len(self.columns))
         for row in self.rows:
             texts = (
-                " / ".join(self._text(medians, row, scenario, metric) for metric in self.metrics_shown)
+                " / ".join(self._format_cell(medians, row, scenario, metric) for metric in self.metrics_shown)
                 for scenario in self.columns.values()
             )
             print(f"| {row} | " + " | ".join(texts) + " |", flush=True)
 
-    def _text(self, medians: pd.DataFrame, row: str, scenario: str, metric: str) -> str:
-        """A number as it is shown: bold if no other that a swarm can run is better."""
+    def _format_cell(self, medians: pd.DataFrame, row: str, scenario: str, metric: str) -> str:
+        """Return a number as text, bold if it is the best among decentralized controllers."""
         swarm = [other for other in self.rows if other != f"`{EXPERT_LAW}`"]
         values = [medians.loc[(other, scenario), metric] for other in swarm]
         best = max(values) if metric in LARGER_IS_BETTER else min(values)
@@ -160,23 +160,24 @@ class Table:
 
 
 def list_seeds(*names: str) -> dict[str, list[tuple[str, int | None]]]:
+    """Return the controllers with their seeds, by row title."""
     return {f"`{name}`": [(name, seed) for seed in (range(SEEDS) if has_open_seed(name) else [None])] for name in names}
 
 
-def get_ablation_dir(words: str) -> Path:
-    """The folder of the trainings without an ingredient; its name tells the recipe, so that another has another."""
-    recipe = hashlib.sha256(repr((ABLATION[words], TRAINING)).encode()).hexdigest()[:8]
-    name = words.replace("'", "").replace(" ", "-")
+def get_ablation_dir(title: str) -> Path:
+    """Return the run directory of the trainings of a row of `ABLATION`; its name contains a hash of the recipe."""
+    recipe = hashlib.sha256(repr((ABLATION[title], TRAINING)).encode()).hexdigest()[:8]
+    name = title.replace("'", "").replace(" ", "-")
     return ABLATION_DIR / f"{name}-{recipe}"
 
 
 DECENTRALIZED = list_seeds(*LAWS, *NETWORKS)
 ALL_CONTROLLERS = list_seeds(EXPERT_LAW) | DECENTRALIZED
 ABLATED_CONTROLLERS: dict[str, list[tuple[str, int | None]]] = {
-    words: [
-        (f"{get_ablation_dir(words)}/{recipe[0]}-{seed}/weights.safetensors", None) for seed in range(ABLATION_SEEDS)
+    title: [
+        (f"{get_ablation_dir(title)}/{recipe[0]}-{seed}/weights.safetensors", None) for seed in range(ABLATION_SEEDS)
     ]
-    for words, recipe in ABLATION.items()
+    for title, recipe in ABLATION.items()
 }
 UNTUNED = next(iter(ABLATION))
 TUNED: dict[str, list[tuple[str, int | None]]] = {"tuned": [("starling", seed) for seed in range(ABLATION_SEEDS)]}
@@ -192,11 +193,11 @@ TABLES = {
         ("variance",), 1e-3, 2.0, ALL_CONTROLLERS,
     ),
     "leaders": Table(
-        "Led by two: MLVD after 3 s / flocks in pieces",
+        "Led by two: MLVD after 3 s / disconnected flocks",
         {"leaders": "leaders"}, ("MLVD", "disconnected"), 1e-3, 3.0, DECENTRALIZED,
     ),
     "led": Table(
-        "The same with 500 flocks: in pieces after 3 s, at 0.01 s per step",
+        "The same with 500 flocks: disconnected after 3 s, at 0.01 s per step",
         {"500 flocks": "leaders"}, ("disconnected",), 1e-2, 3.0, list_seeds(*NETWORKS), flocks=500,
     ),
     "obstacles": Table(
@@ -205,11 +206,11 @@ TABLES = {
         ("failures",), 1e-2, 20.0, DECENTRALIZED,
     ),
     "long": Table(
-        "After 60 s: flocks in pieces / velocity variance / smallest separation in flight",
+        "After 60 s: disconnected flocks / velocity variance / smallest separation in flight",
         {"60 s": "flocking"}, ("disconnected", "variance", "separation"), 1e-2, 60.0, ALL_CONTROLLERS,
     ),
     "space": Table(
-        "In space (D = 3): velocity variance after 2 s / flocks in pieces",
+        "In space (D = 3): velocity variance after 2 s / disconnected flocks",
         {"D = 3": "flocking:dimensions=3"}, ("variance", "disconnected"), 1e-3, 2.0,
         list_seeds(EXPERT_LAW, "tanner-dynamic", "etdagnn", "starling"),
     ),
@@ -219,7 +220,7 @@ TABLES = {
         ("variance", "early_variance"), 1e-3, 2.0, TUNED | ABLATED_CONTROLLERS,
     ),
     "ablation-led": Table(
-        "Without one ingredient: MLVD after 3 s / flocks in pieces",
+        "Without one ingredient: MLVD after 3 s / disconnected flocks",
         {"leaders": "leaders"}, ("MLVD", "disconnected"), 1e-3, 3.0, TUNED | ABLATED_CONTROLLERS,
     ),
     "ablation-obstacles": Table(
@@ -231,13 +232,13 @@ TABLES = {
 
 
 def train_ablations() -> None:
-    """Train starling without one ingredient after the other, unless that is done."""
-    for words, (network, expert, mixture, densities) in ABLATION.items():
-        folder = get_ablation_dir(words)
+    """Train starling without one ingredient at a time, or continue these trainings."""
+    for title, (network, expert, mixture, densities) in ABLATION.items():
+        folder = get_ablation_dir(title)
         recipe = f"--controller {network} --expert {expert} --scenario {mixture} --disk-scale {densities}".split()
         recipe += [*TRAINING, "--seeds", f"0-{ABLATION_SEEDS - 1}", "--out", str(folder)]
-        told = ["--resume", str(folder)] if folder.exists() else recipe
-        subprocess.run([sys.executable, "-m", "equiflock", "train", *told, "--workers", str(WORKERS)], check=True)
+        options = ["--resume", str(folder)] if folder.exists() else recipe
+        subprocess.run([sys.executable, "-m", "equiflock", "train", *options, "--workers", str(WORKERS)], check=True)
 
 
 def main(names: list[str]) -> None:
@@ -247,7 +248,7 @@ def main(names: list[str]) -> None:
     if not names or any(name.startswith("ablation") for name in names):
         train_ablations()
     for name in names or TABLES:
-        jobs = TABLES[name].jobs()
+        jobs = TABLES[name].build_jobs()
         print(f"{name}: {len(jobs)} flights of {TABLES[name].flocks} flocks", file=sys.stderr, flush=True)
         run_jobs(jobs, FOLDER, WORKERS, lambda job: print(".", end="", file=sys.stderr, flush=True))
         TABLES[name].show()

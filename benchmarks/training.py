@@ -1,7 +1,7 @@
-"""Where the time of a training epoch goes: one flight, and 200 updates of 20 tuples of 100 agents, on one thread.
+"""Times of a training epoch: one flight, and 200 updates of 20 tuples of 100 agents, on one thread.
 
-"alone" is the same network on one batch that lies ready: torch's forward, backward and fused Adam and nothing else.
-"Conv1d" is the same with the network written plainly in torch's own layers.
+"alone" is the same network on one prepared batch: only torch's forward, backward and fused Adam. "Conv1d" is the same
+with the network built from torch's standard layers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from equiflock.runtime.threads import use_one_thread
 
 
 class PlainTDAGNN(nn.Module):
-    """The TDAGNN family in torch's own convolutions."""
+    """The TDAGNN family in torch's convolutions."""
 
     def __init__(self, second_tanh: bool) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class PlainTDAGNN(nn.Module):
 
 
 class PlainETDAGNN(nn.Module):
-    """ETDAGNN in torch's own convolutions, which run over x and y by turns."""
+    """ETDAGNN in torch's convolutions, applied to x and y separately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class PlainETDAGNN(nn.Module):
 
 
 def make_update(network: nn.Module, observations: Tensor, targets: Tensor) -> Callable[[], object]:
-    """One update of a network on a batch that lies ready."""
+    """Return a function that makes one update of a network on a prepared batch."""
     optimizer = torch.optim.Adam(network.parameters(), lr=5e-5, fused=True)
 
     def update() -> None:
@@ -69,7 +69,7 @@ def make_update(network: nn.Module, observations: Tensor, targets: Tensor) -> Ca
 
 
 def collect_tuples(trainer: Trainer, count: int) -> tuple[Tensor, Tensor]:
-    """Observations and targets of the first steps of a flight, as torch takes them."""
+    """Return observations and targets of the first steps of a flight as tensors."""
     moments = islice(ef.flight(trainer.starts[0][0].flock, trainer.student), count)
     observations, targets = zip(*((m.observations.copy(), m.accelerations.copy()) for m in moments), strict=True)
     return torch.from_numpy(np.concatenate(observations)), torch.from_numpy(np.concatenate(targets)).float()
@@ -89,22 +89,22 @@ def main() -> None:
         batch = collect_tuples(trainer, recipe.batch)
         alone = measure_best_time(make_update(trainer.network, *batch), repeats=15) * 1e3
         plain = PlainETDAGNN() if name == "etdagnn" else PlainTDAGNN(second_tanh=name == "tdagnn")
-        usual = measure_best_time(make_update(plain, *batch), repeats=15) * 1e3
+        conv = measure_best_time(make_update(plain, *batch), repeats=15) * 1e3
         epoch = flight + update * recipe.updates
         print(
-            f"{name:16}{flight:8.1f}{update:8.3f}{alone:8.3f}{update / alone:7.2f}{usual:8.3f}{usual / update:6.1f}x"
+            f"{name:16}{flight:8.1f}{update:8.3f}{alone:8.3f}{update / alone:7.2f}{conv:8.3f}{conv / update:6.1f}x"
             f"{epoch:8.0f}{flight / epoch:8.0%}"
         )
     before = measure_peak_memory()
     start = time.perf_counter()
     for _ in range(20):
         trainer.run_epoch()
-    print(
-        f"\npeak memory grew by {measure_peak_memory() - before:.1f} MB in 20 more epochs ({time.perf_counter() - start:.1f} s)"
-    )
+    seconds = time.perf_counter() - start
+    print(f"\npeak memory grew by {measure_peak_memory() - before:.1f} MB in 20 more epochs ({seconds:.1f} s)")
 
 
 def measure_peak_memory() -> float:
+    """Return the peak resident memory in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -1,9 +1,9 @@
-"""The live page in headless Chromium: frames received from the server and pictures drawn, each second.
+"""Measures the live page in headless Chromium: frames received from the server and pictures drawn per second.
 
     python benchmarks/view.py [--seconds 5]
 
-The server is `equiflock view` in a process of its own, as for a user; the browser draws in software where there is no
-graphics card. The page is asked to fly at the speed of life (a simulated second each second).
+The server is `equiflock view` in a separate process, as for a user. Without a graphics card the browser renders in
+software. The page plays at 1x (one simulated second per second).
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from rich.table import Table
 from browser import live_page
 
 TARGET_RATES = {100: 60, 1_000: 30, 10_000: 10}
-COUNTER_SCRIPT = "() => [flockView.received, flockView.screen.drawn, performance.now() / 1000, flockView.frame.time]"
+COUNTER_SCRIPT = (
+    "() => [flockView.receivedCount, flockView.screen.pictureCount, performance.now() / 1000, flockView.frame.time]"
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long to count")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each measurement")
     parser.add_argument("--width", type=int, default=1280)
     parser.add_argument("--height", type=int, default=800)
     options = parser.parse_args()
@@ -32,25 +34,25 @@ def main() -> None:
 
 
 def report(browser: Browser, address: str, options: argparse.Namespace) -> None:
-    table = Table(title=f"{options.width} x {options.height} pixels, each second", title_justify="left")
-    for column in ("agents", "trails", "received", "drawn", "wanted", "simulated s", "first flock"):
+    table = Table(title=f"{options.width} x {options.height} pixels, per second", title_justify="left")
+    for column in ("agents", "trails", "received", "drawn", "target", "simulated s", "first flock"):
         table.add_column(column, justify="right")
-    for agents, wanted in TARGET_RATES.items():
+    for agents, target in TARGET_RATES.items():
         for trails in (True, False):
             setting = f"{address}#agents={agents}&speed=1&trails={trails:d}"
             received, drawn, simulated, first = measure(browser, setting, options)
-            counted = f"{received:.1f}", f"{drawn:.1f}", str(wanted), f"{simulated:.2f}", f"{first:.2f} s"
-            table.add_row(f"{agents:,}", "yes" if trails else "no", *counted)
+            cells = f"{received:.1f}", f"{drawn:.1f}", str(target), f"{simulated:.2f}", f"{first:.2f} s"
+            table.add_row(f"{agents:,}", "yes" if trails else "no", *cells)
     Console().print(table)
 
 
 def measure(browser: Browser, address: str, options: argparse.Namespace) -> tuple[float, float, float, float]:
-    """Frames received, pictures drawn and seconds simulated each second; seconds from opening to the first flock."""
+    """Return frames received, pictures drawn and seconds simulated per second, and seconds until the first flock."""
     context = browser.new_context(viewport={"width": options.width, "height": options.height}, color_scheme="dark")
     page = context.new_page()
     start = time.perf_counter()
     page.goto(address)
-    page.wait_for_function("() => globalThis.flockView?.frame && flockView.screen.drawn > 0")
+    page.wait_for_function("() => globalThis.flockView?.frame && flockView.screen.pictureCount > 0")
     first = time.perf_counter() - start
     page.wait_for_timeout(1500)
     before = page.evaluate(COUNTER_SCRIPT)

@@ -1,4 +1,4 @@
-"""Types and shapes in annotations are enforced while tests run: this must come before equiflock is imported."""
+"""Enforce annotated types and shapes while tests run; the import hook must precede the import of equiflock."""
 
 import importlib
 import signal
@@ -13,16 +13,16 @@ from hypothesis import settings
 
 import tests.annotations
 
-# Left out: modules with kernels, as Numba must see functions as they are, and types, flight and the registry, which
-# check their input themselves and are tested for it.
+# Excluded: modules with kernels, since Numba must see the plain functions, and types, flight and the registry, which
+# check their input explicitly and are tested for it.
 jaxtyping.install_import_hook(
     [
         "equiflock.runtime.randomness",
         "equiflock.simulation.trajectory",
-        *(f"equiflock.controllers.{name}" for name in ("bridge", "trained")),
+        *(f"equiflock.controllers.{name}" for name in ("torch_bridge", "trained")),
         *(
             f"equiflock.controllers.networks.{name}"
-            for name in ("architecture", "layers", "models", "tolstaya", "weights")
+            for name in ("architecture", "layers", "models", "tolstaya_weights", "weights")
         ),
         "equiflock.learning.cloning",
         "equiflock.learning.fast_forward",
@@ -33,7 +33,10 @@ jaxtyping.install_import_hook(
         "equiflock.theory.mlp",
         "equiflock.experiments",
         "equiflock.report",
-        *(f"equiflock.viewer.{name}" for name in ("choosing", "frames", "recording", "playback", "setting", "stage")),
+        *(
+            f"equiflock.viewer.{name}"
+            for name in ("agent_selection", "frames", "recording", "playback", "setting", "live_simulation")
+        ),
     ],
     f"{tests.annotations.__name__}.checked",
 )
@@ -42,7 +45,7 @@ jaxtyping.install_import_hook(
 settings.register_profile("equiflock", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("equiflock")
 
-# Where tests run in the background, Ctrl-C is ignored, and every process that they start would inherit that.
+# Background jobs ignore Ctrl-C, and every process that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -55,7 +58,7 @@ COMPILING = [
     HERE / "simulation/test_flight_builder.py",
     HERE / "learning/test_dagger.py",
 ]
-"""The tests of these files need most of the kernels, those of two neighbours in the list different ones."""
+"""Files whose tests compile most kernels; adjacent entries need different ones, as two workers run them at once."""
 LONGEST = [
     HERE / "viewer/test_play.py",  # and with it all tests in the browser
     HERE / "report/test_reproduction_report.py",
@@ -69,50 +72,52 @@ LONGEST = [
     HERE / "experiments/tuning/test_tuning_run.py",
     HERE / "cli/test_evaluate.py",
 ]
-"""Each takes a process for longer than ten seconds; a process that got one of them last would let the other wait."""
+"""Files that take longer than ten seconds; they start early, so that both workers finish at about the same time."""
 FIRST = [*COMPILING, *LONGEST]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests in order, mark those in a browser as slow, and group them for pytest-xdist.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests in a browser as slow, and group tests for pytest-xdist.
 
-    Kernels are compiled first: where none is in the cache, every process that other tests start would compile it. The
-    tests of a file run in one process, those in a browser all in the same: a second browser would cost as much again.
+    All tests of a file run in one process, and all browser tests in the same one: a second browser would double the
+    cost. Groups are assigned here because pytest-xdist reads them before `pytest_collection_modifyitems` of this file.
     """
+    in_browser = "chromium" in getattr(item, "fixturenames", ())
+    item.add_marker(pytest.mark.xdist_group("browser" if in_browser else item.nodeid.split("::")[0]))
+    if in_browser:
+        item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run first the tests that compile most kernels: otherwise every process that a test starts would compile them."""
     assert all(path.exists() for path in FIRST)
     items.sort(key=lambda item: FIRST.index(item.path) if item.path in FIRST else len(FIRST))
-    for item in items:
-        in_browser = "chromium" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("browser" if in_browser else str(item.path)))
-        if in_browser:
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
 def silent_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a command writes does not depend on whether its kernels are in the cache."""
+    """Hide compile progress, so that the output of a command does not depend on the kernel cache."""
     monkeypatch.setattr("equiflock.runtime.compile_progress.DISPLAY_DELAY", float("inf"))
 
 
 @pytest.fixture
 def short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches for flocks that cannot be found give up after a tenth of the attempts."""
+    """Let impossible searches for a start give up after a tenth of the attempts."""
     module = importlib.import_module("equiflock.scenarios.random_disk")  # the package has a function of the same name
     monkeypatch.setattr(module, "MAX_PLACEMENTS_PER_FLOCK", 1_000_000)
 
 
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What plugins a test imports has no say in the results of others."""
+    """Forget the plugins of other tests."""
     from equiflock.runtime import provenance
 
-    monkeypatch.setattr(provenance, "_plugins", {})
+    monkeypatch.setattr(provenance, "_plugin_checksums", {})
 
 
 @pytest.fixture
 def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single worker is this process: one of its own takes seconds to begin. Several are processes, as ever."""
+    """Run jobs of a single worker in this process, as starting one takes seconds; several workers stay processes."""
     from tests.experiments.runner.here import work_here
 
     work_here(monkeypatch)
@@ -120,7 +125,7 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def trainings_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `jobs_here`, for several trainings by one command."""
+    """Like `jobs_here`, for several trainings of one command."""
     from equiflock.cli import train
     from equiflock.learning.parallel_training import train_several
     from equiflock.learning.training_run import TrainingRun
@@ -145,7 +150,7 @@ def trainings_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Registries of the test's own: what it registers is forgotten."""
+    """Forget what the test registers."""
     from equiflock import features
     from equiflock.bodies import registry as bodies
     from equiflock.controllers import registry

@@ -1,8 +1,10 @@
-"""The command line does what its help says, and bad input gets one clear line and exit code 2."""
+"""The command line: results of commands, and a one-line error with exit code 2 for bad input."""
 
 from __future__ import annotations
 
 import errno
+import importlib
+import inspect
 import signal
 import sys
 import time
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
+from equiflock import cli
 from equiflock.controllers.trained import PAPER_NETWORKS
 from equiflock.runtime.checksums import write_json
 from tests.cli.commands import failure, run, start
@@ -30,7 +33,7 @@ def test_simulate_prints_metrics_and_saves_the_flight(capsys: pytest.CaptureFixt
     assert (saved.positions[0] == ef.random_disk(1, 20, seed=5).positions[0]).all()
 
 
-def test_simulate_flies_a_controller_in_the_units_of_a_robot(
+def test_simulate_scales_a_controller_to_the_units_of_a_robot(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     name = "etdagnn:seed=3:comm_radius=4:time_scale=16"
@@ -78,7 +81,7 @@ def test_bench_prints_a_table_and_writes_its_figures(
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_plugin_brings_its_controllers(
+def test_a_plugin_registers_controllers(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     law = "import equiflock as ef\n\n@ef.controller('coast')\ndef coast(z):\n    return 0 * z[:, :, 0, 0]\n"
@@ -99,7 +102,7 @@ SMALL_TRAINING = (
 )
 
 
-def test_train_keeps_a_run_and_its_weights_fly(
+def test_train_writes_a_run_directory_and_its_weights_fly(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -113,7 +116,7 @@ def test_train_keeps_a_run_and_its_weights_fly(
     assert "all 4 epochs are done" in capsys.readouterr().out
 
 
-def test_train_does_several_controllers_and_seeds_and_resumes_them_all(
+def test_train_runs_and_resumes_several_controllers_and_seeds(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, trainings_here: None
 ) -> None:
     folder = tmp_path / "several"
@@ -131,7 +134,7 @@ def test_train_does_several_controllers_and_seeds_and_resumes_them_all(
 
 
 @pytest.mark.slow
-def test_train_takes_a_network_of_ones_own_from_a_plugin(
+def test_train_takes_a_network_of_a_plugin(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None
 ) -> None:
     (tmp_path / "my_network.py").write_text(
@@ -158,9 +161,9 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
     [
         (("train", "--controller", "etdagn"), "did you mean 'etdagnn'?"),
         (("train", "--controller", "tanner"), "tanner has no weights to train: only a torch module has"),
-        (("train", "--seeds", "4-"), "seeds must be such as 0-4 or 0,3,7; got '4-'"),
-        (("train", "--seeds", "1,1"), "each once; got '1,1'"),
-        (("train", "--seed", "3", "--seeds", "0-1"), "--seed and --seeds do not go together"),
+        (("train", "--seeds", "4-"), "seeds must be a list of integers such as 0-4 or 0,3,7; got '4-'"),
+        (("train", "--seeds", "1,1"), "seeds must list each value once; got '1,1'"),
+        (("train", "--seed", "3", "--seeds", "0-1"), "--seed and --seeds exclude each other"),
         (("train", "--agents", "1"), "agents must be more than min_degree = 2"),
         (("train", "--plugin", "nowhere.py"), "--plugin nowhere.py: there is no such file"),
         (("simulate", "--controller", "."), ". is a folder: name the file of weights in it"),
@@ -173,8 +176,8 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
         (("simulate", "--controller", "etdagnn:7"), "weights of etdagnn come for seeds 0 to 4; got 7"),
         (("train", "--workers", "0"), "workers must be a whole number of at least 1"),
         (("train", "--epochs", "-3"), "epochs must be a whole number of at least 1; got -3"),
-        (("train", "--resume", "nowhere"), "nowhere is not the folder of a training: there is no such folder"),
-        (("train", "--resume", "nowhere", "--agents", "30"), "--resume goes on with the recipe of its folder"),
+        (("train", "--resume", "nowhere"), "nowhere is not the run directory of a training: it does not exist"),
+        (("train", "--resume", "nowhere", "--agents", "30"), "--resume continues the recipe of the run directory"),
         (("demo", "--epochs", "0"), "epochs must be a whole number of at least 1; got 0"),
         (("simulate", "--controller", "taner"), "did you mean 'tanner'?"),
         (("simulate", "--time-step", "0"), "time_step must be a finite number above 0; got 0.0"),
@@ -188,9 +191,9 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
         (("simulate", "--save", "/dev/null/run.zarr"), "/dev/null/run.zarr cannot be written"),
         (("simulate", "--agents", "400", "--disk-radius", "20"), "lower min_degree or disk_radius"),
         (("animate", "--dots-per-inch", "0"), "dots_per_inch must be from 20 to 600; got 0"),
-        (("animate", "some.zarr", "--agents", "5"), "options of a new flight do not go with saved flights"),
-        (("animate", "some.zarr", "--scenario", "merging"), "options of a new flight do not go with saved flights"),
-        (("simulate", "--scenario", "flok"), "did you mean 'flocking'?"),
+        (("animate", "some.zarr", "--agents", "5"), "options of a new flight have no effect on saved flights"),
+        (("animate", "some.zarr", "--scenario", "merging"), "options of a new flight have no effect on saved flights"),
+        (("simulate", "--scenario", "flock"), "did you mean 'flocking'?"),
         (("simulate", "--scenario", "merging", "--sides", "3"), "scenario 'merging' has no option 'sides'; it has "),
         (("simulate", "--scenario", "merging:agents=5"), "agents must be more than min_degree = 2"),
         (("simulate", "--scenario", "leaders", "--leaders", "100"), "leaders must be fewer than agents = 100; got 100"),
@@ -202,17 +205,19 @@ def test_train_takes_a_network_of_ones_own_from_a_plugin(
         (("view", "nowhere.csv"), "nowhere.csv: there is no such file"),
         (("view", "--agents", "20000"), "agents: Input should be less than or equal to 10000; got 20000"),
         (("view", "--controller", "taner"), "did you mean 'tanner'?"),
-        (("view", "--weights", "README.md"), "README.md is not a file of weights: its name must end in .safetensors"),
-        (("view", "some.zarr", "--agents", "50"), "options of live flights do not go with saved flights"),
+        (("view", "--weights", "README.md"), "README.md is not a weights file: its name must end in .safetensors"),
+        (("view", "some.zarr", "--agents", "50"), "options of live flights have no effect on saved flights"),
         (("view", "--weights", "nowhere.safetensors"), "nowhere.safetensors: there is no such file"),
         (("view", "--port", "70000"), "port must be from 0 to 65535; got 70000"),
-        (("view", "--host", "0.0.0.0"), "name one address of this machine"),
-        (("view", "--host", "::ffff:0.0.0.0"), "name one address of this machine"),
+        (("view", "--host", "0.0.0.0"), "must be a single address"),
+        (("view", "--host", "::ffff:0.0.0.0"), "must be a single address"),
         (("view", "--host", "192.0.2.1"), "192.0.2.1 is not an address of this machine"),
         (("view", "--out", "/dev/null/flights"), "cannot be written"),
+        (("simulat",), "got 'simulat'; did you mean 'simulate'?"),
+        (("fly",), "command must be one of 'train', "),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_two(
+def test_bad_input_is_a_one_line_error_with_exit_code_two(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
 ) -> None:
     printed = failure(capsys, *arguments)
@@ -221,21 +226,17 @@ def test_bad_input_is_one_line_and_exit_code_two(
     assert printed.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [(), ("fly",), ("simulate", "--agents", "many"), ("simulate", "--wings", "2")])
-def test_words_that_are_no_options_are_exit_code_two(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("arguments", [(), ("simulate", "--agents", "many"), ("simulate", "--wings", "2")])
+def test_unknown_options_are_exit_code_two(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
     failure(capsys, *arguments)
 
 
-def test_an_existing_file_is_not_overwritten_and_that_is_said_before_flying(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_existing_file_is_refused_before_the_simulation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "run.zarr").mkdir()
     assert "exists already" in failure(capsys, "simulate", "--agents", "10", "--save", str(tmp_path / "run.zarr"))
 
 
-def test_folders_are_not_overwritten(
+def test_directories_are_not_overwritten(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("equiflock.experiments.bench.BATCHES", ())
@@ -247,7 +248,7 @@ def test_folders_are_not_overwritten(
     assert "is a folder" in failure(capsys, "animate", *small, "--out", str(folder))
     quick = "--agents", "100", "--repeats", "1", "--no-training"
     assert "is a folder" in failure(capsys, "bench", *quick, "--json", str(folder))
-    assert "holds something else" in failure(capsys, "demo", "--out", str(folder))
+    assert "contains other files" in failure(capsys, "demo", "--out", str(folder))
     assert len(list(folder.iterdir())) == 2
 
 
@@ -265,20 +266,20 @@ def test_run_directories_of_version_0_2_are_refused(capsys: pytest.CaptureFixtur
         folder = tmp_path / kind
         folder.mkdir()
         write_json({"kind": kind, "versions": {"equiflock": "0.2.0"}}, folder / "config.json")
-        told = failure(capsys, *command, str(folder))
-        assert f"{folder} was written by equiflock 0.2.0 and cannot be continued by {ef.__version__}" in told
-        assert told.count("\n") == 1
+        errors = failure(capsys, *command, str(folder))
+        assert f"{folder} was written by equiflock 0.2.0 and cannot be continued by {ef.__version__}" in errors
+        assert errors.count("\n") == 1
     (tmp_path / "demo").mkdir()
     (tmp_path / "training").rename(tmp_path / "demo" / "demo-training")
     assert "was written by equiflock 0.2.0" in failure(capsys, "demo", "--out", str(tmp_path / "demo"))
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     run("--version")
     assert capsys.readouterr().out == f"equiflock {ef.__version__}\n"
 
 
-def test_a_full_disk_is_said_in_plain_words(
+def test_a_full_disk_is_a_one_line_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def full(*_: object) -> None:
@@ -321,6 +322,17 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert errors == "equiflock: interrupted\n"
     assert list(saved.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_summary_of_a_command_is_the_first_line_of_its_docstring(name: str) -> None:
+    class_name, summary = cli.COMMANDS[name]
+    command = getattr(importlib.import_module(f"equiflock.cli.{name}"), class_name)
+    assert (inspect.getdoc(command) or "").partition("\n")[0] == summary
+
+
+def test_an_unknown_controller_without_a_close_name_gets_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean" not in failure(capsys, "simulate", "--controller", "nosuch")
 
 
 def test_help_lists_every_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,19 +98,19 @@ def test_the_ledger_of_the_reproduction_page_is_the_one_beside_it_and_follows_fr
     folder = ROOT / "docs" / "reproduction"
     ledger = read_ledger(folder / "ledger.json")
     assert format_ledger_table(ledger) in (ROOT / "docs" / "reproduction.md").read_text()
-    written = {statement.id: (statement.verdict, statement.count) for statement in ledger}
+    written = {statement.id: (statement.verdict, statement.summary) for statement in ledger}
     for name in EXPERIMENTS[1:]:
         for statement in STATEMENT_BUILDERS[name](pd.read_csv(folder / f"{name}.csv")):
-            assert written[statement.id] == (statement.verdict, statement.count), statement.id
+            assert written[statement.id] == (statement.verdict, statement.summary), statement.id
     for statement in ledger:
         assert statement.remark == (REMARKS[statement.id] if statement.verdict != "holds" else "")
 
 
-def test_the_tables_of_the_readings_page_are_those_of_the_search_and_of_both_ledgers() -> None:
+def test_the_tables_of_the_interpretations_page_match_the_search_and_both_ledgers() -> None:
     page, folder = (ROOT / "docs" / "readings.md").read_text(), ROOT / "docs" / "reproduction"
     table = pd.read_csv(folder / "readings" / "readings.csv")
     usual, other = read_ledger(folder / "ledger.json"), read_ledger(folder / "readings" / "ledger.json")
-    best = re.findall(r"--reading (\S+)\n", page)[0]
+    best = re.findall(r"--interpretation (\S+)\n", page)[0]
     for text in (format_choices_table(), format_single_choice_tables(table), format_combinations_table(table)):
         assert text in page
     assert format_ledger_comparison(usual, other, Interpretation.from_text(best)) in page

@@ -36,7 +36,7 @@ def test_a_feature_of_one_s_own_is_one_decorated_function(own_registry: None) ->
 
     assert ef.feature_names()[-1] == "attraction"
     assert not find_feature("attraction").uses_velocity
-    with pytest.raises(InputError, match="declared already"):
+    with pytest.raises(InputError, match="already declared"):
         ef.feature("attraction", vector="velocity")
 
 
@@ -62,10 +62,10 @@ def test_wrong_senses_are_refused_in_one_line(options: dict[str, Any], text: str
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"name": ""}, "a feature's name must be a word of its own"),
-        ({"name": "velocity"}, "declared already"),
-        ({"name": "own:strength=2"}, "must be a word without a colon, which options follow; got 'own:strength=2'"),
-        ({"name": 3}, "a feature's name must be a word of its own; got 3"),
+        ({"name": ""}, "the name of a feature must be a new word"),
+        ({"name": "velocity"}, "already declared"),
+        ({"name": "own:strength=2"}, "must not contain a colon, which separates options; got 'own:strength=2'"),
+        ({"name": 3}, "the name of a feature must be a new word; got 3"),
         ({"vector": "spin"}, "vector must be one of 'position', 'velocity'"),
         ({"among": "friends"}, "among must be one of 'all', 'same', 'others'"),
     ],
@@ -99,7 +99,7 @@ def test_wrong_features_are_refused_in_one_line(options: dict[str, Any], text: s
 )
 def test_a_weight_takes_one_or_two_numbers_and_options_with_numbers_as_defaults(own_registry: None, wrong: Any) -> None:
     declare: Any = ef.feature("own", vector="position")
-    with pytest.raises(InputError, match=r"must be a function of \|r\|\^2, or of .*, and of nothing else but options"):
+    with pytest.raises(InputError, match=r"must be a function of \|r\|\^2, or of .*, and otherwise only of options"):
         declare(wrong)
     assert "own" not in ef.feature_names()
 
@@ -152,9 +152,9 @@ def test_a_channel_sets_options_after_the_name(
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("pull:force=2", "the feature 'pull' has no option 'force'; it has strength, reach, among"),
-        ("velocity:strength=2", "the feature 'velocity' has no option 'strength'; it has among"),
-        ("pull:square=2", "the feature 'pull' has no option 'square'; it has strength, reach, among"),
+        ("pull:force=2", "the feature 'pull' has no option 'force'; its options are strength, reach, among"),
+        ("velocity:strength=2", "the feature 'velocity' has no option 'strength'; its options are among"),
+        ("pull:square=2", "the feature 'pull' has no option 'square'; its options are strength, reach, among"),
         ("pull:strength=far", "strength of the feature 'pull' must be a finite number; got 'far'"),
         ("pull:strength=nan", "strength of the feature 'pull' must be a finite number; got nan"),
         ("pull:reach=-inf", "reach of the feature 'pull' must be a finite number; got -inf"),
@@ -162,9 +162,9 @@ def test_a_channel_sets_options_after_the_name(
         ("pull:strength=true", "strength of the feature 'pull' must be a finite number; got True"),
         ("pull:among=friends", "among must be one of 'all', 'same', 'others', 'obstacles'; got 'friends'"),
         ("pull:among=2", "among must be one of 'all', 'same', 'others', 'obstacles'; got 2"),
-        ("pull:strength", "options after a name must be such as key=value:key=value, each once; got 'strength'"),
-        ("pull:", "options after a name must be such as key=value:key=value"),
-        ("pull:strength=1:strength=2", "each once; got 'strength=1:strength=2'"),
+        ("pull:strength", "options must have the form key=value:key=value, each key once; got 'strength'"),
+        ("pull:", "options must have the form key=value:key=value"),
+        ("pull:strength=1:strength=2", "each key once; got 'strength=1:strength=2'"),
         ("pul:strength=2", "feature must be one of 'velocity', .*; got 'pul'; did you mean 'pull'"),
         (":strength=2", "feature must be one of"),
     ],

@@ -66,11 +66,11 @@ def test_flocks_of_a_batch_are_picked_like_a_list() -> None:
         ([[["a", "b"]]], ZEROS, None, "positions must be numbers"),
         (ZEROS, ZEROS, [[0, 7]], r"roles must be 0 \(follower\), 1 \(leader\), 2 \(obstacle\); got \[7\]"),
         (ZEROS, ZEROS, [0, 0], r"roles must have shape \(B, N\)"),
-        (np.zeros((1, 2, 3)), np.zeros((1, 2, 3)), [[0, 2]], "obstacle agents exist for D = 2 only; got D = 3"),
-        (ZEROS, ZEROS + 1.0, [[0, 2]], "obstacle agents stand still"),
-        (ZEROS, ZEROS, [[2, 2]], "every flock needs a leader or follower"),
+        (np.zeros((1, 2, 3)), np.zeros((1, 2, 3)), [[0, 2]], "obstacle agents require D = 2; got D = 3"),
+        (ZEROS, ZEROS + 1.0, [[0, 2]], "obstacle agents must have zero velocity"),
+        (ZEROS, ZEROS, [[2, 2]], "every flock must have a leader or follower"),
         (ZEROS, ZEROS, [[0], [0, 1]], r"roles must have shape \(B, N\)"),
-        (ZEROS + 1j, ZEROS, None, "positions must be numbers of shape .*: complex numbers came"),
+        (ZEROS + 1j, ZEROS, None, "positions must be numbers of shape .*: got complex numbers"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_clear_line(positions: Any, velocities: Any, roles: Any, text: str) -> None:
@@ -113,8 +113,8 @@ def test_obstacle_agents_carry_the_number_of_their_obstacle() -> None:
         ([[0, 0, 0]], "-1 for all others"),
         ([[-1, -1, 0]], "from 0 to 2 for obstacle agents"),
         ([[-1, 3, 0]], "from 0 to 2 for obstacle agents"),
-        ([[-1, 0]], r"whole numbers of shape \(B, N\) = \(1, 3\); got int64 of shape \(1, 2\)"),
-        ([[-1, 0.5, 0]], "whole numbers of shape"),
+        ([[-1, 0]], r"integers of shape \(B, N\) = \(1, 3\); got int64 of shape \(1, 2\)"),
+        ([[-1, 0.5, 0]], "integers of shape"),
     ],
 )
 def test_obstacle_numbers_that_make_no_sense_are_refused(numbers: list[list[float]], text: str) -> None:
@@ -136,9 +136,9 @@ def test_agents_are_in_group_0_unless_another_is_said_and_obstacle_agents_in_non
     [
         ([[0, -1]], r"groups must be from 0 to 2\^31 - 1; agent 1 of flock 0 has -1"),
         ([[0, 2**31]], "agent 1 of flock 0 has 2147483648"),
-        ([0, 1], r"groups must be whole numbers of shape \(B, N\) = \(1, 2\); got int64 of shape \(2,\)"),
-        ([[0, 0.5]], "groups must be whole numbers"),
-        ([[0], [0, 1]], "groups must be whole numbers"),
+        ([0, 1], r"groups must be integers of shape \(B, N\) = \(1, 2\); got int64 of shape \(2,\)"),
+        ([[0, 0.5]], "groups must be integers"),
+        ([[0], [0, 1]], "groups must be integers"),
     ],
 )
 def test_groups_that_make_no_sense_are_refused_in_one_line(groups: Any, text: str) -> None:
@@ -171,7 +171,7 @@ def test_obstacle_agents_are_no_agents_that_work() -> None:
         ([[0, 4]], r"conditions must be 0 \(working\), 1 \(silent\), 2 \(stopped\), 3 \(drifting\); got \[4\]"),
         ([0, 0], r"conditions must have shape \(B, N\) = \(1, 2\); got \(2,\)"),
         ([[0], [0, 1]], r"conditions must have shape \(B, N\)"),
-        ([[2, 0]], "agents that stopped stand still: their velocities must be zero"),
+        ([[2, 0]], "stopped agents must have zero velocity"),
         ([[0, 1]], r"obstacle agents cannot fail: their conditions must be 0 \(working\)"),
     ],
 )

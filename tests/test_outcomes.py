@@ -27,9 +27,9 @@ def test_an_outcome_of_one_s_own_is_added_once() -> None:
     assert not Outcome.PASSED.is_user_defined
     assert Outcome.add("LANDED", "everybody is on the ground") is landed
     assert Outcome(int(landed)) is landed
-    with pytest.raises(InputError, match="LANDED exists already, with the message 'everybody is on the ground'"):
+    with pytest.raises(InputError, match="LANDED already exists, with the message 'everybody is on the ground'"):
         Outcome.add("LANDED", "somebody fell")
-    with pytest.raises(InputError, match="PASSED exists already"):
+    with pytest.raises(InputError, match="PASSED already exists"):
         Outcome.add("PASSED", "something else")
 
 
@@ -37,5 +37,5 @@ def test_an_outcome_of_one_s_own_is_added_once() -> None:
     ("name", "message"), [("landed", "x"), ("", "x"), (3, "x"), ("A B", "x"), ("OK", ""), ("OK", 3)]
 )
 def test_what_is_no_name_or_message_is_refused(name: Any, message: Any) -> None:
-    with pytest.raises(InputError, match=r"an outcome's (name|message) must be"):
+    with pytest.raises(InputError, match=r"the (name|message) of an outcome must be"):
         Outcome.add(name, message)

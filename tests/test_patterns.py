@@ -88,7 +88,7 @@ def test_points_of_ones_own_are_only_centred() -> None:
         (("vee", 0), "agents must be a whole number of at least 1"),
         (("vee", 5, 4), "dimensions must be 2 or 3; got 4"),
         (("vee", 5, 2, 0.0), "spacing must be a finite number above 0"),
-        ((np.zeros((4, 2)), 5), r"one for each agent, of shape \(N, D\) = \(5, 2\); got \(4, 2\)"),
+        ((np.zeros((4, 2)), 5), r"must have shape \(N, D\) = \(5, 2\); got \(4, 2\)"),
         ((np.zeros((5, 3)), 5), r"= \(5, 2\); got \(5, 3\)"),
         (([[0.0, np.nan]], 1), r"finite points of shape \(N, D\), D = 2 or 3"),
         (([1.0, 2.0], 2), r"finite points of shape \(N, D\)"),

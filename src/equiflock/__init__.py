@@ -1,7 +1,6 @@
-"""Train, judge, watch and deploy controllers that let a swarm fly together with no central computer.
+"""Train, evaluate, visualise and deploy decentralized controllers for robot swarms.
 
-The public names are those of `equiflock.api`. They are imported at their first use, so that `import equiflock` takes a
-moment only.
+The public names are those of `equiflock.api`, imported at their first use so that `import equiflock` is fast.
 """
 
 from importlib import import_module
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """Return a public name."""
-    # Python looks up names such as __path__ and __wrapped__, too, which must not import everything.
+    # Python also looks up names such as __path__ and __wrapped__, which must not import the whole package.
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module 'equiflock' has no attribute {name!r}")
     api = import_module("equiflock.api")

@@ -1,14 +1,14 @@
-"""What agents say to each other, declared: features, channels, and the senses of a controller.
+"""Declarations of observations: features, channels and the senses of a controller.
 
-A feature is a number times a vector, which agent i makes of what it hears from j, with r_ij = r_i - r_j and v_ij = v_i
-- v_j:
+A feature is a scalar weight times a relative vector. For a message from agent j, agent i computes, with
+r_ij = r_i - r_j and v_ij = v_i - v_j:
 
     weight(|r_ij|^2) r_ij    or    weight(|r_ij|^2, <r_ij, v_ij>) v_ij,    and the other two combinations.
 
-Whatever is declared so commutes with every rotation and reflection. A weight may have options, numbers with defaults,
-and any feature may be made of agents of the same group, of others, or of obstacles alone: these follow the name, as in
-"separation:distance=0.2" or "inverse-square:among=same". A channel is a feature with an aggregation, the sum or the
-mean over those heard; a controller declares its channels, hops and topology as `Senses`.
+Every feature of this form is equivariant under rotations and reflections. A weight may have options, numbers with
+defaults, and `among` restricts any feature to agents of the same group, of other groups, or to obstacle agents. Options
+follow the name, as in "separation:distance=0.2" or "inverse-square:among=same". A channel is a feature with an
+aggregation, the sum or mean over neighbours; a controller declares its channels, hops and topology as `Senses`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from equiflock.flock import Flock
-from equiflock.runtime.checks import InputError, check_choice, check_count, is_finite, raise_wrong_choice, shorten_repr
+from equiflock.runtime.checks import (
+    InputError,
+    check_choice,
+    check_count,
+    format_suggestion,
+    is_finite,
+    raise_wrong_choice,
+    shorten_repr,
+)
 from equiflock.runtime.options import parse_options
 
 Aggregation: TypeAlias = Literal["sum", "mean"]
@@ -34,15 +42,15 @@ Weight = TypeVar("Weight", bound=Callable[..., float])
 
 @dataclass(frozen=True)
 class Feature:
-    """One declared feature.
+    """A declared feature.
 
     Attributes:
-        name: by which channels refer to it.
-        vector: whether the weight multiplies r_ij, "position", or v_ij, "velocity".
-        among: whom it is made of: "all" that are heard, flock agents of the "same" group, or of "others", or
-            "obstacles", the obstacle agents, which are in no group.
-        weight: the number, a function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>, and of its options.
-        options: the values of the weight's options, in the order of its arguments.
+        name: name that channels refer to.
+        vector: vector that the weight multiplies: "position" for r_ij, "velocity" for v_ij.
+        among: neighbours that contribute: "all", those of the "same" group, those of "others", or "obstacles", the
+            obstacle agents, which have no group.
+        weight: function of |r_ij|^2, or of |r_ij|^2 and <r_ij, v_ij>, and of its options.
+        options: values of the weight's options, in the order of its parameters.
     """
 
     name: str
@@ -53,30 +61,33 @@ class Feature:
 
     @cached_property
     def uses_velocity(self) -> bool:
-        """Whether the weight is a function of <r_ij, v_ij> too."""
+        """Whether the weight depends on <r_ij, v_ij>."""
         return len(inspect.signature(self.weight).parameters) == 2 + len(self.options)
 
     @cached_property
     def option_names(self) -> tuple[str, ...]:
-        """The names of the weight's options."""
+        """Names of the weight's options."""
         names = tuple(inspect.signature(self.weight).parameters)
         return names[len(names) - len(self.options) :]
 
     def with_options(self, name: str, given: dict[str, Any]) -> Feature:
-        """The feature under this name, with another `among`, or other values of options."""
-        found = dict(zip(self.option_names, self.options, strict=True))
+        """Return a copy with this name, `among` and option values."""
+        values = dict(zip(self.option_names, self.options, strict=True))
         among = given.pop("among", self.among)
         check_choice("among", among, get_args(Among))
         for key, value in given.items():
-            if key not in found:
-                has = ", ".join((*found, "among"))
-                raise InputError(f"the feature {self.name!r} has no option {key!r}; it has {has}")
+            if key not in values:
+                known = (*values, "among")
+                raise InputError(
+                    f"the feature {self.name!r} has no option {key!r}; its options are {', '.join(known)}"
+                    f"{format_suggestion(key, known)}"
+                )
             if not is_finite(value):
                 raise InputError(
                     f"{key} of the feature {self.name!r} must be a finite number; got {shorten_repr(value)}"
                 )
-            found[key] = float(value)
-        return replace(self, name=name, among=among, options=tuple(found.values()))
+            values[key] = float(value)
+        return replace(self, name=name, among=among, options=tuple(values.values()))
 
 
 _features: dict[str, Feature] = {}
@@ -84,43 +95,40 @@ POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIO
 
 
 def feature(name: str, *, vector: VectorName, among: Among = "all") -> Callable[[Weight], Weight]:
-    """Declare a feature under a name, for the channels of `Senses`.
+    """Register a feature for the channels of `Senses`.
 
         @ef.feature("attraction", vector="position")
         def attraction(square):  # |r_ij|^2, at least 1e-16
             return square        # the feature is |r_ij|^2 r_ij
 
     Args:
-        name: a word.
-        vector: what the weight multiplies: "position" for r_ij, "velocity" for v_ij.
-        among: "all" that are heard, those of the "same" group, or of "others", or the agents of "obstacles".
+        name: a unique word without a colon.
+        vector: vector that the weight multiplies: "position" for r_ij, "velocity" for v_ij.
+        among: neighbours that contribute: "all", those of the "same" group, those of "others", or "obstacles".
 
-    The function takes one number, |r_ij|^2, or two, |r_ij|^2 and <r_ij, v_ij>, and returns one. Further arguments with
-    numbers as defaults are its options, which a channel may set: ("attraction:strength=2", "mean"). It is compiled into
-    the kernels when a flock first uses it, so it is arithmetic and functions of `math`, and must be finite for |r_ij|
-    from 1e-8 to R.
+    The function takes |r_ij|^2, or |r_ij|^2 and <r_ij, v_ij>, and returns a number. Further parameters with numeric
+    defaults are options that a channel may set: ("attraction:strength=2", "mean"). Numba compiles the function at its
+    first use, so it may only use arithmetic and the `math` module, and must be finite for |r_ij| from 1e-8 to R.
     """
     if isinstance(name, str) and ":" in name:
         raise InputError(
-            f"a feature's name must be a word without a colon, which options follow; got {shorten_repr(name)}"
+            f"the name of a feature must not contain a colon, which separates options; got {shorten_repr(name)}"
         )
     if not isinstance(name, str) or not name or name in _features:
-        taken = " is declared already" if isinstance(name, str) and name else ""
-        raise InputError(
-            f"a feature's name must be a word of its own; got {shorten_repr(name)}{taken and ', which'}{taken}"
-        )
+        taken = ", which is already declared" if isinstance(name, str) and name else ""
+        raise InputError(f"the name of a feature must be a new word; got {shorten_repr(name)}{taken}")
     check_choice("vector", vector, get_args(VectorName))
     check_choice("among", among, get_args(Among))
 
     def declare(weight: Weight) -> Weight:
-        # Some builtins have no signature; they are refused like functions of no argument.
+        # Builtins may have no signature; they are refused like functions without parameters.
         parameters = inspect.signature(weight).parameters.values() if inspect.isfunction(weight) else ()
         options = {each.name: each.default for each in parameters if each.default is not each.empty}
         plain = all(each.kind in POSITIONAL_KINDS for each in parameters) and "among" not in options
         if not plain or len(parameters) - len(options) not in (1, 2) or not all(map(is_finite, options.values())):
             raise InputError(
-                f"the weight of the feature {name!r} must be a function of |r|^2, or of |r|^2 and <r, v>, and of "
-                f"nothing else but options with finite numbers as defaults; got {shorten_repr(weight)}"
+                f"the weight of the feature {name!r} must be a function of |r|^2, or of |r|^2 and <r, v>, and "
+                f"otherwise only of options with finite numbers as defaults; got {shorten_repr(weight)}"
             )
         _features[name] = Feature(name, vector, among, weight, tuple(map(float, options.values())))
         return weight
@@ -129,21 +137,21 @@ def feature(name: str, *, vector: VectorName, among: Among = "all") -> Callable[
 
 
 def feature_names() -> tuple[str, ...]:
-    """The features that channels may have."""
+    """Return the names of all registered features."""
     return tuple(_features)
 
 
 def find_feature(name: str, what: str = "feature") -> Feature:
-    """The feature of that name, with options after it or not; a clear error about `what` if there is none."""
-    head, colon, told = name.partition(":") if isinstance(name, str) else (name, "", "")
+    """Return the feature of a name such as "separation:distance=0.2"; `what` names the argument in errors."""
+    head, colon, options = name.partition(":") if isinstance(name, str) else (name, "", "")
     if head not in feature_names():
         raise_wrong_choice(what, head, feature_names())
-    found = _features[head]
-    return found.with_options(name, parse_options(told)) if colon else found
+    declared = _features[head]
+    return declared.with_options(name, parse_options(options)) if colon else declared
 
 
 def format_feature_name(name: str, **options: Any) -> str:
-    """The name of a feature with options, as channels take it: "separation:distance=0.2"."""
+    """Return the name of a feature with options, such as "separation:distance=0.2"."""
     return ":".join([name, *(f"{key}={value}" for key, value in options.items())])
 
 
@@ -168,7 +176,7 @@ def _inverse_square(square: float) -> float:
     return 1.0 / square
 
 
-# What agents may know beside it; networks of the paper do not hear it.
+# A further feature, which the paper's networks do not use.
 
 
 @feature("position", vector="position")
@@ -178,27 +186,27 @@ def _position(square: float) -> float:
 
 
 LARGEST_SCALE = 1e12
-"""Units of senses and of flocks differ by this factor at most, so that no product of scales leaves float64."""
+"""Upper bound of length_scale and time_scale, so that no product of scales overflows."""
 
-# In the order in which the paper's networks read the channels of a hop.
+# In the channel order of the paper's networks.
 PAPER_FEATURES = ("velocity", "inverse-fourth", "inverse-square")
 
 
 @dataclass(frozen=True)
 class Senses:
-    """What a controller observes of its neighbours: the C channels and K hops of observations (B, N, K, C, D).
+    """Specification of a controller's observations (B, N, K, C, D): C channels and K hops.
 
     Attributes:
         channels: (feature, "sum" or "mean") for each of the C channels of one hop.
-        hops: K >= 1. Hop 1 aggregates the features of those an agent hears now; hop k is the mean over them of their
-            own hop k - 1 a step before.
-        topology: "dynamic" if an agent hears those within R now, "fixed" if it always hears those within R at t = 0.
-        hop_mean: whose degree divides the sums of hops 2 .. K, with z_j^(k-1) what agent j knew a step before:
-            "receiver", as the paper has it, 1 / |N_i| sum of z_j^(k-1) over j in N_i; "sender", as public code of the
-            baseline has it, sum of z_j^(k-1) / |N_j|, in which those who hear nobody now do not count.
-        length_scale: L, the unit of length of what is observed, in the flock's: r / L and R / L are sensed.
-        time_scale: tau, the unit of time of what is observed, in the flock's: v tau / L is sensed. Weights of features
-            need not be powers, so it is the flock that is measured in other units, not its observations.
+        hops: K >= 1. Hop 1 aggregates the features of an agent's current neighbours; hop k is the mean over them of
+            their hop k - 1 one step earlier.
+        topology: neighbours are the agents within R now ("dynamic") or at t = 0 ("fixed").
+        hop_mean: degree that divides the sums of hops 2 .. K, where z_j^(k-1) is agent j's observation one step
+            earlier: "receiver" as in the paper, 1 / |N_i| sum of z_j^(k-1) over j in N_i; "sender" as in the public
+            code of the baseline, sum of z_j^(k-1) / |N_j|, without agents that have no neighbours now.
+        length_scale: L, unit of length of the observations in the flock's unit: they are computed from r / L and R / L.
+        time_scale: tau, unit of time of the observations in the flock's unit: they are computed from v tau / L. Weights
+            need not be powers, so the flock is scaled rather than its observations.
     """
 
     channels: tuple[Channel, ...]
@@ -209,7 +217,7 @@ class Senses:
     time_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        # The class is frozen, so a list of channels becomes a tuple this way.
+        # The dataclass is frozen; a list of channels becomes a tuple.
         object.__setattr__(self, "channels", _check_channels(self.channels))
         check_count("hops", self.hops)
         check_choice("topology", self.topology, get_args(Topology))
@@ -219,12 +227,12 @@ class Senses:
 
     @property
     def width(self) -> int:
-        """C, how many channels there are."""
+        """Number of channels C."""
         return len(self.channels)
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """The feature of each channel."""
+        """Feature of each channel."""
         return tuple(find_feature(name) for name, _ in self.channels)
 
     @property
@@ -234,44 +242,44 @@ class Senses:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether flocks are measured in other units than their own."""
+        """Whether observations use other units than the flock."""
         return self.scales != (1.0, 1.0)
 
     @property
     def requires_ideal_radio(self) -> bool:
-        """Whether they need a perfect radio and no failures: hops are divided by how many hear the sender."""
+        """Whether the senses need an ideal radio without failures: "sender" divides by the sender's degree."""
         return self.hop_mean == "sender" and self.hops > 1
 
     def has_same_memory(self, other: Senses) -> bool:
-        """Whether what agents remember by the other senses is as large, and in the same units: then it is kept."""
+        """Whether hop count, channel count and units equal those of `other`, so that agents keep their memory."""
         return (self.hops, self.width, self.scales) == (other.hops, other.width, other.scales)
 
     def scale_flock(self, flock: Flock) -> Flock:
-        """The flock in the units of these senses: itself, if they are its own."""
+        """Return the flock in the units of these senses."""
         return flock.in_units(self.length_scale, self.time_scale) if self.is_scaled else flock
 
     @property
     def paper_aggregation(self) -> Aggregation | None:
-        """The aggregation, if the channels are the paper's three in their order, all with the same one; else None."""
-        # The paper's channels have a hand-tuned kernel and compiled networks, so they are recognised here.
+        """Aggregation of the paper's three channels, if `channels` are these in their order; otherwise None."""
+        # These channels have a hand-tuned kernel and compiled networks.
         first = self.channels[0][1]
         return first if self.channels == paper_channels(first) else None
 
     @property
     def starts_with_paper_channels(self) -> bool:
-        """Whether the paper's three channels come first, all with the same aggregation."""
+        """Whether the first three channels are the paper's, with one aggregation."""
         return self.channels[: len(PAPER_FEATURES)] == paper_channels(self.channels[0][1])
 
 
 def check_scale(name: str, value: float) -> float:
-    """`value` if units may differ by this factor, else a clear error."""
+    """Return `value`, or raise InputError if it is not a valid ratio of units."""
     if not is_finite(value) or not 1.0 / LARGEST_SCALE <= value <= LARGEST_SCALE:
         raise InputError(f"{name} must be from {1 / LARGEST_SCALE:g} to {LARGEST_SCALE:g}; got {shorten_repr(value)}")
     return float(value)
 
 
 def paper_channels(aggregation: Aggregation) -> tuple[Channel, ...]:
-    """The paper's three features, each with this aggregation."""
+    """Return the paper's three features, each with this aggregation."""
     return tuple((name, aggregation) for name in PAPER_FEATURES)
 
 
@@ -281,19 +289,19 @@ def paper_senses(
     topology: Topology = "dynamic",
     hop_mean: HopMean = "receiver",
 ) -> Senses:
-    """The senses of the paper's controllers: its three features, all summed or all averaged."""
+    """Return the senses of the paper's controllers: its three features, all summed or all averaged."""
     check_choice("aggregation", aggregation, get_args(Aggregation))
     return Senses(paper_channels(aggregation), hops, topology, hop_mean)
 
 
 def _check_channels(given: Any) -> tuple[Channel, ...]:
-    """The channels as pairs of known features and aggregations, or a clear error."""
+    """Return the channels as pairs of a known feature and an aggregation, or raise InputError."""
     expected = 'channels must be pairs of a feature and "sum" or "mean", such as (("velocity", "mean"),)'
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InputError(f"{expected}; got {shorten_repr(given)}")
     channels: list[Channel] = []
     for channel in given:
-        # A text of two letters would pass for a pair.
+        # A string of two letters would pass as a pair.
         if isinstance(channel, str) or not isinstance(channel, Iterable) or len(pair := tuple(channel)) != 2:
             raise InputError(f"{expected}; got {shorten_repr(channel)}")
         if not isinstance(pair[0], str):

@@ -1,18 +1,18 @@
-"""The data that flows through equiflock: flocks, roles, conditions, and what agents know.
+"""Data types shared by the whole package: flocks, roles, conditions and observations.
 
-Axis letters, the same everywhere:
+Axis letters:
 
-    B  flocks of a batch        K  hops over which information has travelled
+    B  flocks of a batch        K  communication hops
     N  agents of a flock        C  channels of one hop
     T  steps of a flight        D  dimensions of space, 2 or 3
-    F  frames that were kept
+    F  stored frames of a flight
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int8, Int32
@@ -26,7 +26,7 @@ Vectors: TypeAlias = Float64[np.ndarray, "B N D"]
 Roles: TypeAlias = Int8[np.ndarray, "B N"]
 
 ObstacleIds: TypeAlias = Int32[np.ndarray, "B N"]
-"""Which obstacle each obstacle agent belongs to, counted from 0; NO_OBSTACLE for all others."""
+"""Index of the obstacle that each obstacle agent belongs to, from 0; NO_OBSTACLE for all other agents."""
 NO_OBSTACLE = -1
 
 Groups: TypeAlias = Int32[np.ndarray, "B N"]
@@ -34,65 +34,74 @@ Groups: TypeAlias = Int32[np.ndarray, "B N"]
 NO_GROUP = -1
 
 Conditions: TypeAlias = Int8[np.ndarray, "B N"]
-"""Whether each agent works, or how it has failed: values of `Condition`."""
+"""Condition of each agent: values of `Condition`."""
 
 Observations: TypeAlias = Float32[np.ndarray, "B N K C D"]
-"""What each agent knows: for each hop k the C vectors of z^k, hop index 0 being z^1(t)."""
+"""Network input of each agent: the C vectors of z^k for each hop k; hop index 0 is z^1(t)."""
 
 
 class Role(enum.IntEnum):
-    """What an agent does. Only followers hear others; agents of all three roles are heard."""
+    """Role of an agent. Only followers receive messages; agents of all three roles send."""
 
     FOLLOWER = 0
-    """Hears its neighbours and accelerates as its controller says."""
+    """Receives messages from its neighbours and executes the accelerations of its controller."""
     LEADER = 1
     """Keeps its velocity."""
     OBSTACLE = 2
-    """Stands still, marks the rim of an obstacle, and is not counted as part of the flock."""
+    """Stands still on the boundary of an obstacle; not counted as part of the flock."""
 
 
-# As plain numbers, for kernels, and for loops in which looking an enum's member up would show.
+# Plain integers for kernels, and for loops in which attribute lookup on an enum would cost time.
 FOLLOWER, LEADER, OBSTACLE = (int(role) for role in Role)
 
 
 class Condition(enum.IntEnum):
-    """Whether an agent works, or how it has failed. A failed agent is still there: others can collide with it."""
+    """Condition of an agent: working, or a kind of failure. Other agents can still collide with a failed agent."""
 
     WORKING = 0
-    """Does what its role says."""
+    """Acts according to its role."""
     SILENT = 1
-    """Sends nothing, so that nobody hears it, and else works as before."""
+    """Sends no messages; works normally otherwise."""
     STOPPED = 2
-    """Stands still, sends nothing and hears nobody: an obstacle that nobody announced."""
+    """Stands still, neither sends nor receives: an obstacle unknown to the other agents."""
     DRIFTING = 3
-    """Hears nobody and keeps its velocity, and still sends."""
+    """Receives nothing and keeps its velocity, but still sends."""
 
 
 WORKING, SILENT, STOPPED, DRIFTING = (int(condition) for condition in Condition)
 
 
-# The arrays of a flock, in the order in which `Flock.view` takes them and `Flock.arrays` gives them.
-ARRAY_NAMES = ("positions", "velocities", "roles", "obstacles", "groups", "conditions")
+class FlockArrays(NamedTuple):
+    """The arrays of B flocks, in the order in which `Flock.view` takes them; a flight's own are writable."""
+
+    positions: Vectors
+    velocities: Vectors
+    roles: Roles
+    obstacles: ObstacleIds
+    groups: Groups
+    conditions: Conditions
+
+
+ARRAY_NAMES = FlockArrays._fields
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Flock:
-    """B flocks of N agents each, at one instant. Immutable; checked when made.
+    """B flocks of N agents each, at one instant. Immutable and validated on construction.
 
     Attributes:
         positions: (B, N, D) float64, finite.
         velocities: (B, N, D) float64, finite; zero for obstacle agents.
-        roles: (B, N), values of `Role`; all followers if left out. Obstacle agents exist for D = 2 only, and never
-            alone.
-        obstacles: (B, N), the number of the obstacle that each obstacle agent belongs to, from 0, and -1 for all other
-            agents; if left out, the obstacle agents of a flock are one obstacle, number 0.
-        groups: (B, N), the social group of each agent, a whole number from 0; all 0 if left out. Obstacle agents are in
-            none: -1.
-        conditions: (B, N), values of `Condition`; all work if left out. Obstacle agents always do, and the velocities
-            of agents that stopped are zero.
-        comm_radius: R, within which these agents hear each other. Flights, endings and metrics take it from here.
+        roles: (B, N), values of `Role`; all followers by default. Obstacle agents require D = 2 and at least
+            one other agent.
+        obstacles: (B, N), index of the obstacle that each obstacle agent belongs to, from 0, and -1 for all other
+            agents. By default all obstacle agents of a flock form obstacle 0.
+        groups: (B, N), social group of each agent, an integer from 0; all 0 by default. Obstacle agents have -1.
+        conditions: (B, N), values of `Condition`; all working by default. Obstacle agents are always working;
+            stopped agents have zero velocity.
+        comm_radius: communication radius R, used by flights, endings and metrics.
 
-    The arrays are copied and read-only; `dataclasses.replace(flock, velocities=...)` makes a changed flock.
+    The arrays are read-only copies; `dataclasses.replace(flock, velocities=...)` returns a changed flock.
     """
 
     positions: Vectors
@@ -108,26 +117,26 @@ class Flock:
         velocities = _check_vectors("velocities", self.velocities)
         if velocities.shape != positions.shape:
             raise InputError(f"velocities must have the shape of positions, {positions.shape}; got {velocities.shape}")
-        # The rim of obstacles is agents that stand still; the geometry of obstacles exists for the plane only.
+        # Obstacle agents stand still, and obstacle geometry is implemented for D = 2 only.
         roles = _check_codes("roles", Role, self.roles, positions.shape[:2])
         rim = roles == Role.OBSTACLE
         if rim.any():
             if positions.shape[2] != 2:
-                raise InputError(f"obstacle agents exist for D = 2 only; got D = {positions.shape[2]}")
+                raise InputError(f"obstacle agents require D = 2; got D = {positions.shape[2]}")
             if velocities[rim].any():
-                raise InputError("obstacle agents stand still: their velocities must be zero")
+                raise InputError("obstacle agents must have zero velocity")
             if rim.all(axis=1).any():
-                raise InputError("every flock needs a leader or follower; got one of obstacle agents only")
+                raise InputError("every flock must have a leader or follower; got a flock of obstacle agents only")
         conditions = _check_codes("conditions", Condition, self.conditions, rim.shape)
         if conditions[rim].any():
             raise InputError("obstacle agents cannot fail: their conditions must be 0 (working)")
         if velocities[conditions == STOPPED].any():
-            raise InputError("agents that stopped stand still: their velocities must be zero")
-        # The class is frozen: fields are set once, here, after all have passed their checks.
+            raise InputError("stopped agents must have zero velocity")
+        # The dataclass is frozen, so fields are set through object.__setattr__, once all checks have passed.
         crew = roles, _check_obstacles(self.obstacles, rim), _check_groups(self.groups, rim), conditions
         arrays = positions, velocities, *crew
         for name, array in zip(ARRAY_NAMES, arrays, strict=True):
-            contiguous = np.ascontiguousarray(array)  # kernels are compiled for these, and anew for any other layout
+            contiguous = np.ascontiguousarray(array)  # kernels are compiled for this layout only
             contiguous.setflags(write=False)
             object.__setattr__(self, name, contiguous)
         object.__setattr__(self, "comm_radius", check_positive("comm_radius", self.comm_radius))
@@ -144,27 +153,27 @@ class Flock:
         *,
         comm_radius: float,
     ) -> Flock:
-        """A flock over arrays that were checked before: no check, no copy if contiguous, read-only through it."""
+        """Return a flock over validated arrays: no checks, no copies of contiguous arrays, read-only access."""
         flock = object.__new__(cls)
         arrays = positions, velocities, roles, obstacles, groups, conditions
         for name, array in zip(ARRAY_NAMES, arrays, strict=True):
-            view = np.ascontiguousarray(array).view()  # kernels are compiled for contiguous arrays
+            view = np.ascontiguousarray(array).view()  # kernels are compiled for this layout only
             view.setflags(write=False)
             object.__setattr__(flock, name, view)
         object.__setattr__(flock, "comm_radius", comm_radius)
         return flock
 
     def in_units(self, length: float, time: float) -> Flock:
-        """The same flock in other units, of which one is so many of the present ones; R is a length, too."""
-        # What leaves the range of float64 by this is refused by whoever senses it.
+        """Return the same flock in other units; `length` and `time` are the new units in terms of the present ones."""
+        # The aggregation refuses values that overflow here.
         with np.errstate(over="ignore"):
             positions, velocities = self.positions / length, self.velocities * (time / length)
         return Flock.view(positions, velocities, *self.arrays[2:], comm_radius=self.comm_radius / length)
 
     @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Positions, velocities, roles, obstacles, groups and conditions, each (B, N, ..), in the order of `view`."""
-        return self.positions, self.velocities, self.roles, self.obstacles, self.groups, self.conditions
+    def arrays(self) -> FlockArrays:
+        """All arrays of the flock, read-only."""
+        return FlockArrays(self.positions, self.velocities, self.roles, self.obstacles, self.groups, self.conditions)
 
     @property
     def all_working(self) -> bool:
@@ -173,19 +182,19 @@ class Flock:
 
     @property
     def working(self) -> Bool[np.ndarray, "B N"]:
-        """(B, N), which leaders and followers work."""
+        """(B, N), mask of working leaders and followers."""
         return np.asarray((self.roles != OBSTACLE) & (self.conditions == WORKING))
 
     @property
     def muted(self) -> Bool[np.ndarray, "B N"]:
-        """(B, N), which agents send nothing: those that are silent or stopped."""
+        """(B, N), mask of silent and stopped agents, which send nothing."""
         return np.asarray((self.conditions == SILENT) | (self.conditions == STOPPED))
 
     @property
     def effective_roles(self) -> Roles:
-        """(B, N), in which stopped and drifting agents are leaders: they keep their velocity and hear nobody."""
-        deaf = (self.conditions == STOPPED) | (self.conditions == DRIFTING)
-        return np.where(deaf, np.int8(LEADER), self.roles)
+        """(B, N), roles in which stopped and drifting agents count as leaders: both ignore messages and commands."""
+        is_passive = (self.conditions == STOPPED) | (self.conditions == DRIFTING)
+        return np.where(is_passive, np.int8(LEADER), self.roles)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -194,13 +203,13 @@ class Flock:
         return B, N, D
 
     def __len__(self) -> int:
-        """The number of flocks B."""
+        """Return the number of flocks B."""
         return len(self.positions)
 
     def __getitem__(self, which: int | slice | NDArray[Any]) -> Flock:
-        """Some of the flocks, as a batch again: `flock[3]` is a batch of one."""
+        """Return a batch of the selected flocks; `flock[3]` is a batch of one."""
         if isinstance(which, (int, np.integer)):
-            index = range(len(self))[which]  # an IndexError like a list's
+            index = range(len(self))[which]  # raises IndexError, as a list does
             which = slice(index, index + 1)
         return Flock.view(*(array[which] for array in self.arrays), comm_radius=self.comm_radius)
 
@@ -214,18 +223,18 @@ class Flock:
 
 
 def check_flock(flock: object) -> Flock:
-    """`flock` if it is one, else a clear error."""
+    """Return `flock`, or raise InputError if it is not a Flock."""
     if not isinstance(flock, Flock):
         raise InputError(f"flock must be an equiflock.Flock; got {shorten_repr(flock)}")
     return flock
 
 
 def _check_vectors(name: str, given: Any) -> Vectors:
-    """A copy of `given` as finite float64 of shape (B, N, D), or a clear error."""
+    """Return a finite float64 copy of `given` of shape (B, N, D), or raise InputError."""
     try:
-        # NumPy would drop the imaginary part with no more than a warning.
+        # NumPy would drop the imaginary part with a mere warning.
         if np.iscomplexobj(given):
-            raise TypeError("complex numbers came")
+            raise TypeError("got complex numbers")
         array = np.array(given, dtype=np.float64, order="C")
     except (OverflowError, TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers of shape (B, N, D): {error}") from None
@@ -235,7 +244,7 @@ def _check_vectors(name: str, given: Any) -> Vectors:
     B, N, D = array.shape
     if B < 1 or N < 1 or D not in (2, 3):
         raise InputError(f"{name} must have shape (B >= 1, N >= 1, D = 2 or 3); got {array.shape}")
-    # The error names the first agent whose vector is not finite.
+    # Name the first agent with a non-finite vector.
     finite = np.isfinite(array)
     if not finite.all():
         flock, agent, _ = np.argwhere(~finite)[0]
@@ -244,7 +253,7 @@ def _check_vectors(name: str, given: Any) -> Vectors:
 
 
 def _check_codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[int, ...]) -> Int8[np.ndarray, "B N"]:
-    """A copy of `given` as roles or conditions (B, N), all 0 if it is None, or a clear error."""
+    """Return roles or conditions as an int8 copy of shape (B, N), zeros for None, or raise InputError."""
     if given is None:
         return np.zeros(shape, np.int8)
     try:
@@ -260,8 +269,8 @@ def _check_codes(name: str, kind: type[enum.IntEnum], given: Any, shape: tuple[i
 
 
 def _check_integers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """`given` as an array, if it has whole numbers of that shape."""
-    expected = f"{name} must be whole numbers of shape (B, N) = {shape}"
+    """Return `given` as an integer array of `shape`, or raise InputError."""
+    expected = f"{name} must be integers of shape (B, N) = {shape}"
     try:
         numbers = np.array(given)
     except ValueError as error:
@@ -272,9 +281,9 @@ def _check_integers(name: str, given: Any, shape: tuple[int, ...]) -> NDArray[An
 
 
 def _check_groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
-    """A copy of `given` as group numbers (B, N), all 0 if it is None, and none for obstacle agents."""
+    """Return group indices (B, N): zeros for None, NO_GROUP for obstacle agents."""
     numbers = np.zeros(rim.shape, np.int32) if given is None else _check_integers("groups", given, rim.shape)
-    # What stands for obstacle agents does not matter, since they are in no group.
+    # Values of obstacle agents are ignored, since they have no group.
     if ((numbers < 0) & ~rim).any() or (numbers > np.iinfo(np.int32).max).any():
         flock, agent = np.argwhere(((numbers < 0) & ~rim) | (numbers > np.iinfo(np.int32).max))[0]
         raise InputError(
@@ -284,11 +293,11 @@ def _check_groups(given: Any, rim: Bool[np.ndarray, "B N"]) -> Groups:
 
 
 def _check_obstacles(given: Any, rim: Bool[np.ndarray, "B N"]) -> ObstacleIds:
-    """A copy of `given` as obstacle numbers (B, N); if it is None, a flock's obstacle agents are one obstacle."""
+    """Return obstacle indices (B, N); for None, the obstacle agents of a flock form one obstacle."""
     numbers = np.full(rim.shape, NO_OBSTACLE) if given is None else _check_integers("obstacles", given, rim.shape)
     if (numbers == NO_OBSTACLE).all():
         numbers = np.where(rim, 0, NO_OBSTACLE)
-    # There are no more obstacles than agents, so kernels may count obstacles in arrays of length N.
+    # Indices stay below N, so kernels may count obstacles in arrays of length N.
     most = rim.shape[1] - 1
     if ((numbers < 0) | (numbers > most))[rim].any() or (numbers[~rim] != NO_OBSTACLE).any():
         raise InputError(f"obstacles must be from 0 to {most} for obstacle agents and {NO_OBSTACLE} for all others")

@@ -1,6 +1,6 @@
-"""Extremes of a set of points (n, D), D = 2 or 3: its box, the nearest two and the farthest two.
+"""Bounding box, closest pair and farthest pair of points (n, D), D = 2 or 3.
 
-They are exact, and take far less time than comparing all pairs wherever points are spread out.
+Results are exact; for points that are spread out they take far less time than comparing all pairs.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 from equiflock.runtime.jit import Array, Index, inline_kernel, kernel
 
 BRUTE_FORCE_DIAMETER_POINTS = 256
-"""Up to this many points, comparing all pairs is the fastest way to the farthest two."""
+"""Up to this many points, comparing all pairs finds the farthest pair fastest."""
 BRUTE_FORCE_SEPARATION_POINTS = 128
-"""Up to this many points, comparing all pairs takes hardly longer than a sweep to find the nearest two, and compiles in
-a tenth of the time."""
+"""Up to this many points, comparing all pairs finds the closest pair about as fast as a sweep, and compiles in a tenth
+of the time."""
 
 
 @kernel
 def bounding_box(points: Array) -> tuple[Array, Array]:
-    """The least and the largest of each coordinate, each (D,)."""
+    """Return the minimum and maximum of each coordinate, each (D,)."""
     low, high = points[0].copy(), points[0].copy()
     for i in range(len(points)):
         for d in range(points.shape[1]):
@@ -30,7 +30,7 @@ def bounding_box(points: Array) -> tuple[Array, Array]:
 
 @inline_kernel
 def squared_distance(points: Array, i: Index, j: Index) -> float:
-    """|r_i - r_j|^2 for D = 2 or 3."""
+    """Return |r_i - r_j|^2 for D = 2 or 3."""
     x, y = points[i, 0] - points[j, 0], points[i, 1] - points[j, 1]
     z = points[i, 2] - points[j, 2] if points.shape[1] == 3 else 0.0
     square: float = x * x + y * y + z * z
@@ -39,9 +39,9 @@ def squared_distance(points: Array, i: Index, j: Index) -> float:
 
 @kernel
 def squared_distance_range(points: Array) -> tuple[float, float]:
-    """The squares of the least and the largest distance between two points, by comparing all pairs.
+    """Return the smallest and largest squared distance between two points, by comparing all pairs.
 
-    Infinity and 0 for a single point. The roots are those that `minimum_separation` and `diameter` find, to the bit.
+    For a single point: infinity and 0. Square roots equal `minimum_separation` and `diameter` to the bit.
     """
     least, largest = math.inf, 0.0
     for j in range(len(points)):
@@ -53,19 +53,19 @@ def squared_distance_range(points: Array) -> tuple[float, float]:
 
 @kernel
 def minimum_separation(points: Array) -> float:
-    """The least distance between two points; infinite for a single one."""
+    """Return the smallest distance between two points; infinity for a single point."""
     least = math.inf
     if len(points) < 2:
         return least
-    # Sweep along the axis in which the points reach farthest.
+    # Sweep along the axis with the largest extent.
     low, high = bounding_box(points)
     axis = np.argmax(high - low)
     order = np.argsort(points[:, axis])
-    # Compare each point with those after it along the axis, while they can still be nearer than the nearest pair.
+    # Compare each point with its successors along the axis, while these can be closer than the closest pair so far.
     for n in range(len(points)):
         for m in range(n + 1, len(points)):
             i, j = order[n], order[m]
-            # All points from here on are farther along the axis alone than the nearest pair so far.
+            # Later points are farther away along this axis alone.
             if points[j, axis] - points[i, axis] >= least:
                 break
             least = min(least, math.sqrt(squared_distance(points, i, j)))
@@ -74,17 +74,17 @@ def minimum_separation(points: Array) -> float:
 
 @kernel
 def diameter(points: Array) -> float:
-    """The largest distance between two points; 0 for a single one."""
+    """Return the largest distance between two points; 0 for a single point."""
     return math.sqrt(farthest_pair(points)[2]) if len(points) > 1 else 0.0
 
 
 @kernel
 def farthest_pair(points: Array) -> tuple[Index, Index, float]:
-    """The two points i < j at the largest distance, and its square; of several such pairs that of the least (j, i).
+    """Return the farthest pair i < j and its squared distance; ties are broken by the smallest (j, i).
 
-    Time is quadratic for few points, and otherwise only for points that all lie on one circle or sphere.
+    Time is quadratic for few points, and otherwise only for points on one circle or sphere.
     """
-    # All pairs, if there are few points.
+    # Few points: compare all pairs.
     best = 0, 1, -1.0
     if len(points) <= BRUTE_FORCE_DIAMETER_POINTS:
         for j in range(len(points)):
@@ -93,7 +93,7 @@ def farthest_pair(points: Array) -> tuple[Index, Index, float]:
                 if square > best[2]:
                     best = i, j, square
         return best
-    # Sort the points into some hundred boxes, and pairs of boxes by how far apart two points in them can be.
+    # Sort the points into a few hundred boxes, and compute an upper bound of the distance for each pair of boxes.
     starts, order, low, high = _sort_into_boxes(points)
     pairs = np.empty((len(low) * (len(low) + 1) // 2, 2), np.int64)
     reaches = np.empty(len(pairs))
@@ -103,17 +103,17 @@ def farthest_pair(points: Array) -> tuple[Index, Index, float]:
             pairs[n, 0], pairs[n, 1] = p, q
             reaches[n] = _max_squared_distance(low[p], high[p], low[q], high[q])
             n += 1
-    # From the farthest boxes on, compare points until no other pair of boxes can hold a farther pair of them.
+    # Visit pairs of boxes by decreasing bound, until no remaining pair can contain a farther pair of points.
     for n in np.argsort(-reaches):
         if reaches[n] < best[2]:
             break
-        # A point of one box is compared with those of the other only if that box reaches far enough from it.
+        # Skip a point if the other box lies too close to it.
         p, q = pairs[n, 0], pairs[n, 1]
         for one in order[starts[p] : starts[p + 1]]:
             if _max_squared_distance(points[one], points[one], low[q], high[q]) < best[2]:
                 continue
             for other in order[starts[q] : starts[q + 1]]:
-                # Boxes come in another order than points, so among equally far pairs the first must be kept by hand.
+                # Boxes are not visited in the order of points, so ties are broken explicitly.
                 i, j, square = min(one, other), max(one, other), squared_distance(points, one, other)
                 if i < j and (square > best[2] or (square == best[2] and (j, i) < (best[1], best[0]))):
                     best = i, j, square
@@ -122,9 +122,9 @@ def farthest_pair(points: Array) -> tuple[Index, Index, float]:
 
 @kernel
 def _max_squared_distance(low: Array, high: Array, other_low: Array, other_high: Array) -> float:
-    """The square of the largest distance between two boxes.
+    """Return the largest squared distance between two boxes.
 
-    Rounding keeps order, so the squared distance of no two points in them is larger, not even by rounding.
+    Rounding is monotonic, so the computed squared distance of any two points inside is never larger.
     """
     square = 0.0
     for d in range(len(low)):
@@ -134,15 +134,15 @@ def _max_squared_distance(low: Array, high: Array, other_low: Array, other_high:
 
 @kernel
 def _sort_into_boxes(points: Array) -> tuple[Array, Array, Array, Array]:
-    """Sort points into at most some hundred boxes of a grid.
+    """Sort points into at most a few hundred boxes of a grid.
 
     Returns:
         starts, order: box p holds the points order[starts[p] : starts[p + 1]].
-        low, high: (boxes, D), drawn tightly around the points; empty boxes are left out.
+        low, high: (boxes, D), tight bounds of the points in each box; empty boxes are left out.
     """
-    # Each point's cell of a grid over the bounding box, and how many points each cell has.
+    # Assign each point to a cell of a grid over the bounding box, and count the points per cell.
     N, D = points.shape
-    # 256 cells in the plane and 343 in space: few enough to look at all pairs of them.
+    # 256 cells for D = 2 and 343 for D = 3: few enough to visit all pairs of cells.
     across = 16 if D == 2 else 7
     low, high = bounding_box(points)
     cell = np.zeros(N, np.int64)
@@ -153,7 +153,7 @@ def _sort_into_boxes(points: Array) -> tuple[Array, Array, Array, Array]:
             place = int((points[i, d] - low[d]) / extent * across) if extent > 0 else 0
             cell[i] = cell[i] * across + min(place, across - 1)
         sizes[cell[i]] += 1
-    # The boxes are the cells that have points, in the order of their cells, shrunk to what is in them.
+    # Boxes are the occupied cells, shrunk to their points.
     order = np.argsort(cell, kind="mergesort")
     occupied = np.flatnonzero(sizes)
     starts = np.zeros(len(occupied) + 1, np.int64)

@@ -1,6 +1,6 @@
-"""The numbers of the orbit technique, by which followers avoid obstacles (section 5, "Obstacle avoidance").
+"""Parameters of the orbit technique, by which followers avoid obstacles (section 5 of the paper, "Obstacle avoidance").
 
-`equiflock.senses.orbit` applies them. Weights that were tuned with numbers of their own bring these along.
+`equiflock.senses.orbit` applies them. Weights tuned with other parameters store these in their metadata.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from equiflock.runtime.checks import InputError, is_finite, shorten_repr
 
 @dataclass(frozen=True)
 class Orbit:
-    """The numbers of the technique; the defaults are the paper's."""
+    """Parameters of the orbit technique; the defaults are the paper's."""
 
     gravity_break: float = 0.5
-    """alpha_2 in [0, 1]: the smaller, the sooner a follower leaves its orbit."""
+    """alpha_2 in [0, 1]: a follower leaves its orbit the sooner, the smaller it is."""
     dodge_angle: float = math.pi / 2
-    """alpha_theta in (0, pi/2], the angle of dodging. Only pi/2 treats left and right alike."""
+    """alpha_theta in (0, pi/2], the dodge angle in radians. Only pi/2 is symmetric between left and right."""
     near: float = 1.0
-    """The weight of e^(-|r|) in alpha_1(|r|, |w|) = near e^(-|r|) + slow e^(-|w|)."""
+    """Weight of e^(-|r|) in alpha_1(|r|, |w|) = near e^(-|r|) + slow e^(-|w|)."""
     slow: float = 1.0
-    """The weight of e^(-|w|) in alpha_1(|r|, |w|) = near e^(-|r|) + slow e^(-|w|)."""
+    """Weight of e^(-|w|) in alpha_1(|r|, |w|) = near e^(-|r|) + slow e^(-|w|)."""
 
     def __post_init__(self) -> None:
         if not (is_finite(self.gravity_break) and 0.0 <= self.gravity_break <= 1.0):

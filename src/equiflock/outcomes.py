@@ -1,4 +1,4 @@
-"""How a flight stands or ended: the outcomes of the package, and those that a scenario names itself."""
+"""Outcomes of flights: those of the package, and those that scenarios and users add."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import ClassVar
 from equiflock.runtime.checks import InputError, shorten_repr
 
 FIRST_USER_CODE, LAST_CODE = 16, 127
-"""The first and the last code for outcomes that users add; 127 is the largest that an int8 holds."""
+"""First and last code of outcomes that users add; 127 is the largest int8."""
 
 
 class Outcome(int):
-    """A code with a name and a text, which is the message to a reader: `Outcome.DISCONNECTED.message`.
+    """State or result of a flight: an int8 code with a name and a message, such as `Outcome.DISCONNECTED.message`.
 
-    `Outcome(2)` is the outcome of that code, and `Outcome.add` names a new one, for an ending of one's own.
+    `Outcome(2)` returns the outcome of a code; `Outcome.add` registers a new one for a user-defined ending.
     """
 
     name: str
@@ -29,8 +29,8 @@ class Outcome(int):
     ENDED: ClassVar[Outcome]
 
     def __new__(cls, code: int) -> Outcome:
-        """The outcome that is known by that code."""
-        # There is one object per code, which carries the name and the text.
+        """Return the outcome of a code."""
+        # One object per code carries the name and the message.
         try:
             return cls._registry[int(code)]
         except KeyError:
@@ -38,33 +38,33 @@ class Outcome(int):
 
     @classmethod
     def add(cls, name: str, message: str) -> Outcome:
-        """Name an outcome, such as `Outcome.add("ARRIVED", "the flock reached its goal")`; adding it again finds it.
+        """Register an outcome, such as `Outcome.add("ARRIVED", "the flock reached its goal")`; return it if it exists.
 
         Args:
-            name: in tables and figures; capital letters, digits and underscores.
-            message: what a reader is told.
+            name: shown in tables and figures; capital letters, digits and underscores.
+            message: one line for the user.
         """
         if not (isinstance(name, str) and name.isidentifier() and name == name.upper()):
             raise InputError(
-                f"an outcome's name must be a word in capital letters, such as ARRIVED; got {shorten_repr(name)}"
+                f"the name of an outcome must be a word in capital letters, such as ARRIVED; got {shorten_repr(name)}"
             )
         if not (isinstance(message, str) and message):
-            raise InputError(f"an outcome's message must be a text; got {shorten_repr(message)}")
-        # A saved flight adds the outcomes that it names, which may be here already: same words, same outcome.
+            raise InputError(f"the message of an outcome must be a non-empty string; got {shorten_repr(message)}")
+        # Loading a saved flight adds its outcomes, which may exist already.
         for outcome in cls._registry.values():
             if outcome.name == name:
                 if outcome.message != message:
-                    raise InputError(f"the outcome {name} exists already, with the message {outcome.message!r}")
+                    raise InputError(f"the outcome {name} already exists, with the message {outcome.message!r}")
                 return outcome
-        # Codes of the package stay below FIRST_OWN, so that it may get more without changing those of users.
+        # The package keeps the codes below FIRST_USER_CODE, so that it can add outcomes without changing users' codes.
         code = max(FIRST_USER_CODE - 1, *cls._registry) + 1
         if code > LAST_CODE:
-            raise InputError(f"there may be {LAST_CODE - FIRST_USER_CODE + 1} outcomes of your own at most")
+            raise InputError(f"at most {LAST_CODE - FIRST_USER_CODE + 1} outcomes can be added")
         return cls._make(code, name, message)
 
     @classmethod
     def _make(cls, code: int, name: str, message: str) -> Outcome:
-        """Make the one outcome of a code."""
+        """Create and register the outcome of a code."""
         outcome = int.__new__(cls, code)
         outcome.name, outcome.message = name, message
         cls._registry[code] = outcome
@@ -72,12 +72,12 @@ class Outcome(int):
 
     @classmethod
     def all(cls) -> tuple[Outcome, ...]:
-        """Every outcome that there is, by their codes."""
+        """Return all outcomes, in the order of registration."""
         return tuple(cls._registry.values())
 
     @property
     def is_user_defined(self) -> bool:
-        """Whether it was added to those of the package."""
+        """Whether a user added the outcome."""
         return self >= FIRST_USER_CODE
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class Outcome(int):
 Outcome.FLYING = Outcome._make(0, "FLYING", "still flying")
 Outcome.TIME_UP = Outcome._make(1, "TIME_UP", "flew for the whole duration")
 Outcome.DISCONNECTED = Outcome._make(2, "DISCONNECTED", "the communication graph lost its connectivity")
-Outcome.COLLIDED = Outcome._make(3, "COLLIDED", "two agents came too near each other")
-Outcome.HIT_OBSTACLE = Outcome._make(4, "HIT_OBSTACLE", "an agent came too near the obstacle")
+Outcome.COLLIDED = Outcome._make(3, "COLLIDED", "two agents came too close to each other")
+Outcome.HIT_OBSTACLE = Outcome._make(4, "HIT_OBSTACLE", "an agent came too close to the obstacle")
 Outcome.PASSED = Outcome._make(5, "PASSED", "the flock passed the obstacle")
 Outcome.ENDED = Outcome._make(6, "ENDED", "the ending's condition was met")

@@ -1,7 +1,7 @@
-"""Patterns that a flock can fly in: a vee, a circle, words in capital letters, or points of one's own.
+"""Formation patterns: a vee, a circle, words in capital letters, or user-defined points.
 
-A pattern is a place z_i for each agent, of which only the differences z_i - z_j matter. A flock has it when all r_i -
-z_i are the same; how far it is from that is `pattern_error`.
+A pattern assigns a place z_i to each agent; only the differences z_i - z_j matter. A flock has reached it when all
+r_i - z_i are equal; `pattern_error` measures the deviation.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Points: TypeAlias = Float64[np.ndarray, "N D"]
 PatternName: TypeAlias = Literal["vee", "circle"] | str
 """The name of a pattern, one of `SHAPES`, or a word in capital letters."""
 Pattern: TypeAlias = PatternName | Sequence[Sequence[float]] | NDArray[Any]
-"""The name of a pattern, a word in capital letters, or points (N, D) of one's own."""
+"""The name of a pattern, a word in capital letters, or user-defined points (N, D)."""
 WORD_METADATA = {SAFE_PATTERN: "[A-Z]{1,12}"}
-"""Metadata of a field that is a pattern: a live page may choose any such word, which is drawn and names no file."""
+"""Field metadata of a pattern: words that the live page may send; they are drawn, never used as file names."""
 
 DEFAULT_SPACING = 0.4
-"""Between neighbours, in units of length: they are well within R = 1 of each other, and not too near."""
+"""Distance between neighbours: well within R = 1 and not too close."""
 VEE_HALF_ANGLE = math.radians(35.0)
-"""Between each arm of the vee and its axis, our choice: above 30 degrees the two behind the head are not nearer to each
-other than neighbours on an arm are."""
+"""Angle between an arm of the vee and its axis. Above 30 degrees, the two agents behind the head are farther apart
+than neighbours on an arm."""
 LETTER_GAP = 3.0
-"""Between two letters of a word, in units of the grid on which they are drawn: they are six units tall."""
+"""Gap between two letters of a word, in grid units; letters are six units tall."""
 
-# Strokes of each letter, divided by "|": corners of a line, each the digits of its x and y. Strokes may begin and end
-# on each other, but never cross, so that no two agents get the same place.
+# Strokes of each letter, separated by "|": corners of a polyline, each given by its x and y digits. Strokes may start or
+# end on each other but never cross, so that no two agents share a place.
 LETTERS = {
     "A": "00 36 60|12 52",
     "B": "00 06 36 45 44 33 03|33 42 41 30 00",
@@ -68,15 +68,15 @@ LETTERS = {
 
 
 def make_pattern_points(pattern: Pattern, agents: int, dimensions: int = 2, spacing: float = DEFAULT_SPACING) -> Points:
-    """The place z_i of each agent in a pattern, (N, D), centred at the origin; in space it lies in the x-y plane.
+    """Return the place z_i of each agent, (N, D), centred at the origin; for D = 3 in the x-y plane.
 
     Args:
-        pattern: "vee", as pelicans fly: agent 0 is the head, at the right, and the others line up behind it, left and
-            right in turn; "circle", counterclockwise from the right; a word in capital letters A to Z, such as "EQ",
-            along whose strokes agents are spread evenly; or points (N, D), which are only centred.
+        pattern: "vee": agent 0 leads, at the right, and the others line up behind it, alternating between left and
+            right; "circle": counterclockwise from the right; a word in capital letters A to Z, such as "EQ": agents
+            are spread evenly along its strokes; or points (N, D), which are centred.
         agents: N.
         dimensions: D, 2 or 3.
-        spacing: the distance between neighbours, for letters along a stroke, as nearly as whole agents allow.
+        spacing: distance between neighbours; for words along a stroke, as closely as N allows.
     """
     check_count("agents", agents)
     if dimensions not in (2, 3):
@@ -86,8 +86,7 @@ def make_pattern_points(pattern: Pattern, agents: int, dimensions: int = 2, spac
         points = _parse_points(pattern)
         if points.shape != (agents, dimensions):
             raise InputError(
-                f"a pattern of points must have one for each agent, of shape (N, D) = ({agents}, {dimensions}); got "
-                f"{points.shape}"
+                f"a pattern of points must have shape (N, D) = ({agents}, {dimensions}); got {points.shape}"
             )
         return np.asarray(points - points.mean(axis=0))
     check_pattern(pattern)
@@ -97,7 +96,7 @@ def make_pattern_points(pattern: Pattern, agents: int, dimensions: int = 2, spac
 
 
 def check_pattern(pattern: Pattern) -> None:
-    """A clear error unless it is the name of a pattern, a word that can be written, or finite points (N, D)."""
+    """Raise InputError unless `pattern` is a known name, a word in capital letters, or finite points (N, D)."""
     if not isinstance(pattern, str):
         _parse_points(pattern)
     elif pattern not in SHAPES and (not pattern or set(pattern) - set(LETTERS)):
@@ -110,14 +109,14 @@ def check_pattern(pattern: Pattern) -> None:
 
 
 def assign_places(flock: Flock, pattern: Pattern, spacing: float) -> Vectors:
-    """The place z_i of each agent in the pattern, (B, N, D): the agents of the flock take its places in their order.
+    """Return the place z_i of each agent, (B, N, D): leaders and followers take the places in their order.
 
-    Obstacle agents take none; theirs are zeros. Agents that have failed keep theirs.
+    Obstacle agents have zeros; failed agents keep their places.
     """
     _, _, D = flock.shape
     places = np.zeros(flock.shape)
     member = flock.roles != OBSTACLE
-    # Flocks of a batch mostly have the same number of obstacle agents, so the pattern is made once.
+    # Flocks of a batch usually have the same number of members, so the pattern is computed once per number.
     counts = member.sum(axis=1)
     for count in np.unique(counts).tolist():
         points = make_pattern_points(pattern, count, D, spacing)
@@ -129,15 +128,15 @@ def assign_places(flock: Flock, pattern: Pattern, spacing: float) -> Vectors:
 def pattern_error(
     positions: Vectors, places: Vectors, member: Bool[np.ndarray, "B N"] | None = None
 ) -> Float64[np.ndarray, " B"]:
-    """How far flocks are from a pattern, as a share of its size: 0 when every agent has its place, wherever that is.
+    """Return the deviation from a pattern relative to its size, (B,): 0 if all agents are in place, up to translation.
 
-    With x_i = r_i - z_i, it is the root mean square of |x_i - mean(x)| over that of |z_i - mean(z)|, the size of the
-    pattern; over 1 if that is 0, as for a single agent.
+    With x_i = r_i - z_i, the error is the root mean square of |x_i - mean(x)| divided by that of |z_i - mean(z)|, the
+    size of the pattern; divided by 1 if the size is 0, as for a single agent.
 
     Args:
         positions: (B, N, D).
-        places: (B, N, D), as `assign_places` gives them.
-        member: (B, N), which agents count; all if left out. 0 where nobody does.
+        places: (B, N, D), from `assign_places`.
+        member: (B, N), mask of the agents that count; all by default. The error is 0 if none does.
     """
     counted = np.ones(positions.shape[:2], bool) if member is None else member
     size = _compute_spread(places, counted)
@@ -145,7 +144,7 @@ def pattern_error(
 
 
 def _compute_spread(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float64[np.ndarray, " B"]:
-    """The root mean square distance of vectors from their mean."""
+    """Return the root mean square distance of the vectors from their mean, (B,)."""
     count = np.maximum(member.sum(axis=1), 1)
     mean = vectors.sum(axis=1, keepdims=True, where=member[..., None]) / count[:, None, None]
     squares = np.square(vectors - mean).sum(axis=2)
@@ -153,8 +152,8 @@ def _compute_spread(vectors: Vectors, member: Bool[np.ndarray, "B N"]) -> Float6
 
 
 def _parse_points(given: Any) -> Points:
-    """Points of one's own as an array, or a clear error."""
-    expected = "a pattern of one's own must be finite points of shape (N, D), D = 2 or 3"
+    """Return user-defined points as an array, or raise InputError."""
+    expected = "pattern must be a name, a word in capital letters, or finite points of shape (N, D), D = 2 or 3"
     try:
         points = np.array(given, np.float64)
     except (OverflowError, TypeError, ValueError):
@@ -166,22 +165,22 @@ def _parse_points(given: Any) -> Points:
 
 @lru_cache(maxsize=64)
 def _make_plane_points(pattern: str, agents: int) -> Points:
-    """A named pattern in the plane, or a word, with a spacing of 1 and centred."""
+    """Return a named pattern or a word for D = 2, centred, with a spacing of 1."""
     points = SHAPES[pattern](agents) if pattern in SHAPES else _make_word(pattern, agents)
     points -= points.mean(axis=0)
-    points.setflags(write=False)  # it is kept
+    points.setflags(write=False)  # the cache shares it
     return points
 
 
 def _make_vee(agents: int) -> Points:
-    """Agent 0 in front, at the right; agents 1, 3, .. on its left behind it, agents 2, 4, .. on its right."""
+    """Return a vee: agent 0 in front, at the right; agents 1, 3, .. behind it on its left, 2, 4, .. on its right."""
     number = np.arange(agents)
     behind, side = (number + 1) // 2, np.where(number % 2 == 1, 1.0, -1.0)
     return np.stack([-behind * math.cos(VEE_HALF_ANGLE), side * behind * math.sin(VEE_HALF_ANGLE)], axis=1)
 
 
 def _make_circle(agents: int) -> Points:
-    """The corners of a regular polygon with sides of length 1."""
+    """Return the corners of a regular polygon with sides of length 1."""
     radius = 0.5 / math.sin(math.pi / agents) if agents > 1 else 0.0
     angles = 2.0 * math.pi * np.arange(agents) / agents
     return radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -191,14 +190,14 @@ SHAPES = {"vee": _make_vee, "circle": _make_circle}
 
 
 def _make_word(word: str, agents: int) -> Points:
-    """Agents along the strokes of a word, about 1 apart."""
+    """Return places along the strokes of a word, about 1 apart."""
     strokes = _make_strokes(word)
     lengths = np.array([np.linalg.norm(np.diff(stroke, axis=0), axis=1).sum() for stroke in strokes])
-    # Each stroke gets its share of the agents; those lost to rounding down go where most was lost.
+    # Distribute the agents by stroke length; the largest remainders get those lost to rounding down.
     shares = agents * lengths / lengths.sum()
     counts = np.floor(shares).astype(int)
     counts[np.argsort(counts - shares, kind="stable")[: agents - counts.sum()]] += 1
-    # Half a spacing from both ends of a stroke, so that strokes which meet there keep their agents apart.
+    # Start half a spacing from both ends, so that agents on adjoining strokes keep their distance.
     placed = [
         _interpolate_stroke(stroke, (np.arange(n) + 0.5) / n) for stroke, n in zip(strokes, counts, strict=True) if n
     ]
@@ -206,7 +205,7 @@ def _make_word(word: str, agents: int) -> Points:
 
 
 def _make_strokes(word: str) -> list[Points]:
-    """The strokes of all letters of a word, one letter after the other, on the grid."""
+    """Return the strokes of all letters of a word, in grid units."""
     strokes, left = [], 0.0
     for letter in word:
         drawn = [[[float(digit) for digit in corner] for corner in line.split()] for line in LETTERS[letter].split("|")]
@@ -217,6 +216,6 @@ def _make_strokes(word: str) -> list[Points]:
 
 
 def _interpolate_stroke(stroke: Points, shares: Float64[np.ndarray, " n"]) -> Points:
-    """The points at these shares of the length of a stroke."""
+    """Return the points at the given fractions of a stroke's length."""
     ends = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(stroke, axis=0), axis=1))])
     return np.stack([np.interp(shares * ends[-1], ends, stroke[:, d]) for d in range(2)], axis=1)

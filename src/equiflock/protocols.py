@@ -1,4 +1,4 @@
-"""The interfaces between the parts of a flight: its moments, and the protocols of controllers, bodies and endings."""
+"""Interfaces between the parts of a flight: Moment, and the protocols of controllers, bodies and endings."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from equiflock.flock import Flock, Observations, Roles, Vectors
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Moment:
-    """One instant of a flight, before the step that its accelerations make.
+    """State of a flight before a step.
 
-    The arrays are read-only views, valid until the next step; copy what must last.
+    The arrays are read-only views that are valid until the next step; copy what must last.
 
     Attributes:
-        step: the number of steps made so far.
+        step: number of steps so far.
         time: step times the time step, in seconds.
-        flock: positions and velocities now.
-        observations: (B, N, K, C, D), what every agent knows now.
-        accelerations: (B, N, D), what every agent is commanded to do next, which its body may not manage; zero for
-            leaders, obstacle agents, agents that stopped or drift, and ended flocks.
-        flying: (B,), which flocks are still flying.
+        flock: the agents now.
+        observations: (B, N, K, C, D).
+        accelerations: (B, N, D), the commands for the next step, which a body may not reach; zero for leaders,
+            obstacle agents, stopped and drifting agents, and ended flocks.
+        flying: (B,), mask of the flocks that are still flying.
         outcomes: (B,), codes of `Outcome`.
         comm_radius: the communication radius R.
-        body_state: name -> (B, N, ..), what bodies remember beyond position and velocity, such as headings.
-        compute_message_graph: called, it tells who uses a message of whom now, as an `equiflock.Graph`; None if the senses cannot tell.
+        body_state: name -> (B, N, ..), state of bodies beyond position and velocity, such as headings.
+        compute_message_graph: returns the graph of the messages in use now, an `equiflock.Graph`; None if the senses
+            cannot compute it.
     """
 
     step: int
@@ -48,34 +49,34 @@ class Moment:
 
 @runtime_checkable
 class LocalController(Protocol):
-    """A controller that each agent can run by itself: it sees observations, never the flock."""
+    """A decentralized controller: it receives observations, never the flock."""
 
     @property
     def senses(self) -> Senses:
-        """The channels, hops and topology of the observations that it needs."""
+        """Channels, hops and topology of its observations."""
         ...
 
     def __call__(self, observations: Observations, /) -> Float[np.ndarray, "B N D"]:
-        """Accelerations (B, N, D) from observations (B, N, K, C, D), each agent's from its own block alone."""
+        """Return accelerations (B, N, D), each from the agent's own block of observations (B, N, K, C, D) only."""
         ...
 
 
 @runtime_checkable
 class PrivilegedController(Protocol):
-    """A controller that sees the whole flock, so no swarm could run it: an expert to learn from."""
+    """A controller that receives the whole flock: an expert for training, which no swarm could run."""
 
     @property
     def senses(self) -> Senses:
-        """The channels, hops and topology of the observations that it needs."""
+        """Channels, hops and topology of its observations."""
         ...
 
     @property
     def privileged(self) -> Literal[True]:
-        """True: the mark by which flights and users know that it sees the whole flock."""
+        """True; marks the controller as privileged."""
         ...
 
     def __call__(self, flock: Flock, observations: Observations, /) -> Float[np.ndarray, "B N D"]:
-        """Accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
+        """Return accelerations (B, N, D) from the flock and its observations (B, N, K, C, D)."""
         ...
 
 
@@ -84,7 +85,7 @@ Controller: TypeAlias = LocalController | PrivilegedController
 
 @runtime_checkable
 class Sensing(Protocol):
-    """The senses of a flock in flight, which remember what was heard: `observe` once per time step."""
+    """Stateful observations of a flock in flight; call `observe` once per time step."""
 
     def observe(
         self,
@@ -92,17 +93,17 @@ class Sensing(Protocol):
         flying: Bool[np.ndarray, " B"] | None = None,
         agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> Observations:
-        """Let a time step pass and return what every agent knows, (B, N, K, C, D)."""
+        """Advance by one time step and return the observations (B, N, K, C, D)."""
         ...
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
-        """Go on with another flock: its first agents are the kept ones, whose histories follow them."""
+        """Continue with another flock; its first agents are the kept ones, with their histories."""
         ...
 
 
 @runtime_checkable
 class Body(Protocol):
-    """What a commanded acceleration does to an agent."""
+    """Dynamics of an agent under a commanded acceleration."""
 
     def advance(
         self,
@@ -118,25 +119,25 @@ class Body(Protocol):
         Args:
             positions: (B, N, D), changed in place.
             velocities: (B, N, D), changed in place.
-            roles: (B, N), values of `Role`. Leaders keep their velocity and obstacle agents stand still. Agents that
-                stopped or drift are leaders here.
-            accelerations: (B, N, D), what controllers command; zero for all but followers.
+            roles: (B, N), values of `Role`. Leaders keep their velocity and obstacle agents stand still. Stopped and
+                drifting agents count as leaders.
+            accelerations: (B, N, D), commands; zero for all but followers.
             time_step: dt > 0, in seconds.
-            active: the indices of the flocks to move.
+            active: indices of the flocks to move.
         """
         ...
 
 
 @runtime_checkable
 class StatefulBody(Protocol):
-    """A body that remembers more than position and velocity, such as a heading, or that is moved by chance.
+    """A body with state beyond position and velocity, such as a heading, or with random motion.
 
-    It is known by having `init_state`. What it remembers belongs to the flight, which hands it to each step, keeps it with
-    the agents when they are reordered or taken away, and shows it in moments and trajectories.
+    A body is stateful if it has `init_state`. The flight owns the state: it passes it to each step, reorders and
+    removes it together with the agents, and stores it in moments and trajectories.
     """
 
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
-        """What it remembers of agents that are new: arrays (B, N, ..) by name; none if there is nothing to remember."""
+        """Return the state of new agents: arrays (B, N, ..) by name; an empty dict if there is none."""
         ...
 
     def advance(
@@ -154,16 +155,16 @@ class StatefulBody(Protocol):
         """Move the active flocks by one time step, in place.
 
         Args:
-            positions: as for `Body`, and so are all arguments up to `active`.
+            positions: (B, N, D), changed in place; this and the arguments up to `active` are those of `Body`.
             velocities: (B, N, D), changed in place.
             roles: (B, N).
             accelerations: (B, N, D).
             time_step: dt > 0, in seconds.
-            active: the indices of the flocks to move.
-            state: the arrays that `init_state` made, changed in place.
-            step: how many steps were made before this one. What happens by chance is a function of it, of the number
-                of the flock and of that of the agent, never a draw in some order.
-            agent_ids: (N,), the caller's number of every agent as they stand in memory; as they stand if left out.
+            active: indices of the flocks to move.
+            state: arrays of `init_state`, changed in place.
+            step: number of steps before this one. Random motion must be a function of the step, the flock's index and
+                the agent's id, never of the order of draws.
+            agent_ids: (N,), the caller's id of each agent in memory order; 0 .. N - 1 by default.
         """
         ...
 
@@ -173,14 +174,14 @@ AnyBody: TypeAlias = Body | StatefulBody
 
 @runtime_checkable
 class FusedStep(Protocol):
-    """Move, sense and decide in one call: what the parts of a flight make one after the other, to the bit.
+    """Move, observe and control in one call, with the same bits as the separate parts of a flight.
 
-    The state of a flight, `state` (positions, velocities, roles, ..) and `accelerations`, is changed in place; `flock`
-    is a read-only view of it. What agents remember is that of the senses.
+    `state` (positions, velocities, roles, ..) and `accelerations` are changed in place; `flock` is a read-only view of
+    them. The memory of the agents stays in the senses.
     """
 
     def fits(self, flock: Flock, sensing: Sensing, body: AnyBody) -> bool:
-        """Whether it does what these parts would do with this flock; asked at every step, as parts may change."""
+        """Return whether it can replace these parts for this flock; called at every step, as parts may change."""
         ...
 
     def step(
@@ -192,10 +193,10 @@ class FusedStep(Protocol):
         active: Int64[np.ndarray, " active"],
         move_first: bool,
     ) -> Observations | None:
-        """Move the active flocks, if `move_first`, and let them sense and decide; observations (B, N, K, C, D).
+        """Move the active flocks if `move_first`, then observe and control; return observations (B, N, K, C, D).
 
-        None if a flock is off the scale or an acceleration no finite number: the move is made, but the senses are as
-        before, so that the parts by themselves can tell what is wrong.
+        Return None if a flock is out of range or an acceleration is not finite: the move is done but the senses are
+        unchanged, so that the separate parts can raise the error.
         """
         ...
 
@@ -208,20 +209,20 @@ class FusedStep(Protocol):
         move_first: bool,
         steps: int,
     ) -> bool:
-        """Make so many steps of all flocks, of which the first begins with a move if `move_first`.
+        """Advance all flocks by `steps` steps, the first with a move only if `move_first`.
 
-        False, and everything as before, if one of them would fail.
+        Return False, with nothing changed, if a step would fail.
         """
         ...
 
 
 @runtime_checkable
 class Ending(Protocol):
-    """Decides, at every instant, which flocks have ended and how."""
+    """Condition that ends flights; called at every step."""
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"], /) -> Int8[np.ndarray, " B"]:
-        """Codes of `Outcome` (B,), FLYING where the flight goes on, or booleans, True where it ends.
+        """Return codes of `Outcome`, (B,), FLYING where the flight continues, or booleans, True where it ends.
 
-        Flocks not flying are ignored.
+        Flocks that are not flying are ignored.
         """
         ...

@@ -52,7 +52,7 @@ def test_a_body_of_one_s_own_is_one_decorated_class() -> None:
         ("unicycle:max_speed=1", {"max_speed": 2}, "option 'max_speed' is given twice, as 1 in .* and as 2"),
         ("double-integrator:lag=-1", {}, "lag must be a finite number of at least 0; got -1"),
         ("double-integrator:gust=windy", {}, "gust must be a finite number of at least 0; got 'windy'"),
-        ("double-integrator:7:8", {}, "options after a name must be such as key=value"),
+        ("double-integrator:7:8", {}, "options must have the form key=value"),
     ],
 )
 def test_what_makes_no_body_is_refused_in_one_line(name: Any, options: dict[str, Any], text: str) -> None:

@@ -1,4 +1,4 @@
-"""Commands as a user gives them, in this process, or each in a process of its own that remembers nothing."""
+"""Helpers that run commands, in this process or in a new one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = Path(equiflock.__file__).parents[1]
 
 
 def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
-    """Begin a command in a folder, in a process group of its own, as a terminal has it."""
+    """Start a command in a directory, in a new process group, as a terminal does."""
     return subprocess.Popen(
         [sys.executable, "-m", "equiflock", *arguments],
         stdout=subprocess.PIPE,
@@ -34,30 +34,30 @@ def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def run(*arguments: str) -> None:
-    """Give a command in this process."""
+    """Run a command in this process."""
     cli.main(list(arguments))
 
 
 @contextmanager
 def stays_alive() -> Iterator[None]:
-    """Let a command in this process end as Ctrl-C ends it, with a SystemExit."""
+    """Make Ctrl-C end a command in this process with SystemExit, not with os._exit."""
     before = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "_exit", sys.exit)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)  # a program that ends ignores it
+            signal.signal(signal.SIGINT, before)  # the command ignores it at its end
 
 
 @contextmanager
 def forgetting_plugins(folder: Path) -> Iterator[None]:
-    """As in a process of its own: plugins in the folder are imported anew, and forgotten afterwards."""
+    """Import plugins in the folder again, as in a new process, and forget them afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_factories", dict(registry._factories))
         patch.setattr(plugins, "_plugin_modules", {})
         patch.setattr(plugins, "_plugin_checksums", {})
-        patch.setattr(sys, "dont_write_bytecode", True)  # or a change within a second would go unnoticed
+        patch.setattr(sys, "dont_write_bytecode", True)  # stale bytecode would hide a change within a second
         try:
             yield
         finally:
@@ -67,7 +67,7 @@ def forgetting_plugins(folder: Path) -> Iterator[None]:
 
 
 def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a failing command prints on standard error."""
+    """Run a command that fails with exit code 2, and return its standard error."""
     with pytest.raises(SystemExit) as caught:
         run(*arguments)
     assert caught.value.code == 2

@@ -1,4 +1,4 @@
-"""`equiflock atlas`: it measures, films and writes a page, goes on where it was, and refuses what it does not know."""
+"""`equiflock atlas`: page, table and films, existing results, and one-line errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = tuple(
         f"The law {name}",
         "Much.",
         "Often.",
-        (FinalVelocityVariance(name, "variance left", most=most, disk=FEW, seconds=1.0),),
+        (FinalVelocityVariance(name, "final velocity variance", most=most, disk=FEW, seconds=1.0),),
         (name, "tanner"),
         scenario="flocking:agents=10",
         seconds=0.3,
@@ -41,7 +41,7 @@ def atlas(*arguments: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_has_a_film_a_paragraph_and_the_numbers_of_each_law(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_has_a_film_a_description_and_the_numbers_of_each_law(capsys: pytest.CaptureFixture[str]) -> None:
     atlas("--out", "found")
     page, table = Path("found/atlas.md").read_text(), pd.read_csv("found/atlas.csv")
     assert table.verdict.tolist() == ["holds", "does not hold"]
@@ -49,14 +49,14 @@ def test_the_page_has_a_film_a_paragraph_and_the_numbers_of_each_law(capsys: pyt
         assert Path(f"found/{name}.gif").stat().st_size > 1000
         section = page.split(f"## The law {name}")[1].split("\n## ")[0]
         assert f"![{name} beside tanner]({name}.gif)" in section
-        assert "**Promises.** Much." in section
+        assert "**Claims.** Much." in section
         assert f"| {verdict} |" in section
     printed = capsys.readouterr().out
     assert "does not hold" in printed
     assert "found/atlas.md" in printed
 
 
-def test_what_was_measured_and_filmed_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_results_and_films_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     atlas()
     before = {path: path.stat().st_mtime_ns for path in Path("runs/atlas").rglob("*.gif")}
     monkeypatch.setattr(FinalVelocityVariance, "measure", None)
@@ -64,7 +64,7 @@ def test_what_was_measured_and_filmed_is_not_done_again(monkeypatch: pytest.Monk
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_a_law_that_is_added_later_joins_those_that_are_there_and_a_film_is_shown_once_there_is_one() -> None:
+def test_a_law_and_a_film_can_be_added_later() -> None:
     atlas("--only", "reynolds", "--no-films")
     page = Path("runs/atlas/atlas.md").read_text()
     assert "The law cucker-smale" not in page
@@ -93,17 +93,19 @@ def test_another_film_is_another_atlas(monkeypatch: pytest.MonkeyPatch, capsys: 
         (("--workers", "0"), "workers must be a whole number of at least 1; got 0"),
     ],
 )
-def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str) -> None:
+def test_invalid_options_are_a_one_line_error(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
+) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["atlas", *arguments])
     assert caught.value.code == 2
     assert text in capsys.readouterr().err
 
 
-def test_a_folder_of_something_else_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_with_other_files_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine").mkdir()
     Path("mine/notes.txt").write_text("mine")
     with pytest.raises(SystemExit):
         atlas("--out", "mine")
-    assert "holds something else" in capsys.readouterr().err
+    assert "contains other files" in capsys.readouterr().err
     assert list(Path("mine").glob("*.md")) == []

@@ -1,4 +1,4 @@
-"""Ctrl-C is heard wherever it comes."""
+"""Ctrl-C raises KeyboardInterrupt wherever the program is."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Pressing:
 
 
 def fly_on() -> None:
-    """As a flight does that has not heard of Ctrl-C."""
+    """Run on until Ctrl-C interrupts, as a flight does."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         time.sleep(0.01)
 
 
-def test_while_a_kernel_is_compiled_it_waits_for_the_object_and_interrupts_then() -> None:
+def test_ctrl_c_during_compilation_interrupts_after_the_compiler_callback() -> None:
     handed_over: list[bool] = []
 
     def take() -> None:
@@ -55,26 +55,26 @@ def test_while_a_kernel_is_compiled_it_waits_for_the_object_and_interrupts_then(
             fly_on()
 
 
-def test_so_it_does_before_the_first_epoch_of_a_training() -> None:
+def test_ctrl_c_during_compilation_before_the_first_epoch_interrupts() -> None:
     with ensure_keyboard_interrupt(), StopRequest(lambda: None):
         compile_with(press)
         with pytest.raises(KeyboardInterrupt):
             fly_on()
 
 
-def test_in_a_destructor_it_counts_a_moment_later() -> None:
+def test_ctrl_c_in_a_destructor_interrupts_later() -> None:
     with ensure_keyboard_interrupt():
         Pressing()
         with pytest.raises(KeyboardInterrupt):
             fly_on()
 
 
-def test_everywhere_else_it_counts_at_once() -> None:
+def test_ctrl_c_elsewhere_interrupts_immediately() -> None:
     with ensure_keyboard_interrupt(), pytest.raises(KeyboardInterrupt):
         press()
 
 
-def test_other_errors_that_python_drops_are_reported_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_unraisable_errors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing:
         def __del__(self) -> None:
             raise ValueError("no more")
@@ -86,7 +86,7 @@ def test_other_errors_that_python_drops_are_reported_as_before(monkeypatch: pyte
     assert told == [ValueError]
 
 
-def test_afterwards_all_is_as_before_and_where_it_was_ignored_it_is_ignored() -> None:
+def test_handlers_are_restored_and_an_ignored_sigint_stays_ignored() -> None:
     hook = sys.unraisablehook
     with ensure_keyboard_interrupt():
         pass

@@ -1,4 +1,4 @@
-"""`equiflock deploy` prints its table, writes the page of its audit, and refuses in one line what it cannot do."""
+"""`equiflock deploy`: its table, the page of its audit, and one-line errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHORT = ("deploy", "--agents", "4", "--agent", "c")
 
 @pytest.mark.slow
 def test_the_table_has_parity_bandwidth_ages_and_times(capsys: pytest.CaptureFixture[str]) -> None:
-    run(*SHORT, "--duration", "0.1", "--loss", "0.2")
+    run(*SHORT, "--duration", "0.1", "--packet-loss", "0.2")
     printed = capsys.readouterr().out
     for line in ("parity", "drift", "time per step", "sent by an agent", "age of messages", "dropped messages"):
         assert line in printed
@@ -55,14 +55,14 @@ def test_a_swarm_that_fails_its_checks_has_exit_code_1(
     [
         (("--controller", "tanner"), "tanner is privileged"),
         (("--noise", "0.1"), "noise is for equiflock simulate"),
-        (("--rate", "20", "--audit"), "--audit is for lockstep"),
+        (("--rate", "20", "--audit"), "--audit needs lockstep"),
         (("--audit-page", "audit.html"), "give both"),
         (("--time-step", "0"), "time_step must be"),
         (("--flocks", "2"), "a swarm is a single flock"),
         (("--fail", "1", "--fail-kind", "silent"), "killed, so they are stopped"),
     ],
 )
-def test_what_it_cannot_do_is_one_line(
+def test_unsupported_options_are_a_one_line_error(
     arguments: tuple[str, ...],
     expected: str,
     capsys: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""Radio, bodies and failures on the command line: they reach the flight, are kept with it, and are told."""
+"""Radio, bodies and failures on the command line: they affect the flight, are saved with it, and are printed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,21 @@ from tests.cli.commands import failure, run
 SMALL = ("--agents", "12", "--flocks", "2")
 
 
-def test_a_simulation_flies_in_its_world_saves_it_and_says_it(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    radio = "--loss", "0.2", "--burst", "2", "--delay", "1", "--noise", "0.01", "--every", "2", "--radio-seed", "3"
+def test_simulate_uses_saves_and_prints_the_environment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    radio = (
+        "--packet-loss",
+        "0.2",
+        "--burst",
+        "2",
+        "--delay",
+        "1",
+        "--noise",
+        "0.01",
+        "--send-interval",
+        "2",
+        "--radio-seed",
+        "3",
+    )
     body = "--max-acceleration", "5", "--top-speed", "4", "--lag", "0.1"
     failures = "--fail", "2", "--fail-kind", "silent", "--fail-time", "0.05"
     save = "--duration", "0.1", "--save", str(tmp_path / "run.zarr")
@@ -33,18 +44,19 @@ def test_a_simulation_flies_in_its_world_saves_it_and_says_it(
     assert config["body"] == describe_part(ef.DoubleIntegrator(max_acceleration=5.0, max_speed=4.0, lag=0.1))
     assert config["failures"] == describe_part(ef.Failures("silent", agents=2, time=0.05))
     printed = capsys.readouterr().out
-    assert "world: 20% loss, in runs of 2 steps, 1 step of delay, noise of 0.01, a message every 2 steps; " in printed
+    radio_text = "20% packet loss, in bursts of 2 steps, 1 step of delay, noise of 0.01, a message every 2 steps"
+    assert f"environment: {radio_text}; " in printed
     assert "; 2 agents fall silent at 0.05 s\n" in printed
 
 
-def test_without_such_options_nothing_is_told_or_kept_of_a_world(
+def test_the_default_environment_is_neither_printed_nor_saved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     run("simulate", *SMALL, "--duration", "0.1", "--save", str(tmp_path / "run.zarr"))
     config = ef.Trajectory.load(tmp_path / "run.zarr").config
     assert (config["radio"], config["failures"]) == (None, None)
     assert config["body"] == describe_part(ef.DoubleIntegrator())
-    assert "world" not in capsys.readouterr().out
+    assert "environment:" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -64,7 +76,7 @@ def test_options_of_a_body_are_options_of_the_command_or_follow_its_name(
 
 
 @pytest.mark.parametrize("command", ["simulate", "evaluate", "sweep"])
-def test_help_has_the_options_of_the_body_that_is_named_with_their_defaults_and_docstrings(
+def test_help_lists_the_options_of_the_named_body_with_defaults_and_docstrings(
     capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     def help_of(*words: str) -> str:
@@ -78,13 +90,13 @@ def test_help_has_the_options_of_the_body_that_is_named_with_their_defaults_and_
     assert "--max-turn-rate" not in usual
     assert "--drag" not in unicycle
     assert "in radians per second. None: no limit. (default: 2)" in unicycle
-    assert "How many followers of each flock fail at --fail-time. (default: 0)" in usual
-    assert "Not --max-speed, which bounds the velocities" in usual
+    assert "fail at --fail-time. (default: 0)" in usual
+    assert "(--max-speed bounds the initial velocities.)" in usual
     if command != "sweep":
-        assert "up to their body: --top-speed" in usual
+        assert "--top-speed limits the body" in usual
 
 
-def test_no_scenario_of_the_package_has_an_option_that_a_world_has() -> None:
+def test_no_scenario_of_the_package_has_an_option_of_the_environment() -> None:
     bodies = {"max_acceleration", "top_speed", "drag", "lag", "gust", "body_seed", "max_turn_rate"}
     of_disks = {each.name for each in fields(ef.RandomDisk)}
     for name in ef.scenario_names():
@@ -108,7 +120,9 @@ class Windy:
 """
 
 
-def test_a_scenario_s_own_options_of_the_same_names_follow_its_name(tmp_path: Path, own_registry: None) -> None:
+def test_scenario_options_that_clash_with_the_environment_follow_the_scenario_name(
+    tmp_path: Path, own_registry: None
+) -> None:
     (tmp_path / "windy_day.py").write_text(OWN)
     windy = "--plugin", str(tmp_path / "windy_day.py"), "--duration", "0.05", "--save", str(tmp_path / "run.zarr")
     run("simulate", *windy, "--scenario", "windy:noise=2", "--noise", "0.5", "--lag", "3")
@@ -119,37 +133,37 @@ def test_a_scenario_s_own_options_of_the_same_names_follow_its_name(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_all_controllers_of_an_evaluation_fly_in_one_world_and_its_folder_tells_which(
+def test_an_evaluation_uses_one_environment_and_its_run_directory_names_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small = *SMALL, "--time-step", "0.02", "--duration", "0.1", "--workers", "1"
     run("evaluate", "etdagnn", *small)
-    run("evaluate", "etdagnn", *small, "--loss", "0.2", "--max-acceleration", "50")
+    run("evaluate", "etdagnn", *small, "--packet-loss", "0.2", "--max-acceleration", "50")
     folders = sorted(path.name for path in Path("runs/evaluation").iterdir())
-    other = "etdagnn-flocking-loss=0.2-body=double-integrator-max_acceleration=50"
+    other = "etdagnn-flocking-packet_loss=0.2-body=double-integrator-max_acceleration=50"
     assert folders == ["etdagnn-flocking", other]
-    assert "world: 20% loss; at most 50 of acceleration" in capsys.readouterr().out
+    assert "environment: 20% packet loss; at most 50 of acceleration" in capsys.readouterr().out
     settings = [read_json(Path("runs/evaluation", name, "config.json"))["settings"] for name in folders]
     assert settings[0]["world"] == {}
     assert settings[1]["world"] == {"packet_loss": 0.2, "body": "double-integrator:max_acceleration=50"}
-    told = failure(capsys, "evaluate", "etdagnn", *small, "--loss", "0.3", "--out", f"runs/evaluation/{other}")
-    assert "settings world loss = 0.2, not 0.3, settings world body" in told
+    errors = failure(capsys, "evaluate", "etdagnn", *small, "--packet-loss", "0.3", "--out", f"runs/evaluation/{other}")
+    assert "settings world packet_loss = 0.2, not 0.3, settings world body" in errors
 
 
 @pytest.mark.slow
-def test_a_job_of_an_evaluation_is_flown_again_in_its_world(tmp_path: Path, jobs_here: None) -> None:
+def test_a_rerun_evaluation_job_uses_the_same_environment(tmp_path: Path, jobs_here: None) -> None:
     from equiflock.experiments.rerun_job import rerun_flight
 
     small = *SMALL, "--time-step", "0.02", "--duration", "0.1", "--workers", "1"
-    run("evaluate", "tanner", *small, "--loss", "0.2", "--fail", "3", "--out", str(tmp_path / "mine"))
+    run("evaluate", "tanner", *small, "--packet-loss", "0.2", "--fail", "3", "--out", str(tmp_path / "mine"))
     again = rerun_flight(next((tmp_path / "mine" / "jobs").glob("etdagnn-*.csv")))
     assert again.config["radio"] == describe_part(ef.Radio(packet_loss=0.2))
     assert again.config["failures"] == describe_part(ef.Failures(agents=3))
 
 
 @pytest.mark.slow
-def test_a_sweep_has_a_column_for_each_axis_that_was_given_and_keeps_results_by_their_world(
+def test_a_sweep_has_a_column_for_each_given_axis_and_separates_results_by_environment(
     tmp_path: Path, jobs_here: None
 ) -> None:
     def sweep(*words: str) -> pd.DataFrame:
@@ -160,7 +174,7 @@ def test_a_sweep_has_a_column_for_each_axis_that_was_given_and_keeps_results_by_
     assert not {"packet_loss", "delay"} & set(sweep().columns)
     before = {path.name for path in (tmp_path / "jobs").iterdir()}
     table = sweep(
-        "--loss", "0,0.25", "--delay", "0-1", "--lag", "0.1,0", "--noise", "0", "--max-acceleration", "5,none"
+        "--packet-loss", "0,0.25", "--delay", "0-1", "--lag", "0.1,0", "--noise", "0", "--max-acceleration", "5,none"
     )
     assert list(table.columns[-5:]) == ["packet_loss", "delay", "noise", "max_acceleration", "lag"]
     assert len(table) == 2 * 16
@@ -171,9 +185,7 @@ def test_a_sweep_has_a_column_for_each_axis_that_was_given_and_keeps_results_by_
     assert len(pd.read_csv(tmp_path / "summary.csv")) == 16
 
 
-def test_bodies_and_kinds_of_failures_are_axes_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs_here: None
-) -> None:
+def test_bodies_and_failure_kinds_are_axes(tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs_here: None) -> None:
     small = "--controller", "tanner", "--agents", "12", "--flocks", "2", "--duration", "0.1", "--workers", "1"
     bodies = "--body", "double-integrator,unicycle:max_turn_rate=2", "--max-acceleration", "5"
     run("sweep", *small, *bodies, "--fail", "0,2", "--fail-kind", "stopped,silent", "--out", str(tmp_path))
@@ -184,13 +196,13 @@ def test_bodies_and_kinds_of_failures_are_axes_too(
 
 
 BAD = [
-    ("--loss 1.5", "loss must be a share from 0 to 1; got 1.5"),
+    ("--packet-loss 1.5", "loss must be a share from 0 to 1; got 1.5"),
     ("--delay -1", "delay must be"),
     ("--delay 0.5", "delay must be"),
     ("--noise 2", "noise must be from 0 to 1 communication radius; got 2.0"),
-    ("--loss 0.9 --burst 2", "burst must be from 9 to 1,000 steps with loss = 0.9; got 2.0"),
+    ("--packet-loss 0.9 --burst 2", "burst must be from 9 to 1,000 steps with"),
     ("--quantization 4", "quantization must be from 10 to 32 bits per number; got 4"),
-    ("--every 0", "every must be a whole number of at least 1; got 0"),
+    ("--send-interval 0", "send_interval must be a whole number of at least 1; got 0"),
     ("--max-acceleration 0", "max_acceleration must be a finite number above 0; got 0.0"),
     ("--top-speed 0", "top_speed must be a finite number above 0; got 0.0"),
     ("--lag -1", "lag must be a finite number of at least 0; got -1.0"),
@@ -205,15 +217,15 @@ BAD = [
     ("--fail 13", "fail must be at most the number of followers, 12; got 13"),
     ("--fail 2 --fail-time 1.5", "fail_time must be at most the duration, 1 s; got 1.5"),
     ("--fail-rate -1", "fail_rate must be a finite number of at least 0; got -1.0"),
-    ("--fail-time 1", "--fail-time goes with --fail"),
-    ("--fail-kind silent", "--fail-kind goes with --fail or --fail-rate"),
-    ("--burst 2", "--burst goes with --loss"),
+    ("--fail-time 1", "--fail-time has no effect without --fail"),
+    ("--fail-kind silent", "--fail-kind has no effect without --fail or --fail-rate"),
+    ("--burst 2", "--burst has no effect without --packet-loss"),
 ]
 
 
 @pytest.mark.parametrize("command", ["simulate", "evaluate tanner", "sweep --controller tanner"])
 @pytest.mark.parametrize(("words", "text"), BAD)
-def test_a_world_that_makes_no_sense_is_one_line_and_leaves_nothing(
+def test_an_invalid_environment_is_a_one_line_error_and_writes_nothing(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -232,17 +244,17 @@ def test_a_world_that_makes_no_sense_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("--loss 0,0", "loss must be such as 0.8,1,1.5, each once; got '0,0'"),
-        ("--loss 0-0.5", "loss must be such as 0.8,1,1.5; got '0-0.5'"),
-        ("--delay 0,x", "delay must be such as 0-4 or 0,3,7; got '0,x'"),
-        ("--max-acceleration none,none", "max_acceleration must have each value once; got 'none,none'"),
-        ("--loss 0.1,2", "loss must be a share from 0 to 1; got 2.0"),
+        ("--packet-loss 0,0", "packet_loss must list each value once; got '0,0'"),
+        ("--packet-loss 0-0.5", "packet_loss must be a list of numbers such as 0.8,1,1.5; got '0-0.5'"),
+        ("--delay 0,x", "delay must be a list of integers such as 0-4 or 0,3,7; got '0,x'"),
+        ("--max-acceleration none,none", "max_acceleration must list each value once; got 'none,none'"),
+        ("--packet-loss 0.1,2", "loss must be a share from 0 to 1; got 2.0"),
         ("--fail 1 --fail-kind stopped,sleepy", "fail_kind must be one of 'silent', 'stopped', 'drifting'; got"),
         ("--body double-integrator,unicycle --drag 1", "body 'unicycle' has no option 'drag'"),
-        ("--body unicycle,unicycle", "body must have each value once"),
+        ("--body unicycle,unicycle", "body must list each value once"),
     ],
 )
-def test_axes_that_make_no_sense_are_one_line(
+def test_invalid_axes_are_a_one_line_error(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`equiflock evaluate`: what it prints and draws, where it keeps it, and when it refuses."""
+"""`equiflock evaluate`: table and figure, run directories, and one-line errors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", ef.scenario_names())
-def test_a_controller_stands_beside_those_of_the_package_under_its_own_name(
+def test_a_controller_is_compared_with_the_baselines_under_its_own_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
     monkeypatch.setattr(console.out, "width", 80)
@@ -79,7 +79,7 @@ def test_a_controller_stands_beside_those_of_the_package_under_its_own_name(
     )
 
 
-def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
+def test_metrics_of_whole_flights_match_a_simulation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console.out, "width", 200)
@@ -99,7 +99,7 @@ def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
         assert found["median"][name] == pytest.approx(np.median(values)), name
         assert found.upper[name] == pytest.approx(np.quantile(values, 0.75)), name
     printed = capsys.readouterr().out
-    for word in ("IVV", "IMAN", "peak", "smallest", "separation", "components", "in", "pieces", "variance"):
+    for word in ("IVV", "IMAN", "peak", "smallest", "separation", "components", "disconnected", "variance"):
         assert word in printed.split()
     row = found.loc["peak_acceleration"]
     assert f"{row['median']:.3g} ({row.lower:.3g}, {row.upper:.3g})" in printed
@@ -107,7 +107,7 @@ def test_the_numbers_of_a_whole_flight_are_those_of_the_flight(
 
 
 @pytest.mark.slow
-def test_a_controller_in_the_units_of_a_robot_has_rivals_in_the_same(
+def test_baselines_are_in_the_units_of_the_controller(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console.out, "width", 80)
@@ -134,7 +134,7 @@ def test_a_controller_in_the_units_of_a_robot_has_rivals_in_the_same(
     assert one == pytest.approx(np.median(metrics.ivv(run)), rel=1e-3)
 
 
-def test_the_same_controller_in_other_words_is_no_rival_of_itself() -> None:
+def test_another_spelling_of_a_controller_is_no_baseline_of_itself() -> None:
     start = ef.random_disk(1, 30)
     names = list_baselines("etdagnn:time_scale=16:comm_radius=4", start)
     assert names == tuple(
@@ -145,7 +145,7 @@ def test_the_same_controller_in_other_words_is_no_rival_of_itself() -> None:
     assert (job.seed, job.checksum) == (None, compute_file_checksum(bundled_weights_path("etdagnn", 3)))
 
 
-def test_curves_are_those_of_the_reproduction() -> None:
+def test_curves_match_the_reproduction() -> None:
     job = FlockingJob("etdagnn", 0, 20, flocks=2, time_step=0.02)
     options = (("agents", 20), ("flocks", 2))
     evaluated = EvaluationJob("etdagnn", 0, "flocking", options, 0.02, 2.0, "etdagnn", "")
@@ -153,7 +153,7 @@ def test_curves_are_those_of_the_reproduction() -> None:
 
 
 @pytest.mark.slow
-def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None:
+def test_evaluations_of_different_weights_have_different_run_directories(tmp_path: Path) -> None:
     files = []
     for seed in (1, 2):
         files.append(tmp_path / f"run-{seed}" / "weights.safetensors")
@@ -173,19 +173,19 @@ def test_evaluations_of_other_weights_have_other_folders(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_config_tells_settings_and_weights(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_config_has_settings_and_weights(capsys: pytest.CaptureFixture[str]) -> None:
     Path("config_law.py").write_text(LAW.format(name="config-law", fails=False))
     evaluate("config-law", "--plugin", "config_law.py", *SMALL)
     config = read_json(Path("runs/evaluation/config-law-flocking/config.json"))
     assert config["settings"]["options"]["agents"] == 30
     assert config["weights"]["etdagnn"] == compute_file_checksum(bundled_weights_path("etdagnn", 0))
     other = failure(capsys, "config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4")
-    assert "holds results of other settings: settings options flocks = 3, not 4;" in other
+    assert "has results of other settings: settings options flocks = 3, not 4;" in other
     evaluate("config-law", "--plugin", "config_law.py", *SMALL, "--flocks", "4", "--force")
 
 
 @pytest.mark.slow
-def test_weights_of_the_package_that_changed_are_refused(
+def test_changed_weights_of_the_package_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluate("tanner", *SMALL)
@@ -202,7 +202,7 @@ def test_weights_of_the_package_that_changed_are_refused(
     ("name", "fails", "workers"),
     [("at_once", "True", "2"), ("in_a_while", "abs(observations[:, :, 0, 0]).max() < 3", "1")],
 )
-def test_a_controller_that_raises_is_one_line_and_blocks_nothing(
+def test_an_exception_of_a_controller_is_a_one_line_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, fails: str, workers: str
 ) -> None:
     Path(f"{name}.py").write_text(LAW.format(name=name, fails=fails))
@@ -215,12 +215,12 @@ def test_a_controller_that_raises_is_one_line_and_blocks_nothing(
         evaluate(*options)
 
 
-def test_bad_settings_leave_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_settings_leave_no_run_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     failure(capsys, "tdagnn", "--scenario", "leaders", "--agents", "2")
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_job_refuses_weights_that_are_not_those_that_were_asked_for(tmp_path: Path) -> None:
+def test_a_job_refuses_changed_weights(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
     shutil.copy(bundled_weights_path("etdagnn", 1), path)
     (own,) = build_evaluation_jobs(str(path), "flocking", {"agents": 20, "flocks": 2}, 0.02, 2.0, baselines=())
@@ -235,15 +235,18 @@ def test_a_job_refuses_weights_that_are_not_those_that_were_asked_for(tmp_path: 
         (("--scenario", "floking"), "got 'floking'; did you mean 'flocking'?"),
         (("--scenario", "flocking", "--sides", "6"), "scenario 'flocking' has no option 'sides'; it has agents, "),
         (("--scenario", "leaders:sides=6"), "scenario 'leaders' has no option 'sides'; it has agents, "),
-        (("--scenario", "obstacles:sides"), "options after a name must be such as key=value:key=value, each once"),
+        (("--scenario", "obstacles:sides"), "options must have the form key=value:key=value, each key once"),
         (("--scenario", "obstacles:sides=two"), "sides must be a whole number of at least 3; got 'two'"),
         (("--scenario", "obstacles:orbit=true"), "orbit must be an equiflock.Orbit, or None; got True"),
-        (("--scenario", "merging", "--gap", "0.5"), "gap must be above 1, so that the groups do not hear each other"),
+        (
+            ("--scenario", "merging", "--gap", "0.5"),
+            "gap must be above 1, so that the groups start out of each other's range",
+        ),
         (("--scenario", "corridor", "--disks", "0"), "disks must be a whole number of at least 1; got 0"),
         (("--time-step", "0"), "time_step must be a finite number above 0; got 0.0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
+def test_invalid_options_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
 ) -> None:
     assert text in failure(capsys, "etdagnn", *arguments)

@@ -1,4 +1,4 @@
-"""`equiflock evaluate` with scenarios of one's own."""
+"""`equiflock evaluate` with scenarios of plugins."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Leaving:
 
         return away
 """
-FAILS = "figure, succeeded = 'endings', (AWAY,)"
+FAILS = "figure, success_outcomes = 'endings', (AWAY,)"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_scenario_of_ones_own_is_evaluated_by_its_endings_and_measures(
+def test_a_plugin_scenario_is_evaluated_by_its_outcomes_and_measures(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:
     monkeypatch.setattr(console.out, "width", 200)
@@ -74,7 +74,7 @@ def test_a_scenario_of_ones_own_is_evaluated_by_its_endings_and_measures(
     assert read_json(Path("mine/config.json"))["settings"]["options"]["distance"] == 0.2
 
 
-def test_measures_of_a_scenario_of_ones_own_get_a_column_and_a_panel(
+def test_measures_of_a_plugin_scenario_get_a_column_and_a_panel(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console.out, "width", 200)
@@ -86,8 +86,8 @@ def test_measures_of_a_scenario_of_ones_own_get_a_column_and_a_panel(
     assert "spread" in capsys.readouterr().out.split()
 
 
-def test_a_scenario_without_an_ending_cannot_be_asked_for_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_without_an_ending_cannot_report_failures(capsys: pytest.CaptureFixture[str]) -> None:
     Path("endless.py").write_text(OWN_SCENARIO.format(name="endless", more="figure = 'endings'", ending="unused"))
-    told = failure(capsys, "etdagnn", "--scenario", "endless", "--plugin", "endless.py", *SMALL)
-    assert "scenario 'endless' cannot tell failures: it needs an ending()" in told
+    errors = failure(capsys, "etdagnn", "--scenario", "endless", "--plugin", "endless.py", *SMALL)
+    assert "scenario 'endless' cannot tell failures: it needs an ending()" in errors
     assert not Path("runs").exists()

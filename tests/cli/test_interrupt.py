@@ -1,4 +1,4 @@
-"""Ctrl-C says how to go on, leaves nothing behind, and costs no bit of the result."""
+"""Ctrl-C prints the command that resumes the run, and does not change the result."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SETTINGS = (*SWEEP, "--workers", "2", "--out", "sweep")
 
 
 def interrupt(*arguments: str, folder: Path, jobs: int) -> str:
-    """Press Ctrl-C when so many jobs are done and others are running; returns standard error."""
+    """Send SIGINT when `jobs` jobs are done and others are running; return standard error."""
     process = start(*arguments, folder=folder)
     try:
         while process.poll() is None and not list(folder.glob("*/jobs")):
             time.sleep(0.02)
-        time.sleep(1)  # processes are begun, and still importing
+        time.sleep(1)  # processes have started, and still import
         while process.poll() is None and len(list(folder.glob("*/jobs/[!.]*.csv"))) < jobs:
             time.sleep(0.02)
         assert process.poll() is None
@@ -38,11 +38,11 @@ def interrupt(*arguments: str, folder: Path, jobs: int) -> str:
 
 
 @pytest.mark.slow
-def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(
+def test_the_same_command_resumes_a_sweep_with_identical_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     errors = interrupt(*SETTINGS, "--force", folder=tmp_path, jobs=2)
-    assert errors == f"equiflock: interrupted\ngo on with: equiflock {' '.join(SETTINGS)}\n"
+    assert errors == f"equiflock: interrupted\nresume with: equiflock {' '.join(SETTINGS)}\n"
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("sweep/jobs/[!.]*.csv")}
     assert 2 <= len(kept) < 6
     monkeypatch.chdir(tmp_path)
@@ -62,7 +62,7 @@ def test_a_sweep_goes_on_with_the_same_command_and_ends_with_the_same_bytes(
     ],
     ids=lambda words: words[0],
 )
-def test_other_commands_with_jobs_say_how_to_go_on(
+def test_other_commands_with_jobs_print_how_to_resume(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In this process: their processes are those of a sweep."""
@@ -78,4 +78,4 @@ def test_other_commands_with_jobs_say_how_to_go_on(
     with stays_alive(), pytest.raises(SystemExit) as caught:
         run(*words)
     assert (caught.value.code, asked) == (130, [2])
-    assert capsys.readouterr().err == f"equiflock: interrupted\ngo on with: {shlex.join(['equiflock', *words])}\n"
+    assert capsys.readouterr().err == f"equiflock: interrupted\nresume with: {shlex.join(['equiflock', *words])}\n"

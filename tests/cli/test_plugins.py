@@ -1,4 +1,4 @@
-"""Whatever a plugin imports has a say in its results, and what it is called must be what is imported."""
+"""Plugins: checksums of all imported sources, names that clash, and one-line errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_law(path: Path, name: str, top: str = "", inside: str = "pass", gain: 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> Iterator[None]:
-    """What is imported is forgotten, so that tests may use the same names."""
+    """Forget imported modules, so that tests may use the same names."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     with forgetting_plugins(tmp_path):
@@ -43,7 +43,7 @@ def sources_of(plugin: str) -> set[str]:
     return set(collect_plugin_sources(plugin))
 
 
-def test_what_is_imported_from_beside_counts_also_inside_functions_and_through_others(tmp_path: Path) -> None:
+def test_sources_include_imports_inside_functions_and_indirect_imports(tmp_path: Path) -> None:
     write_law(tmp_path / "laws.py", "a", top="from gains import G", inside="import late.deep as deep")
     (tmp_path / "gains.py").write_text("import units\nG = 2.0\n")
     (tmp_path / "units.py").write_text("import json, numpy, equiflock\n")
@@ -53,12 +53,12 @@ def test_what_is_imported_from_beside_counts_also_inside_functions_and_through_o
     (tmp_path / "late" / "other.py").write_text("")
     (tmp_path / "late" / "more.py").write_text("x = 1\n")
     (tmp_path / "unused.py").write_text("")
-    found = sources_of(str(tmp_path / "laws.py"))
+    sources = sources_of(str(tmp_path / "laws.py"))
     late = {"late/__init__.py", "late/deep.py", "late/other.py", "late/more.py"}
-    assert found == {"laws.py", "gains.py", "units.py", *late}
+    assert sources == {"laws.py", "gains.py", "units.py", *late}
 
 
-def test_a_module_given_by_name_counts_with_its_package(tmp_path: Path) -> None:
+def test_sources_of_a_module_include_its_package(tmp_path: Path) -> None:
     write_law(tmp_path / "my_package" / "laws.py", "b", top="from .gains import G\nfrom my_package import shared")
     (tmp_path / "my_package" / "__init__.py").write_text("")
     (tmp_path / "my_package" / "gains.py").write_text("G = 2.0\n")
@@ -67,25 +67,25 @@ def test_a_module_given_by_name_counts_with_its_package(tmp_path: Path) -> None:
     assert sources_of("my_package.laws") == {f"my_package/{name}" for name in names}
 
 
-def test_a_package_without_an_init_file_counts(tmp_path: Path) -> None:
+def test_sources_include_namespace_packages(tmp_path: Path) -> None:
     write_law(tmp_path / "plain" / "laws.py", "c", top="from plain.gains import G")
     (tmp_path / "plain" / "gains.py").write_text("G = 2.0\n")
     assert sources_of("plain.laws") == {"plain/laws.py", "plain/gains.py"}
 
 
-def test_modules_that_are_imported_by_a_text_count(tmp_path: Path) -> None:
+def test_sources_include_modules_imported_by_importlib(tmp_path: Path) -> None:
     write_law(tmp_path / "laws.py", "d", top="import importlib\nG = importlib.import_module('ga' + 'ins').G")
     (tmp_path / "gains.py").write_text("G = 2.0\n")
     assert sources_of("laws.py") == {"laws.py", "gains.py"}
 
 
-def test_a_file_that_cannot_be_read_as_python_counts_but_does_not_disturb(tmp_path: Path) -> None:
+def test_sources_include_files_with_syntax_errors(tmp_path: Path) -> None:
     write_law(tmp_path / "laws.py", "e", inside="import broken")
     (tmp_path / "broken.py").write_text("def")
     assert sources_of("laws.py") == {"laws.py", "broken.py"}
 
 
-def test_the_names_of_sources_do_not_depend_on_where_they_lie(tmp_path: Path) -> None:
+def test_names_of_sources_are_relative(tmp_path: Path) -> None:
     write_law(tmp_path / "here" / "laws.py", "f", top="from gains import G")
     (tmp_path / "here" / "gains.py").write_text("G = 2.0\n")
     import_plugin("here/laws.py")
@@ -93,29 +93,31 @@ def test_the_names_of_sources_do_not_depend_on_where_they_lie(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["random", "numpy", "equiflock"])
-def test_a_file_that_is_named_like_another_module_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_file_with_the_name_of_another_module_is_refused(tmp_path: Path, name: str) -> None:
     write_law(tmp_path / f"{name}.py", "g")
-    with pytest.raises(InputError, match=rf"--plugin {name}\.py: Python has another module named '{name}'.*rename"):
+    with pytest.raises(
+        InputError, match=rf"--plugin {name}\.py: Python would import another module named '{name}' instead: rename"
+    ):
         import_plugin(f"{name}.py")
 
 
-def test_a_worker_whose_plugin_is_another_refuses(tmp_path: Path) -> None:
+def test_a_worker_with_another_version_of_the_plugin_refuses(tmp_path: Path) -> None:
     write_law(tmp_path / "laws.py", "h", top="from gains import G")
     (tmp_path / "gains.py").write_text("G = 2.0\n")
     import_plugin("laws.py")
-    asked = collect_plugin_sources("laws.py")
-    import_plugin("laws.py", asked)
+    sources = collect_plugin_sources("laws.py")
+    import_plugin("laws.py", sources)
     (tmp_path / "gains.py").write_text("G = 3.0\n")
-    with pytest.raises(InputError, match=r"is not what it was .*: gains\.py = \w{8}, not \w{8}"):
+    with pytest.raises(InputError, match=r"differs between the command and this worker: gains\.py = \w{8}, not \w{8}"):
         import_plugin("laws.py", collect_plugin_sources("laws.py"))  # it was imported before the change
 
 
-def test_what_a_plugin_raises_in_flight_is_one_line_with_its_place(tmp_path: Path) -> None:
+def test_an_exception_of_a_plugin_is_one_line_with_its_location(tmp_path: Path) -> None:
     write_law(tmp_path / "laws.py", "i", inside="observations['x']")
     import_plugin("laws.py")
     law = sys.modules["laws"].law
-    told = r"--plugin laws\.py failed: TypeError: .* \(laws\.py, line 8\)"
-    with pytest.raises(InputError, match=told), convert_plugin_errors("laws.py"):
+    text = r"--plugin laws\.py failed: TypeError: .* \(laws\.py, line 8\)"
+    with pytest.raises(InputError, match=text), convert_plugin_errors("laws.py"):
         law({}.keys())
     with pytest.raises(ZeroDivisionError), convert_plugin_errors(None):
         _ = 1 / 0
@@ -124,7 +126,7 @@ def test_what_a_plugin_raises_in_flight_is_one_line_with_its_place(tmp_path: Pat
 SMALL = ("--flocks", "2", "--agents", "20", "--time-step", "0.05", "--workers", "1")
 
 
-def test_evaluate_prints_new_numbers_when_an_imported_file_changed(tmp_path: Path, jobs_here: None) -> None:
+def test_evaluate_runs_again_when_an_imported_file_changed(tmp_path: Path, jobs_here: None) -> None:
     write_law(tmp_path / "laws.py", "mine", inside="from gains import G", gain="G")
     (tmp_path / "gains.py").write_text("G = 2.0\n")
     mine = ("mine", "--plugin", "laws.py")
@@ -136,7 +138,7 @@ def test_evaluate_prints_new_numbers_when_an_imported_file_changed(tmp_path: Pat
             run("evaluate", *mine, *SMALL)
         seen.append((folder / "flocking.csv").read_text())
     assert seen[0] != seen[1]
-    # Those of the package were flown once, the law once for each of its two forms.
+    # The package's controllers ran once, the law once for each of its two versions.
     names = [path.name for path in (folder / "jobs").iterdir()]
     assert sum(name.startswith("mine-") for name in names) == 2
     assert sum(name.startswith("etdagnn-") for name in names) == 1

@@ -53,9 +53,7 @@ def test_options_of_a_scenario_are_options_of_the_command_or_follow_its_name(
     assert "option 'sides' is given twice, as 48 in 'obstacles:sides=48' and as 6" in capsys.readouterr().err
 
 
-def test_a_scenario_flies_as_long_as_its_test_unless_told_otherwise(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_default_duration_is_that_of_the_scenario_test(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run("simulate", "--scenario", "leaders", "--agents", "10", "--save", str(tmp_path / "run.zarr"))
     saved = ef.Trajectory.load(tmp_path / "run.zarr")
     assert (saved.config["duration"], saved.time_step) == (3.0, 0.01)
@@ -63,7 +61,7 @@ def test_a_scenario_flies_as_long_as_its_test_unless_told_otherwise(
 
 
 @pytest.mark.slow
-def test_a_line_tells_if_the_law_flies_another_pattern_than_the_scenario_wants(
+def test_a_warning_is_printed_if_patterns_of_law_and_scenario_differ(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, jobs_here: None
 ) -> None:
     small = "--scenario", "formation", "--pattern", "EQ", "--agents", "9", "--duration", "0.02"
@@ -72,8 +70,8 @@ def test_a_line_tells_if_the_law_flies_another_pattern_than_the_scenario_wants(
         ("evaluate", "--flocks", "1", "--workers", "1", "--out", str(tmp_path / "out")),
     ):
         run(*command, "formation", *small)
-        told = "the pattern of the scenario is 'EQ', that of the controller 'vee': choose the same for both"
-        assert told in capsys.readouterr().err.splitlines()
+        warning = "the pattern of the scenario is 'EQ', that of the controller 'vee': choose the same for both"
+        assert warning in capsys.readouterr().err.splitlines()
     run("simulate", "--controller", "formation:pattern=EQ", *small)
     assert "choose the same" not in capsys.readouterr().err
 
@@ -98,7 +96,7 @@ class Walled:
     \"\"\"Of the walls.\"\"\"
     measures = (first_agent,)
     duration = 0.2
-    succeeded = (OUT,)
+    success_outcomes = (OUT,)
 
     def draw(self, stop=None):
         flock = self.disk.draw(stop)
@@ -111,7 +109,7 @@ class Walled:
 """
 
 
-def test_a_scenario_of_ones_own_with_walls_is_simulated_and_filmed(
+def test_a_plugin_scenario_with_walls_is_simulated_and_filmed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None
 ) -> None:
     (tmp_path / "walled_garden.py").write_text(WALLED)

@@ -1,4 +1,4 @@
-"""The first Ctrl-C is a wish, the second one a command."""
+"""The first Ctrl-C requests a stop, the second one interrupts."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from equiflock.cli.stop_request import StopRequest
 from equiflock.runtime.files import delay_sigint
 
 
-def test_the_first_is_remembered_and_said_and_the_second_interrupts() -> None:
-    said: list[str] = []
+def test_the_first_ctrl_c_is_confirmed_and_the_second_interrupts() -> None:
+    confirmations: list[str] = []
     before = signal.getsignal(signal.SIGINT)
-    with StopRequest(lambda: said.append("finishing")) as stopping:
+    with StopRequest(lambda: confirmations.append("finishing")) as stopping:
         assert not stopping()
         signal.raise_signal(signal.SIGINT)
         assert stopping()
         time.sleep(0.3)
-        assert said == ["finishing"]
+        assert confirmations == ["finishing"]
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_before_anything_could_be_lost_the_first_interrupts_too() -> None:
+def test_ctrl_c_before_the_first_poll_interrupts() -> None:
     with StopRequest(lambda: None), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 
 
-def test_one_that_comes_while_a_file_takes_its_name_is_a_wish_as_well() -> None:
+def test_ctrl_c_while_a_file_is_renamed_is_a_request() -> None:
     with StopRequest(lambda: None) as stopping:
         assert not stopping()
         with delay_sigint():

@@ -1,4 +1,4 @@
-"""A table fits the terminal, in the richest form that does."""
+"""A table is printed in the first layout that fits the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def printed(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     return text
 
 
-def test_the_first_form_that_fits_is_taken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_layout_that_fits_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "0.214 (0.197, 0.229)" in printed(80, capsys, monkeypatch)
     text = printed(50, capsys, monkeypatch)
     assert "0.214 " in text
@@ -29,7 +31,7 @@ def test_the_first_form_that_fits_is_taken(capsys: pytest.CaptureFixture[str], m
     assert "mine/weights.safetensors" in text
 
 
-def test_where_none_fits_long_names_are_broken_at_their_signs(
+def test_long_names_are_broken_if_no_layout_fits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = printed(36, capsys, monkeypatch).split()

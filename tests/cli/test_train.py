@@ -1,4 +1,4 @@
-"""`equiflock train` leaves nothing in the way, stops when it is asked to, and goes on for as long as it is told."""
+"""`equiflock train`: run directories, Ctrl-C, --resume and --from."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def rows(folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
+def test_ctrl_c_finishes_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     code, printed = interrupt(["train", *ENDLESS, "--out", str(folder)], lambda: rows(folder) > 2)
     assert code == 130
-    assert "Ctrl-C again stops at once" in printed
-    assert f"go on with: equiflock train --resume {folder}" in printed.splitlines()
+    assert "press Ctrl-C again to stop immediately" in printed
+    assert f"resume with: equiflock train --resume {folder}" in printed.splitlines()
     assert "Traceback" not in printed
     (checkpoint,) = TrainingRun(folder).checkpoints
     assert checkpoint.stem == f"epoch-{rows(folder):06d}"
@@ -74,18 +74,18 @@ def test_ctrl_c_ends_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
         assert (folder / name).read_bytes() == (undisturbed.folder / name).read_bytes(), name
 
 
-def test_ctrl_c_twice_stops_at_once(
+def test_ctrl_c_twice_stops_immediately(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
-    descend, said = CompiledLearner.descend, ""
+    descend, printed = CompiledLearner.descend, ""
 
     def press_twice_in_the_second_epoch(learner: CompiledLearner, *given: Any) -> Any:
-        nonlocal said
+        nonlocal printed
         if rows(folder) == 1:
             signal.raise_signal(signal.SIGINT)
-            while "again stops at once" not in said:
-                said += capsys.readouterr().out
+            while "to stop immediately" not in printed:
+                printed += capsys.readouterr().out
             signal.raise_signal(signal.SIGINT)
         return descend(learner, *given)
 
@@ -93,7 +93,7 @@ def test_ctrl_c_twice_stops_at_once(
     with stays_alive(), pytest.raises(SystemExit) as caught:
         run("train", *ENDLESS, "--out", str(folder))
     assert caught.value.code == 130
-    assert "finishing epoch 2; Ctrl-C again stops at once" in said
+    assert "finishing epoch 2; press Ctrl-C again to stop immediately" in printed
     assert rows(folder) == 1
     assert TrainingRun(folder).checkpoints == []
 
@@ -106,8 +106,8 @@ def test_ctrl_c_lets_several_trainings_write_their_checkpoints(tmp_path: Path) -
     arguments = ["train", *ENDLESS, *several, "--out", str(folder)]
     code, printed = interrupt(arguments, lambda: all(rows(path) > 2 for path in runs))
     assert code == 130
-    assert "finishing the epochs under way; Ctrl-C again stops at once" in printed
-    assert f"go on with: equiflock train --resume {folder} --workers 2" in printed.splitlines()
+    assert "finishing the current epochs; press Ctrl-C again to stop immediately" in printed
+    assert f"resume with: equiflock train --resume {folder} --workers 2" in printed.splitlines()
     assert "Traceback" not in printed
     assert "leaked" not in printed
     for path in runs:
@@ -118,7 +118,7 @@ def test_ctrl_c_lets_several_trainings_write_their_checkpoints(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_resume_with_epochs_prolongs_even_to_the_default_number(
+def test_resume_with_epochs_extends_a_training_even_to_the_default_number(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("train", *SMALL_TRAINING, "--out", str(tmp_path / "run"))
@@ -126,20 +126,22 @@ def test_resume_with_epochs_prolongs_even_to_the_default_number(
     run("train", "--resume", str(tmp_path / "run"), "--epochs", "7")
     for name in RESULTS:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "long" / name).read_bytes(), name
-    assert "7 epochs are done already" in failure(capsys, "train", "--resume", str(tmp_path / "run"), "--epochs", "5")
+    assert "epochs must be at least 7" in failure(capsys, "train", "--resume", str(tmp_path / "run"), "--epochs", "5")
     monkeypatch.setattr(TrainingRun, "train", lambda *_, **__: None)  # it would take a while
     run("train", "--resume", str(tmp_path / "run"), "--epochs", "400")
     assert TrainingRun(tmp_path / "run").recipe.epochs == 400
     for more in (("--hops", "3"), ("--seed", "1"), ("--force",), ("--from", "x.safetensors")):
-        assert "only --epochs may go with it" in failure(capsys, "train", "--resume", str(tmp_path / "run"), *more)
+        assert "the only option that it allows is --epochs" in failure(
+            capsys, "train", "--resume", str(tmp_path / "run"), *more
+        )
 
 
-def test_resume_of_another_kind_of_folder_says_which(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_resume_of_another_kind_of_run_directory_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     write_config(tmp_path, "sweep", {})
-    assert "is the folder of a sweep, not of a training" in failure(capsys, "train", "--resume", str(tmp_path))
+    assert "is the run directory of a sweep, not of a training" in failure(capsys, "train", "--resume", str(tmp_path))
 
 
-def test_weights_that_are_damaged_are_never_called_done(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_training_with_damaged_weights_is_not_finished(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run("train", *SMALL_TRAINING, "--out", str(tmp_path / "run"))
     weights = tmp_path / "run" / "weights.safetensors"
     whole = weights.read_bytes()
@@ -148,12 +150,12 @@ def test_weights_that_are_damaged_are_never_called_done(capsys: pytest.CaptureFi
     run("train", "--resume", str(tmp_path / "run"))
     printed = capsys.readouterr().out.replace("\n", "")
     assert "are done" not in printed
-    assert "it counts as missing and is written again" in printed
+    assert "it counts as missing and is rewritten" in printed
     assert weights.read_bytes() == whole
 
 
 @pytest.mark.slow
-def test_from_begins_with_the_weights_of_a_file(
+def test_from_starts_with_the_weights_of_a_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings_here: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -168,10 +170,10 @@ def test_from_begins_with_the_weights_of_a_file(
     assert (folder / "weights.safetensors").read_bytes() == Path("again/weights.safetensors").read_bytes()
     assert read_tensors(folder / "weights.safetensors", FORMAT)[1]["from"] == config["from"]
     for option, text in (
-        (("--hops", "3"), "holds weights of hops = 2, not 3: leave it out"),
-        (("--controller", "etdagnn"), "holds weights of controller = tdagnn, not etdagnn: leave it out"),
-        (("--controller", "all"), "holds weights of controller = tdagnn, not all: leave it out"),
-        (("--dimensions", "3"), "holds weights of dimensions = 2, not 3: leave it out"),
+        (("--hops", "3"), "holds weights of hops = 2, not 3: omit hops"),
+        (("--controller", "etdagnn"), "holds weights of controller = tdagnn, not etdagnn: omit controller"),
+        (("--controller", "all"), "holds weights of controller = tdagnn, not all: omit controller"),
+        (("--dimensions", "3"), "holds weights of dimensions = 2, not 3: omit dimensions"),
     ):
         assert text in failure(capsys, "train", "--from", weights, *option, "--out", "no")
     assert "nowhere.safetensors: there is no such file" in failure(capsys, "train", "--from", "nowhere.safetensors")
@@ -182,7 +184,7 @@ def test_from_begins_with_the_weights_of_a_file(
 
 
 @pytest.mark.slow
-def test_a_training_that_fails_before_its_first_result_leaves_no_folder(
+def test_a_training_that_fails_before_its_first_result_leaves_no_directory(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings_here: None
 ) -> None:
     folder = tmp_path / "run"
@@ -200,7 +202,7 @@ def test_a_training_that_fails_before_its_first_result_leaves_no_folder(
         assert "not enough memory: lower" in failure(capsys, "train", *SMALL_TRAINING, "--out", str(folder))
     assert not folder.exists()
     run("train", *SMALL_TRAINING, "--out", str(folder))
-    assert "exists already: go on with --resume" in failure(capsys, "train", *SMALL_TRAINING, "--out", str(folder))
+    assert "exists already: continue with --resume" in failure(capsys, "train", *SMALL_TRAINING, "--out", str(folder))
     run("train", *SMALL_TRAINING, "--seed", "4", "--out", str(folder), "--force")
     assert json.loads((folder / "config.json").read_text())["recipe"]["seed"] == 4
 
@@ -215,10 +217,10 @@ def test_a_training_takes_the_options_of_random_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_train_flies_under_a_radio_and_in_bodies_and_refuses_those_that_make_no_sense(
+def test_train_simulates_radio_and_body_and_refuses_invalid_ones(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, trainings_here: None
 ) -> None:
-    hard = "--loss", "0-0.5", "--delay", "0-2", "--max-acceleration", "3-100", "--lag", "0-0.1"
+    hard = "--packet-loss", "0-0.5", "--delay", "0-2", "--max-acceleration", "3-100", "--lag", "0-0.1"
     several = "--seeds", "0-1", "--workers", "1", "--out", str(tmp_path / "hard")
     run("train", *SMALL_TRAINING, *hard, *several)
     config = read_json(tmp_path / "hard" / "etdagnn-1" / "config.json")
@@ -233,14 +235,14 @@ def test_train_flies_under_a_radio_and_in_bodies_and_refuses_those_that_make_no_
     run(*again, "--out", str(tmp_path / "again"))
     weights = [tmp_path / name / "weights.safetensors" for name in ("hard/etdagnn-1", "again")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
-    run("train", *SMALL_TRAINING, "--from", str(weights[0]), "--loss", "0.2", "--out", str(tmp_path / "more"))
-    assert "only --epochs may go with it" in failure(
-        capsys, "train", "--resume", str(tmp_path / "again"), "--loss", "0.1"
+    run("train", *SMALL_TRAINING, "--from", str(weights[0]), "--packet-loss", "0.2", "--out", str(tmp_path / "more"))
+    assert "the only option that it allows is --epochs" in failure(
+        capsys, "train", "--resume", str(tmp_path / "again"), "--packet-loss", "0.1"
     )
     for option, text in (
-        (("--loss", "0-1.5"), "loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
+        (("--packet-loss", "0-1.5"), "loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
         (("--delay", "0-0.5"), "delay must be a whole number, or a range of them such as 0-2; got '0-0.5'"),
-        (("--loss", "5-3"), "loss must be a range from low to high, 3-5; got '5-3'"),
+        (("--packet-loss", "5-3"), "loss must be a range from low to high, 3-5; got '5-3'"),
         (("--max-acceleration", "0-10"), "max_acceleration must be a finite number above 0; got 0.0 in the range 0-10"),
     ):
         assert text in failure(capsys, "train", *option, "--out", str(tmp_path / "none"))

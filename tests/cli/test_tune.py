@@ -1,4 +1,4 @@
-"""`equiflock tune` improves weights, goes on when it is called again, and says in one line what it cannot tune."""
+"""`equiflock tune`: improved weights, resuming, and one-line errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = (
 
 
 @pytest.mark.slow
-def test_it_tunes_says_what_became_of_each_measure_and_repeats_its_own_command(
+def test_tune_prints_each_measure_and_its_command_repeats_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -39,7 +39,7 @@ def test_it_tunes_says_what_became_of_each_measure_and_repeats_its_own_command(
     # Called again it is done, and with more generations it goes on.
     before = (folder / "weights.safetensors").read_bytes()
     run("tune", "etdagnn:3", *SMALL, "--generations", "3")
-    assert "all 3 generations were done" in capsys.readouterr().out
+    assert "all 3 generations are done" in capsys.readouterr().out
     assert (folder / "weights.safetensors").read_bytes() == before
     command = read_tensors(folder / "weights.safetensors", FORMAT)[1]["command"]
     run(*shlex.split(command)[1:], "--workers", "1", "--out", "again")
@@ -49,7 +49,7 @@ def test_it_tunes_says_what_became_of_each_measure_and_repeats_its_own_command(
     assert list(folder.glob("events.*"))
 
 
-def test_tuned_weights_fly_with_their_own_technique_and_the_commands_say_so(
+def test_tuned_weights_fly_with_their_own_orbit_parameters_which_are_printed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     network: Any = ef.load_module("etdagnn")
@@ -57,25 +57,25 @@ def test_tuned_weights_fly_with_their_own_technique_and_the_commands_say_so(
     path = ef.save(network, tmp_path / "mine.safetensors")
     course = "--scenario", "obstacles", "--sides", "6", "--agents", "20", "--flocks", "2", "--duration", "0.1"
     run("simulate", "--controller", str(path), *course, "--save", str(tmp_path / "run.zarr"))
-    told = "orbit technique of the weights: gravity_break 0.5, dodge_angle 1.57, near 0.25, slow 1"
-    assert told in capsys.readouterr().out
+    text = "orbit technique of the weights: gravity_break 0.5, dodge_angle 1.57, near 0.25, slow 1"
+    assert text in capsys.readouterr().out
     assert ef.Trajectory.load(tmp_path / "run.zarr").config["orbit"]["near"] == 0.25
     run("simulate", "--controller", str(path), *course, "--no-orbit")
     run("simulate", "--controller", "etdagnn", *course)
     assert "orbit technique" not in capsys.readouterr().out
     monkeypatch.setattr("equiflock.experiments.evaluation.list_baselines", lambda *_: ())  # they take their time
     run("evaluate", str(path), *course, "--workers", "1", "--out", str(tmp_path / "evaluation"))
-    assert told in capsys.readouterr().out
+    assert text in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_what_cannot_be_tuned_gets_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_invalid_input_is_a_one_line_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = "--out", str(tmp_path / "run")
     for words, told in (
-        (("tanner",), "tanner has no weights to tune: choose a trained network or a file of weights"),
+        (("tanner",), "tanner has no weights to tune: choose a trained network or a weights file"),
         (("nowhere.safetensors",), "nowhere.safetensors: there is no such file"),
         (("etdagn",), "did you mean 'etdagnn'"),
-        (("etdagnn:comm_radius=5",), "weights are tuned in their own units: leave out comm_radius"),
+        (("etdagnn:comm_radius=5",), "weights are tuned in the units of their training: leave out comm_radius"),
         (("etdagnn", "--tasks", "1*floking"), "did you mean 'flocking'"),
         (("etdagnn", "--tasks", "flocking+leaders"), "tasks must be a name, or several with their shares"),
         (("etdagnn", "--measures", "1*speed"), "a measure must be one of"),
@@ -91,12 +91,12 @@ def test_what_cannot_be_tuned_gets_one_line(capsys: pytest.CaptureFixture[str], 
     run("tune", "etdagnn", *SMALL, "--generations", "1", *out)
     capsys.readouterr()
     text = failure(capsys, "tune", "etdagnn", *SMALL, "--generations", "1", "--sigma", "0.1", *out)
-    assert "holds results of other settings: settings sigma = 0.05, not 0.1" in text.replace("\n", " ")
+    assert "has results of other settings: settings sigma = 0.05, not 0.1" in text.replace("\n", " ")
     run("tune", "etdagnn", *SMALL, "--generations", "1", "--sigma", "0.1", *out, "--force")
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_with_the_generation_and_the_same_command_goes_on(
+def test_ctrl_c_finishes_the_generation_and_the_same_command_resumes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """In this process: its workers are those of a sweep, in tests/cli/test_interrupt.py."""
@@ -113,8 +113,8 @@ def test_ctrl_c_ends_with_the_generation_and_the_same_command_goes_on(
         run(*words, "--generations", "100000", "--out", str(tmp_path / "run"))
     printed, errors = capsys.readouterr()
     assert caught.value.code == 130, printed + errors
-    assert re.search(r"finishing generation \d+; Ctrl-C again stops at once", printed)
-    assert "go on with: equiflock tune etdagnn --tasks" in errors
+    assert re.search(r"finishing generation \d+; press Ctrl-C again to stop immediately", printed)
+    assert "resume with: equiflock tune etdagnn --tasks" in errors
     done = len(list(scores.glob("generation-*.csv")))
     assert done >= 2
     for folder in ("run", "undisturbed"):

@@ -1,4 +1,4 @@
-"""`equiflock view` begins with what the command line says, serves the page, and says what it cannot show."""
+"""`equiflock view`: its initial setting, the served page, and one-line errors."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ def test_a_scenario_is_named_with_its_options() -> None:
     assert (found.draw().roles == ef.Role.OBSTACLE).sum() == 48
 
 
-def test_agents_seed_and_radius_may_stand_among_the_options() -> None:
+def test_agents_seed_and_radius_may_be_options_of_the_scenario() -> None:
     found = setting(scenario="flocking:agents=30:seed=4:comm_radius=1.5")
     assert (found.agents, found.seed, found.comm_radius, found.options) == (30, 4, 1.5, {})
 
 
 @pytest.mark.parametrize(
-    ("scenario", "told"),
+    ("scenario", "text"),
     [
         ("obstacle", "scenario must be one of .*; did you mean 'obstacles'?"),
         ("obstacles:sides=2", "sides must be a whole number of at least 3; got 2"),
         ("obstacles:side=2", "scenario 'obstacles' has no option 'side'"),
-        ("obstacles:", "options after a name must be such as key=value"),
+        ("obstacles:", "options must have the form key=value"),
         ("flocking:agents=many", "agents: Input should be a valid integer"),
     ],
 )
-def test_a_scenario_that_does_not_fit_is_told_in_one_line(scenario: str, told: str) -> None:
-    with pytest.raises(InputError, match=told) as error:
+def test_an_invalid_scenario_is_a_one_line_error(scenario: str, text: str) -> None:
+    with pytest.raises(InputError, match=text) as error:
         setting(scenario=scenario)
     assert "\n" not in str(error.value)
 
@@ -74,16 +74,16 @@ def test_a_law_is_named_with_its_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("controller", "told"),
+    ("controller", "text"),
     [
         ("cucker-smale:bet=1", "its options are clamp, strength, beta"),
         ("cucker-smale:beta=-1", "beta must be a finite number of at least 0"),
         ("cucker-smale:beta=inf", "beta must be from -1,000,000 to 1,000,000; got inf"),
-        ("cucker-smale:", "options after a name must be such as key=value"),
+        ("cucker-smale:", "options must have the form key=value"),
     ],
 )
-def test_a_law_that_does_not_fit_is_told_in_one_line(controller: str, told: str) -> None:
-    with pytest.raises(InputError, match=told) as error:
+def test_an_invalid_law_is_a_one_line_error(controller: str, text: str) -> None:
+    with pytest.raises(InputError, match=text) as error:
         setting(controller=controller)
     assert "\n" not in str(error.value)
 
@@ -95,7 +95,7 @@ def test_a_scenario_of_a_plugin_is_offered_with_its_options(own_registry: None, 
     (to_dict,) = (each for each in viewer_config.to_dict()["scenarios"] if each["name"] == "crawl")
     option = {
         "name": "brisk",
-        "kind": "switch",
+        "kind": "boolean",
         "default": False,
         "choices": [],
         "help": "Whether it moves a little faster.",
@@ -132,19 +132,17 @@ def test_view_takes_the_next_port_serves_the_page_and_ends_with_ctrl_c(tmp_path:
     assert "Traceback" not in errors
 
 
-def test_view_of_an_experiment_asks_for_one_of_its_jobs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_run_directory_is_refused_in_favour_of_its_jobs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     job = tmp_path / "jobs" / "some.csv"
     job.parent.mkdir()
     job.touch()
     table = tmp_path / "flocking.csv"
     table.touch()
     assert f"name one of its jobs, such as {job}" in failure(capsys, "view", str(tmp_path))
-    assert "those are in its folder, as jobs/*.csv" in failure(capsys, "view", str(table))
+    assert "expected a file jobs/*.csv in a run directory" in failure(capsys, "view", str(table))
 
 
-def test_view_without_its_extra_says_what_to_install(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("equiflock.viewer")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)

@@ -30,7 +30,7 @@ COMMANDS = [
     "export tdagnn --out agent.npz",
     "sweep --controller etdagnn --agents 12 --flocks 1 --duration 0.03 --out sweep --workers 1",
     "tune etdagnn --tasks 1*flocking:flocks=1:agents=12:duration=0.03 --measures 1*variance --generations 1 "
-    "--population 4 --validation-flocks 1 --look 0.01 --out tuned --workers 1",
+    "--population 4 --validation-flocks 1 --measurement-interval 0.01 --out tuned --workers 1",
     "deploy --agents 3 --duration 0.03 --agent package",
 ]
 NEED_TORCH = {

@@ -88,7 +88,7 @@ def test_files_that_are_no_weights_of_ours_are_refused(tmp_path: Path) -> None:
         "text": (b"hello", "is not a safetensors file"),
         "foreign": (save(weights), "is of another kind: expected format 'equiflock weights 1'"),
         "version": (written(weights, meta, "equiflock weights 2"), "got 'equiflock weights 2'"),
-        "flipped": (bytes(flipped), "is damaged: its checksum does not fit"),
+        "flipped": (bytes(flipped), "is damaged: its checksum does not match"),
         "metadata": (save(weights, {"equiflock": "["}), "the metadata of .* is damaged"),
         "unknown": (written(weights, meta | {"network": "resnet"}), "holds weights of 'resnet'"),
         "options": (written(weights, meta | {"options": "["}), "the metadata of .* is damaged"),

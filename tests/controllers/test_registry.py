@@ -94,7 +94,7 @@ def test_options_may_be_part_of_a_name() -> None:
     with pytest.raises(InputError, match=r"clamp must be a finite number above 0; got -1\.5"):
         ef.load("tanner:clamp=-1.5")
     for wrong in ("tanner:clamp", "tanner:clamp=", "tanner:=5", "tanner:clamp=5:clamp=6", "tanner:"):
-        with pytest.raises(InputError, match="must be such as key=value:key=value"):
+        with pytest.raises(InputError, match="must have the form key=value:key=value"):
             ef.load(wrong)
 
 

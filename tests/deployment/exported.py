@@ -12,7 +12,7 @@ from equiflock.deployment.compiled_agent import COMPILER_FLAGS, CompiledAgent, c
 from equiflock.orbit_technique import Orbit
 
 Maker = Callable[[int, int], Any]
-"""Makes an agent of its number and group."""
+"""Makes an agent from its number and group."""
 
 
 def compiled(
@@ -23,15 +23,15 @@ def compiled(
     flags: tuple[str, ...] = COMPILER_FLAGS,
     **options: Any,
 ) -> Maker:
-    """The controller exported as C and compiled."""
+    """Export the controller as C and compile it."""
     header = folder / "agent.h"
     ef.export(controller, header, dimensions=dimensions, orbit=orbit)
-    # A name of its own, as a library of a name that was opened before is not opened again.
+    # A unique name: a library is not opened again under a name that was opened before.
     library = compile_header(header, folder / f"agent-{len([*folder.iterdir()])}.so", flags=flags, **options)
     return lambda number, group: CompiledAgent(library, number, group)
 
 
 def imported(controller: Any, folder: Path, dimensions: int | None = None, orbit: Orbit | None = None) -> Maker:
-    """The controller exported as NumPy, and the file imported."""
+    """Export the controller as NumPy and import the file."""
     ef.export(controller, folder / "agent.npz", dimensions=dimensions, orbit=orbit)
     return import_agent_class(folder / "agent.py")

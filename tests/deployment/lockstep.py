@@ -1,4 +1,4 @@
-"""A flock of exported agents beside the package: every agent by itself, told nothing but the messages it hears."""
+"""A flock of exported agents compared with the package. Agents receive only messages."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ TIME_STEP = 0.01
 
 @dataclass
 class Parity:
-    """How far the accelerations of agents were from those of the package, of the same states.
+    """Differences between the accelerations of agents and of the package, for the same states.
 
-    Errors are relative to `Program.compute_magnitude`: for every agent, the sum of the absolute values of what the last matrix
-    adds up to its acceleration, at least 1.
+    Errors are relative to `Program.compute_magnitude`: the sum of the absolute values of the terms of an acceleration,
+    at least 1.
     """
 
     worst: float = 0.0
@@ -32,7 +32,7 @@ class Parity:
     """The largest entry of an acceleration."""
     answers: list[Any] = field(default_factory=list)
     """Accelerations (N, D) of all agents at every step."""
-    heard: list[float] = field(default_factory=list)
+    degrees: list[float] = field(default_factory=list)
     """Mean degree at every step."""
     dropped: list[str] = field(default_factory=list)
 
@@ -47,10 +47,10 @@ def fly(
     delivering: ef.Radio | None = None,
     time_step: float = TIME_STEP,
 ) -> Parity:
-    """Fly one flock under the package, and ask agents, which `make(number, group)` makes, at every step.
+    """Fly one flock with the package, and compare agents made by `make(number, group)` at every step.
 
-    The order is that of a flight: all send, all hear what the radio lets through, all act. If messages are used for
-    longer than the step of their arrival, `delivering` is the radio that says which arrive.
+    The order is that of a flight: all send, all receive, all act. If messages are used for longer than the step of
+    their arrival, `delivering` is the radio that decides which arrive.
     """
     flock, found = round_to_float32(start), Parity()
     roles, groups, D = flock.roles[0], flock.groups[0], flock.shape[2]
@@ -74,7 +74,7 @@ def fly(
                 said.append(encode_message(Message(j, step, state[0][j], state[1][j], silent, group)))
         answers = np.zeros_like(wanted)
         for i, agent in agents.items():
-            # In another order than that of numbers: an agent must not mind.
+            # In reverse order, which must not matter.
             found.dropped += filter(None, (agent.receive(said[j]) for j in graph.neighbours(0, i)[::-1]))
             answers[i] = agent.end()
         follows = roles == FOLLOWER
@@ -82,7 +82,7 @@ def fly(
         found.worst = max(found.worst, float(errors[follows].max()))
         found.largest = max(found.largest, float(np.abs(wanted[follows]).max()))
         found.answers.append(answers)
-        found.heard.append(float(graph.degrees.mean()))
+        found.degrees.append(float(graph.degrees.mean()))
         flock = _advance(flock, np.where(follows[:, None], wanted, 0.0), time_step)
     return found
 
@@ -96,7 +96,7 @@ def _advance(flock: ef.Flock, accelerations: Any, time_step: float) -> ef.Flock:
 
 
 def start_of(agents: int = 14, dimensions: int = 2, seed: int = 0, groups: int = 1, radius: float = 1.0) -> ef.Flock:
-    """A flock that is dense enough that agents hear about half of the others."""
+    """Return a flock in which agents have about half of the others as neighbours."""
     chance = np.random.default_rng(seed)
     side = {2: 1.1, 3: 0.8}[dimensions] * radius * (agents / 14) ** (1 / dimensions)
     positions = chance.uniform(-side, side, (1, agents, dimensions)) + 3.0 * radius
@@ -106,5 +106,5 @@ def start_of(agents: int = 14, dimensions: int = 2, seed: int = 0, groups: int =
 
 
 def busiest(flock: ef.Flock) -> int:
-    """The agent that hears most others."""
+    """Return the agent with the most neighbours."""
     return int(ef.radius_graph(flock).degrees[0].argmax())

@@ -10,12 +10,12 @@ from equiflock.deployment.agent_processes import ROBOT_CODE
 
 
 def children() -> list[psutil.Process]:
-    """The processes of robots. Others of this process are those of earlier tests, such as a browser's."""
+    """Return the robot processes. Other children are those of earlier tests, such as a browser."""
     return [each for each in psutil.Process().children() if ROBOT_CODE in _command(each)]
 
 
 def _command(process: psutil.Process) -> list[str]:
-    """Its words; none of one that has ended and that nobody has waited for."""
+    """Return the command line; empty for a zombie."""
     with contextlib.suppress(psutil.ZombieProcess):
         return process.cmdline()
     return []

@@ -1,4 +1,4 @@
-"""The world tells robots from strangers and reports from noise, and names a robot that fails."""
+"""The host ignores unknown senders and invalid reports, and names a robot that fails."""
 
 from __future__ import annotations
 
@@ -53,33 +53,33 @@ def test_an_agent_may_import_what_is_on_the_users_paths(tmp_path: Path, monkeypa
     assert processes.reports[0].seconds == []
 
 
-def test_what_is_no_robot_or_no_report_is_told_to_nobody_and_counted(tmp_path: Path) -> None:
+def test_unknown_senders_are_ignored_and_invalid_reports_are_counted(tmp_path: Path) -> None:
     import zenoh
 
     (tmp_path / "program.py").write_text(HONEST)
     with AgentProcesses(settings(tmp_path / "program.py"), port=0, answer_timeout=0.2) as processes:
         config = {"mode": "peer", "connect": {"endpoints": [processes._endpoint]}}
         with zenoh.open(zenoh.Config.from_json5(json.dumps(config))) as stranger:
-            heard: list[Any] = []
-            # Again and again, as the stranger may need a while to find who listens.
-            while not any(each.kind == REPORT for each in heard):
+            frames: list[Any] = []
+            # Repeat, because discovery takes a while.
+            while not any(each.kind == REPORT for each in frames):
                 for key in ("7", "-1", "two", "0"):
                     stranger.put(f"{processes._key_prefix}/from/{key}", pack_frame(REPORT, 0, b"[]"))
-                heard += [each for each in [processes.next_frame(0.2)] if each is not None]
+                frames += [each for each in [processes.next_frame(0.2)] if each is not None]
             stranger.put(f"{processes._key_prefix}/from/0", pack_frame(REPORT, 0, b'{"seconds": "long"}'))
-    assert {each.number for each in heard} == {0}
+    assert {each.number for each in frames} == {0}
     assert processes.unparsed_reports == {0}
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b"[" * 100_000])
-def test_a_report_that_is_none_is_not_read(content: bytes) -> None:
+def test_invalid_reports_are_not_parsed(content: bytes) -> None:
     assert parse_report(content) is None
 
 
 @pytest.mark.parametrize(
     "wrong", [{"ages": {"old": 1}}, {"dropped": {"why": "x"}}, {"seconds": [float("nan")]}, {"peak_memory_kib": -1}]
 )
-def test_nor_is_one_with_other_values(wrong: dict[str, Any]) -> None:
+def test_reports_with_invalid_values_are_not_parsed(wrong: dict[str, Any]) -> None:
     report = RobotReport(dropped={"no number": 2}, ages={"0": 1}, seconds=[0.5], peak_memory_kib=3, received_sha256="")
     assert parse_report(report.to_json()) == report
     assert parse_report(replace(report, **wrong).to_json()) is None

@@ -22,20 +22,20 @@ from tests.deployment.lockstep import busiest, start_of
 @pytest.fixture(scope="session")
 def emulator() -> None:
     if missing := list_missing_tools():
-        told = f"{', '.join(missing)} cannot be found, so nothing was tested on a Cortex-M4F: run `make emulator`"
+        reason = f"{', '.join(missing)} not found, so nothing was tested on a Cortex-M4F: run `make emulator`"
         if os.environ.get("CI"):
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(reason)
+        pytest.skip(reason)
 
 
 @pytest.mark.parametrize(
     ("name", "D"), [("etdagnn", 2), ("etdagnn", 3), ("tdagnn", 2), ("tanner-dynamic", 2), ("bonding-local", 3)]
 )
-def test_a_cortex_m4_does_what_the_package_does(name: str, D: int, emulator: None, tmp_path: Path) -> None:
+def test_a_cortex_m4_matches_the_package(name: str, D: int, emulator: None, tmp_path: Path) -> None:
     controller: Any = ef.load(name)
     start = start_of(dimensions=D)
     found = emulate(controller, record_agent(controller, start, busiest(start), steps=6), tmp_path)
-    assert found.worst < 1e-5
+    assert found.largest_error < 1e-5
     assert found.memory == count_agent_bytes(read_program(controller, D))
     assert found.neighbours > 3.0
     assert 500 < found.instructions < 100_000
@@ -49,33 +49,31 @@ def test_etdagnn_has_less_than_four_kilobytes(emulator: None, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_obstacles_are_avoided_there_too(emulator: None, tmp_path: Path) -> None:
+def test_a_cortex_m4_matches_the_package_near_obstacles(emulator: None, tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     orbit = ef.Orbit(gravity_break=0.3)
     recording = record_agent(controller, course(), 4, steps=6, orbit=orbit)
-    assert emulate(controller, recording, tmp_path, orbit=orbit).worst < 1e-5
+    assert emulate(controller, recording, tmp_path, orbit=orbit).largest_error < 1e-5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", [5, 8, 26])
-def test_who_knows_of_an_obstacle_decides_by_other_weights_there_too(
-    agent: int, emulator: None, tmp_path: Path
-) -> None:
+def test_a_cortex_m4_uses_the_weights_for_agents_near_obstacles(agent: int, emulator: None, tmp_path: Path) -> None:
     controller = starling()
     recording = record_agent(controller, strung(0), agent, steps=6, orbit=ORBIT)
-    # The first hears an obstacle, the second hears of it from others, the third knows of none.
-    told = (recording.observations[-1, :, OBSTACLE] != 0.0).any(axis=-1)
-    assert (bool(told[0]), bool(told.any())) == {5: (True, True), 8: (False, True), 26: (False, False)}[agent]
+    # The first receives from an obstacle agent, the second knows of it from neighbours, the third knows of none.
+    hops = (recording.observations[-1, :, OBSTACLE] != 0.0).any(axis=-1)
+    assert (bool(hops[0]), bool(hops.any())) == {5: (True, True), 8: (False, True), 26: (False, False)}[agent]
     found = emulate(controller, recording, tmp_path, orbit=ORBIT)
-    assert found.worst < 1e-5
-    # Two sets of a first layer for eight channels of three hops, and of the others, which are one vector.
+    assert found.largest_error < 1e-5
+    # Two sets of a first layer for eight channels and three hops, and of the other layers, multiplied to one row.
     assert found.weights == 4 * 2 * (16 * 8 * 3 + 16)
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(microcontroller, "TOOLS", ("no-such-gcc", "sh"))
     recording = record_agent(ef.load("reynolds"), start_of(), 0, steps=1)
-    with pytest.raises(ef.InputError, match="no-such-gcc cannot be found: run `make emulator`"):
+    with pytest.raises(ef.InputError, match="no-such-gcc not found: run `make emulator`"):
         emulate(ef.load("reynolds"), recording, tmp_path)
 
 

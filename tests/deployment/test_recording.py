@@ -1,4 +1,4 @@
-"""What is recorded is what the package did, and compiled agents do it again from it."""
+"""Recordings match the package, and compiled agents reproduce them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sender_of(message: bytes) -> int:
 
 
 @pytest.mark.parametrize("D", [2, 3])
-def test_a_compiled_agent_makes_the_recorded_observations_and_accelerations(D: int, tmp_path: Path) -> None:
+def test_a_compiled_agent_reproduces_a_recording(D: int, tmp_path: Path) -> None:
     controller: Any = ef.load("etdagnn")
     start = start_of(dimensions=D)
     recording = record_agent(controller, start, busiest(start), steps=6)
@@ -32,13 +32,13 @@ def test_a_compiled_agent_makes_the_recorded_observations_and_accelerations(D: i
         agent.begin(position, velocity)
         assert [agent.receive(message) for message in messages] == [None] * len(messages)
         answers.append(agent.end())
-        np.testing.assert_allclose(agent.observations(3, 3), known, atol=1e-5 * max(1.0, np.abs(known).max()))
+        np.testing.assert_allclose(agent.read_observations(3, 3), known, atol=1e-5 * max(1.0, np.abs(known).max()))
     assert min(map(len, recording.messages)) > 3
-    assert recording.worst(answers) < 1e-5
-    assert recording.worst(np.zeros_like(answers)) > 1e-2
+    assert recording.compute_largest_error(answers) < 1e-5
+    assert recording.compute_largest_error(np.zeros_like(answers)) > 1e-2
 
 
-def test_messages_have_what_their_senders_knew_a_step_before() -> None:
+def test_messages_contain_the_senders_observations_of_the_previous_step() -> None:
     controller: Any = ef.load("etdagnn")
     start = start_of()
     one = record_agent(controller, start, busiest(start), steps=4)
@@ -46,16 +46,16 @@ def test_messages_have_what_their_senders_knew_a_step_before() -> None:
     other = record_agent(controller, start, sender, steps=4)
     assert sender in [sender_of(message) for message in one.messages[3]]
     for step in range(1, 4):
-        heard = (decode_message(message, controller.senses, 2) for message in one.messages[step])
-        for message in heard:
+        messages = (decode_message(message, controller.senses, 2) for message in one.messages[step])
+        for message in messages:
             assert isinstance(message, Message)
             assert message.step == step
             if message.sender == sender:
                 np.testing.assert_array_equal(message.hops, other.observations[step - 1, :2])
 
 
-def test_who_is_no_follower_cannot_be_recorded() -> None:
+def test_only_followers_can_be_recorded() -> None:
     flock = start_of(agents=3)
     led = ef.Flock(flock.positions, flock.velocities, [[1, 0, 0]])
-    with pytest.raises(ef.InputError, match="agent 0 is no follower"):
+    with pytest.raises(ef.InputError, match="agent 0 is not one"):
         record_agent(ef.load("reynolds"), led, 0, steps=1)

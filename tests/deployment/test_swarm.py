@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 def flown(agents: int = 8, steps: int = 20, seed: int = 0, **options: Any) -> DeploymentResult:
     start = ef.random_disk(flocks=1, agents=agents, seed=seed, min_degree=min(2, agents - 1))
-    on_step, keep_record = options.pop("on_step", None), options.pop("keep", False)
+    on_step, keep_record = options.pop("on_step", None), options.pop("keep_record", False)
     deployment = Deployment(**({"agent": "c"} | options), steps=steps)
     return deploy("etdagnn", start, deployment, on_step, keep_record)
 
@@ -42,9 +42,7 @@ def value(found: DeploymentResult, name: str) -> str:
 
 
 @pytest.mark.parametrize(("agents", "steps", "packet_loss"), [(30, 200, 0.2), (6, 50, 0.0)])
-def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does(
-    agents: int, steps: int, packet_loss: float
-) -> None:
+def test_a_swarm_matches_the_simulator(agents: int, steps: int, packet_loss: float) -> None:
     found = flown(agents, steps, radio=ef.Radio(packet_loss=packet_loss))
     assert found.parity.compared_count == agents * steps
     assert found.parity.is_within_tolerance and found.parity.largest_relative_difference < 1e-5
@@ -53,18 +51,18 @@ def test_thirty_processes_fly_two_hundred_steps_as_the_simulator_does(
 
 
 @pytest.mark.parametrize("kind", ["numpy", "package"])
-def test_any_kind_of_agent_does(kind: Any) -> None:
+def test_every_kind_of_agent_matches_the_simulator(kind: Any) -> None:
     found = flown(agents=2, steps=10, agent=kind)
     assert found.parity.compared_count == 20
     assert found.parity.is_within_tolerance
-    longest = "relative to the flock's longest acceleration" in value(found, "parity")
+    longest = "relative to the flock's largest acceleration" in value(found, "parity")
     assert longest == (kind == "package")
 
 
 @pytest.mark.parametrize(
     "radio", [ef.Radio(packet_loss=0.3, delay=1), ef.Radio(packet_loss=0.3, jitter=2, last_known=2, send_interval=2)]
 )
-def test_it_does_by_any_radio_that_passes_messages_on_as_they_are(radio: ef.Radio) -> None:
+def test_a_swarm_matches_the_simulator_with_loss_delay_and_jitter(radio: ef.Radio) -> None:
     found = flown(agents=6, steps=20, radio=radio)
     assert found.parity.compared_count == 6 * 20
     assert found.parity.is_within_tolerance
@@ -88,7 +86,7 @@ def test_killed_processes_are_those_that_fail_in_the_simulator() -> None:
     assert len(found.log.seconds) == 30
 
 
-def test_the_others_fly_on_when_somebody_kills_one() -> None:
+def test_the_others_fly_on_when_a_process_is_killed() -> None:
     def kill(step: int) -> None:
         if step == 5:
             children()[0].kill()
@@ -100,32 +98,33 @@ def test_the_others_fly_on_when_somebody_kills_one() -> None:
     assert "not compared from step 5 on, when agent" in value(found, "parity")
 
 
-def test_the_others_fly_on_while_one_stalls_and_it_begins_anew_when_it_is_back() -> None:
+def test_the_others_fly_on_while_one_stalls_and_it_restarts_when_it_is_back() -> None:
     options = {"agent": "numpy", "steps": 40, "stall": 1}
     start = ef.random_disk(flocks=1, agents=4, seed=0)
     deployment = Deployment(**options)  # type: ignore[arg-type]
     # Slow enough for it to be back before the flight is over.
     found = deploy("etdagnn", start, deployment, lambda step: time.sleep(0.06 * (step > 20)), keep_record=True)
-    told = found.log.record[0]
-    missed_steps = set(range(40)) - set(told)
+    record = found.log.record[0]
+    missed_steps = set(range(40)) - set(record)
     assert len(found.log.seconds) == 40
     assert value(found, "stalled") == "0 (from step 20, 0.5 s)"
     assert "agent 0" in value(found, "missed steps")
-    # What it missed it was not told later, and its last answer came in time.
-    assert missed_steps and min(missed_steps) == 21 and max(told) == 39 and told[39].did
-    # At its return it knows nothing: a message in which nothing is passed on.
+    # It did not get the missed frames later, and its last answer came in time.
+    assert missed_steps and min(missed_steps) == 21 and max(record) == 39 and record[39].command
+    # It starts with a new agent: the relayed observations of its first message are zero.
     back = max(missed_steps) + 1
-    assert not any(told[back].said[MESSAGE_HEADER.size + 16 :]) and any(told[39].said[MESSAGE_HEADER.size + 16 :])
-    # A step without an answer in the middle is flown again, and not compared.
+    relayed = slice(MESSAGE_HEADER.size + 16, None)
+    assert not any(record[back].message[relayed]) and any(record[39].message[relayed])
+    # The audit replays the step without an answer, but does not compare it.
     again = audit_swarm("etdagnn", start, deployment, found)
     assert again.passed, str(again)
-    assert next(change for change in again.changes if change.agent == 0).compared_count == len(told) - 1
+    assert next(change for change in again.changes if change.agent == 0).compared_count == len(record) - 1
 
 
 def test_garbage_is_dropped_and_counted_and_its_sender_is_silent_to_all() -> None:
     found = flown(steps=20, garbage=1)
-    said = value(found, "dropped messages")
-    assert all(reason in said for reason in ("wrong length", "not finite", "another's number"))
+    dropped = value(found, "dropped messages")
+    assert all(reason in dropped for reason in ("wrong length", "not finite", "does not match the link"))
     assert found.parity.is_within_tolerance
 
 
@@ -151,31 +150,31 @@ def test_no_process_is_left_after_a_flight() -> None:
 CALL = """
 import equiflock as ef
 from equiflock.deployment.deploy_swarm import Deployment, deploy
-print("begun", flush=True)
+print("started", flush=True)
 deploy("etdagnn", ef.random_disk(flocks=1, agents=3), Deployment(agent="c", steps=10**6, stall=1),
        lambda step: print("step", flush=True))
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_no_process_is_left_when_the_world_is_interrupted_or_killed(how: signal.Signals, tmp_path: Path) -> None:
-    world = subprocess.Popen(
+def test_no_process_is_left_when_the_host_is_interrupted_or_killed(how: signal.Signals, tmp_path: Path) -> None:
+    host = subprocess.Popen(
         [sys.executable, "-c", CALL],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
-    assert world.stdout is not None
-    while "step" not in world.stdout.readline():
-        assert world.poll() is None
-    robots = psutil.Process(world.pid).children()
+    assert host.stdout is not None
+    while "step" not in host.stdout.readline():
+        assert host.poll() is None
+    robots = psutil.Process(host.pid).children()
     assert len(robots) == 3
     # One of them is stopped, and cannot see that anything happened.
     robots[0].suspend()
-    os.kill(world.pid, how)
-    world.wait()
-    world.stdout.close()
+    os.kill(host.pid, how)
+    host.wait()
+    host.stdout.close()
     _, alive = psutil.wait_procs(robots, timeout=30)
     assert not alive
     # Nor a file, if there was time to remove it.
@@ -208,7 +207,7 @@ def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> N
         ({"agent": "C"}, "agent must be one of 'numpy', 'c', 'package'; got 'C'"),
     ],
 )
-def test_what_a_swarm_cannot_do_is_one_clear_line(options: dict[str, Any], expected: str) -> None:
+def test_invalid_settings_are_one_clear_line(options: dict[str, Any], expected: str) -> None:
     with pytest.raises(ef.InputError, match=expected):
         flown(agents=4, steps=2, **options)
 

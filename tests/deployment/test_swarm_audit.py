@@ -1,4 +1,4 @@
-"""Robots that use what they received alone pass the audit, and robots that cheat do not."""
+"""Robots that use only what they received pass the audit; robots that cheat do not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def audited(agents: int = 6, steps: int = 8) -> Any:
     return audit_swarm("etdagnn", start, deployment, deploy("etdagnn", start, deployment, keep_record=True))
 
 
-def test_processes_that_use_what_they_received_alone_pass_the_audit(
+def test_processes_that_use_only_what_they_received_pass_the_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The agents that the audit adds are no reason to refuse it.
@@ -48,15 +48,15 @@ def test_processes_that_use_what_they_received_alone_pass_the_audit(
     assert sum(row["sender"] == "itself" for row in rows) == 6 * 8
 
 
-def test_a_record_of_other_bytes_than_were_received_proves_nothing() -> None:
+def test_a_record_that_differs_from_the_received_bytes_is_an_error() -> None:
     start, deployment = ef.random_disk(flocks=1, agents=3, seed=0), Deployment(steps=3)
     found = deploy("etdagnn", start, deployment, keep_record=True)
-    found.log.record[1][2] = found.log.record[1][2]._replace(radio=b"")
+    found.log.record[1][2] = found.log.record[1][2]._replace(radio_frame=b"")
     with pytest.raises(ef.InputError, match="agent 1 received other bytes"):
         audit_swarm("etdagnn", start, deployment, found)
 
 
-# Two ways of cheating: files that others write, and listening to what the world tells others.
+# Two ways of cheating: read files that others write, and subscribe to the frames of others.
 FILES = """
 Honest = Agent
 
@@ -80,18 +80,18 @@ class Agent(Honest):
     session = None
 
     def begin(self, position, velocity):
-        told = sys._getframe(1).f_locals["self"].settings
+        settings = sys._getframe(1).f_locals["self"].settings
         if Agent.session is None:
-            config = dict(mode="peer", connect=dict(endpoints=[told["endpoint"]]))
+            config = dict(mode="peer", connect=dict(endpoints=[settings["endpoint"]]))
             config["scouting"] = dict(multicast=dict(enabled=False))
             Agent.session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
-            own = "/to/" + str(told["number"])
+            own = "/to/" + str(settings["number"])
 
             def listen(sample):
                 if not str(sample.key_expr).endswith(own):
                     overheard.append(sum(sample.payload.to_bytes()))
 
-            Agent.session.declare_subscriber(told["run"] + "/to/*", listen)
+            Agent.session.declare_subscriber(settings["key_prefix"] + "/to/*", listen)
             time.sleep(0.5)
         return super().begin(position, velocity)
 
@@ -101,9 +101,7 @@ class Agent(Honest):
 
 
 @pytest.mark.parametrize("cheat", [FILES, LISTENING], ids=["files", "listening"])
-def test_processes_that_learn_of_each_other_by_another_way_are_caught(
-    cheat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_cheat_are_caught(cheat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def with_a_cheat(controller: Any, path: Path, **rest: Any) -> Any:
         written = export(controller, path, **rest)
         written[0].write_text(written[0].read_text() + cheat.replace("{folder!r}", repr(str(tmp_path))))

@@ -73,7 +73,7 @@ def test_every_flying_job_of_the_reproduction_is_found_by_its_file(tmp_path: Pat
 
 def test_a_course_is_flown_until_it_ends() -> None:
     job = ObstacleJob("etdagnn", 0, 12, True, flocks=2)
-    run = job.fly(job.start(), keep_every=10)
+    run = job.fly(job.draw_start(), keep_every=10)
     table = job.run()
     assert [outcome.name for outcome in run.outcome] == table.outcome.tolist()
 

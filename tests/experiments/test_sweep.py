@@ -145,9 +145,9 @@ def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--hops", "1-4"], "--hops goes with --epochs"),
-        (["--agents", "ten"], "agents must be such as 0-4 or 0,3,7; got 'ten'"),
-        (["--comm-radius", "1,x"], "comm_radius must be such as 0.8,1,1.5; got '1,x'"),
+        (["--hops", "1-4"], "--hops has no effect without --epochs"),
+        (["--agents", "ten"], "agents must be a list of integers such as 0-4 or 0,3,7; got 'ten'"),
+        (["--comm-radius", "1,x"], "comm_radius must be a list of numbers such as 0.8,1,1.5; got '1,x'"),
         (["--controller", "etdagn"], "did you mean"),
         (["--comm-radius", "-1"], "comm_radius must be"),
         (["--controller", "tanner,tanner"], "controller must name each one once"),
@@ -230,7 +230,7 @@ def test_a_damaged_job_of_a_sweep_is_told_and_computed_again(
         jobs[0].write_bytes(damaged)
         capsys.readouterr()
         cli.main(small)
-        told = f"{jobs[0]} is damaged: its checksum does not fit; this job is computed again\n"
+        told = f"{jobs[0]} is damaged: its checksum does not match; this job is computed again\n"
         assert capsys.readouterr().err == told
         assert (tmp_path / "sweep.csv").read_bytes() == before
 

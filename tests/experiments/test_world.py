@@ -81,7 +81,7 @@ def test_a_job_that_flies_hands_its_world_to_the_flight(monkeypatch: pytest.Monk
     monkeypatch.setattr(flight_jobs, "simulate", watched)
     settings: dict[str, Any] = {"options": {"agents": 10}, "time_step": 0.01, "duration": 0.1, "baselines": ()}
     (job,) = build_evaluation_jobs("tanner", "flocking", **settings, world={"packet_loss": 0.5, "fail": 2, "lag": 0.1})
-    job.fly(job.start())
+    job.fly(job.draw_start())
     assert given["radio"] == ef.Radio(packet_loss=0.5)
     assert given["failures"] == ef.Failures(agents=2)
     assert given["body"] == ef.DoubleIntegrator(lag=0.1)

@@ -1,4 +1,4 @@
-"""A checkpoint holds everything that the next epoch needs, and anything else is refused."""
+"""Checkpoints restore everything that the next epoch needs; other files raise InputError."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_changed_number_in_the_metadata_is_damage_too(trainer: Trainer, tmp_pa
     content = path.read_bytes()
     path.write_bytes(content.replace(b'\\"epoch\\": 6', b'\\"epoch\\": 2'))
     assert path.read_bytes() != content
-    with pytest.raises(InputError, match="is damaged: its checksum does not fit"):
+    with pytest.raises(InputError, match="is damaged: its checksum does not match"):
         read_checkpoint(path, Trainer(small()))
 
 
@@ -89,7 +89,7 @@ def test_checkpoints_of_an_older_version_are_refused_in_one_line(trainer: Traine
     for epoch in (1, 2):
         write_tensors({}, checkpoints.folder / f"epoch-{epoch:06d}.safetensors", "equiflock checkpoint 3", {})
     notices: list[str] = []
-    text = "epoch-000002.* is of another version: .* got 'equiflock checkpoint 3'; remove .*checkpoints to train again"
+    text = "epoch-000002.* is of another version: .* got 'equiflock checkpoint 3'; remove .*checkpoints to restart"
     with pytest.raises(InputError, match=text):
         checkpoints.restore(trainer, Tables(tmp_path, small()), notices.append)
     assert notices == []

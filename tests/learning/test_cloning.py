@@ -115,12 +115,12 @@ def test_the_scores_bias_stays_where_the_bound_wants_it(data: FastForwardData) -
 def test_a_network_of_ones_own_is_trained_on(data: FastForwardData) -> None:
     network = make_network("etdagnn", seed=5)
     assert clone(Cloning(epochs=1), data, network) is network
-    with pytest.raises(InputError, match="the network hears 2 hops, but the data has 3"):
+    with pytest.raises(InputError, match="the network observes 2 hops, but the data has 3"):
         Cloner(Cloning(), data, make_network("etdagnn", hops=2))
 
 
-def test_weights_that_run_away_are_told(data: FastForwardData) -> None:
-    with pytest.raises(DivergedError, match="not numbers any more in epoch 1: lower learning_rate"):
+def test_infinite_weights_raise_diverged_error(data: FastForwardData) -> None:
+    with pytest.raises(DivergedError, match="no longer finite in epoch 1: lower learning_rate"):
         clone(Cloning("tdagnn-tf", epochs=1, learning_rate=1e38, warm_up=1000), data)
 
 

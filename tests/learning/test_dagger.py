@@ -1,4 +1,4 @@
-"""DAgger follows the paper's recipe, gives the same bits for the same seed, and teaches."""
+"""DAgger follows the paper's recipe, is reproducible, and lowers the loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.learning.test_network_checks import Flat
 
 
 @pytest.mark.parametrize(("beta", "same"), [(1.0, "expert"), (0.0, "student")])
-def test_the_mixture_is_the_expert_or_the_pupil_and_always_knows_what_the_expert_would_do(
+def test_the_mixture_returns_accelerations_of_expert_or_student_and_always_stores_the_target(
     beta: float, same: str
 ) -> None:
     start = ef.random_disk(1, 30)
@@ -35,7 +35,7 @@ def test_the_mixture_is_the_expert_or_the_pupil_and_always_knows_what_the_expert
     np.testing.assert_allclose(moment.accelerations, expected, rtol=0.0 if same == "expert" else 1e-4, atol=1e-6)
 
 
-def test_the_mixture_asks_each_about_as_often_as_it_should() -> None:
+def test_the_expert_acts_with_probability_beta() -> None:
     asked = 0
 
     class Pupil(torch.nn.Module):
@@ -70,7 +70,7 @@ def test_an_epoch_keeps_every_step_with_the_experts_answer() -> None:
     assert trainer.replay.total_added == 120
 
 
-def test_an_epoch_says_what_came_of_it_and_validates_when_it_is_time() -> None:
+def test_an_epoch_returns_a_report_and_validates_when_due() -> None:
     reports: list[EpochReport] = []
     student: Any = train(small(epochs=6, validate_every=4), on_epoch=reports.append)
     assert [report.epoch for report in reports] == [1, 2, 3, 4, 5, 6]
@@ -83,7 +83,7 @@ def test_an_epoch_says_what_came_of_it_and_validates_when_it_is_time() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_kept_from_epoch_to_epoch_but_what_was_made_at_first() -> None:
+def test_an_epoch_allocates_no_lasting_memory() -> None:
     trainer = Trainer(small(capacity=30))
 
     def tensors() -> int:
@@ -166,7 +166,7 @@ def test_ten_epochs_lower_the_loss_and_beat_an_untrained_network(name: Any) -> N
 
 
 def test_a_loss_that_is_no_number_stops_the_training_and_says_when() -> None:
-    with pytest.raises(InputError, match=r"the training diverged in epoch 1: the loss turned .*; lower learning_rate"):
+    with pytest.raises(InputError, match=r"the training diverged in epoch 1: the loss became .*; lower learning_rate"):
         train(small(learning_rate=1e30))
 
 

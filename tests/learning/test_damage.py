@@ -1,4 +1,4 @@
-"""Whatever happens to a file of a training is refused, or said and made good: never believed, never a traceback."""
+"""Damage to any file of a training raises InputError, or is repaired with a notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fast-forward data: every tuple from a flock of its own, the same however it is made."""
+"""Fast-forward data: independent tuples, which do not depend on workers or storage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = FastForward(train_flocks=2, test_flocks=3, steps=6, agents=20)
 
 @dataclass(frozen=True)
 class Listening:
-    """The expert, but its observations are those of a pupil."""
+    """The expert, but its observations are those of a student."""
 
     senses: ef.Senses
     privileged: bool = True
@@ -69,7 +69,7 @@ def test_the_data_is_the_same_for_any_number_of_workers_in_memory_and_on_disk(tm
     assert not np.array_equal(one.arrays["targets"], replace(SMALL, seed=1).make().arrays["targets"])
 
 
-def test_an_interrupted_set_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_set_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class EnoughError(Exception):
         pass
 
@@ -82,7 +82,7 @@ def test_an_interrupted_set_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.
 
     with pytest.raises(EnoughError):
         SMALL.make(tmp_path / "data", workers=1, on_part=stop_after_three)
-    with pytest.raises(InputError, match="lacks 4 of 7 time indices: make it again to go on"):
+    with pytest.raises(InputError, match=r"lacks 4 of 7 time indices: call FastForward\.make again to complete it"):
         FastForwardData.open(tmp_path / "data")
 
     made: list[int] = []
@@ -120,7 +120,7 @@ def test_blocks_and_gathered_tuples_are_the_same_data() -> None:
     assert np.array_equal(data.get_tuples(np.array([5]), sums)[0][0], data.arrays["sum"][2, 1])
 
 
-def test_the_largest_norms_are_the_largest_norms() -> None:
+def test_largest_norms() -> None:
     data = SMALL.make()
     aggregations: tuple[Aggregation, ...] = ("sum", "mean")
     for aggregation in aggregations:
@@ -129,18 +129,18 @@ def test_the_largest_norms_are_the_largest_norms() -> None:
     assert data.largest_target == pytest.approx(max(np.linalg.norm(a) for a in data.arrays["targets"].reshape(-1, 2)))
 
 
-def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is not a folder of fast-forward data: there is no config\.json"):
+def test_other_directories_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is not a directory of fast-forward data: there is no config\.json"):
         FastForwardData.open(tmp_path)
     folder = tmp_path / "data"
     SMALL.make(folder)
-    with pytest.raises(InputError, match="holds results of other settings: fast_forward seed = 0, not 1"):
+    with pytest.raises(InputError, match="has results of other settings: fast_forward seed = 0, not 1"):
         replace(SMALL, seed=1).make(folder)
     (folder / "config.json").write_text(json.dumps({"fast_forward": {"seed": "x"}}))
     with pytest.raises(InputError, match=r"config\.json is damaged"):
         FastForwardData.open(folder)
     write_config(folder, "fast-forward data set", {"fast_forward": {"seed": "x"}})
-    with pytest.raises(InputError, match="does not say what the data is"):
+    with pytest.raises(InputError, match="does not hold the settings of fast-forward data"):
         FastForwardData.open(folder)
     arrays = {name: np.zeros(shape, np.float32) for name, shape in SMALL.shapes.items()}
     with pytest.raises(InputError, match=r"targets must be float32 of shape \(7, 5, 20, 2\); got float32 of shape"):
@@ -174,7 +174,7 @@ def test_a_damaged_time_index_is_refused_and_made_again(
     folder = tmp_path / "data"
     shutil.copytree(whole, folder)
     np.load(folder / f"{name}.npy", mmap_mode="r+")[3, 4, 19] += 1e-6
-    with pytest.raises(InputError, match="is damaged at 1 of 7 time indices: make it again to mend it"):
+    with pytest.raises(InputError, match=r"is damaged at 1 of 7 time indices: call FastForward\.make again to repair"):
         FastForwardData.open(folder)
     made: list[int] = []
     compute_part = FastForward.compute_part
@@ -184,7 +184,7 @@ def test_a_damaged_time_index_is_refused_and_made_again(
         return compute_part(self, step)
 
     monkeypatch.setattr(FastForward, "compute_part", listen)
-    assert mended(folder, whole) == [f"{folder} is damaged at 1 of 7 time indices; they are made again"]
+    assert mended(folder, whole) == [f"{folder} is damaged at 1 of 7 time indices; they are recomputed"]
     assert made == [3]
 
 
@@ -197,14 +197,14 @@ def test_a_damaged_mark_file_or_config_is_made_again(tmp_path: Path, whole: Path
             FastForwardData.open(folder)
         return [text.replace(str(folder), "DATA") for text in mended(folder, whole)]
 
-    assert damaged("parts/2", b"") == ["DATA is damaged at 1 of 7 time indices; they are made again"]
-    everything = ["DATA is damaged at all 7 time indices; they are made again"]
+    assert damaged("parts/2", b"") == ["DATA is damaged at 1 of 7 time indices; they are recomputed"]
+    everything = ["DATA is damaged at all 7 time indices; they are recomputed"]
     content = (whole / "mean.npy").read_bytes()
     assert damaged("mean.npy", b"gone") == everything
     assert damaged("sum.npy", content[:-1]) == everything
     assert damaged("targets.npy", content) == everything  # another array's
     assert damaged("config.json", b"") == [
-        "DATA/config.json is damaged: its checksum does not fit; all of the data is made again"
+        "DATA/config.json is damaged: its checksum does not match; all data is recomputed"
     ]
 
 
@@ -222,7 +222,7 @@ def test_data_whose_marks_have_no_checksums_is_made_again(tmp_path: Path, whole:
     shutil.copytree(whole, folder)
     for mark in (folder / "parts").iterdir():
         mark.write_bytes(b"")
-    assert mended(folder, whole) == [f"{folder} is damaged at all 7 time indices; they are made again"]
+    assert mended(folder, whole) == [f"{folder} is damaged at all 7 time indices; they are recomputed"]
 
 
 @pytest.mark.parametrize("options", [{"train_flocks": 0}, {"steps": -1}, {"hops": 0}, {"time_step": 0.0}, {"seed": -1}])

@@ -1,4 +1,4 @@
-"""A lesson in one call is the lesson of its parts, to the bit: who flies, what both know, and what is to be learned."""
+"""The fused training step gives the same bits as its parts: accelerations, observations and targets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def network(name: str, dimensions: int) -> Any:
 
 
 @given(flocks(), st.sampled_from(["etdagnn", "tdagnn"]), st.sampled_from([0.0, 0.5, 1.0]))
-def test_a_lesson_is_the_same_to_the_bit(start: Flock, name: str, beta: float) -> None:
+def test_a_fused_rollout_has_the_same_bits(start: Flock, name: str, beta: float) -> None:
     student = network(name, start.shape[2])
     for more in ({}, {"orbit": ef.Orbit(), "obstacles": "nearest"}):
         assert lesson(start[0], student, beta, True, 5, **more) == lesson(start[0], student, beta, False, 5, **more)
@@ -66,7 +66,9 @@ def test_a_lesson_is_the_same_to_the_bit(start: Flock, name: str, beta: float) -
 @pytest.mark.parametrize("scenario", [ef.LeaderFollowing(), ef.ObstacleCourse(sides=6)])
 @pytest.mark.parametrize("expert", ["tanner", "tanner:attraction=0.8:aim=leaders"])
 @pytest.mark.parametrize("name", ["etdagnn", "etdagnn:aggregation=both"])
-def test_scenarios_are_learned_the_same(scenario: Any, expert: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_rollouts_of_scenarios_have_the_same_bits(
+    scenario: Any, expert: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls, kernel = [], fused_training_step.step_training_flock
     start, rules = scenario.draw()[0], {"expert": expert, "orbit": scenario.orbit, "obstacles": scenario.obstacles}
     student = make_network(name).eval()
@@ -77,7 +79,7 @@ def test_scenarios_are_learned_the_same(scenario: Any, expert: str, name: str, m
 
 
 @pytest.mark.parametrize("options", ["clamp=3:clamp_by=entry", "potential=inverse-square:clamp=3", "cut_off=false"])
-def test_a_lesson_of_any_of_tanners_experts_is_the_same_to_the_bit(options: str) -> None:
+def test_fused_rollouts_of_all_tanner_options_have_the_same_bits(options: str) -> None:
     start, student, expert = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), f"tanner:{options}"
     ours, theirs = (lesson(start, student, 0.5, fused, expert=expert) for fused in (True, False))
     assert ours == theirs
@@ -96,20 +98,20 @@ def test_a_flight_that_ends_is_the_same_to_its_last_moment() -> None:
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_a_pupil_that_fails_does_so_at_the_step_at_which_it_flies(beta: float) -> None:
+def test_a_failing_student_raises_at_the_step_at_which_it_acts(beta: float) -> None:
     student = network("etdagnn", 2)
     with torch.no_grad():
         student.layers[-1].weight[:] = float("nan")
-    told = []
+    messages = []
     for fused in (True, False):
         with pytest.raises(NumericRangeError, match="NaN or infinity at t = ") as caught:
             lesson(ef.random_disk(1, 30, seed=3), student, beta, fused)
-        told.append(str(caught.value))
-    assert told[0] == told[1]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
 
 
 class Own(torch.nn.Module):
-    """A pupil of one's own, which has no compiled form."""
+    """A custom student without a compiled form."""
 
     senses = ef.paper_senses("sum", hops=1)
 
@@ -117,7 +119,7 @@ class Own(torch.nn.Module):
         return observations[:, :, 0, 0]
 
 
-def test_a_mixture_of_others_flies_by_its_parts() -> None:
+def test_unsupported_mixtures_have_no_fused_step() -> None:
     rng, network = np.random.default_rng(0), ef.load("etdagnn")
     parts = DelayedAggregation(network.senses), ef.DoubleIntegrator()  # type: ignore[attr-defined]
     known = Mixture(ef.load("tanner"), network, 0.5, rng).make_fused_step(*parts)  # type: ignore[arg-type]
@@ -130,7 +132,7 @@ def test_a_mixture_of_others_flies_by_its_parts() -> None:
     assert Mixture(ef.load("tanner"), by_sender, 0.5, rng).make_fused_step(*others) is None
 
 
-def test_steps_of_a_lesson_that_are_skipped_draw_their_numbers_too() -> None:
+def test_skipped_steps_of_a_rollout_draw_their_numbers() -> None:
     start, student, positions = ef.random_disk(1, 30, seed=3), ef.load("etdagnn"), []
     for skipped in (0, 6):
         mixture = Mixture(ef.load("tanner"), student, 0.5, np.random.default_rng(1))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Compiled training is torch's: the same gradients, steps of Adam and errors, for every chain of our layers."""
+"""The compiled learner agrees with torch: gradients, Adam steps and errors, for every chain of layers."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_many_steps_are_torchs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["etdagnn", "tdagnn-tf"])
-def test_a_gate_weighs_each_tuples_gradient(name: str) -> None:
+def test_a_loss_weighting_weights_the_gradient_of_each_tuple(name: str) -> None:
     network = randomized(make_network(name))
     observations, targets = batch(network, 6, 30, 2)
     errors = []
@@ -206,7 +206,7 @@ def test_the_same_steps_in_one_call_or_in_many_are_the_same_bits() -> None:
         assert torch.equal(one, other)
 
 
-def test_modules_that_are_no_such_chain_are_left_to_torch() -> None:
+def test_other_modules_use_the_torch_learner() -> None:
     class Louder(ETDAGNN):
         def forward(self, observations: torch.Tensor) -> torch.Tensor:
             return 2 * super().forward(observations)

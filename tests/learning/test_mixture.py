@@ -1,4 +1,4 @@
-"""Any expert teaches any pupil, in any scenario."""
+"""Trainings with different experts, students and scenarios."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.learning.small import small
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 
-def test_a_pupil_of_a_fixed_topology_learns_by_its_first_neighbours() -> None:
+def test_a_student_with_a_fixed_topology_observes_its_initial_neighbours() -> None:
     class Loyal(torch.nn.Module):
         senses = ef.paper_senses("sum", hops=1, topology="fixed")
 
@@ -37,7 +37,7 @@ def test_a_pupil_of_a_fixed_topology_learns_by_its_first_neighbours() -> None:
     assert mixture.senses.topology == "fixed"
     assert np.array_equal(mixed[0], alone[0])
     degrees = [np.count_nonzero(np.abs(each).sum(axis=(2, 3, 4))) for each in mixed]
-    assert degrees == [20] * 4  # nobody loses whom it heard at t = 0, however far they fly apart
+    assert degrees == [20] * 4  # agents keep their neighbours of t = 0 at any distance
 
 
 def test_an_expert_may_be_local_and_brings_its_own_senses() -> None:
@@ -145,7 +145,7 @@ def test_a_scenario_keeps_its_own_defaults_where_the_recipe_has_its() -> None:
     assert changed.disk.agents == 20
 
 
-def test_flights_that_end_at_once_teach_nothing() -> None:
+def test_flights_that_end_before_their_first_step_raise_input_error() -> None:
     @ef.scenario("over")
     @dataclass(frozen=True)
     class Over:

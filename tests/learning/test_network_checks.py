@@ -1,4 +1,4 @@
-"""What cannot be trained is refused before a training begins, in one line."""
+"""Invalid networks, experts and recipes raise InputError before a training starts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Silent(Flat):
         (small(), Silent(), r"the network must return accelerations \(B, N, D\) = \(1, 20, 2\); got \(1, 20\)"),
     ],
 )
-def test_what_cannot_be_trained_is_refused(recipe: Any, network: Any, text: str) -> None:
+def test_invalid_networks_and_recipes_are_refused(recipe: Any, network: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
         train(recipe, network)
 
@@ -55,7 +55,7 @@ def test_only_torch_modules_can_be_trained() -> None:
 
 
 @pytest.mark.parametrize("options", [{"capacity": 10**9}, {"batch": 10**12}, {"hops": 10**9}])
-def test_what_does_not_fit_into_memory_is_refused_before_any_is_asked_for(options: dict[str, int]) -> None:
+def test_insufficient_memory_is_reported_before_allocation(options: dict[str, int]) -> None:
     with pytest.raises(
         InputError, match=r"tuples of 100 agents and .* GiB of memory, more than this machine has: lower"
     ):
@@ -68,6 +68,6 @@ def test_a_network_of_ones_own_that_needs_options_is_refused_in_one_line(own_reg
         def __init__(self, width: int) -> None:
             super().__init__()
 
-    told = r"network 'needy' cannot be made with the options \{\}: .*missing 1 required .*'width'"
-    with pytest.raises(InputError, match=told):
+    message = r"network 'needy' cannot be made with the options \{\}: .*missing 1 required .*'width'"
+    with pytest.raises(InputError, match=message):
         train(small(controller="needy"))

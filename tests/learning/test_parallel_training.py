@@ -1,4 +1,4 @@
-"""Several trainings at once give what each gives by itself."""
+"""Parallel trainings give the same results as single ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training may be told to go on for longer, or begin from weights, and ends with the bits that it should."""
+"""Extended trainings, and trainings that start from a weights file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("first", [4, 6, 7])  # validates at 4 and 8, and at the end
-def test_a_finished_training_that_is_prolonged_is_one_long_training(long: Path, tmp_path: Path, first: int) -> None:
+def test_an_extended_training_has_the_bits_of_one_long_training(long: Path, tmp_path: Path, first: int) -> None:
     TrainingRun.create(tmp_path / "run", small(epochs=first)).train()
     run = TrainingRun(tmp_path / "run")
     run.extend_epochs(11)
@@ -57,7 +57,7 @@ def test_one_of_a_network_with_options_too_and_its_weights_are_loaded_without_th
     assert network.name == controller.partition(":")[0]
 
 
-def test_one_that_was_stopped_or_is_prolonged_twice_too(long: Path, tmp_path: Path) -> None:
+def test_a_training_that_is_stopped_and_extended_twice_has_the_same_bits(long: Path, tmp_path: Path) -> None:
     run = TrainingRun.create(tmp_path / "run", small(epochs=40))
     with pytest.raises(Stop):
         run.train(stop_after(3))
@@ -71,29 +71,29 @@ def test_one_that_was_stopped_or_is_prolonged_twice_too(long: Path, tmp_path: Pa
     assert_same_results(run.folder, long)
 
 
-def test_one_whose_checkpoints_are_gone_begins_again_and_says_so(long: Path, tmp_path: Path) -> None:
+def test_an_extended_training_without_checkpoints_restarts_with_a_notice(long: Path, tmp_path: Path) -> None:
     run = TrainingRun.create(tmp_path / "run", small())
     run.train()
     shutil.rmtree(run.folder / "checkpoints")
     run.extend_epochs(11)
     said: list[str] = []
     run.train(on_notice=said.append)
-    assert said == ["there is no checkpoint, so the training begins again"]
+    assert said == ["there is no checkpoint, so the training restarts"]
     assert_same_results(run.folder, long)
 
 
-def test_an_earlier_end_is_validated_too_but_none_before_what_is_done(tmp_path: Path) -> None:
+def test_the_number_of_epochs_may_be_reduced_to_the_completed_ones(tmp_path: Path) -> None:
     short = TrainingRun.create(tmp_path / "short", small())
     short.train()
     run = TrainingRun.create(tmp_path / "run", small(epochs=40))
     with pytest.raises(Stop):
         run.train(stop_after(7))
-    with pytest.raises(InputError, match=r"6 epochs are done already in .*run: epochs must be at least that"):
+    with pytest.raises(InputError, match=r"epochs must be at least 6, the epochs completed in .*run; got 5"):
         run.extend_epochs(5)
     run.extend_epochs(6)
     run.train()
     assert_same_results(run.folder, short.folder)
-    with pytest.raises(InputError, match="6 epochs are done already"):
+    with pytest.raises(InputError, match="epochs must be at least 6"):
         run.extend_epochs(5)
 
 
@@ -115,7 +115,7 @@ def test_a_training_that_begins_from_weights_is_that_of_their_network(tmp_path: 
     assert metadata["command"].endswith(f" --from {name}")
 
 
-def test_results_of_a_training_from_other_weights_are_not_taken_for_ours(tmp_path: Path) -> None:
+def test_results_of_a_training_from_other_weights_are_rejected(tmp_path: Path) -> None:
     fresh = TrainingRun.create(tmp_path / "fresh", small())
     weights = fresh.train()
     run = TrainingRun.create(tmp_path / "run", small(), weights)
@@ -132,7 +132,7 @@ def test_network_and_hops_come_from_the_weights_unless_that_contradicts_what_was
     recipe = adapt_recipe(weights, small())
     assert (recipe.controller, recipe.hops, recipe.dimensions) == ("tdagnn", 2, 2)
     assert adapt_recipe(weights, small(hops=2), {"hops"}).hops == 2
-    with pytest.raises(InputError, match=r"holds weights of hops = 2, not 3: leave it out"):
+    with pytest.raises(InputError, match=r"holds weights of hops = 2, not 3: omit hops"):
         adapt_recipe(weights, small(), {"hops"})
     with pytest.raises(InputError, match="holds weights of controller = tdagnn, not etdagnn"):
         adapt_recipe(weights, small(), {"controller"})

@@ -1,4 +1,4 @@
-"""A range is read from a text such as 0-0.5, and its numbers are drawn as its spread says."""
+"""Parsing of ranges such as 0-0.5, and their distributions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from equiflock.runtime.checks import InputError
 
 
 @pytest.mark.parametrize(
-    ("text", "spread", "expected"),
+    ("text", "distribution", "expected"),
     [
         ("0-0.5", "uniform", Range(0.0, 0.5)),
         (" 0 - .5 ", "uniform", Range(0.0, 0.5)),
@@ -49,7 +49,7 @@ def test_the_text_of_a_range_is_as_short_as_a_user_writes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "spread", "message"),
+    ("text", "distribution", "message"),
     [
         ("a", "uniform", "x must be a number, or a range such as 0-0.5; got 'a'"),
         ("", "uniform", "x must be a number, or a range such as 0-0.5; got ''"),
@@ -77,7 +77,7 @@ def drawn(values: Range, count: int = 4_000) -> np.ndarray:
     return np.array([values.draw(rng) for _ in range(count)])
 
 
-def test_counts_are_whole_numbers_both_ends_included_and_equally_likely() -> None:
+def test_uniform_integers_include_both_ends_and_are_equally_likely() -> None:
     found = Range(0, 2, "uniform_integer").draw(np.random.default_rng(0))
     assert type(found) is int
     numbers, counts = np.unique(drawn(Range(0, 2, "uniform_integer")), return_counts=True)
@@ -86,14 +86,14 @@ def test_counts_are_whole_numbers_both_ends_included_and_equally_likely() -> Non
     np.testing.assert_allclose(counts / 4_000, 1 / 3, atol=0.03)
 
 
-def test_an_even_range_is_covered_from_end_to_end_and_equally_everywhere() -> None:
+def test_a_uniform_range_is_covered_evenly() -> None:
     found = drawn(Range(0.1, 0.5))
     assert 0.1 <= found.min() < 0.101
     assert 0.499 < found.max() <= 0.5
     np.testing.assert_allclose(np.quantile(found, (0.25, 0.5, 0.75)), (0.2, 0.3, 0.4), atol=0.015)
 
 
-def test_a_range_of_scales_is_covered_from_end_to_end_and_half_of_it_is_below_the_geometric_mean() -> None:
+def test_the_median_of_a_log_uniform_range_is_its_geometric_mean() -> None:
     found = drawn(Range(3.0, 300.0, "log_uniform"))
     assert 3.0 <= found.min() < 3.03
     assert 297.0 < found.max() <= 300.0
@@ -104,14 +104,14 @@ def test_a_range_of_scales_is_covered_from_end_to_end_and_half_of_it_is_below_th
     assert high == pytest.approx(0.25, abs=0.03)
 
 
-def test_the_middle_is_that_of_the_spread() -> None:
+def test_the_middle_depends_on_the_distribution() -> None:
     assert Range(0.1, 0.5).middle == pytest.approx(0.3)
     assert Range(4.0, 100.0, "log_uniform").middle == pytest.approx(20.0)
     assert [Range(0, high, "uniform_integer").middle for high in (1, 2, 3)] == [0, 1, 1]
     assert type(Range(0, 3, "uniform_integer").middle) is int
 
 
-def test_a_range_of_scales_never_draws_beyond_its_ends() -> None:
+def test_a_log_uniform_range_never_draws_beyond_its_ends() -> None:
     # exp(log(x)) is not always x, and the drawn number must be one that was checked.
     values = Range(0.1, np.nextafter(0.1, 1.0), "log_uniform")
     assert set(drawn(values, 100)) <= {values.low, values.high}

@@ -1,4 +1,4 @@
-"""A recipe is the paper's unless it is told otherwise, and can be told again from its own words."""
+"""Defaults, checks and serialization of recipes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_every_option_of_random_disk_is_one_of_the_recipe_with_the_same_default(
 
 
 @pytest.mark.parametrize("name", sorted(DISK))
-def test_every_such_option_reaches_the_flocks_to_learn_from_and_those_to_be_judged_on(name: str) -> None:
+def test_every_such_option_reaches_training_and_validation_flocks(name: str) -> None:
     more = {"radius_rule": "constant-density"} if name == "density" else {}
     change = {name: DISK[name], **more}
     trainer = Trainer(small(flocks=2, validation_flocks=2, **change))
@@ -109,7 +109,7 @@ def test_numbers_of_numpy_become_plain_ones() -> None:
 
 
 @pytest.mark.parametrize("value", ["a", None, [1], 1j, 10**400, float("nan"), -1, 2.5, True, {}])
-def test_whatever_stands_in_a_field_is_taken_or_refused_in_one_line(value: Any) -> None:
+def test_any_field_value_is_accepted_or_refused_in_one_line(value: Any) -> None:
     for name in (field.name for field in fields(ef.DAgger)):
         try:
             ef.DAgger(**{name: value})
@@ -130,7 +130,7 @@ def test_whatever_stands_in_a_field_is_taken_or_refused_in_one_line(value: Any) 
         ({"batch": -1}, "batch must be a whole number of at least 1; got -1"),
     ],
 )
-def test_settings_that_are_no_recipe_are_refused(change: dict[str, Any], text: str) -> None:
+def test_invalid_stored_recipes_are_refused(change: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.DAgger.from_settings(asdict(ef.DAgger()) | change, "config.json")
 
@@ -154,6 +154,6 @@ def test_settings_that_are_no_recipe_are_refused(change: dict[str, Any], text: s
         ({"density": 3.0}, "density goes with the constant-density rule only"),
     ],
 )
-def test_recipes_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
+def test_invalid_recipes_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.DAgger(**options)

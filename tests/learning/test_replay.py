@@ -1,4 +1,4 @@
-"""The replay keeps the newest tuples, in order, in memory made once, in the form that its learner wants."""
+"""The replay holds the newest tuples in order, in preallocated memory, in the layout of its learner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fill(replay: ReplayBuffer, numbers: range) -> None:
     replay.add(values * np.ones((2, 1, 3, 2), np.float32), -values[..., 0, 0] * np.ones((2, 2), np.float32))
 
 
-def test_the_oldest_give_way_when_it_is_full() -> None:
+def test_a_full_replay_overwrites_the_oldest_tuples() -> None:
     replay = empty(4)
     fill(replay, range(3))
     assert len(replay) == 3

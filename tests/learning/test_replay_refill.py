@@ -1,4 +1,4 @@
-"""Flights that are flown again fill the replay with the tuples that it held, to the bit, or the user is told."""
+"""Repeated rollouts refill the replay with the same bits, or the user receives a notice."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def register_own_parts() -> None:
             self.mix = torch.nn.Linear(3, 1, bias=False)
 
         def forward(self, observations: torch.Tensor) -> torch.Tensor:
-            heard = observations[:, :, 0].transpose(2, 3)
-            heard = self.drop(self.norm(heard.reshape(-1, 3)).reshape(heard.shape))
+            inputs = observations[:, :, 0].transpose(2, 3)
+            inputs = self.drop(self.norm(inputs.reshape(-1, 3)).reshape(inputs.shape))
             # Noise in flights too, which only torch's seed repeats.
-            return self.mix(heard).squeeze(-1) + 0.1 * torch.randn(heard.shape[:-1])
+            return self.mix(inputs).squeeze(-1) + 0.1 * torch.randn(inputs.shape[:-1])
 
     register_scenario(lambda speed: 0.005 + 0.05 * (speed % 1.0))
 
@@ -110,13 +110,13 @@ def test_the_replay_is_as_it_was_and_so_is_every_epoch_after_it(options: dict[st
         assert torch.equal(a, b)
 
 
-def test_flights_of_other_lengths_make_a_fair_case() -> None:
+def test_flights_of_the_uneven_scenario_have_different_lengths() -> None:
     register_own_parts()
     lengths = [rollout.tuples for rollout in trained(small(scenario="uneven", flocks=30, capacity=1000)).rollouts]
     assert len(set(lengths)) > 2
 
 
-def test_flights_that_are_not_what_they_were_are_told_and_the_training_goes_on(tmp_path: Path) -> None:
+def test_rollouts_that_differ_cause_a_notice_and_the_training_continues(tmp_path: Path) -> None:
     one = trained(small(epochs=20))
     whole = list(one.rollouts)
     one.rollouts.clear()
@@ -125,7 +125,7 @@ def test_flights_that_are_not_what_they_were_are_told_and_the_training_goes_on(t
     said: list[str] = []
     two = continued(one, tmp_path / "checkpoint.safetensors", said.append)
     assert len(said) == 1
-    assert "flown again, are not what they were: bits will differ" in said[0]
+    assert "repeated, differ from the original ones: the result will differ" in said[0]
     assert list(two.rollouts) == whole  # the next checkpoint is of the flights as they are now
     two.run_epoch()
 
@@ -154,13 +154,13 @@ def test_a_flight_that_fails_now_is_refused_in_one_line(tmp_path: Path) -> None:
 
     one = trained(small(epochs=20, expert="rocket"))
     size = 1e30
-    text = r"the flight of epoch 3 cannot be flown again: .* off the scale"
+    text = r"the rollout of epoch 3 cannot be repeated: .* off the scale"
     with pytest.raises(InputError, match=text):
         continued(one, tmp_path / "checkpoint.safetensors")
 
 
-def test_flights_that_take_long_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_rollouts_cause_a_progress_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_refill, "NOTICE_DELAY", -1.0)
     said: list[str] = []
     continued(trained(small(epochs=20)), tmp_path / "checkpoint.safetensors", said.append)
-    assert said == ["flying the last 5 flights again, 1 done so far"]
+    assert said == ["repeating the last 5 rollouts, 1 done so far"]

@@ -1,4 +1,4 @@
-"""The flights that are kept are those whose tuples are in the replay."""
+"""The history holds the rollouts whose tuples are in the replay."""
 
 from __future__ import annotations
 

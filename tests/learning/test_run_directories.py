@@ -1,4 +1,4 @@
-"""A folder makes room for a new training only if nothing is lost, or if that is what was asked for."""
+"""Run directories are cleared for a new training only if no results are lost, or with force."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def begun(folder: Path, epochs: int = 1) -> TrainingRun:
     return run
 
 
-def test_a_training_that_was_killed_before_its_first_checkpoint_gives_way(tmp_path: Path) -> None:
+def test_a_training_killed_before_its_first_checkpoint_is_replaced(tmp_path: Path) -> None:
     begun(tmp_path / "run")
     assert TrainingRun.create(tmp_path / "run", small(seed=1)).recipe.seed == 1
     (tmp_path / "run" / "thesis.txt").write_text("years of work")
@@ -30,15 +30,15 @@ def test_a_training_that_was_killed_before_its_first_checkpoint_gives_way(tmp_pa
         TrainingRun.create(tmp_path / "run", small())
 
 
-def test_one_with_a_checkpoint_does_so_only_by_force(tmp_path: Path) -> None:
+def test_a_training_with_a_checkpoint_is_replaced_only_with_force(tmp_path: Path) -> None:
     folder = begun(tmp_path / "run", 2).folder
-    with pytest.raises(InputError, match=rf"{folder} exists already: go on with --resume {folder}, .* with --force"):
+    with pytest.raises(InputError, match=rf"{folder} exists already: continue with --resume {folder}, .* with --force"):
         TrainingRun.create(folder, small(seed=1))
     assert TrainingRun.create(folder, small(seed=1), force=True).checkpoints == []
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_none_does_while_a_process_trains_there(tmp_path: Path, force: bool) -> None:
+def test_no_training_is_replaced_while_a_process_trains_there(tmp_path: Path, force: bool) -> None:
     folder = begun(tmp_path / "run").folder
     with FileLock(folder / ".lock"), pytest.raises(InputError, match="another process is writing to"):
         TrainingRun.create(folder, small(), force=force)
@@ -46,24 +46,24 @@ def test_none_does_while_a_process_trains_there(tmp_path: Path, force: bool) -> 
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_is_no_training_is_left_alone(tmp_path: Path, force: bool) -> None:
+def test_other_directories_are_never_cleared(tmp_path: Path, force: bool) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match="exists already and holds something else"):
+    with pytest.raises(InputError, match="exists already and contains other files"):
         clear_run_dir(tmp_path, force)
     write_config(tmp_path, "sweep", {})
-    with pytest.raises(InputError, match="exists already and holds something else"):
+    with pytest.raises(InputError, match="exists already and contains other files"):
         clear_run_dir(tmp_path, force)
     assert (tmp_path / "thesis.txt").exists()
 
 
-def test_several_give_way_together(tmp_path: Path) -> None:
+def test_several_trainings_are_cleared_together(tmp_path: Path) -> None:
     begun(tmp_path / "all" / "0")
     begun(tmp_path / "all" / "1", 2)
     remove_empty_trainings(tmp_path / "all")
-    with pytest.raises(InputError, match="exists already: go on with --resume"):
+    with pytest.raises(InputError, match="exists already: continue with --resume"):
         clear_run_dir(tmp_path / "all")
     (tmp_path / "all" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="contains other files"):
         clear_run_dir(tmp_path / "all", force=True)
     (tmp_path / "all" / "thesis.txt").unlink()
     clear_run_dir(tmp_path / "all", force=True)

@@ -1,4 +1,4 @@
-"""The learning rate of an epoch is that of its schedule, for both learners, and is the same when a training goes on."""
+"""Learning rate schedules, for both learners and in resumed trainings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_cosine_schedule_is_half_a_wave() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
-def test_a_warm_up_is_a_line_from_nothing_to_the_full_rate_which_the_schedule_begins_with(schedule: str) -> None:
+def test_a_warm_up_grows_linearly_to_the_full_rate(schedule: str) -> None:
     found = rates(epochs=20, warm_up=4, schedule=schedule)
     assert found[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert found[4:] == pytest.approx(rates(epochs=16, schedule=schedule))
@@ -124,7 +124,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits_and_other_bits_tha
 
 def test_a_training_whose_rates_depend_on_its_number_of_epochs_is_not_prolonged(tmp_path: Path) -> None:
     run = TrainingRun.create(tmp_path / "run", small(**FALLING))
-    text = "the cosine schedule of .* ends with its 6 epochs: go on from its weights with --from"
+    text = "the cosine schedule of .* has 6 epochs and cannot be extended: start a new training .* with --from"
     for epochs in (5, 7):
         with pytest.raises(InputError, match=text):
             run.check_epochs(epochs)
@@ -150,8 +150,8 @@ def test_a_warm_up_alone_may_be_prolonged(tmp_path: Path) -> None:
 
 def test_the_command_and_the_settings_are_understood_as_the_recipe() -> None:
     recipe = ef.DAgger(**FALLING, average=0.98)
-    told = shlex.split(recipe.command)[2:]
-    assert tyro.cli(ef.DAgger, args=told) == recipe
+    arguments = shlex.split(recipe.command)[2:]
+    assert tyro.cli(ef.DAgger, args=arguments) == recipe
     assert ef.DAgger.from_settings(json.loads(json.dumps(recipe.settings)), "config.json") == recipe
     assert ef.DAgger(schedule="constant", warm_up=0, average=0.0).command == ef.DAgger().command
 
@@ -162,7 +162,7 @@ def test_the_command_and_the_settings_are_understood_as_the_recipe() -> None:
         ({"schedule": "cosin"}, "schedule must be one of 'constant', 'cosine', 'linear'; got 'cosin'; did you mean"),
         ({"schedule": 3}, "schedule must be the name of a rule; got 3"),
         ({"schedule": "cosine", "final_learning_rate": 1.5}, "final_learning_rate must be from 0 to 1; got 1.5"),
-        ({"final_learning_rate": 0.1}, "final_learning_rate goes with a schedule that falls: take schedule cosine or"),
+        ({"final_learning_rate": 0.1}, "final_learning_rate needs a decaying schedule: set schedule to cosine or"),
         ({"warm_up": -1}, "warm_up must be a whole number of at least 0; got -1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a training ended with is believed only as it was written."""
+"""Damaged or changed results of a training are detected and restored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def copy(undisturbed: Path, tmp_path: Path) -> TrainingRun:
 
 
 def resumed(run: TrainingRun) -> tuple[list[int], list[str]]:
-    """The epochs that were done again, and what was said."""
+    """Return the repeated epochs and the notices."""
     epochs: list[int] = []
     said: list[str] = []
     run.train(lambda report: epochs.append(report.epoch), said.append)
@@ -41,7 +41,7 @@ def test_weights_that_were_cut_short_count_as_missing_and_come_back_from_the_las
     epochs, (said,) = resumed(copy)
     assert epochs == []
     assert "weights.safetensors is not a safetensors file that can be read" in said
-    assert said.endswith("it counts as missing and is written again")
+    assert said.endswith("it counts as missing and is rewritten")
     assert_same_results(copy.folder, undisturbed)
 
 
@@ -61,17 +61,17 @@ def test_without_any_checkpoint_they_are_trained_again_from_the_start(copy: Trai
     shutil.rmtree(copy.folder / "checkpoints")
     epochs, (said,) = resumed(copy)
     assert epochs == [1, 2, 3, 4, 5, 6]
-    assert said.endswith("there is no checkpoint, so the training begins again")
+    assert said.endswith("there is no checkpoint, so the training restarts")
     assert_same_results(copy.folder, undisturbed)
 
 
-def test_weights_of_another_recipe_are_not_taken_for_ours(copy: TrainingRun, undisturbed: Path, tmp_path: Path) -> None:
+def test_weights_of_another_recipe_are_rejected(copy: TrainingRun, undisturbed: Path, tmp_path: Path) -> None:
     other = TrainingRun.create(tmp_path / "other", small(learning_rate=1e-3))
     shutil.copy(other.train(), copy.weights)
     assert not copy.is_finished
     epochs, (said,) = resumed(copy)
     assert epochs == []
-    assert "was trained by another recipe: recipe learning_rate = 0.001, not 5e-05" in said
+    assert "was trained with another recipe: recipe learning_rate = 0.001, not 5e-05" in said
     assert_same_results(copy.folder, undisturbed)
 
 
@@ -84,23 +84,23 @@ def test_a_table_of_a_finished_training_that_was_changed_comes_back(
     assert not copy.is_finished
     epochs, (said,) = resumed(copy)
     assert epochs == []
-    assert f"{name} is not as it was written: it is written again from the checkpoint" in said
+    assert f"{name} was changed or is damaged: it is rewritten from the checkpoint" in said
     assert_same_results(copy.folder, undisturbed)
 
 
-def test_a_table_that_cannot_come_back_is_said_and_the_weights_stay(copy: TrainingRun, undisturbed: Path) -> None:
+def test_a_table_that_cannot_be_restored_causes_a_notice_and_the_weights_stay(
+    copy: TrainingRun, undisturbed: Path
+) -> None:
     copy.metrics.unlink()
     shutil.rmtree(copy.folder / "checkpoints")
     epochs, (said,) = resumed(copy)
     assert epochs == []
-    assert said.endswith(f"metrics.csv is not as it was written: remove {copy.weights} to train again")
+    assert said.endswith(f"metrics.csv was changed or is damaged: remove {copy.weights} to train again")
     assert copy.weights.read_bytes() == (undisturbed / "weights.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "validation.csv"])
-def test_rows_that_were_changed_while_a_training_stood_still_are_not_believed(
-    undisturbed: Path, tmp_path: Path, name: str
-) -> None:
+def test_rows_changed_between_two_runs_are_rewritten(undisturbed: Path, tmp_path: Path, name: str) -> None:
     run = TrainingRun.create(tmp_path / "run", small())
     left = iter([False] * 5)
     with pytest.raises(KeyboardInterrupt):
@@ -109,5 +109,5 @@ def test_rows_that_were_changed_while_a_training_stood_still_are_not_believed(
     path.write_text(path.read_text().replace("0.9", "0.8"))
     epochs, (said,) = resumed(TrainingRun(run.folder))
     assert epochs == [6]
-    assert f"{name} is not as it was written: it is written again from the checkpoint" in said
+    assert f"{name} was changed or is damaged: it is rewritten from the checkpoint" in said
     assert_same_results(run.folder, undisturbed)

@@ -1,4 +1,4 @@
-"""A training in a folder survives whatever happens to it, and ends with the bits of one to which nothing happened."""
+"""A resumed training gives the same bits as an uninterrupted one, and damage is detected."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def config_of(kind: str) -> bytes:
 
 
 def change_config(folder: Path, part: str, **change: Any) -> None:
-    """As somebody would who means to, checksum and all."""
+    """Change config.json and update its checksum."""
     config = read_json(folder / "config.json")
     config[part] |= change
     write_json(config, folder / "config.json")
@@ -83,7 +83,7 @@ def test_the_folder_holds_config_tables_events_checkpoints_and_weights(undisturb
     assert kept == ["epoch-000004.safetensors", "epoch-000006.safetensors"]
     events = EventAccumulator(str(undisturbed)).Reload()
     assert [event.step for event in events.Scalars("loss")] == [1, 2, 3, 4, 5, 6]
-    assert [event.step for event in events.Scalars("pupil/IVV")] == [4, 6]
+    assert [event.step for event in events.Scalars("student/IVV")] == [4, 6]
 
 
 def test_its_weights_are_those_of_a_training_without_a_folder(undisturbed: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(undisturbed: Path, 
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_again_and_again_at_random_times_does_so_too(tmp_path: Path) -> None:
+def test_a_training_killed_repeatedly_at_random_times_has_the_same_bits(tmp_path: Path) -> None:
     recipe = small(epochs=150, checkpoint_every=1)
     undisturbed = TrainingRun.create(tmp_path / "undisturbed", recipe)
     undisturbed.train()
@@ -142,7 +142,7 @@ def test_one_that_is_killed_again_and_again_at_random_times_does_so_too(tmp_path
     assert_same_results(folder, undisturbed.folder)
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_falls_back_to_the_previous_one(undisturbed: Path, tmp_path: Path) -> None:
     run = TrainingRun.create(tmp_path / "run", small())
     with pytest.raises(Stop):
         run.train(stop_after(5))
@@ -153,17 +153,17 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(undisturbed: Path, tmp
     run.train(on_notice=said.append)
     assert_same_results(tmp_path / "run", undisturbed)
     assert len(said) == 1
-    assert "is damaged: its checksum does not fit; going on from the one before" in said[0]
+    assert "is damaged: its checksum does not match; continuing from the previous checkpoint" in said[0]
     assert before.name == "epoch-000002.safetensors"
 
 
-def test_without_any_whole_checkpoint_it_says_so(tmp_path: Path) -> None:
+def test_damage_to_all_checkpoints_raises_input_error(tmp_path: Path) -> None:
     run = TrainingRun.create(tmp_path / "run", small())
     with pytest.raises(Stop):
         run.train(stop_after(4))
     for path in run.checkpoints:
         path.write_bytes(b"")
-    with pytest.raises(InputError, match=r"there is no other checkpoint: remove .*checkpoints to train again"):
+    with pytest.raises(InputError, match=r"there is no other checkpoint: remove .*checkpoints to restart"):
         run.train()
 
 
@@ -176,9 +176,9 @@ def test_other_versions_and_a_table_with_holes_are_noticed(tmp_path: Path) -> No
     said: list[str] = []
     TrainingRun(tmp_path / "run").train(on_notice=said.append)
     assert len(said) == 2
-    assert "begun with torch = 0.1, not" in said[0]
+    assert "started with torch = 0.1, not" in said[0]
     assert "bits may differ" in said[0]
-    assert "metrics.csv is not as it was written: it is written again from the checkpoint" in said[1]
+    assert "metrics.csv was changed or is damaged: it is rewritten from the checkpoint" in said[1]
     assert run.metrics.read_text().count("\n") == 7
     _, metadata = read_tensors(run.weights, "equiflock weights 1")
     assert metadata["begun_with"]["torch"].startswith("0.")
@@ -251,14 +251,14 @@ def test_a_config_that_does_not_fit_its_checkpoint_is_refused(
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (None, "is not the folder of a training: there is no config.json in it"),
-        (b"{", "config.json is damaged: its checksum does not fit"),
+        (None, "is not the run directory of a training: it has no config.json"),
+        (b"{", "config.json is damaged: its checksum does not match"),
         (b"[]", "config.json is damaged: it has no checksum"),
-        ("ä".encode("latin-1"), "config.json is damaged: its checksum does not fit"),
-        (config_of("sweep"), "is the folder of a sweep, not of a training"),
+        ("ä".encode("latin-1"), "config.json is damaged: its checksum does not match"),
+        (config_of("sweep"), "is the run directory of a sweep, not of a training"),
         (
             config_of("evaluation"),
-            "is the folder of an evaluation, not of a training",
+            "is the run directory of an evaluation, not of a training",
         ),
         (
             config_of("training"),
@@ -273,7 +273,7 @@ def test_a_folder_that_is_no_training_is_refused(tmp_path: Path, content: bytes 
         TrainingRun(tmp_path)
 
 
-def test_a_plugin_that_changed_meanwhile_is_told(tmp_path: Path) -> None:
+def test_a_changed_plugin_causes_a_notice(tmp_path: Path) -> None:
     set_plugin_checksums({"my_network.py": "11111111"})
     run = TrainingRun.create(tmp_path / "run", small())
     with pytest.raises(Stop):
@@ -282,4 +282,4 @@ def test_a_plugin_that_changed_meanwhile_is_told(tmp_path: Path) -> None:
     said: list[str] = []
     TrainingRun(tmp_path / "run").train(on_notice=said.append)
     assert len(said) == 1
-    assert "begun with my_network.py = 11111111, not 22222222: bits may differ" in said[0]
+    assert "started with my_network.py = 11111111, not 22222222: bits may differ" in said[0]

@@ -1,4 +1,4 @@
-"""Flights of a training begin in its scenarios, by their shares, with numbers of their own where these are ranges."""
+"""Scenarios of a training: their shares of the flights, and options that are ranges."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_each_flight_draws_its_scenario_by_the_shares_from_the_seed_and_the_epoc
 
 def test_a_flight_is_that_of_its_scenario_and_its_flock() -> None:
     trainer = Trainer(small(scenario="1*flocking+1*leaders:leaders=3", expert_share=1.0, least_expert_share=1.0))
-    told = names(trainer, 10)
-    for trainer.epoch in (told.index("flocking"), told.index("leaders")):
+    scenario_names = names(trainer, 10)
+    for trainer.epoch in (scenario_names.index("flocking"), scenario_names.index("leaders")):
         starts = trainer.starts[trainer.scenario_index]
         start = starts[int(make_rng(0, "collect", trainer.epoch).integers(len(starts)))].flock
         trainer.replay.total_added = 0
@@ -98,7 +98,7 @@ def test_validation_flies_each_scenario_by_its_share() -> None:
     np.testing.assert_array_equal(found.iman, np.concatenate([each.iman for each in alone]))
 
 
-def test_things_are_divided_by_shares_to_the_last_one() -> None:
+def test_split_by_shares() -> None:
     assert split_by_shares(50, [0.6, 0.4]) == [30, 20]
     assert split_by_shares(3, [0.6, 0.4]) == [2, 1]
     assert split_by_shares(1, [0.2, 0.5, 0.3]) == [0, 1, 0]
@@ -119,10 +119,10 @@ def test_things_are_divided_by_shares_to_the_last_one() -> None:
         ("leaders:leaders=1-1.5", "leaders must be a whole number, or a range of them .*; got '1-1.5'"),
         ("leaders:leaders=0-3", "leaders must be a whole number of at least 1; got 0"),
         ("leaders:leaders=many", "leaders must be a whole number of at least 1; got 'many'"),
-        ("leaders:leaders=1-3:seed=5", "seed is the recipe's where a scenario has ranges: leave it out of 'leaders'"),
+        ("leaders:leaders=1-3:seed=5", "a scenario with ranges uses the recipe's seed: omit it from 'leaders'"),
     ],
 )
-def test_scenarios_that_make_no_sense_are_refused_in_one_line(scenario: str, text: str) -> None:
+def test_invalid_scenarios_are_refused_in_one_line(scenario: str, text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.DAgger(scenario=scenario)
 
@@ -130,7 +130,7 @@ def test_scenarios_that_make_no_sense_are_refused_in_one_line(scenario: str, tex
 # Ranges.
 
 
-def test_every_flock_has_numbers_of_its_own_from_end_to_end_of_each_range() -> None:
+def test_every_flock_draws_its_numbers_from_the_whole_range() -> None:
     recipe = ef.DAgger(scenario="leaders:leaders=1-3", agents="20-40", max_speed="1-3", disk_scale="0.6-1")
     starts = recipe.training_scenarios[0].draw(150, 0, "train")
     disks: list[Any] = [start.scenario.disk for start in starts]  # type: ignore[attr-defined]
@@ -236,7 +236,7 @@ def test_agents_are_drawn_anew_at_each_step_and_evenly() -> None:
 
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
-def test_a_density_at_which_no_flock_is_connected_is_told() -> None:
+def test_a_density_at_which_no_flock_is_connected_raises_input_error() -> None:
     with pytest.raises(InputError, match=r"in a disk of radius 4.* attempts: lower (min_degree or )?disk_scale"):
         Trainer(small(disk_scale="2-2.1"))
 
@@ -254,7 +254,7 @@ def test_a_density_at_which_no_flock_is_connected_is_told() -> None:
         ({"max_speed": "1-1e300"}, "max_speed must be at most"),
     ],
 )
-def test_ranges_that_make_no_sense_are_refused_in_one_line(options: dict[str, Any], text: str) -> None:
+def test_invalid_ranges_are_refused_in_one_line(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.DAgger(**options)
 
@@ -285,7 +285,7 @@ def test_a_range_of_one_number_is_the_number_to_the_bit() -> None:
 @pytest.mark.parametrize("change", [EVERYTHING, {"agents": " 50 - 150"}, {"scenario": "1*flocking + 2*leaders"}])
 def test_the_command_and_the_settings_are_understood_as_the_recipe(change: dict[str, Any]) -> None:
     recipe = ef.DAgger(**change)
-    told = shlex.split(recipe.command)[2:]
-    assert tyro.cli(ef.DAgger, args=told) == recipe
-    assert tyro.cli(Train, args=told)._recipe == recipe
+    arguments = shlex.split(recipe.command)[2:]
+    assert tyro.cli(ef.DAgger, args=arguments) == recipe
+    assert tyro.cli(Train, args=arguments)._recipe == recipe
     assert ef.DAgger.from_settings(json.loads(json.dumps(recipe.settings)), "config.json") == recipe

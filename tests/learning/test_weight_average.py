@@ -1,4 +1,4 @@
-"""A training may write the average of its weights over epochs, in which late ones count most."""
+"""The exponential average of the weights over epochs, and trainings that use it."""
 
 from __future__ import annotations
 
@@ -120,9 +120,9 @@ def test_buffers_are_averaged_too_and_counters_are_those_of_the_network(tmp_path
 
 def test_an_average_of_other_weights_is_refused() -> None:
     average = WeightAverage(make_network("etdagnn"), 0.9)
-    with pytest.raises(ValueError, match="the average of its weights is of other weights"):
+    with pytest.raises(ValueError, match="its averaged weights belong to another network"):
         average.load_state_dict(copy_state_dict(make_network("etdagnn", hops=2)))
-    with pytest.raises(ValueError, match="the average of its weights is of other weights"):
+    with pytest.raises(ValueError, match="its averaged weights belong to another network"):
         average.load_state_dict({})
 
 

@@ -1,4 +1,4 @@
-"""Trainings fly under their recipe's radio and in its bodies: a world for each epoch, the same when flown again."""
+"""Radio and body of training flights: drawn per epoch, and the same if a flight is repeated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ALL: dict[str, Any] = {
     "lag": "0.01-0.1",
     "gust": "0.5-3",
 }
-"""A range of every setting, none of which has the perfect value in it."""
+"""A range for every setting, without its ideal value."""
 
 
 def test_every_number_of_radio_and_body_is_a_setting_of_the_recipe_with_the_same_default() -> None:
@@ -60,7 +60,7 @@ def test_every_number_of_radio_and_body_is_a_setting_of_the_recipe_with_the_same
     assert {name: ours[name] for name in expected} == expected
 
 
-def test_counts_are_drawn_as_whole_numbers_limits_as_scales_and_all_others_evenly() -> None:
+def test_distributions_of_the_settings() -> None:
     spreads = {
         distribution: {name for name in SETTINGS if SETTINGS[name].distribution == distribution}
         for distribution in ("uniform_integer", "log_uniform")
@@ -74,7 +74,7 @@ def worlds(recipe: ef.DAgger, count: int) -> list[FlightWorld]:
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_a_range_of_any_setting_is_drawn_anew_for_each_flight_from_end_to_end(name: str) -> None:
+def test_each_flight_draws_every_setting_from_its_whole_range(name: str) -> None:
     recipe = ef.DAgger(**({"packet_loss": 0.1} if name == "burst" else {}), **{name: ALL[name]})
     setting = SETTINGS[name]
     part = "radio" if setting.part is ef.Radio else "body"
@@ -99,7 +99,7 @@ def test_trainings_with_other_seeds_draw_other_worlds_and_the_same_seed_the_same
     assert not set(map(repr, one)) & set(map(repr, other))
 
 
-def test_one_setting_does_not_change_what_is_drawn_of_another() -> None:
+def test_one_setting_does_not_change_the_draws_of_another() -> None:
     one, other = (
         worlds(ef.DAgger(packet_loss="0-0.5"), 20),
         worlds(ef.DAgger(packet_loss="0-0.5", delay="1-2", lag="0-1"), 20),
@@ -109,7 +109,7 @@ def test_one_setting_does_not_change_what_is_drawn_of_another() -> None:
     ]
 
 
-def test_a_perfect_world_has_no_parts_so_that_the_fast_kernels_fly_it() -> None:
+def test_an_ideal_environment_has_no_radio_and_no_body() -> None:
     assert set(worlds(ef.DAgger(), 3)) == {FlightWorld()}
     assert ef.DAgger().worlds.middle() == FlightWorld()
     assert ef.DAgger(burst=5.0).worlds.middle().radio is None  # bursts of no losses
@@ -117,8 +117,8 @@ def test_a_perfect_world_has_no_parts_so_that_the_fast_kernels_fly_it() -> None:
     assert ef.DAgger(packet_loss=0.1).worlds.middle().body is None
 
 
-class Flown:
-    """Notes the radio and the body that flights are given, and flies them without."""
+class WorldRecorder:
+    """Records the radio and body of flights, and runs them without either."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
         self.worlds: list[FlightWorld] = []
@@ -134,17 +134,17 @@ def test_each_epoch_flies_its_world_and_one_that_is_interrupted_flies_the_same_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = small(epochs=6, **HARD)
-    flown = Flown(monkeypatch, dagger, "flight")
+    recorder = WorldRecorder(monkeypatch, dagger, "flight")
     TrainingRun.create(tmp_path / "whole", recipe).train()
-    assert flown.worlds == worlds(recipe, 6)
-    flown.worlds.clear()
+    assert recorder.worlds == worlds(recipe, 6)
+    recorder.worlds.clear()
     with pytest.raises(Stop):
         TrainingRun.create(tmp_path / "two", recipe).train(stop_after(5))
-    assert flown.worlds == worlds(recipe, 5)
+    assert recorder.worlds == worlds(recipe, 5)
     # From the checkpoint of epoch 4: the replay holds the flights of all four, which are flown again.
-    flown.worlds.clear()
+    recorder.worlds.clear()
     TrainingRun(tmp_path / "two").train()
-    assert flown.worlds == worlds(recipe, 6)
+    assert recorder.worlds == worlds(recipe, 6)
 
 
 def test_a_training_in_hard_worlds_that_is_interrupted_or_prolonged_ends_with_the_same_bits(tmp_path: Path) -> None:
@@ -163,21 +163,21 @@ def test_a_training_in_hard_worlds_that_is_interrupted_or_prolonged_ends_with_th
     assert TrainingRun(whole.folder).is_finished
 
 
-def test_the_expert_hears_everything_in_training_and_validation(
+def test_the_expert_has_an_ideal_radio_in_training_and_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = small(epochs=1, packet_loss=1.0, max_acceleration=5.0)
     trainer = Trainer(recipe)
-    # Some steps into the flight too: the target is what an expert would do that hears all others as they are.
+    # Some steps into the flight too: the targets are those of an expert with an ideal radio.
     (starts,) = trainer.starts
     start = starts[int(make_rng(0, "collect", 0).integers(len(starts)))].flock
     loop = ef.flight(start, trainer.expert, body=trainer.world.body)  # beta is 0.993, so the expert flies these
-    wanted = [moment.accelerations[0].T.astype(np.float32) for moment in islice(loop, 5)]
+    expected = [moment.accelerations[0].T.astype(np.float32) for moment in islice(loop, 5)]
     trainer.run_epoch()
-    np.testing.assert_array_equal(trainer.replay.tuples[1][:5], wanted)
-    flown = Flown(monkeypatch, validation, "simulate")
+    np.testing.assert_array_equal(trainer.replay.tuples[1][:5], expected)
+    recorder = WorldRecorder(monkeypatch, validation, "simulate")
     TrainingRun.create(tmp_path / "run", recipe).train()
-    expert, student = flown.worlds
+    expert, student = recorder.worlds
     assert (expert.radio, expert.body) == (None, student.body)
     assert student.radio is not None
     assert student.radio.packet_loss == 1.0
@@ -217,9 +217,9 @@ def test_explicit_defaults_change_no_bit_of_a_training_and_no_word_of_its_recipe
 )
 def test_the_command_and_the_settings_of_a_recipe_are_understood_as_the_recipe(change: dict[str, Any]) -> None:
     recipe = ef.DAgger(**change)
-    told = shlex.split(recipe.command)[2:]
-    assert tyro.cli(ef.DAgger, args=told) == recipe
-    assert tyro.cli(Train, args=told)._recipe == recipe
+    arguments = shlex.split(recipe.command)[2:]
+    assert tyro.cli(ef.DAgger, args=arguments) == recipe
+    assert tyro.cli(Train, args=arguments)._recipe == recipe
     assert ef.DAgger.from_settings(json.loads(json.dumps(recipe.settings)), "config.json") == recipe
     assert repr(recipe).startswith("DAgger(controller='etdagnn', ")
     assert all(f"{name}={getattr(recipe, name)!r}" in repr(recipe) for name in change)
@@ -228,7 +228,7 @@ def test_the_command_and_the_settings_of_a_recipe_are_understood_as_the_recipe(c
 def test_a_range_is_kept_as_it_is_written_shortest_and_numbers_as_numbers() -> None:
     recipe = ef.DAgger(packet_loss=" 0.0 - 0.50", delay="2", noise="1e-2", lag=np.float32(0.5), jitter=np.int64(1))
     assert (recipe.packet_loss, recipe.delay, recipe.noise, recipe.lag, recipe.jitter) == ("0-0.5", 2, 0.01, 0.5, 1)
-    assert "--loss 0-0.5 --delay 2" in recipe.command
+    assert "--packet-loss 0-0.5 --delay 2" in recipe.command
 
 
 @pytest.mark.parametrize(
@@ -236,24 +236,24 @@ def test_a_range_is_kept_as_it_is_written_shortest_and_numbers_as_numbers() -> N
     [
         ({"packet_loss": "0-1.5"}, r"loss must be a share from 0 to 1; got 1.5 in the range 0-1.5"),
         ({"packet_loss": 2}, "loss must be a share from 0 to 1; got 2$"),
-        ({"packet_loss": "5-3"}, "loss must be a range from low to high, 3-5; got '5-3'"),
-        ({"packet_loss": "much"}, "loss must be a number, or a range such as 0-0.5; got 'much'"),
+        ({"packet_loss": "5-3"}, "packet_loss must be a range from low to high, 3-5; got '5-3'"),
+        ({"packet_loss": "much"}, "packet_loss must be a number, or a range such as 0-0.5; got 'much'"),
         ({"delay": "0-0.5"}, "delay must be a whole number, or a range of them such as 0-2; got '0-0.5'"),
         ({"delay": 0.5}, "delay must be a whole number of at least 0; got 0.5"),
-        ({"send_interval": "0-2"}, "every must be a whole number of at least 1; got 0 in the range 0-2"),
+        ({"send_interval": "0-2"}, "send_interval must be a whole number of at least 1; got 0 in the range 0-2"),
         ({"max_acceleration": "0-10"}, "max_acceleration must be a finite number above 0; got 0.0 in the range 0-10"),
         ({"top_speed": 0}, "^top_speed must be a finite number above 0; got 0"),
         ({"lag": "0-1e999"}, "lag must be a finite number of at least 0; got inf"),
         ({"packet_loss": [0, 0.5]}, r"loss must be a share from 0 to 1; got \[0, 0.5\]"),
         # What makes no sense together, at the worst corner of the ranges.
-        ({"packet_loss": "0-0.9", "burst": "2-20"}, "burst must be from 9 to 1,000 steps with loss = 0.9; got 2"),
-        ({"packet_loss": "0-1", "burst": 5.0}, "burst must be from .* steps with loss = 1; got 5"),
+        ({"packet_loss": "0-0.9", "burst": "2-20"}, "burst must be from 9 to 1,000 steps with .*loss = 0.9; got 2"),
+        ({"packet_loss": "0-1", "burst": 5.0}, "burst must be from .* steps with .*loss = 1; got 5"),
         (
             {"delay": "0-900", "jitter": "0-200"},
             r"delay \+ jitter \+ .* at most 1,000 steps; got 1,100",
         ),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
+def test_invalid_settings_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.DAgger(**options)

@@ -1,4 +1,4 @@
-"""The demonstration's folder holds a page that needs nothing else."""
+"""The demonstration's directory: a self-contained page, films and flights."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ def test_the_demo_writes_films_runs_and_one_self_contained_page(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_demo_that_was_killed_while_it_trained_goes_on_to_the_same_network_and_flights(tmp_path: Path) -> None:
+def test_a_killed_demo_resumes_to_the_same_network_and_flights(tmp_path: Path) -> None:
     recipe = replace(TINY, epochs=40, validate_every=20, checkpoint_every=1, capacity=200)
     disk = RandomDisk(flocks=2, agents=30)
     undisturbed = demonstrate(disk, recipe, duration=0.1)
     folder = tmp_path / "demo" / "demo-training"
-    code = "import sys, pathlib; from equiflock.experiments.demo import begin_training; from equiflock import DAgger\n"
-    code += f"begin_training(pathlib.Path(sys.argv[1]), {recipe!r}).train()"
+    code = "import sys, pathlib; from equiflock import DAgger\n"
+    code += "from equiflock.experiments.demo import resume_or_create_training\n"
+    code += f"resume_or_create_training(pathlib.Path(sys.argv[1]), {recipe!r}).train()"
     process = subprocess.Popen([sys.executable, "-c", code, str(folder)])
     while not list(folder.glob("checkpoints/epoch-*3.safetensors")) and process.poll() is None:
         time.sleep(0.005)
@@ -64,7 +65,7 @@ def test_a_demo_that_was_killed_while_it_trained_goes_on_to_the_same_network_and
         assert (run.positions == undisturbed.runs[name].positions).all()
 
 
-def test_a_demo_with_other_settings_trains_anew(tmp_path: Path) -> None:
+def test_a_demo_with_other_settings_starts_a_new_training(tmp_path: Path) -> None:
     folder = tmp_path / "demo" / "demo-training"
     resume_or_create_training(folder, TINY).train()
     assert resume_or_create_training(folder, TINY).is_finished
@@ -73,24 +74,24 @@ def test_a_demo_with_other_settings_trains_anew(tmp_path: Path) -> None:
     assert not other.is_finished
 
 
-def test_a_folder_named_like_its_training_that_is_none_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_with_the_name_of_the_training_is_kept_if_it_is_none(tmp_path: Path) -> None:
     (tmp_path / "demo" / "demo-training").mkdir(parents=True)
     (tmp_path / "demo" / "demo-training" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="contains other files"):
         check_demo_dir(tmp_path / "demo")
 
 
-def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_kept(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     found = demonstrate(RandomDisk(flocks=1, agents=30), TINY, duration=0.0)
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="contains other files"):
         write_demo(found, tmp_path)
     assert (tmp_path / "thesis.txt").exists()
 
 
 def test_text_on_a_page_is_escaped(tmp_path: Path) -> None:
     page = HtmlReport("<script>", "a & b")
-    page.table(["<b>"], [["<i>"]])
+    page.add_table(["<b>"], [["<i>"]])
     html = page.write(tmp_path / "page.html").read_text()
     assert "<script>" not in html
     assert "&lt;i&gt;" in html

@@ -1,4 +1,4 @@
-"""Films show what they promise: the right frames, roles in their colours, and never half a file."""
+"""Films: frame counts, colours, and no incomplete files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def near(image: NDArray[np.uint8], colour: tuple[int, int, int]) -> int:
 
 
 @pytest.mark.slow
-def test_a_film_lasts_as_long_as_the_flight_at_its_speed(run: ef.Trajectory, tmp_path: Path) -> None:
+def test_the_duration_of_a_film_is_that_of_the_flight_over_its_speed(run: ef.Trajectory, tmp_path: Path) -> None:
     drawn = []
     path = film(
         [run],
@@ -65,7 +65,7 @@ def test_agents_edges_arrows_leaders_and_obstacles_have_their_colours(
         assert near(image, colour) > 20, colour
 
 
-def test_agents_that_have_failed_turn_grey(tmp_path: Path) -> None:
+def test_failed_agents_are_grey(tmp_path: Path) -> None:
     start = ef.random_disk(1, 12, seed=3)
     run = ef.simulate(start, ef.load("tanner"), duration=0.2, failures=ef.Failures(agents=9, time=0.1))
     panel = FlockPanel(Figure().add_subplot(), run, "", 5.0)
@@ -81,13 +81,13 @@ def test_agents_that_have_failed_turn_grey(tmp_path: Path) -> None:
     assert film([run], tmp_path / "film.gif", frames_per_second=5, dots_per_inch=40).exists()
 
 
-def test_several_runs_stand_side_by_side(run: ef.Trajectory, tmp_path: Path) -> None:
+def test_several_runs_are_side_by_side(run: ef.Trajectory, tmp_path: Path) -> None:
     one = pixels(film([run], tmp_path / "one.mp4", frames_per_second=2, dots_per_inch=50))
     two = pixels(film([run, run], tmp_path / "two.mp4", frames_per_second=2, dots_per_inch=50))
     assert two.shape[1] == 2 * one.shape[1]
 
 
-def test_an_interrupted_film_leaves_the_old_one(run: ef.Trajectory, tmp_path: Path) -> None:
+def test_an_interrupted_film_keeps_the_old_file(run: ef.Trajectory, tmp_path: Path) -> None:
     def interrupt(*_: int) -> None:
         raise KeyboardInterrupt
 
@@ -98,39 +98,39 @@ def test_an_interrupted_film_leaves_the_old_one(run: ef.Trajectory, tmp_path: Pa
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize(("said", "number"), [("No space left on device", errno.ENOSPC), ("broken", errno.EIO)])
-def test_a_film_that_ffmpeg_could_not_finish_never_takes_its_name(
-    run: ef.Trajectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, number: int
+@pytest.mark.parametrize(("message", "number"), [("No space left on device", errno.ENOSPC), ("broken", errno.EIO)])
+def test_an_incomplete_film_is_not_written(
+    run: ef.Trajectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str, number: int
 ) -> None:
     fake = tmp_path / "ffmpeg"
     fake.write_text(
-        f'#!/bin/sh\nfor last; do :; done\necho half > "$last"\ncat > /dev/null\necho "{said}" >&2\nexit 1\n'
+        f'#!/bin/sh\nfor last; do :; done\necho half > "$last"\ncat > /dev/null\necho "{message}" >&2\nexit 1\n'
     )
     fake.chmod(0o755)
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(fake))
-    with pytest.raises(OSError, match=said) as caught:
+    with pytest.raises(OSError, match=message) as caught:
         film([run], tmp_path / "out" / "film.mp4", frames_per_second=2)
     assert caught.value.errno == number
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_many_agents_are_still_seen(tmp_path: Path) -> None:
+def test_many_agents_are_visible(tmp_path: Path) -> None:
     run = ef.simulate(ef.random_disk(1, 6000, radius_rule="constant-density"), ef.load("tanner"), duration=0.0)
     image = pixels(film([run], tmp_path / "film.mp4", frames_per_second=1)).astype(int)
     assert (image[..., 0] - image[..., 2] > 60).sum() > 1000  # orange, if pale
 
 
-def test_space_is_seen_from_above(tmp_path: Path) -> None:
+def test_flocks_in_three_dimensions_are_seen_from_above(tmp_path: Path) -> None:
     run = ef.simulate(ef.random_disk(1, 20, dimensions=3), ef.load("tanner"), duration=0.05)
     assert film([run], tmp_path / "film.gif", frames_per_second=5, dots_per_inch=40).exists()
 
 
-def test_unknown_endings_are_refused(run: ef.Trajectory, tmp_path: Path) -> None:
+def test_unknown_suffixes_are_refused(run: ef.Trajectory, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must end in .mp4 or .gif; got 'film.mov'"):
         film([run], tmp_path / "film.mov")
 
 
-def test_a_film_ends_with_the_last_flight_and_says_how_that_ended(
+def test_a_film_ends_with_the_last_flight_and_shows_its_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = ef.random_disk(1, 20)

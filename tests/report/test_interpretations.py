@@ -1,4 +1,4 @@
-"""Two ledgers side by side, and the choices with the paper's words."""
+"""Tables of interpretations: two ledgers side by side, and the choices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def statement(name: str, *held_count: bool) -> Statement:
     return Statement(name, f"words of {name}", "", tuple(Check("", "", each, (each,)) for each in held_count))
 
 
-def test_verdicts_stand_side_by_side_with_how_many_hold() -> None:
+def test_the_ledger_comparison_has_verdicts_and_totals() -> None:
     usual = [statement("A1", True), statement("T1", True, False)]
     table = format_ledger_comparison(
         usual, [statement("A1", True), statement("T1", True, True)], Interpretation(clamp=150)

@@ -1,4 +1,4 @@
-"""A tiny reproduction, from the flights to a page that can be parsed and needs nothing else."""
+"""A tiny reproduction, from the flights to a valid, self-contained page."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_it_writes_a_ledger_with_every_statement(folder: Path) -> None:
     expected += ["O1", "O2", "O3", "O5", *(f"G{n}" for n in range(2, 8))]
     assert [entry["id"] for entry in ledger] == expected  # F4, O4 and G1 need more
     assert all(entry["verdict"] in ("holds", "partly", "does not") for entry in ledger)
-    assert all(check["words"] and check["measured"] for entry in ledger for check in entry["checks"])
+    assert all(check["description"] and check["measured"] for entry in ledger for check in entry["checks"])
 
 
 def test_it_writes_tidy_tables(folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_it_writes_tidy_tables(folder: Path) -> None:
     assert set(obstacles.columns) == {"flock", "outcome", "seconds", "controller", "seed", "sides", "uses_orbit"}
 
 
-def test_its_page_is_whole_and_needs_nothing_else(folder: Path) -> None:
+def test_the_page_is_valid_and_self_contained(folder: Path) -> None:
     html = (folder / "report.html").read_text()
     tags = Tags()
     tags.feed(html)
@@ -94,10 +94,10 @@ def test_its_page_is_whole_and_needs_nothing_else(folder: Path) -> None:
     assert tags.seen.count("img") == 13
     assert tags.seen.count("video") == 3
     assert re.findall(r'(?:src|href)="(?!data:)', html) == []
-    assert "This is not the whole of the paper's experiments" in html.replace("&#x27;", "'")
+    assert "This profile has fewer seeds, flocks and sizes than the paper's experiments" in html.replace("&#x27;", "'")
 
 
-def test_what_the_report_shows_was_kept_as_flights_and_the_report_flies_nothing(
+def test_the_report_is_drawn_from_saved_flights_only(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flights = {path.stem for path in (folder / "flights").iterdir()}
@@ -128,7 +128,7 @@ def test_a_damaged_flight_is_flown_again(folder: Path, tmp_path: Path) -> None:
     assert flown == ["flocks"]
 
 
-def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
+def test_existing_results_are_kept_and_another_profile_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, no_figures: None
 ) -> None:
     monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
@@ -137,14 +137,14 @@ def test_it_goes_on_where_it_was_and_refuses_a_folder_of_another_profile(
     assert {path: path.stat().st_mtime_ns for path in (folder / "jobs").iterdir()} == jobs
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "--profile", "paper", "--out", str(folder)])
-    assert "holds results of other settings: profile name = quick, not paper" in capsys.readouterr().err
+    assert "has results of other settings: profile name = quick, not paper" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "--out", str(folder), "--only", "floking"])
     assert "did you mean 'flocking'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
+def test_damaged_jobs_are_computed_again_or_reported(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
@@ -155,13 +155,15 @@ def test_damaged_jobs_are_computed_again_and_those_not_asked_for_are_told(
         path.write_bytes(path.read_bytes()[:-20])
     cli.main(["reproduce", "--out", str(copy), "--only", "flocking", "--no-films", "--workers", "1"])
     errors = capsys.readouterr().err
-    assert f"{flocking} is damaged: its checksum does not fit; this job is computed again" in errors
-    assert f"{leaders} is damaged: its checksum does not fit; leaders takes no part until it is run again" in errors
+    assert f"{flocking} is damaged: its checksum does not match; this job is computed again" in errors
+    assert f"{leaders} is damaged: its checksum does not match; leaders takes no part until it is run again" in errors
     assert flocking.read_bytes() == (folder / "jobs" / flocking.name).read_bytes()
     assert (copy / "flocking.csv").read_bytes() == (folder / "flocking.csv").read_bytes()
 
 
-def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_figures: None) -> None:
+def test_force_deletes_earlier_results(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_figures: None
+) -> None:
     monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     copy = tmp_path / "paper"
     shutil.copytree(folder, copy)
@@ -171,31 +173,31 @@ def test_force_begins_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_another_reading_is_flown_told_and_kept_apart(
+def test_another_interpretation_has_its_own_run_directory(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs_here: None
 ) -> None:
     monkeypatch.setitem(profiles.PROFILES, "quick", TINY)
     monkeypatch.chdir(tmp_path)
-    asked = ["reproduce", "--reading", "leader_velocity=first", "--only", "leaders", "--no-films"]
+    asked = ["reproduce", "--interpretation", "leader_velocity=first", "--only", "leaders", "--no-films"]
     cli.main([*asked, "--workers", "1"])
-    assert "reading: leader_velocity=first" in capsys.readouterr().out
+    assert "interpretation: leader_velocity=first" in capsys.readouterr().out
     other = tmp_path / "runs" / "quick-leader_velocity=first"
     assert set(pd.read_csv(other / "leaders.csv").leader_velocity) == {"first"}
     assert "leader_velocity=first" in (other / "report.html").read_text()
     with pytest.raises(SystemExit):
         cli.main([*asked, "--out", str(folder)])
-    assert "reading leader_velocity = mean, not first" in capsys.readouterr().err
+    assert "interpretation leader_velocity = mean, not first" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        (["--reading", "speed=2"], "a reading has no choice 'speed'"),
-        (["--readings", "--only", "leaders"], "--readings searches all"),
-        (["--readings", "--reading", "clamp=150"], "--readings searches all"),
+        (["--interpretation", "speed=2"], "an interpretation has no choice 'speed'"),
+        (["--search-interpretations", "--only", "leaders"], "--search-interpretations covers all"),
+        (["--search-interpretations", "--interpretation", "clamp=150"], "--search-interpretations covers all"),
     ],
 )
-def test_a_wrong_reading_is_refused_before_anything_is_flown(
+def test_an_invalid_interpretation_is_refused_before_any_flight(
     options: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

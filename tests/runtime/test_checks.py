@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from equiflock.runtime.checks import InputError, check_count, check_positive, raise_wrong_choice
+from equiflock.runtime.checks import InputError, check_count, check_positive, raise_wrong_choice, suggest_name
 
 
 def test_counts_are_whole_numbers() -> None:
@@ -15,9 +15,29 @@ def test_counts_are_whole_numbers() -> None:
             check_count("n", wrong)
 
 
-def test_a_mistyped_name_brings_the_nearest_one() -> None:
+def test_a_misspelled_name_gets_a_suggestion() -> None:
     with pytest.raises(InputError, match="did you mean 'tanner-dynamic'"):
         raise_wrong_choice("controller", "taner-dinamic", ("tanner", "tanner-dynamic"))
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("taner", "tanner"),  # edit distance 1
+        ("tarner-", "tanner"),  # 2
+        ("terner-", None),  # 3
+        ("Tanner", "tanner"),
+        ("tan", "tanner"),  # a prefix
+        ("tanner-dyn", "tanner-dynamic"),
+        ("ta", None),  # too short a prefix
+        ("reynolds-local", "reynolds"),  # the known name is a prefix
+        ("nosuch", None),
+        ("ab", None),  # edit distance 2 from "go", with no letter in common
+        ("", None),
+    ],
+)
+def test_suggestions_are_close(name: str, suggestion: str | None) -> None:
+    assert suggest_name(name, ("tanner", "tanner-dynamic", "reynolds", "go")) == suggestion
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_no_damage_goes_unnoticed(tmp_path: Path, damage: object) -> None:
     for _ in range(40):
         write_text(TEXT, tmp_path / "table.csv")
         damage(tmp_path / "table.csv", rng)  # type: ignore[operator]
-        with pytest.raises(DamagedError, match="damaged: its checksum does not fit"):
+        with pytest.raises(DamagedError, match="damaged: its checksum does not match"):
             read_text(tmp_path / "table.csv")
         write_json(SETTINGS, tmp_path / "config.json")
         damage(tmp_path / "config.json", rng)  # type: ignore[operator]

@@ -47,10 +47,10 @@ def test_a_folder_is_never_replaced_by_accident(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_said_beforehand(tmp_path: Path) -> None:
     check_absent(tmp_path / "not" / "yet" / "there")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         check_absent(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="is not a folder that may be written to"):
+    with pytest.raises(InputError, match="is not a writable folder"):
         check_writable(tmp_path / "file" / "below")
 
 

@@ -108,7 +108,7 @@ def test_a_damaged_file_counts_as_missing(tiny: Path, tmp_path: Path) -> None:
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache's folder that is not opened yet."""
     monkeypatch.setenv("EQUIFLOCK_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernel_cache, "get_key_folder", kernel_cache.get_key_dir.__wrapped__)
+    monkeypatch.setattr(kernel_cache, "get_key_dir", kernel_cache.get_key_dir.__wrapped__)
     return get_cache_root()
 
 
@@ -122,7 +122,7 @@ def test_a_folder_to_which_others_may_write_is_not_used(opened: Path, capsys: py
     opened.mkdir()
     opened.chmod(0o770)
     assert kernel_cache.get_key_dir() is None
-    assert "other users may write to it" in capsys.readouterr().err
+    assert "other users can write to it" in capsys.readouterr().err
     assert list(opened.iterdir()) == []
 
 

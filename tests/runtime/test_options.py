@@ -24,7 +24,7 @@ def test_a_whole_number_alone_is_a_seed() -> None:
 
 @pytest.mark.parametrize("text", ["", "clamp", "clamp=", "=5", "a=1:a=2", "two words=1", "1.5"])
 def test_anything_else_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(InputError, match="options after a name must be such as key=value:key=value"):
+    with pytest.raises(InputError, match="options must have the form key=value:key=value"):
         parse_options(text)
 
 

@@ -12,11 +12,11 @@ import pytest
 CODE = """
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from equiflock.runtime.processes import fresh_context
+from equiflock.runtime.processes import get_process_context
 import equiflock.flock
 
 if __name__ == "__main__":
-    with ProcessPoolExecutor(1, fresh_context()) as pool:
+    with ProcessPoolExecutor(1, get_process_context()) as pool:
         found = pool.submit(eval, "__import__('equiflock.flock').flock.__file__").result()
     assert found == equiflock.flock.__file__, found
     assert "PYTHONSAFEPATH" not in __import__("os").environ

@@ -83,14 +83,14 @@ def test_a_folder_is_one_process_s_at_a_time(tmp_path: Path) -> None:
 
 def test_other_things_are_never_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="contains other files"):
         claim_run_dir(tmp_path, "sweep", {"flocks": 5})
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="contains other files"):
         force(tmp_path)
     # Somebody else's config, which happens to have a checksum, or none that can be read.
     for text in ('{"checksum": "sha256"}', "", "{"):
         (tmp_path / "config.json").write_text(text)
-        with pytest.raises(InputError, match="holds something else"):
+        with pytest.raises(InputError, match="contains other files"):
             force(tmp_path)
     assert visible(tmp_path) == ["config.json", "thesis.txt"]
 
@@ -98,19 +98,19 @@ def test_other_things_are_never_touched(tmp_path: Path) -> None:
 def test_force_stops_at_what_is_no_result(tmp_path: Path) -> None:
     folder = finished(tmp_path / "results")
     (folder / "notes.txt").write_text("what I learned")
-    with pytest.raises(InputError, match=r"notes\.txt is no result of a sweep: move it elsewhere"):
+    with pytest.raises(InputError, match=r"notes\.txt is not a result of a sweep: move it elsewhere"):
         force(folder)
     assert visible(folder) == ["config.json", "jobs", "notes.txt"]
 
 
 def test_a_folder_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:
     folder = finished(tmp_path / "results")
-    with pytest.raises(InputError, match="the folder of a sweep, not of an evaluation"):
+    with pytest.raises(InputError, match="the run directory of a sweep, not of an evaluation"):
         claim_run_dir(folder, "evaluation", {"flocks": 5})
     content = (folder / "config.json").read_text()
     for text in (content, content.replace("5", "6")):  # a damaged one, too
         (folder / "config.json").write_text(text)
-        with pytest.raises(InputError, match="holds something else: --force removes an evaluation only"):
+        with pytest.raises(InputError, match="contains other files: --force removes only an evaluation"):
             force(folder, "evaluation")
     assert (folder / "jobs" / "one.csv").exists()
 

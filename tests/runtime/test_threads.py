@@ -44,7 +44,7 @@ def test_the_environment_sets_the_number_and_use_overrides_it(monkeypatch: pytes
         assert threads.count() == 1
     assert threads.count() == 3
     monkeypatch.setenv("EQUIFLOCK_THREADS", "many")
-    with pytest.raises(InputError, match="EQUIFLOCK_THREADS must be a whole number of at least 1; got 'many'"):
+    with pytest.raises(InputError, match="EQUIFLOCK_THREADS must be an integer of at least 1; got 'many'"):
         threads.count()
 
 

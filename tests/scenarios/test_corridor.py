@@ -19,14 +19,14 @@ def start() -> ef.Flock:
     return SCENARIO.draw()
 
 
-def test_each_disk_is_an_obstacle_of_its_own_and_nobody_hears_one(start: ef.Flock) -> None:
+def test_each_disk_is_a_separate_obstacle_beyond_r_of_all_agents(start: ef.Flock) -> None:
     assert start.shape == (5, 60 + 4 * 8, 2)
     assert (start.obstacles[:, 60:] == np.repeat(range(4), 8)).all()
     gaps = np.linalg.norm(start.positions[:, :60, None] - start.positions[:, None, 60:], axis=-1)
     assert gaps.min() > 1.0
 
 
-def test_they_stand_one_after_the_other_left_and_right_of_the_way(start: ef.Flock) -> None:
+def test_disks_stand_one_after_the_other_left_and_right_of_the_path(start: ef.Flock) -> None:
     lefts = []
     for b in range(5):
         heading = start.velocities[b, 0]
@@ -41,7 +41,7 @@ def test_they_stand_one_after_the_other_left_and_right_of_the_way(start: ef.Floc
     assert min(map(abs, lefts)) < 0.3
 
 
-def test_leaders_stay_clear_of_all_of_them_all_the_way(start: ef.Flock) -> None:
+def test_leaders_stay_clear_of_all_disks(start: ef.Flock) -> None:
     assert ((start.roles == ef.Role.LEADER).sum(axis=1) == 2).all()
     for b, i in np.argwhere(start.roles == ef.Role.LEADER):
         way = start.positions[b, i] + np.linspace(0, 30, 3001)[:, None] * start.velocities[b, i]
@@ -49,7 +49,7 @@ def test_leaders_stay_clear_of_all_of_them_all_the_way(start: ef.Flock) -> None:
             assert np.linalg.norm(way - (x, y), axis=1).min() >= radius + 0.1 - 1e-9
 
 
-def test_more_flocks_begin_with_the_same_ones(start: ef.Flock) -> None:
+def test_flocks_do_not_depend_on_their_number(start: ef.Flock) -> None:
     few = Corridor(ef.RandomDisk(flocks=2, agents=60, seed=1), disks=4, sides=8, gap=1.5).draw()
     assert (few.positions == start.positions[:2]).all()
 
@@ -67,8 +67,8 @@ def test_some_flocks_pass_and_some_fail() -> None:
     assert 0 < find_failed_flights(scenario, run.outcome).sum() < 12
 
 
-def test_a_corridor_that_nobody_can_lead_through_is_given_up() -> None:
-    with pytest.raises(InputError, match="in none of 100 flocks 2 agents could lead past 3 disks of 300 sides"):
+def test_a_corridor_without_possible_leaders_raises_an_error() -> None:
+    with pytest.raises(InputError, match="none of 100 flocks has 2 agents that can lead past 3 disks of 300 sides"):
         ef.make_scenario("corridor", agents=10, sides=300).draw()
     with pytest.raises(InputError, match="gap must be a finite number above 0"):
         ef.make_scenario("corridor:gap=0")

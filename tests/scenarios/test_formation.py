@@ -37,12 +37,12 @@ def test_a_flock_has_formed_when_it_has_the_pattern_and_velocities_agree() -> No
     assert ended(restless, variance=1.0) == FORMED
 
 
-def test_agents_in_each_others_places_have_not_formed_though_it_looks_so() -> None:
+def test_agents_in_swapped_places_have_not_formed_the_pattern() -> None:
     flock = in_a_circle()
     assert ended(replace(flock, positions=np.roll(flock.positions, 1, axis=1))) == Outcome.FLYING
 
 
-def test_agents_that_have_failed_may_be_anywhere_but_somebody_must_work() -> None:
+def test_failed_agents_may_be_anywhere_but_one_agent_must_work() -> None:
     flock = in_a_circle()
     positions, velocities, conditions = flock.positions.copy(), flock.velocities.copy(), flock.conditions.copy()
     positions[0, 3], velocities[0, 3], conditions[0, 3] = 100.0, 0.0, ef.Condition.STOPPED
@@ -50,7 +50,7 @@ def test_agents_that_have_failed_may_be_anywhere_but_somebody_must_work() -> Non
     assert ended(replace(flock, conditions=np.full((1, 12), ef.Condition.SILENT))) == Outcome.FLYING
 
 
-def test_flocks_begin_as_the_disk_has_them_but_fly_to_the_right() -> None:
+def test_flocks_start_like_the_disk_but_fly_to_the_right() -> None:
     disk = ef.RandomDisk(flocks=2, agents=20, dimensions=3)
     start, drawn = FormationFlight(disk, mean_speed=2.0).draw(), disk.draw()
     assert (start.positions == drawn.positions).all()
@@ -87,7 +87,7 @@ def test_the_law_of_the_same_name_forms_it_and_a_flocking_law_does_not(pattern: 
         ({"mean_speed": -1.0}, "mean_speed must be from 0 to"),
     ],
 )
-def test_formations_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
+def test_invalid_formation_options_raise_errors(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.make_scenario("formation", **options)
 

@@ -1,4 +1,4 @@
-"""In the goal scenario a share of the flock is informed, and it has arrived when it rests at the goal in one piece."""
+"""In the goal scenario a share of the agents is informed; a flock has arrived when it is slow and connected at the goal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pair_at(middle: float, gap: float = 0.8, speed: float = 0.0) -> ef.Flock:
     return ef.Flock([[[middle - gap / 2, 0.0], [middle + gap / 2, 0.0]]], np.full((1, 2, 2), [speed, 0.0]))
 
 
-def test_a_flock_has_arrived_when_its_middle_is_near_the_goal_and_it_is_slow_and_in_one_piece() -> None:
+def test_a_flock_has_arrived_when_its_centre_is_near_the_goal_and_it_is_slow_and_connected() -> None:
     assert ended(pair_at(4.1)) == [ARRIVED]
     assert ended(pair_at(3.9)) == [Outcome.FLYING]
     assert ended(pair_at(4.1, gap=1.1)) == [Outcome.FLYING]
@@ -33,7 +33,7 @@ def test_a_flock_has_arrived_when_its_middle_is_near_the_goal_and_it_is_slow_and
     assert ended(replace(pair_at(3.1), comm_radius=2.0)) == [ARRIVED]
 
 
-def test_only_agents_that_work_count_and_one_must() -> None:
+def test_only_working_agents_count_and_one_must_work() -> None:
     far = ef.Flock([[[5.0, 0.0], [50.0, 0.0]]], np.zeros((1, 2, 2)), conditions=[[0, ef.Condition.STOPPED]])
     assert ended(far) == [ARRIVED]
     assert ended(replace(pair_at(5.0), conditions=[[ef.Condition.SILENT] * 2])) == [Outcome.FLYING]
@@ -85,7 +85,7 @@ def test_informed_agents_bring_their_flocks_there_and_flocks_without_any_fly_pas
         ({"arrival_speed": 0.0}, "arrival_speed must be a finite number above 0"),
     ],
 )
-def test_goals_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
+def test_invalid_goal_options_raise_errors(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.make_scenario("goal", **options)
 

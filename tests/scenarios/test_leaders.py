@@ -1,4 +1,4 @@
-"""Leaders are drawn at random, share one velocity, and everybody else is as in the RandomDisk set."""
+"""Leaders are drawn at random, share one velocity, and all other agents are as in the RandomDisk set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_two_leaders_of_each_flock_share_the_mean_of_their_velocities() -> None:
     assert len({tuple(np.flatnonzero(row)) for row in leads}) > 10
 
 
-def test_the_other_readings_of_their_velocity() -> None:
+def test_other_interpretations_of_the_leaders_velocity() -> None:
     plain = DISK.draw()
     readings = {name: ef.LeaderFollowing(DISK, leader_velocity=name).draw() for name in get_args(LeaderVelocity)}
     leads = readings["first"].roles[0] == ef.Role.LEADER
@@ -62,7 +62,7 @@ def test_a_fresh_velocity_follows_the_rule_of_the_disk() -> None:
     assert np.linalg.norm(entries.velocities[leads], axis=-1).max() > 3.0
 
 
-def test_a_longer_set_begins_with_the_shorter_one() -> None:
+def test_flocks_do_not_depend_on_their_number() -> None:
     few = ef.LeaderFollowing(ef.RandomDisk(flocks=3, agents=30, seed=2)).draw()
     many = ef.LeaderFollowing(DISK).draw()
     assert (few.roles == many.roles[:3]).all()
@@ -76,13 +76,13 @@ def test_followers_take_on_the_leaders_velocity() -> None:
     assert (distance[-1] < 0.5 * distance[0]).all()
 
 
-def test_readings_and_numbers_that_make_no_sense_are_refused() -> None:
+def test_invalid_leader_options_raise_errors() -> None:
     with pytest.raises(InputError, match="did you mean 'mean'"):
         ef.LeaderFollowing(DISK, leader_velocity="means")
     with pytest.raises(InputError, match="leaders must be fewer than agents = 30; got 30"):
         ef.LeaderFollowing(DISK, leaders=30)
 
 
-def test_flocks_that_were_drawn_already_are_refused() -> None:
-    with pytest.raises(InputError, match=r"disk must be an equiflock.RandomDisk, .* got Flock\("):
+def test_a_flock_instead_of_a_disk_raises_an_error() -> None:
+    with pytest.raises(InputError, match=r"disk must be an equiflock.RandomDisk; got Flock\("):
         ef.LeaderFollowing(ef.random_disk())

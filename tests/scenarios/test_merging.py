@@ -1,4 +1,4 @@
-"""Two flocks begin out of each other's reach, fly towards each other, and have merged when they fly as one."""
+"""Two flocks start out of range, fly towards each other, and have merged when connected with equal velocities."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def start() -> ef.Flock:
     return SCENARIO.draw()
 
 
-def test_there_are_two_groups_that_cannot_hear_each_other(start: ef.Flock) -> None:
+def test_the_two_groups_start_out_of_range(start: ef.Flock) -> None:
     assert start.shape == (4, 41, 2)
     assert (start.groups == [0] * 21 + [1] * 20).all()
     assert (ef.components(start) == start.groups).all()
@@ -39,18 +39,18 @@ def test_each_flies_towards_the_other(start: ef.Flock) -> None:
         assert ahead[21:].min() - ahead[:21].max() == pytest.approx(1.4)
 
 
-def test_more_flocks_begin_with_the_same_ones_and_seeds_differ(start: ef.Flock) -> None:
+def test_flocks_depend_on_the_seed_but_not_on_their_number(start: ef.Flock) -> None:
     few = Merging(ef.RandomDisk(flocks=2, agents=41, seed=2), gap=1.4, approach_speed=0.7).draw()
     assert (few.positions == start.positions[:2]).all()
     assert (Merging(ef.RandomDisk(flocks=2, agents=41, seed=3)).draw().positions != few.positions).any()
 
 
-def test_it_works_in_space() -> None:
+def test_three_dimensions_work() -> None:
     start = ef.make_scenario("merging", agents=30, dimensions=3).draw()
     assert (ef.components(start) == start.groups).all()
 
 
-def test_they_have_merged_when_all_are_connected_and_calm() -> None:
+def test_groups_have_merged_when_connected_with_small_velocity_variance() -> None:
     still, moving = [[0.0, 0.0]] * 2, [[0.0, 0.0], [1.0, 0.0]]
     near, far = [[0.0, 0.0], [0.9, 0.0]], [[0.0, 0.0], [1.1, 0.0]]
     flock = ef.Flock([near, near, far, near], [still, moving, still, still])
@@ -77,10 +77,10 @@ def test_a_trained_controller_merges_them_and_the_decentralized_law_does_not() -
         ({"approach_speed": 0.0}, "approach_speed must be a finite number above 0"),
         ({"variance": -1.0}, "variance must be a finite number above 0"),
         ({"agents": 5}, "agents must be more than min_degree = 2"),
-        ({"agents": 1, "min_degree": 0}, "merging needs 2 agents or more; got 1"),
+        ({"agents": 1, "min_degree": 0}, "merging needs at least 2 agents; got 1"),
     ],
 )
-def test_merging_that_makes_no_sense_is_refused(options: dict[str, Any], text: str) -> None:
+def test_invalid_merging_options_raise_errors(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.make_scenario("merging", **options)
 

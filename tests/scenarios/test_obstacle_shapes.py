@@ -54,6 +54,6 @@ def test_obstacles_are_numbered_one_after_the_other_in_every_flock() -> None:
         (lambda: add_obstacle(ef.random_disk(2), np.zeros((3, 3, 2))), r"points \(count, 2\) or \(2, count, 2\)"),
     ],
 )
-def test_shapes_that_make_no_sense_are_refused(make: Any, text: str) -> None:
+def test_invalid_shapes_raise_errors(make: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
         make()

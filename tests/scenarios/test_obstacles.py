@@ -1,4 +1,4 @@
-"""An obstacle stands in the middle before the flock, out of everybody's reach, and leaders fly past it."""
+"""An obstacle stands in front of the flock, beyond R of all agents, and leaders fly past it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_rim_is_a_regular_polygon_with_sides_of_the_least_separation(start: 
     assert not start.velocities[:, 60:].any()
 
 
-def test_its_centre_is_in_the_middle_as_near_as_nobody_hears_it(start: ef.Flock) -> None:
+def test_the_centre_is_ahead_just_beyond_r_of_all_agents(start: ef.Flock) -> None:
     for b in range(8):
         flock, centre = start.positions[b, :60], start.positions[b, 60:].mean(axis=0)
         pairs = [(np.linalg.norm(p - q), i, j) for i, p in enumerate(flock) for j, q in enumerate(flock[:i])]
@@ -42,7 +42,7 @@ def test_its_centre_is_in_the_middle_as_near_as_nobody_hears_it(start: ef.Flock)
         np.testing.assert_allclose(facing, -COURSE.radius * heading, atol=1e-9)
 
 
-def test_leaders_stay_clear_of_it_all_the_way(start: ef.Flock) -> None:
+def test_leaders_stay_clear_of_the_obstacle(start: ef.Flock) -> None:
     assert ((start.roles == ef.Role.LEADER).sum(axis=1) == 2).all()
     centre = start.positions[:, 60:].mean(axis=1)
     for b, i in np.argwhere(start.roles == ef.Role.LEADER):
@@ -50,7 +50,7 @@ def test_leaders_stay_clear_of_it_all_the_way(start: ef.Flock) -> None:
         assert np.linalg.norm(way - centre[b], axis=1).min() >= COURSE.radius + 0.1 - 1e-9
 
 
-def test_it_stands_on_either_side(start: ef.Flock) -> None:
+def test_the_obstacle_stands_on_either_side(start: ef.Flock) -> None:
     plain = COURSE.disk.draw()
     sides = set()
     for b in range(8):
@@ -66,20 +66,20 @@ def test_it_stands_on_either_side(start: ef.Flock) -> None:
     assert sides == {True, False}
 
 
-def test_the_same_seed_gives_the_same_course_and_a_longer_set_begins_with_the_shorter_one(start: ef.Flock) -> None:
+def test_a_course_depends_on_the_seed_but_not_on_the_number_of_flocks(start: ef.Flock) -> None:
     few = ef.ObstacleCourse(ef.RandomDisk(flocks=3, agents=60, seed=3), sides=24).draw()
     assert (few.positions == start.positions[:3]).all()
     assert (few.roles == start.roles[:3]).all()
 
 
-def test_a_flock_in_which_nobody_can_lead_is_drawn_anew_and_in_the_end_given_up() -> None:
+def test_a_flock_without_possible_leaders_is_redrawn_and_finally_raises_an_error() -> None:
     narrow = ef.RandomDisk(flocks=6, agents=12, seed=0, disk_radius=0.9)
     start = ef.ObstacleCourse(narrow, sides=46).draw()
     plain = narrow.draw()
     redrawn = (start.positions[:, :12] != plain.positions).any(axis=(1, 2))
     assert redrawn.any()
     assert ((start.roles == ef.Role.LEADER).sum(axis=1) == 2).all()
-    with pytest.raises(InputError, match="in none of 100 flocks 2 agents could lead past an obstacle of 54 sides"):
+    with pytest.raises(InputError, match="none of 100 flocks has 2 agents that can lead past an obstacle of 54 sides"):
         ef.ObstacleCourse(narrow, sides=54).draw()
 
 
@@ -97,14 +97,14 @@ def test_its_options_reach_the_ending() -> None:
         ({"obstacle_node": "ones"}, "obstacle_node must be one of 'one', 'each'"),
         ({"awareness": "leaders"}, "awareness must be one of 'followers', 'flock'; got 'leaders'"),
         ({"leaders": 0}, "leaders must be a whole number of at least 1; got 0"),
-        ({"disk": ef.RandomDisk(dimensions=3)}, "an obstacle course is in the plane; got dimensions = 3"),
+        ({"disk": ef.RandomDisk(dimensions=3)}, "an obstacle course needs dimensions = 2; got 3"),
     ],
 )
-def test_courses_that_make_no_sense_are_refused(options: dict[str, object], text: str) -> None:
+def test_invalid_course_options_raise_errors(options: dict[str, object], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.ObstacleCourse(**options)
 
 
-def test_flocks_that_were_drawn_already_are_refused() -> None:
-    with pytest.raises(InputError, match=r"disk must be an equiflock.RandomDisk, .* got Flock\("):
+def test_a_flock_instead_of_a_disk_raises_an_error() -> None:
+    with pytest.raises(InputError, match=r"disk must be an equiflock.RandomDisk; got Flock\("):
         ef.ObstacleCourse(ef.random_disk())

@@ -62,7 +62,7 @@ def test_a_ball_has_the_disks_mean_degree() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"dimensions": 3}, {"disk_radius": 3.0}, {"radius_rule": "constant-density"}])
-def test_the_disk_may_be_scaled_whatever_says_how_large_it_is(options: dict[str, Any]) -> None:
+def test_disk_scale_applies_to_every_radius_rule(options: dict[str, Any]) -> None:
     usual, same, small = (RandomDisk(3, 100, **options, disk_scale=scale) for scale in (1.0, 1, 0.7))
     assert small.radius == pytest.approx(0.7 * usual.radius, rel=1e-15)
     assert (same.draw().positions == usual.draw().positions).all()
@@ -104,7 +104,7 @@ def test_positions_are_the_same_bits_however_velocities_are_drawn(rule: Any) -> 
     assert (entries.velocities != disc.velocities).all()
 
 
-def test_velocities_are_those_of_the_papers_text_unless_told() -> None:
+def test_velocities_follow_the_papers_text_by_default() -> None:
     flock = random_disk(1, 3, seed=11)
     assert flock.velocities[0].tolist() == [
         [-0.7915102581842488, 3.3227069172278627],
@@ -114,7 +114,7 @@ def test_velocities_are_those_of_the_papers_text_unless_told() -> None:
     assert (random_disk(1, 3, seed=11, velocities="entries").velocities == flock.velocities).all()
 
 
-def test_the_same_seed_gives_the_same_bits_and_a_longer_set_begins_with_the_shorter() -> None:
+def test_flocks_depend_on_the_seed_but_not_on_their_number() -> None:
     short, long = random_disk(3, 40, seed=7), random_disk(5, 40, seed=7)
     assert (long.positions[:3] == short.positions).all()
     assert (long.velocities[:3] == short.velocities).all()
@@ -131,7 +131,10 @@ def test_other_seeds_and_splits_give_other_flocks() -> None:
     ("options", "text"),
     [
         ({"agents": 300, "min_separation": 1.0}, "no room .* min_separation = 1 .* raise disk_radius"),
-        ({"agents": 400, "disk_radius": 20.0}, "fewer than min_degree = 2 others after .* attempts: lower min_degree"),
+        (
+            {"agents": 400, "disk_radius": 20.0},
+            "fewer than min_degree = 2 neighbours after .* attempts: lower min_degree",
+        ),
         ({"agents": 400, "disk_radius": 20.0, "min_degree": 0}, "still has .* components .* set connected to False"),
         ({"agents": 100, "disk_scale": 3.0}, "fewer than min_degree = 2 .*: lower min_degree or disk_scale"),
         ({"disk_scale": 0.0}, "disk_scale must be a finite number above 0; got 0.0"),
@@ -154,7 +157,7 @@ def test_other_seeds_and_splits_give_other_flocks() -> None:
         ({"disk_radius": 1e12}, "disk_radius must be at most 1e9"),
     ],
 )
-def test_what_cannot_be_met_says_so(options: dict[str, Any], text: str) -> None:
+def test_conditions_that_cannot_be_met_raise_errors(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         random_disk(**options)
 

@@ -35,7 +35,7 @@ def plain(own_registry: None) -> type:
 
 
 @pytest.mark.parametrize("name", ef.scenario_names())
-def test_every_scenario_of_the_package_is_whole_and_flies(name: str) -> None:
+def test_every_bundled_scenario_is_complete_and_flies(name: str) -> None:
     made = ef.make_scenario(name, flocks=2, agents=20)
     assert isinstance(made, Scenario)
     assert is_bundled(f"{name}:flocks=2")
@@ -47,13 +47,13 @@ def test_every_scenario_of_the_package_is_whole_and_flies(name: str) -> None:
     assert ef.make_scenario(name, **collect_options(made)) == made
 
 
-def test_options_go_to_the_scenario_or_its_disk_and_usual_ones_only_where_they_fit() -> None:
+def test_options_go_to_the_scenario_or_its_disk_and_unknown_defaults_are_ignored() -> None:
     made: Any = ef.make_scenario("obstacles:sides=48", {"sides": 6, "leaders": 3, "flocks": 4, "wings": 2}, agents=30)
     assert collect_options(made)["sides"] == 48
     assert (made.leaders, made.disk.flocks, made.disk.agents, made.disk.split) == (3, 4, 30, "obstacles")
 
 
-def test_what_a_scenario_lacks_is_filled_in(plain: type) -> None:
+def test_missing_attributes_of_a_scenario_get_defaults(plain: type) -> None:
     made: Any = ef.make_scenario("plain", extra=2.0)
     assert "plain" in ef.scenario_names()
     assert (made.name, made.split, made.duration, made.figure, made.success_outcomes) == (
@@ -79,9 +79,9 @@ def test_failures_are_outcomes_other_than_successes(plain: type) -> None:
         find_failed_flights(ef.make_scenario("plain"), (Outcome.TIME_UP,))
 
 
-def test_what_is_no_scenario_is_refused(own_registry: None) -> None:
+def test_invalid_scenarios_raise_errors(own_registry: None) -> None:
     with pytest.raises(InputError, match="did you mean 'merging'"):
-        ef.make_scenario("merge")
+        ef.make_scenario("mergin")
     with pytest.raises(InputError, match="scenario 'merging' has no option 'wings'; it has agents, "):
         ef.make_scenario("merging", wings=2)
     with pytest.raises(InputError, match="must be a frozen dataclass with draw"):
@@ -118,7 +118,7 @@ def test_a_scenario_must_be_frozen_and_have_defaults(own_registry: None) -> None
         ef.make_scenario("flocking", disk=3)
 
 
-def test_a_scenario_that_fails_when_it_is_made_says_so_in_one_line(own_registry: None) -> None:
+def test_an_error_in_the_constructor_of_a_scenario_is_reported_in_one_line(own_registry: None) -> None:
     @ef.scenario("broken")
     @dataclass(frozen=True)
     class Broken:
@@ -134,7 +134,7 @@ def test_a_scenario_that_fails_when_it_is_made_says_so_in_one_line(own_registry:
         ef.make_scenario("broken")
 
 
-def test_the_controllers_own_technique_takes_the_place_of_the_default_one_only() -> None:
+def test_the_controllers_orbit_technique_replaces_only_the_default_one() -> None:
     tuned = ef.Orbit(near=0.3)
 
     class Tuned:

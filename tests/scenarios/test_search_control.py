@@ -1,4 +1,4 @@
-"""A search for a start can be stopped from another thread, and otherwise finds what it always found."""
+"""A search for a start can be stopped from another thread, and gives the same result if it is not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_search_ends_soon_after_another_thread_requests_it(draw: Callable[[Sto
     assert ended - requested[0] < 1.0  # each takes longer than that if it is not stopped
 
 
-def test_a_search_that_is_stopped_before_it_begins_finds_nothing() -> None:
+def test_a_search_that_is_stopped_before_it_starts_raises_an_error() -> None:
     stop = Stop()
     stop.set()
     with pytest.raises(SearchCancelledError):
@@ -52,7 +52,7 @@ def test_a_search_that_is_stopped_before_it_begins_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("rule", ["quarter-power", "constant-density"])
-def test_that_a_search_can_be_stopped_does_not_change_what_it_finds(rule: str) -> None:
+def test_a_stop_object_does_not_change_the_result_of_a_search(rule: str) -> None:
     disk = RandomDisk(flocks=3, agents=60, radius_rule=rule)
     for start in (disk, LeaderFollowing(disk), ObstacleCourse(disk, sides=24)):
         alone, watched = start.draw(), start.draw(Stop())

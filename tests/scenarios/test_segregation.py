@@ -1,4 +1,4 @@
-"""Groups begin mixed, and have segregated once each is in one piece and by itself for a while."""
+"""Groups start mixed, and are segregated once each has been connected and separate for a while."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def row(*groups: int, gap: float = 0.3) -> ef.Flock:
 
 
 @pytest.mark.parametrize("groups", [2, 3, 5])
-def test_groups_are_mixed_and_as_large_as_each_other(groups: int) -> None:
+def test_groups_are_mixed_and_of_equal_size(groups: int) -> None:
     start = ef.make_scenario("segregation", flocks=3, groups=groups).draw()
     for each in start.groups:
         sizes = np.bincount(each)
@@ -38,14 +38,14 @@ def test_groups_are_mixed_and_as_large_as_each_other(groups: int) -> None:
     assert (compute_own_group_share(start) < 0.9).all()
 
 
-def test_more_flocks_begin_with_the_same_ones_and_seeds_differ() -> None:
+def test_flocks_depend_on_the_seed_but_not_on_their_number() -> None:
     few, many = (ef.make_scenario("segregation", flocks=count, agents=20).draw() for count in (2, 4))
     assert (few.groups == many.groups[:2]).all()
     assert (few.positions == many.positions[:2]).all()
     assert (ef.make_scenario("segregation", flocks=2, agents=20, seed=1).draw().groups != few.groups).any()
 
 
-def test_a_flock_is_segregated_if_each_group_is_in_one_piece_and_nobody_is_among_strangers() -> None:
+def test_a_flock_is_segregated_if_each_group_is_connected_and_separate() -> None:
     apart = row(0, 0, 0, 0, 1, 1, 1, 1, gap=0.24)
     assert count_group_components(apart).tolist() == [2]
     assert is_segregated(apart).tolist() == [False]  # those in the middle have as many strangers as friends
@@ -56,13 +56,13 @@ def test_a_flock_is_segregated_if_each_group_is_in_one_piece_and_nobody_is_among
     assert compute_own_group_share(wide).tolist() == [1.0]
 
 
-def test_a_group_in_two_pieces_is_not_segregated() -> None:
+def test_a_disconnected_group_is_not_segregated() -> None:
     split = row(0, 0, 0, 1, 1, 1, 0, 0, 0, gap=0.8)
     assert count_group_components(split).tolist() == [3]
     assert is_segregated(split).tolist() == [False]
 
 
-def test_it_must_last_for_a_while_without_a_break() -> None:
+def test_segregation_must_last_without_interruption() -> None:
     gap = np.array([0, 0.2, 0.4, 1.3, 1.5, 1.7])
     parted = ef.Flock(np.stack([gap, 0 * gap], 1)[None], np.zeros((1, 6, 2)), groups=[[0, 0, 0, 1, 1, 1]])
     mixed = ef.Flock(parted.positions, parted.velocities, groups=[[0, 1, 0, 1, 0, 1]])
@@ -74,7 +74,7 @@ def test_it_must_last_for_a_while_without_a_break() -> None:
     assert said == [Outcome.FLYING] * 5 + [SEGREGATED]
 
 
-def test_flocks_that_ended_are_not_looked_at() -> None:
+def test_ended_flocks_are_ignored() -> None:
     gap = np.array([0, 0.2, 1.3, 1.5])
     parted = ef.Flock(np.stack([gap, 0 * gap], 1)[None].repeat(2, 0), np.zeros((2, 4, 2)), groups=[[0, 0, 1, 1]] * 2)
     ending, flying = UntilSegregated(hold=0.5), np.array([True, False])
@@ -98,7 +98,7 @@ def test_the_law_of_that_name_segregates_and_alignment_alone_does_not() -> None:
         assert find_failed_flights(scenario, run.outcome).mean() == share
 
 
-def test_it_works_in_space() -> None:
+def test_three_dimensions_work() -> None:
     scenario = ef.make_scenario("segregation", flocks=3, agents=30, dimensions=3)
     run = ef.simulate(scenario.draw(), ef.load("segregation"), duration=10.0, ending=scenario.ending(), keep_every=None)
     assert not find_failed_flights(scenario, run.outcome).any()
@@ -110,17 +110,17 @@ def test_it_works_in_space() -> None:
         ({"groups": 1}, "groups must be from 2 to 5; got 1"),
         ({"groups": 6}, "groups must be from 2 to 5; got 6"),
         ({"groups": 2.5}, "groups must be a whole number"),
-        ({"groups": 3, "agents": 5}, "two agents or more in each group; got 5 in all"),
+        ({"groups": 3, "agents": 5}, "at least 2 agents in each of 3 groups; got 5 in all"),
         ({"hold": 0}, "hold must be a finite number above 0"),
         ({"disk": 3}, "disk must be an equiflock.RandomDisk"),
     ],
 )
-def test_wrong_options_are_refused_in_one_line(options: dict[str, Any], text: str) -> None:
+def test_invalid_options_raise_errors_of_one_line(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.make_scenario("segregation", **options)
 
 
-def test_its_options_have_defaults() -> None:
+def test_options_have_defaults() -> None:
     assert (SegregationScenario().disk.agents, SegregationScenario().groups, SegregationScenario().disk.max_speed) == (
         50,
         3,

@@ -1,4 +1,4 @@
-"""A flight ends when its flock falls apart."""
+"""A flight ends when its flock is disconnected."""
 
 from __future__ import annotations
 

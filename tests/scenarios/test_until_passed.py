@@ -1,4 +1,4 @@
-"""Hand-made courses end as they must, and the kernel sees what plain loops see."""
+"""Hand-made courses have the expected outcomes, and the survey kernel agrees with plain loops."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_flock_that_flies_past_has_passed() -> None:
     assert outcome([([-2.0, 0.5], RIGHT, F), ([-2.0, 0.8], RIGHT, L)]) is Outcome.PASSED
 
 
-def test_it_has_passed_a_second_after_the_last_was_near() -> None:
+def test_a_flock_has_passed_one_second_after_the_last_agent_was_near() -> None:
     start = Flock([[[-2.0, 0.5], [-2.0, 0.8], *TRIANGLE]], [[RIGHT, RIGHT, *[[0.0, 0.0]] * 3]], [[F, L, O, O, O]])
     run = ef.simulate(start, COAST, duration=8.0, ending=ef.UntilPassed())
     distance = np.linalg.norm(run.positions[:, 0, :2, None] - run.positions[:, 0, None, 2:], axis=-1).min(axis=(1, 2))
@@ -67,7 +67,7 @@ def test_a_flock_that_never_moves_flies_on_until_time_is_up() -> None:
     assert outcome([([-0.9, 0.0], still, F), ([-0.9, 0.5], still, L)]) is Outcome.TIME_UP
 
 
-def test_the_obstacle_joins_the_followers_that_hear_it_but_not_leaders() -> None:
+def test_the_obstacle_joins_followers_within_r_but_not_leaders() -> None:
     still = [0.0, 0.0]
     either_side = [([-0.9, 0.0], still, F), ([0.9, 0.0], still, F)]
     assert outcome(either_side) is Outcome.TIME_UP
@@ -80,19 +80,19 @@ def test_the_obstacle_joins_the_followers_that_hear_it_but_not_leaders() -> None
 
 
 @pytest.mark.slow
-def test_a_leader_may_count_as_the_flock_being_aware_of_the_obstacle() -> None:
+def test_leaders_count_as_aware_of_the_obstacle_under_the_flock_interpretation() -> None:
     still, far = [0.0, 0.0], [0.0, 3.0]
     # A leader beyond the obstacle is joined to the follower on the near side by it.
     led = [([-0.9, 0.0], still, F), ([0.9, 0.0], still, L)]
     assert outcome(led) is Outcome.DISCONNECTED
     assert outcome(led, awareness="flock") is Outcome.TIME_UP
     assert outcome([([-0.9, 0.0], still, L), ([0.9, 0.0], still, L)], awareness="flock") is Outcome.TIME_UP
-    # Each vertex by itself: one of the three is out of this leader's reach, and of everybody else's.
+    # Each vertex is a node: one of the three is beyond R of this leader and of all other agents.
     near = [([-1.8, 0.0], still, F), ([-1.02, 0.0], still, L)]
     assert outcome(near, awareness="flock") is Outcome.TIME_UP
     assert outcome(near, awareness="flock", obstacle_node="each") is Outcome.DISCONNECTED
     assert outcome(near, obstacle_node="each") is Outcome.TIME_UP
-    # Leaders still hear nobody of the flock, and an obstacle that nobody is near to is no node.
+    # Leaders still receive nothing from the flock, and an obstacle without an agent near it is no node.
     assert outcome([(far, still, L), ([0.5, 3.0], still, L)], awareness="flock") is Outcome.DISCONNECTED
     assert outcome([(far, still, F), ([0.5, 3.0], still, L)], awareness="flock") is Outcome.TIME_UP
 
@@ -106,7 +106,7 @@ def course(*centres: tuple[float, float], numbers: bool = True) -> Flock:
     return Flock([positions], [velocities], [[F, L, *[O] * len(rims)]], [obstacles] if numbers else None)
 
 
-def test_between_two_obstacles_there_is_room() -> None:
+def test_a_flock_can_pass_between_two_obstacles() -> None:
     corridor = course((0.0, 5.0), (0.0, -5.0), (0.0, 1.4))
     run = ef.simulate(corridor, COAST, duration=6.0, ending=ef.UntilPassed())
     assert run.outcome == (Outcome.PASSED,)
@@ -115,7 +115,7 @@ def test_between_two_obstacles_there_is_room() -> None:
     assert ef.simulate(as_one, COAST, duration=6.0, ending=ef.UntilPassed()).outcome == (Outcome.HIT_OBSTACLE,)
 
 
-def test_each_obstacle_joins_only_the_followers_that_hear_it() -> None:
+def test_each_obstacle_joins_only_followers_within_r() -> None:
     still, rims = [0.0, 0.0], np.concatenate([np.add(TRIANGLE, (x, 0.0)) for x in (0.0, 6.0)])
     positions, velocities = [[-0.9, 0.0], [6.9, 0.0], *rims], [still] * 8
     apart = Flock([positions], [velocities], [[F, F, *[O] * 6]], [[-1, -1, 0, 0, 0, 1, 1, 1]])
@@ -151,7 +151,7 @@ def test_a_wall_has_no_inside_and_is_hit_where_its_agents_are() -> None:
     assert obstacle_disks(add_obstacle(beside, ring((3.0, 4.0), 0.5, sides=6)))[:, 2] == pytest.approx([0.5])
 
 
-def test_the_radius_is_that_of_the_flight_unless_another_is_said() -> None:
+def test_the_default_radius_is_that_of_the_flight() -> None:
     places, still = [[[0.0, 0.0], [1.5, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]
     far, near = Flock(places, still), Flock(places, still, comm_radius=2.0)
     for ending in (ef.UntilPassed(), ef.UntilDisconnected()):
@@ -161,7 +161,7 @@ def test_the_radius_is_that_of_the_flight_unless_another_is_said() -> None:
         assert ending(0.0, near, np.array([True])) == [Outcome.DISCONNECTED]
 
 
-def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None:
+def test_flocks_of_a_batch_end_independently_and_t_0_starts_a_new_flight() -> None:
     start = Flock(
         [[[-2.0, 0.5], [-2.0, 0.8], *TRIANGLE], [[-3.0, 0.0], [-2.5, 0.0], *TRIANGLE]],
         [[RIGHT, RIGHT, *[[0.0, 0.0]] * 3], [RIGHT, [0.0, 0.0], *[[0.0, 0.0]] * 3]],
@@ -174,7 +174,7 @@ def test_flocks_of_a_batch_end_each_in_its_own_way_and_t_0_begins_anew() -> None
 
 
 def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> tuple[int, int, float, float, float]:
-    """Pieces, agents of the largest, least separation and gap to an obstacle agent within 1, distance from a rim."""
+    """Components, agents of the largest, least separation and distance of an obstacle agent within 1, rim distance."""
     positions, roles, numbers = flock.positions[b], flock.roles[b], flock.obstacles[b]
     there = roles != O
     member = there & (flock.conditions[b] == Condition.WORKING)
@@ -224,7 +224,7 @@ def seen_by_loops(flock: Flock, b: int, one_node: bool, leaders_aware: bool) -> 
 
 
 @given(flocks(failed=True), st.booleans(), st.booleans())
-def test_the_kernel_sees_what_plain_loops_see(flock: Flock, one_node: bool, leaders_aware: bool) -> None:
+def test_the_survey_kernel_agrees_with_plain_loops(flock: Flock, one_node: bool, leaders_aware: bool) -> None:
     node, awareness = "one" if one_node else "each", "flock" if leaders_aware else "followers"
     ending = ef.UntilPassed(min_separation=0.1, obstacle_node=node, awareness=awareness)
     ended = ending(0.0, flock, np.ones(len(flock), bool))
@@ -254,7 +254,7 @@ def outcome_with_failed(condition: Condition, place: list[float], velocity: list
     return ef.simulate(flock, COAST, duration=8.0, ending=ef.UntilPassed()).outcome[0]
 
 
-def test_only_agents_that_work_must_pass_but_nobody_may_run_into_one_that_has_failed() -> None:
+def test_only_working_agents_must_pass_but_none_may_collide_with_a_failed_one() -> None:
     still, stopped, drifting = [0.0, 0.0], Condition.STOPPED, Condition.DRIFTING
     # It stays beside the obstacle for ever, flies away, or flies into the obstacle: the others have passed.
     assert outcome_with_failed(stopped, [0.0, -0.9], still) is Outcome.PASSED
@@ -266,7 +266,7 @@ def test_only_agents_that_work_must_pass_but_nobody_may_run_into_one_that_has_fa
     assert outcome_with_failed(stopped, [1.5, 0.5], still) is Outcome.COLLIDED
 
 
-def test_where_nobody_works_nobody_passes() -> None:
+def test_a_flock_without_working_agents_does_not_pass() -> None:
     flock = Flock([[[-2.0, 0.5], *TRIANGLE]], [[RIGHT, *[[0.0, 0.0]] * 3]], [[F, O, O, O]])
     passing = ef.Failures("drifting", agents=1, time=2.0)
     run = ef.simulate(flock, COAST, duration=8.0, ending=ef.UntilPassed(), failures=passing)
@@ -282,13 +282,13 @@ def test_where_nobody_works_nobody_passes() -> None:
         ({"awareness": "flocks"}, "awareness must be one of 'followers', 'flock'; got 'flocks'; did you mean 'flock'"),
     ],
 )
-def test_endings_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
+def test_invalid_ending_options_raise_errors(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.UntilPassed(**options)
 
 
 @pytest.mark.slow
-def test_the_technique_brings_a_flock_past_what_it_cannot_pass_without() -> None:
+def test_a_flock_passes_an_obstacle_only_with_the_orbit_technique() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(flocks=5, seed=1), sides=6).draw()
     passed = {}
     for name, orbit in (("with", ef.Orbit()), ("without", None)):

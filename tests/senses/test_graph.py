@@ -115,5 +115,5 @@ def test_what_is_no_flock_is_refused_in_one_line(wrong: Any) -> None:
         with pytest.raises(InputError, match=r"flock must be an equiflock\.Flock; got"):
             function(wrong)
     for metric in (ef.metrics.velocity_variance, ef.metrics.component_count, ef.metrics.diameter):
-        with pytest.raises(InputError, match="a metric is of a Flock, a Moment or a Trajectory; got"):
+        with pytest.raises(InputError, match="a metric needs a Flock, a Moment or a Trajectory; got"):
             metric(wrong)

@@ -23,7 +23,7 @@ def begin() -> Flock:
 
 
 def moments(start: Flock, controller: Any, steps: int, **options: Any) -> list[ef.Moment]:
-    """Copies of the first so many moments of a flight."""
+    """Copies of the first moments of a flight."""
     return [
         replace(
             moment,

@@ -1,4 +1,4 @@
-"""What a body remembers goes with its agents: through reordering, changes of the flock, and into saved flights."""
+"""Body state stays with its agents through reordering and changes of the flock, and is saved with a flight."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORN = ef.DoubleIntegrator(max_acceleration=8.0, max_speed=3.0, drag=0.2, lag=0.
 
 @dataclass(frozen=True)
 class Odometer:
-    """A body that counts its steps, and remembers who it is."""
+    """A body whose state is a step count and the agent's number."""
 
     begun: Any = None
 
@@ -65,7 +65,7 @@ def test_a_large_flock_in_cell_order_flies_as_one_in_the_callers_order(
         with threads.use(count):
             loop = ef.flight(start, ef.load("etdagnn"), body=body)
             runs.append([(m.flock.positions, m.flock.velocities, *m.body_state.values()) for m in _copied(loop, 5)])
-            assert np.array_equal(loop._state[0], runs[-1][-1][0]) == (most == 2.0)
+            assert np.array_equal(loop._state.positions, runs[-1][-1][0]) == (most == 2.0)
             assert all(map(np.array_equal, loop.body_state.values(), runs[-1][-1][2:]))
     for one, other in zip(*runs, strict=True):
         assert all(map(np.array_equal, one, other))
@@ -79,7 +79,7 @@ def _copied(loop: Any, steps: int) -> Any:
         yield replace(moment, flock=flock, body_state=state)
 
 
-def test_agents_that_stay_keep_what_is_remembered_and_new_ones_begin() -> None:
+def test_kept_agents_keep_their_body_state_and_new_ones_get_an_initial_one() -> None:
     start = ef.random_disk(3, 10)
     loop = ef.flight(start, Push(), body=Odometer())
     for _ in range(3):
@@ -153,7 +153,7 @@ def test_a_trajectory_keeps_saves_and_selects_what_bodies_remembered(tmp_path: P
     assert not back.body_state["actuators"].flags.writeable
 
 
-def test_a_flight_goes_on_from_what_a_saved_one_remembers() -> None:
+def test_a_flight_continues_from_the_body_state_of_a_saved_one() -> None:
     start, body = ef.random_disk(1, 12), ef.DoubleIntegrator(lag=0.3)
     whole = ef.simulate(start, Push(), body=body, duration=0.2)
     half = ef.simulate(start, Push(), body=body, duration=0.1)
@@ -169,13 +169,17 @@ def test_a_state_that_does_not_fit_the_body_is_refused_in_one_line() -> None:
         (
             ef.Unicycle(),
             state,
-            r"fit Unicycle.* remembers 'heading' of shape \(1, 12\); got 'actuators' of shape .*2\)",
+            r"fit Unicycle.*, whose state is 'heading' of shape \(1, 12\); got 'actuators' of shape .*2\)",
         ),
-        (None, state, r"does not fit DoubleIntegrator\(.*, which remembers nothing; got 'actuators' of shape"),
-        (ef.DoubleIntegrator(lag=0.1), {}, r"remembers 'actuators' of shape \(1, 12, 2\); got nothing"),
+        (None, state, r"does not fit DoubleIntegrator\(.*, whose state is empty; got 'actuators' of shape"),
+        (ef.DoubleIntegrator(lag=0.1), {}, r"whose state is 'actuators' of shape \(1, 12, 2\); got empty"),
         (ef.DoubleIntegrator(lag=0.1), {"actuators": np.zeros((1, 11, 2))}, r"got 'actuators' of shape \(1, 11, 2\)"),
-        (ef.DoubleIntegrator(lag=0.1), {"actuators": np.full((1, 12, 2), np.nan)}, "body_state must be finite numbers"),
-        (ef.DoubleIntegrator(lag=0.1), 3, "body_state must be a mapping such as .* got 3"),
+        (
+            ef.DoubleIntegrator(lag=0.1),
+            {"actuators": np.full((1, 12, 2), np.nan)},
+            "body_state must have finite numbers",
+        ),
+        (ef.DoubleIntegrator(lag=0.1), 3, "body_state must be a mapping, such as .* got 3"),
     ]:
         with pytest.raises(ef.InputError, match=text) as caught:
             ef.simulate(start, Push(), body=body, body_state=given, duration=0.05)
@@ -187,6 +191,6 @@ def test_a_state_that_does_not_fit_the_body_is_refused_in_one_line() -> None:
 )
 def test_a_body_that_begins_with_something_else_is_refused_in_one_line(begun: Any) -> None:
     with pytest.raises(
-        ef.InputError, match=r"^begin\(\) of Odometer must return arrays of numbers .* 1, 12; got [^\n]*$"
+        ef.InputError, match=r"^init_state\(\) of Odometer must return arrays of numbers .* 1, 12; got [^\n]*$"
     ):
         ef.flight(ef.random_disk(1, 12), Push(), body=Odometer(begun))

@@ -1,4 +1,4 @@
-"""One loop: what it yields, what it keeps, how it ends."""
+"""The simulation loop: its moments, its state, and how it ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_moment_is_read_only_and_the_start_is_left_alone(start: Flock) -> None
     assert (start.positions == before).all()
 
 
-def test_a_controller_is_asked_for_flying_flocks_only(start: Flock) -> None:
+def test_the_controller_is_called_for_flying_flocks_only(start: Flock) -> None:
     asked = []
 
     class Curious(Push):
@@ -63,7 +63,7 @@ def test_leaders_fly_straight_and_obstacle_agents_stand() -> None:
     assert not run.accelerations[:, 0, 1:].any()
 
 
-def test_a_reader_may_remove_and_add_agents_between_steps(start: Flock) -> None:
+def test_agents_can_be_removed_and_added_between_steps(start: Flock) -> None:
     loop = ef.flight(start, Push(), time_step=0.1)
     before = next(loop)
     keep = np.arange(30) % 2 == 0
@@ -114,7 +114,7 @@ def test_an_ending_must_return_outcomes(start: Flock) -> None:
             ef.simulate(start, Push(), ending=lambda *_, wrong=wrong: wrong)
 
 
-def test_a_controller_cannot_spoil_what_agents_remember(start: Flock) -> None:
+def test_a_controller_cannot_change_the_state_of_the_senses(start: Flock) -> None:
     class Vandal(Push):
         def __call__(self, observations: Any) -> Any:
             observations *= 0.0
@@ -134,13 +134,13 @@ def test_a_controller_cannot_spoil_what_agents_remember(start: Flock) -> None:
         (Push(amount=float("inf")), "returned NaN or infinity"),
     ],
 )
-def test_what_is_no_controller_is_refused(start: Flock, controller: Any, text: str) -> None:
+def test_invalid_controllers_raise_errors(start: Flock, controller: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.simulate(start, controller)
 
 
 @pytest.mark.parametrize("wrong", [np.zeros((1, 2, 2)), None])
-def test_what_is_no_flock_is_refused(wrong: Any) -> None:
+def test_an_invalid_start_raises_an_error(wrong: Any) -> None:
     with pytest.raises(InputError, match="start must be a Flock of at least one flock"):
         ef.simulate(wrong, ef.load("tanner"))
     with pytest.raises(InputError, match="start must be a Flock of at least one flock"):
@@ -161,7 +161,7 @@ def test_a_runaway_flock_ends_in_an_error_not_in_nan(start: Flock) -> None:
         ef.simulate(start, Push(amount=1e13), time_step=1.0, duration=9.0)
 
 
-def test_an_ending_may_answer_true_or_false(start: Flock) -> None:
+def test_an_ending_may_return_booleans(start: Flock) -> None:
     def lone_first(time: float, flock: Flock, flying: Any) -> Any:
         return np.arange(len(flock)) == 0
 
@@ -182,7 +182,7 @@ def test_an_ending_may_answer_true_or_false(start: Flock) -> None:
         ({"time_step": "fast"}, "time_step must be a finite number above 0; got 'fast'"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused_in_one_line(start: Flock, options: dict[str, Any], text: str) -> None:
+def test_invalid_parts_raise_errors_of_one_line(start: Flock, options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text) as caught:
         ef.simulate(start, ef.load("tanner"), **options)
     assert "\n" not in str(caught.value)
@@ -212,7 +212,7 @@ def test_a_changed_flock_keeps_the_radius_of_the_flight(start: Flock) -> None:
         loop.replace(dataclasses.replace(start, comm_radius=3.0))
 
 
-def test_an_outsider_may_act_in_the_controller_s_place(start: Flock) -> None:
+def test_the_caller_can_provide_accelerations_instead_of_a_controller(start: Flock) -> None:
     ours, theirs = ef.flight(start, ef.load("tanner")), ef.flight(start, None, senses=ef.paper_senses())
     one, other = next(ours), next(theirs)
     for _ in range(3):
@@ -223,7 +223,7 @@ def test_an_outsider_may_act_in_the_controller_s_place(start: Flock) -> None:
     assert other.observations.shape == (3, 30, 3, 3, 2)
 
 
-def test_a_step_from_outside_takes_the_place_of_what_was_decided_for_that_step_only(start: Flock) -> None:
+def test_a_step_of_the_caller_replaces_the_commanded_one_for_that_step_only(start: Flock) -> None:
     loop = ef.flight(start, Push(amount=5.0), time_step=0.1)
     before = next(loop).flock.velocities.copy()
     after = loop.step(np.zeros(start.shape)).flock.velocities.copy()
@@ -241,9 +241,9 @@ def test_leaders_obstacle_agents_and_flocks_that_ended_do_not_obey() -> None:
 
 
 @pytest.mark.parametrize("wrong", [np.zeros((3, 30, 3)), np.full((3, 30, 2), np.nan), "up", None])
-def test_a_step_that_is_no_acceleration_is_refused(start: Flock, wrong: Any) -> None:
+def test_invalid_accelerations_raise_errors(start: Flock, wrong: Any) -> None:
     loop = ef.flight(start, None, senses=ef.paper_senses())
-    with pytest.raises(InputError, match="the flight has not begun: ask for its first moment"):
+    with pytest.raises(InputError, match="the flight has not started: get its first moment"):
         loop.step(np.zeros(start.shape))
     next(loop)
     with pytest.raises(InputError, match=r"accelerations must be finite numbers of shape|array of real numbers"):

@@ -1,4 +1,4 @@
-"""A large flock is kept in cell order in memory, and it shows in nothing but time."""
+"""A large flock is kept in cell order in memory, which changes only the speed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_d
         other = next(itertools.islice(plain, step, None))
         monkeypatch.undo()
         monkeypatch.setattr(memory_order, "CACHE_DISTANCE", 20)
-        assert np.array_equal(plain._state[0], other.flock.positions)
+        assert np.array_equal(plain._state.positions, other.flock.positions)
         assert (one.step, one.time, one.comm_radius) == (other.step, other.time, other.comm_radius)
         for name in ("positions", "velocities", "roles"):
             assert np.array_equal(getattr(one.flock, name), getattr(other.flock, name)), (step, name)
@@ -45,7 +45,7 @@ def test_agents_in_cell_order_show_the_caller_what_agents_in_the_callers_order_d
         assert np.array_equal(one.accelerations, other.accelerations)
         with pytest.raises(ValueError, match="read-only"):
             one.observations[0] = 0.0
-    assert not np.array_equal(tidy._state[0], one.flock.positions)  # they do stand otherwise in memory
+    assert not np.array_equal(tidy._state.positions, one.flock.positions)  # they do stand otherwise in memory
     later = dataclasses.replace(one, time=7.0)
     assert (later.time, later.step) == (7.0, 3)
     assert np.array_equal(later.observations, one.observations)
@@ -93,7 +93,7 @@ def test_a_large_flock_that_stays_large_is_changed_at_any_time(
 
 
 @pytest.mark.parametrize("first", [10, 3_000])
-def test_of_two_equally_near_obstacle_agents_the_first_by_the_callers_number_is_heard_in_any_order(
+def test_of_two_equally_near_obstacle_agents_the_first_in_the_callers_order_counts(
     large: Flock, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     positions, roles = large.positions.copy(), large.roles.copy()
@@ -121,8 +121,8 @@ def test_a_flock_in_cell_order_is_the_same_for_any_number_of_threads(large: Floc
 
 
 @pytest.mark.parametrize("options", [{"ending": EndAt((9,))}, {}], ids=["an ending", "one's own controller"])
-def test_whoever_looks_at_every_step_gets_the_callers_order_at_once(large: Flock, options: dict[str, Any]) -> None:
+def test_an_ending_or_a_custom_controller_keeps_the_callers_order(large: Flock, options: dict[str, Any]) -> None:
     controller = ef.load("etdagnn") if options else Push(senses=ef.paper_senses(hops=3))
     loop = ef.flight(large, controller, **options)  # type: ignore[arg-type]
     for moment in itertools.islice(loop, 3):
-        assert np.shares_memory(moment.flock.positions, loop._state[0])
+        assert np.shares_memory(moment.flock.positions, loop._state.positions)

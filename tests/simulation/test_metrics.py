@@ -65,7 +65,7 @@ def test_the_mean_acceleration_norm_is_of_steps_made() -> None:
     assert norms.shape == (5, 2)
     assert norms[0, 0] == pytest.approx(np.mean([np.linalg.norm(a) for a in run.accelerations[0, 0]]))
     assert (metrics.mean_acceleration_norm(next(ef.flight(start, ef.load("tanner")))) == norms[0]).all()
-    with pytest.raises(InputError, match="accelerations are those of a Moment or a Trajectory; got Flock"):
+    with pytest.raises(InputError, match="a metric of accelerations needs a Moment or a Trajectory; got Flock"):
         metrics.mean_acceleration_norm(start)  # type: ignore[arg-type]
 
 
@@ -89,7 +89,7 @@ def test_the_mean_acceleration_norm_is_over_agents_that_work(flock: Flock) -> No
         assert means[b] == pytest.approx(sum(norms) / max(len(norms), 1))
 
 
-def test_where_nobody_works_no_metric_is_nan() -> None:
+def test_no_metric_is_nan_without_working_agents() -> None:
     start = ef.random_disk(1, 5)
     flock = replace(start, conditions=np.full((1, 5), Condition.DRIFTING))
     moment = next(ef.flight(flock, ef.load("tanner")))
@@ -105,7 +105,7 @@ def test_the_peak_acceleration_of_a_trajectory_is_of_steps_made() -> None:
     peaks = metrics.peak_acceleration_norm(run)
     assert peaks.shape == (5, 2)
     assert (peaks == run.series["peak_acceleration_norm"][:-1]).all()
-    with pytest.raises(InputError, match="accelerations are those of a Moment or a Trajectory; got Flock"):
+    with pytest.raises(InputError, match="a metric of accelerations needs a Moment or a Trajectory; got Flock"):
         metrics.peak_acceleration_norm(start)  # type: ignore[arg-type]
 
 
@@ -142,7 +142,7 @@ def test_the_leaders_velocity_is_what_followers_are_compared_with() -> None:
         metrics.mean_leader_velocity_distance(Flock(np.zeros((1, 4, 2)), velocities))
 
 
-def test_failed_agents_are_not_compared_with_the_leaders_and_failed_leaders_lead_nobody() -> None:
+def test_failed_agents_and_failed_leaders_do_not_count_in_the_leader_velocity_distance() -> None:
     velocities = np.array([[[1.0, 0.0], [9.0, 9.0], [4.0, 4.0], [7.0, 0.0]]])
     roles = [[Role.LEADER, Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]]
     flock = Flock(np.zeros((1, 4, 2)), velocities, roles, conditions=[[0, 3, 0, 1]])
@@ -165,7 +165,7 @@ def test_extremes_of_a_large_flock_are_found_without_comparing_all_pairs() -> No
 
 
 def test_integrals_are_of_trajectories() -> None:
-    with pytest.raises(InputError, match="an integral is of a Trajectory; got a Flock"):
+    with pytest.raises(InputError, match="an integral over time needs a Trajectory; got a Flock"):
         metrics.ivv(ef.random_disk(1, 10))
 
 
@@ -203,5 +203,5 @@ def test_components_by_messages_leave_out_agents_that_have_failed_and_flocks_tha
 
 
 def test_components_by_messages_need_a_moment() -> None:
-    with pytest.raises(InputError, match="messages are those of a Moment of a flight"):
+    with pytest.raises(InputError, match="message_component_count needs a Moment of a flight"):
         metrics.message_component_count(ef.random_disk(1, 5, seed=0))

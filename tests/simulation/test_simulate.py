@@ -1,4 +1,4 @@
-"""What is kept of a flight: frames, numbers, and how each flock ended."""
+"""`simulate` records frames, series, and the outcome of each flock."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_fewer_frames_are_the_same_frames(start: Flock, name: str, keep_every: i
     assert (some.accelerations == whole.accelerations[list(kept)[:-1]]).all()
 
 
-def test_metrics_can_be_had_without_frames(start: Flock) -> None:
+def test_metrics_can_be_recorded_without_frames(start: Flock) -> None:
     measures = [ef.metrics.velocity_variance, ef.metrics.mean_acceleration_norm]
     whole = ef.simulate(start, ef.load("tanner"), duration=0.2)
     bare = ef.simulate(start, ef.load("tanner"), duration=0.2, keep_every=None, record=measures)
@@ -59,7 +59,7 @@ def test_metrics_can_be_had_without_frames(start: Flock) -> None:
     np.testing.assert_allclose(ef.metrics.iman(bare), ef.metrics.iman(whole), rtol=1e-14)
 
 
-def test_no_time_is_one_frame(start: Flock) -> None:
+def test_zero_duration_gives_one_frame(start: Flock) -> None:
     run = ef.simulate(start, ef.load("tanner"), duration=0.0)
     assert run.positions.shape[0] == 1
     assert len(run.accelerations) == 0
@@ -105,10 +105,10 @@ def flying_count(moment: Moment) -> NDArray[Any]:
         ({"duration": 1e300}, "duration / time_step must be at most 1e\\+08 steps"),
         ({"duration": 9e5, "keep_every": 1}, "frames needs .* GiB, more than this machine has: raise keep_every"),
         ({"keep_every": 0}, "keep_every must be a whole number of at least 1"),
-        ({"config": {"a": object()}}, "config must be such as JSON can hold"),
+        ({"config": {"a": object()}}, "config must be JSON-serializable"),
     ],
 )
-def test_wrong_options_are_named(start: Flock, options: dict[str, Any], text: str) -> None:
+def test_invalid_options_raise_errors(start: Flock, options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ef.simulate(start, ef.load("tanner"), **options)
 
@@ -126,15 +126,15 @@ def test_ended_flocks_are_not_measured_again(start: Flock) -> None:
     assert (run.series["mine"] == ef.metrics.velocity_variance(run)).all()
 
 
-def test_functions_to_record_need_names_of_their_own(start: Flock) -> None:
+def test_functions_to_record_need_distinct_names(start: Flock) -> None:
     two = [lambda moment: moment.time * np.ones(3), lambda moment: np.zeros(3)]
-    with pytest.raises(InputError, match="names of their own, or a mapping"):
+    with pytest.raises(InputError, match="need distinct names, or a mapping"):
         ef.simulate(start, Push(), record=two)
     run = ef.simulate(start, Push(), duration=0.02, record={"time": two[0], "zero": two[1]})
     assert set(run.series) == {"time", "zero"}
 
 
-def test_numbers_of_numpy_are_as_good_as_others(start: Flock, tmp_path: Path) -> None:
+def test_numpy_numbers_are_valid_arguments(start: Flock, tmp_path: Path) -> None:
     run = ef.simulate(start, Push(), time_step=np.float64(0.01), duration=np.float32(0.05), keep_every=np.int64(2))
     run.save(tmp_path / "run.zarr")
 
@@ -147,7 +147,7 @@ def test_one_flock_of_a_run_is_a_run(start: Flock) -> None:
     assert (one.series["velocity_variance"][:, 0] == run.series["velocity_variance"][:, 2]).all()
 
 
-def test_a_flight_takes_the_radius_of_its_flock_unless_another_is_said() -> None:
+def test_the_default_radius_of_a_flight_is_that_of_its_flock() -> None:
     start = ef.random_disk(2, 50, comm_radius=5.0, disk_radius=15.0)
     run = ef.simulate(start, ef.load("tanner-dynamic"), duration=0.05, ending=ef.UntilDisconnected())
     assert run.comm_radius == run.flock().comm_radius == 5.0

@@ -1,4 +1,4 @@
-"""A saved flight comes back whole, or not at all."""
+"""A saved trajectory loads completely, or raises an error."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_any_tool_that_reads_zarr_sees_labelled_axes(run: ef.Trajectory, tmp_pat
 
 def test_nothing_is_overwritten(run: ef.Trajectory, tmp_path: Path) -> None:
     run.save(tmp_path / "run.zarr")
-    with pytest.raises(InputError, match=r"run.zarr exists already: choose another name"):
+    with pytest.raises(InputError, match=r"run.zarr already exists: choose another name"):
         run.save(tmp_path / "run.zarr")
 
 
@@ -159,20 +159,20 @@ def test_no_damage_to_any_file_of_a_store_goes_unnoticed(run: ef.Trajectory, tmp
         shutil.rmtree(path)
 
 
-def test_what_a_flight_says_of_itself_is_checked_too(run: ef.Trajectory, tmp_path: Path) -> None:
+def test_the_metadata_of_a_store_is_checked_too(run: ef.Trajectory, tmp_path: Path) -> None:
     for name, value in (("time_step", 0.02), ("comm_radius", 2.0), ("config", '{"controller": "other"}')):
         path = run.save(tmp_path / f"{name}.zarr")
         zarr.open_group(path, mode="r+").attrs[name] = value
         zarr.consolidate_metadata(path)
-        with pytest.raises(InputError, match="checksum does not fit"):
+        with pytest.raises(InputError, match="checksum does not match"):
             ef.Trajectory.load(path)
     path = run.save(tmp_path / "time.zarr")
     zarr.open_group(path, mode="r+")["time"][3] = 0.5  # type: ignore[index]
-    with pytest.raises(InputError, match="checksum does not fit"):
+    with pytest.raises(InputError, match="checksum does not match"):
         ef.Trajectory.load(path)
 
 
-def test_ctrl_c_is_heard_between_two_pieces_of_a_save(
+def test_ctrl_c_interrupts_a_save_between_two_chunks(
     run: ef.Trajectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zarr_store, "CHUNK_BYTES", 1000)
@@ -193,7 +193,7 @@ def test_ctrl_c_is_heard_between_two_pieces_of_a_save(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_path_without_a_store_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello")
     (tmp_path / "folder").mkdir()
     for name in ("file", "folder"):

@@ -1,4 +1,4 @@
-"""Controllers of the paper's family that nobody would fly: any depth, width and kernel sizes."""
+"""Controllers of the paper's family of any depth, width and kernel sizes, for tests."""
 
 from __future__ import annotations
 

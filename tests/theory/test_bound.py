@@ -72,9 +72,9 @@ def test_the_data_bound_is_at_least_1_and_at_least_the_experts_largest_accelerat
     etdagnn: Any = load("etdagnn")
     assert generalization_bound(etdagnn, Stub(largest_target=99.0, hops=3)).data_bound == 99.0
     assert generalization_bound(etdagnn, Quiet(largest_target=0.2, hops=3)).data_bound == 1.0
-    with pytest.raises(InputError, match="data must be such as"):
+    with pytest.raises(InputError, match="data must be a data set such as"):
         generalization_bound(etdagnn, None)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="the controller hears 3 hops, but the data has 1"):
+    with pytest.raises(InputError, match="the controller observes 3 hops, but the data has 1"):
         generalization_bound(etdagnn, Stub())
 
 
@@ -133,14 +133,14 @@ def test_it_works_for_a_users_own_controller_of_the_family(own_registry: None) -
     assert 1.12 < bound.lipschitz < 1.13
 
 
-def test_a_controller_that_is_not_what_its_chain_says_is_refused() -> None:
+def test_a_controller_that_differs_from_its_chain_is_refused() -> None:
     class Louder(Chain):
         def forward(self, observations: Tensor) -> Tensor:
             return 3 * super().forward(observations) + 1
 
-    with pytest.raises(InputError, match="does not compute what its chain of layers does"):
+    with pytest.raises(InputError, match="that its chain of layers computes"):
         generalization_bound(Louder([Conv(6, 2, 1)], hops=1), Stub())
-    with pytest.raises(InputError, match="does not take observations in the plane"):
+    with pytest.raises(InputError, match="must accept observations in the plane"):
         generalization_bound(Chain([Conv(5, 2, 1)], hops=1), Stub())
 
 

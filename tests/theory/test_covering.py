@@ -201,12 +201,12 @@ def test_more_samples_help_and_more_dimensions_hurt() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: greedy_cover([1.0], 1.0), r"points must be of the shape \(points, d\)"),
+        (lambda: greedy_cover([1.0], 1.0), r"points must have the shape \(points, d\)"),
         (lambda: greedy_cover([[1.0]], 0.0), "radius must be a finite number above 0"),
         (lambda: greedy_cover([[1.0]], 1.0, 3), "norm must be 1, 2 or math.inf"),
         (lambda: log_matrix_cover(1.0, -1.0), "radius must be a finite number above 0"),
         (lambda: log_matrix_cover(1.0, 1.0, 0), "dimension must be a whole number"),
-        (lambda: dudley_bound(lambda r: r, 10), "log_cover must be the finite logarithm"),
+        (lambda: dudley_bound(lambda r: r, 10), "log_cover must return the finite logarithm"),
         (lambda: dudley_bound(lambda r: 1.0, 10, variant="hoped"), "variant must be one of"),
     ],
 )

@@ -30,7 +30,7 @@ def test_the_chain_of_matrices_is_the_network(name: str, hops: int, D: int) -> N
 
 
 @given(chains(), st.integers(1, 3))
-def test_so_it_is_for_any_depth_width_and_kernel_sizes(chain: Chain, flocks: int) -> None:
+def test_chains_of_any_depth_width_and_kernel_sizes(chain: Chain, flocks: int) -> None:
     observations = 3 * torch.randn(flocks, 4, chain.senses.hops, 3, 2, dtype=torch.float64)
     torch.testing.assert_close(as_mlp(chain)(observations), chain(observations))
 
@@ -59,8 +59,8 @@ def test_controllers_of_another_kind_are_refused() -> None:
     wrong: dict[str, tuple[list[nn.Module], int]] = {
         "Conv layers only or EqConv layers only": ([Conv(6, 3, 1), EqConv(3, 1, 1)], 1),
         "at least one": ([nn.Tanh()], 1),
-        "layers that fit each other; got 8 channels out, 9 in": ([Conv(6, 8, 1), Conv(9, 2, 1)], 1),
-        "PReLU in chain has weights that no matrix holds": ([Conv(6, 3, 1), nn.PReLU(), Conv(3, 2, 1)], 1),
+        "layers with matching channels; got 8 channels out, 9 in": ([Conv(6, 8, 1), Conv(9, 2, 1)], 1),
+        "weights only in Conv or EqConv layers; got PReLU": ([Conv(6, 3, 1), nn.PReLU(), Conv(3, 2, 1)], 1),
         "must end with a convolution": ([Conv(6, 2, 1), nn.Tanh()], 1),
         "must leave one of 3 hops; its kernels leave 2": ([Conv(6, 2, 2)], 3),
     }

@@ -122,7 +122,7 @@ def test_the_theorem_as_printed() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: rademacher_complexity([1.0, 2.0]), r"values must be of the shape \(functions, m\)"),
+        (lambda: rademacher_complexity([1.0, 2.0]), r"values must have the shape \(functions, m\)"),
         (lambda: rademacher_complexity([["a"]]), "values must be numbers"),
         (lambda: rademacher_complexity([[math.nan]]), "values must be finite"),
         (lambda: rademacher_complexity([[1.0]], draws=1), "draws must be a whole number of at least 2"),

@@ -1,4 +1,4 @@
-"""A browser for the tests of the page: Debian's Chromium, which `make browser` installs."""
+"""Fixtures: a browser (Debian's Chromium, which `make browser` installs), servers and pages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.viewer.servers import Running, running
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MISSING = "there is no Chromium, so the live view was NOT tested in a browser: run `make browser`"
-# No graphics card, no sandbox for root, and no word to anybody but our own server.
+# Software rendering, no sandbox as root, no background connections.
 ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking", "--no-first-run"]
 DESKTOP: ViewportSize = {"width": 1000, "height": 640}
-# Pages are drawn 20 times a second instead of 60: without a graphics card drawing takes most of a core.
+# Draw 20 pictures per second instead of 60: software rendering takes most of a core.
 CALM = """const paint = requestAnimationFrame.bind(window);
 window.requestAnimationFrame = (then) => setTimeout(() => paint(then), 35);"""
 
@@ -40,7 +40,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def blank_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """Gives pages with nothing on them, which tests use one after the other: a new one costs a second."""
+    """Return a function that returns blank pages, which tests reuse: creating one takes a second."""
     pages: list[tuple[dict[str, Any], Page]] = []
 
     def blank(viewport: ViewportSize = DESKTOP, **options: Any) -> Page:
@@ -48,7 +48,7 @@ def blank_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
             if made_with == options and not page.is_closed() and page.url == "about:blank":
                 page.set_viewport_size(viewport)
                 return page
-        # Each in a context of its own: of two in one, only that in front is drawn.
+        # One context per page: of two pages in a context only the front one is drawn.
         context = chromium.new_context(viewport=viewport, **options)
         context.add_init_script(CALM)
         pages.append((options, context.new_page()))
@@ -61,34 +61,34 @@ def blank_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture
 def open_page(blank_page: Callable[..., Page]) -> Iterator[Callable[..., Page]]:
-    """Opens pages of a server, waits until a flock is on the screen, and fails if the console told of any error."""
-    complaints: list[str] = []
+    """Return a function that opens a page and waits for the first pictures; fail the test on console errors."""
+    errors: list[str] = []
     pages = []
 
-    def hear(message: ConsoleMessage) -> None:
+    def collect_error(message: ConsoleMessage) -> None:
         if message.type == "error":
-            complaints.append(message.text)
+            errors.append(message.text)
 
-    def hear_error(error: Error) -> None:
-        complaints.append(str(error))
+    def collect_exception(error: Error) -> None:
+        errors.append(str(error))
 
     def open_one(server: Running, setting: str = "", wait: bool = True, **options: Any) -> Page:
         page = blank_page(**options)
         pages.append(page)
-        page.on("console", hear)
-        page.on("pageerror", hear_error)
+        page.on("console", collect_error)
+        page.on("pageerror", collect_exception)
         page.goto(server.address + setting)
         if wait:
-            page.wait_for_function("() => globalThis.flockView?.frame && flockView.screen.drawn > 2")
+            page.wait_for_function("() => globalThis.flockView?.frame && flockView.screen.pictureCount > 2")
         return page
 
     yield open_one
     for page in pages:
         if not page.is_closed():
-            page.remove_listener("console", hear)
-            page.remove_listener("pageerror", hear_error)
+            page.remove_listener("console", collect_error)
+            page.remove_listener("pageerror", collect_exception)
             leave(page)
-    assert complaints == []
+    assert errors == []
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +100,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def page(server: Running) -> Iterator[servers.Page]:
-    """A page that is a program."""
+    """A client that stands in for a page."""
     with server.page() as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def run(chromium: Browser) -> Iterator[Callable[..., Any]]:
-    """Runs JavaScript with a module of the page, `m`, on a page without scripts of its own."""
+    """Return a function that runs JavaScript with a module of the page as `m` and an argument as `given`."""
     with running() as server:
         bare = chromium.new_page()
         bare.goto(server.address + "icon.svg")

@@ -1,4 +1,4 @@
-"""Looking at a page in the browser, and waiting for it."""
+"""Helpers to inspect a page in the browser and wait for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Open = Callable[..., Page]
 
 
 def look(page: Page, expression: str) -> Any:
-    """What the page's own variables say; `view` is the page, `panel` what it shows first."""
+    """Evaluate an expression on the page; `view` is its View, `panel` the first panel of its frame."""
     return page.evaluate(f"() => {{ const view = flockView, panel = view.frame?.panels[0]; return {expression}; }}")
 
 
@@ -28,13 +28,13 @@ def wait_for(page: Page, expression: str) -> None:
 
 
 def pixels(page: Page) -> np.ndarray:
-    """(height, width, 3) of the canvas alone, without what lies over it, from 0 to 1."""
+    """Return the pixels of the canvas, without elements above it: (height, width, 3), from 0 to 1."""
     content = page.locator("#scene").evaluate("(canvas) => canvas.toDataURL().split(',')[1]")
     return imread(io.BytesIO(base64.b64decode(content)), format="png")[:, :, :3]
 
 
 def on_screen(page: Page, agent: str) -> tuple[float, float]:
-    """Where an agent of the first panel is in the window; `agent` is an expression for its number."""
+    """Return the window coordinates of an agent of the first panel; `agent` is an expression for its index."""
     place = look(
         page,
         f"""(() => {{
@@ -48,18 +48,18 @@ def on_screen(page: Page, agent: str) -> tuple[float, float]:
 
 
 def the_session(server: Running) -> Any:
-    """That of the only page; pages of tests before may still be on their way out."""
+    """Return the session of the only page, once sessions of earlier tests have ended."""
     wait_until(lambda: len(server.sessions) == 1)
     return next(iter(server.sessions))
 
 
 def pause(page: Page) -> None:
     page.get_by_role("button", name="Pause").click()
-    wait_for(page, "!view.playing && view.link.idle")
+    wait_for(page, "!view.playing && view.connection.idle")
 
 
 def leave(page: Page) -> None:
-    """Go away from the server and forget it, so that the page is as good as new."""
+    """Leave the server and clear the page for reuse."""
     if page.url != "about:blank":
         page.evaluate("() => localStorage.clear()")
         page.mouse.up()

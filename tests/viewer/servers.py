@@ -1,4 +1,4 @@
-"""Servers on ports of their own, and pages that are programs."""
+"""Servers on free ports, and clients that stand in for pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from websockets.typing import Origin
 from equiflock.viewer.flight_archive import FlightArchive
 from equiflock.viewer.server import address, make_server, open_listening_socket
 from equiflock.viewer.viewer_config import ViewerConfig
-from tests.viewer.twins import ReadFrame, read_frame
+from tests.viewer.frame_reader import ReadFrame, read_frame
 
 HOST = "127.0.0.1"
 
@@ -58,7 +58,7 @@ class Running:
 
 
 class Page:
-    """Asks, and reads the answers."""
+    """Sends requests and reads the answers."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -68,17 +68,17 @@ class Page:
         answer = self.connection.recv(timeout=60)
         return read_frame(answer) if isinstance(answer, bytes) else json.loads(answer)
 
-    def ask(self, do: str, **fields: Any) -> Any:
-        self.connection.send(json.dumps({"do": do, **fields}))
+    def ask(self, command: str, **fields: Any) -> Any:
+        self.connection.send(json.dumps({"command": command, **fields}))
         return self.read()
 
     def start(self, **setting: Any) -> ReadFrame:
         answer = self.ask("start", setting={"controller": "tanner", "agents": 20, **setting})
-        assert answer["is"] == "started", answer
+        assert answer["event"] == "started", answer
         return self.fly(0)
 
     def fly(self, steps: int) -> ReadFrame:
-        """As far as that step, though the machine may be slow."""
+        """Advance to a step, in several requests if the machine is slow."""
         frame: ReadFrame = self.ask("advance", steps=0)
         while frame.step < steps:
             frame = self.ask("advance", steps=int(steps - frame.step))
@@ -97,7 +97,7 @@ def running(viewer_config: ViewerConfig | None = None, port: int = 9400) -> Iter
 def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""The address of the page holds a setting: it restores it, and one that makes no sense changes nothing."""
+"""The address of the page holds the setting and restores it; invalid addresses change nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_link_restores_the_setting(server: Running, open_page: Open) -> None:
     page.locator("#compare").select_option("tdagnn")
     wait_for(page, "view.frame.panels.length === 2")
     page.get_by_label("Trails").uncheck()
-    page.get_by_label("Who hears whom").check()
+    page.get_by_label("Communication graph").check()
     page.locator("#speed").select_option("2")
     wait_for(page, "panel.edges.length > 0")
     other = open_page(server, page.url.removeprefix(server.address))
@@ -28,7 +28,7 @@ def test_a_link_restores_the_setting(server: Running, open_page: Open) -> None:
     assert other.locator("#compare").input_value() == "tdagnn"
 
 
-def test_a_setting_that_is_refused_changes_nothing(server: Running, open_page: Open) -> None:
+def test_a_refused_setting_changes_nothing(server: Running, open_page: Open) -> None:
     page = open_page(server, "#scenario=leaders")
     before = page.url
     page.get_by_text("More settings").click()
@@ -43,13 +43,13 @@ def test_a_setting_that_is_refused_changes_nothing(server: Running, open_page: O
     wait_for(page, "view.state.setting.seed === 4")
 
 
-def test_an_address_that_makes_no_sense_is_told_and_something_flies(server: Running, open_page: Open) -> None:
+def test_an_invalid_address_is_reported_and_the_initial_setting_starts(server: Running, open_page: Open) -> None:
     page = open_page(server, "#agents=999999999&comm_radius=banana")
     expect(page.locator("#notices")).to_contain_text("agents")
     assert look(page, "panel.agents") == 40
 
 
-def test_an_address_that_is_changed_flies_and_one_that_makes_no_sense_changes_nothing(
+def test_a_changed_address_starts_its_flight_and_an_invalid_one_changes_nothing(
     server: Running, open_page: Open
 ) -> None:
     page = open_page(server)

@@ -1,4 +1,4 @@
-"""Requests and messages that are begun are ended in time, or the connection is closed."""
+"""Connections with incomplete requests or messages are closed in time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def impatient() -> Iterator[Running]:
 
 
 def seconds_until_closed(connection: socket.socket, most: float = 8.0) -> float:
-    """How long the server keeps a connection; whatever it still sends is read."""
+    """Read a connection until the server closes it; return the seconds that took."""
     begun = time.monotonic()
     connection.settimeout(most)
     try:
@@ -58,13 +58,13 @@ def handshake(server: Running) -> bytes:
 @pytest.mark.parametrize(
     "begun", ["", "G", "GET / HTTP/1.1\r\nHost: 127", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\nhalf"]
 )
-def test_half_a_request_is_not_waited_for(impatient: Running, begun: str) -> None:
+def test_an_incomplete_request_times_out(impatient: Running, begun: str) -> None:
     with connect(impatient) as connection:
         connection.sendall(begun.encode())
         assert 0.5 * LIMIT < seconds_until_closed(connection) < LIMIT + 2
 
 
-def test_who_sends_byte_by_byte_gets_no_more_time(impatient: Running) -> None:
+def test_sending_byte_by_byte_gives_no_extra_time(impatient: Running) -> None:
     begun = time.monotonic()
     with connect(impatient) as connection:
         with pytest.raises(OSError):
@@ -74,24 +74,24 @@ def test_who_sends_byte_by_byte_gets_no_more_time(impatient: Running) -> None:
         assert time.monotonic() - begun < LIMIT + 2
 
 
-def test_half_a_request_after_a_whole_one_is_not_waited_for(impatient: Running) -> None:
+def test_an_incomplete_second_request_times_out(impatient: Running) -> None:
     with connect(impatient) as connection:
         connection.sendall(whole(impatient))
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
-        time.sleep(1.5 * LIMIT)  # between two requests uvicorn has a limit of its own
+        time.sleep(1.5 * LIMIT)  # uvicorn limits the time between two requests
         connection.sendall(whole(impatient)[:20])
         assert seconds_until_closed(connection) < LIMIT + 2
 
 
-def test_half_a_handshake_is_not_waited_for(impatient: Running) -> None:
+def test_an_incomplete_handshake_times_out(impatient: Running) -> None:
     with connect(impatient) as connection:
         connection.sendall(handshake(impatient)[:-4])
         assert seconds_until_closed(connection) < LIMIT + 2
 
 
 @pytest.mark.parametrize("part", [1, 2, 5, 7, -1])
-def test_half_a_message_is_not_waited_for(impatient: Running, part: int) -> None:
-    frame = Frame(Opcode.TEXT, b'{"do": "cancel"}').serialize(mask=True)
+def test_an_incomplete_message_times_out(impatient: Running, part: int) -> None:
+    frame = Frame(Opcode.TEXT, b'{"command": "cancel"}').serialize(mask=True)
     with connect(impatient) as connection:
         connection.sendall(handshake(impatient))
         assert connection.recv(65536).startswith(b"HTTP/1.1 101")
@@ -101,7 +101,7 @@ def test_half_a_message_is_not_waited_for(impatient: Running, part: int) -> None
         assert seconds_until_closed(connection) < LIMIT + 2
 
 
-def test_a_page_that_says_nothing_stays_connected(impatient: Running) -> None:
+def test_an_idle_page_stays_connected(impatient: Running) -> None:
     with impatient.page() as page:
         page.start()
         time.sleep(3 * LIMIT)
@@ -120,7 +120,7 @@ FRAMES = st.lists(
 
 
 @given(frames=FRAMES, mask=st.booleans(), cut=st.integers(1, 4000))
-def test_the_end_of_a_message_is_known_however_its_bytes_come(frames: list[Frame], mask: bool, cut: int) -> None:
+def test_message_boundaries_are_found_for_any_split_of_the_bytes(frames: list[Frame], mask: bool, cut: int) -> None:
     meter, unfinished = MessageBoundaryTracker(), False
     for frame in frames:
         content = frame.serialize(mask=mask)

@@ -1,4 +1,4 @@
-"""The page's camera and curves by themselves, in the browser that runs them."""
+"""Unit tests of the page's camera and plots, run in the browser."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callab
         });
         const places = [];
         for (let n = 0; n <= 120; n++) {
-          camera.watch(panel(n / 60), 0);
-          camera.glide(1 / 60, viewport);
+          camera.trackFlock(panel(n / 60), 0);
+          camera.easeToFlock(1 / 60, viewport);
           places.push([camera.x - 5 * n / 60, camera.y + 3 * n / 60]);
         }
         return places.map(([x, y]) => Math.hypot(x - places[0][0], y - places[0][1]));""",
@@ -30,7 +30,7 @@ def test_the_camera_does_not_lag_behind_a_flock_at_constant_velocity(run: Callab
     assert max(lag) < 1e-4
 
 
-def test_a_camera_that_is_held_waits_and_then_goes_after_the_flock(run: Callable[..., Any]) -> None:
+def test_a_held_camera_stands_still_and_then_follows_the_flock(run: Callable[..., Any]) -> None:
     held, later = run(
         "camera",
         """
@@ -42,27 +42,27 @@ def test_a_camera_that_is_held_waits_and_then_goes_after_the_flock(run: Callable
         });
         const fly = (from, to) => {
           for (let n = from; n <= to; n++) {
-            camera.watch(panel(n / 60), 0);
-            camera.glide(1 / 60, viewport);
+            camera.trackFlock(panel(n / 60), 0);
+            camera.easeToFlock(1 / 60, viewport);
           }
           return camera.x - 5 * to / 60;
         };
         const before = fly(0, 30);
-        camera.held = true;
+        camera.isHeld = true;
         const held = fly(31, 90) + 5;
-        camera.held = false;
+        camera.isHeld = false;
         return [held - before, fly(91, 400) - before];""",
     )
     assert held == pytest.approx(0, abs=1e-4)
     assert later == pytest.approx(0, abs=0.01)
 
 
-def test_a_camera_knows_when_nobody_is_in_sight_and_can_show_all(run: Callable[..., Any]) -> None:
+def test_a_camera_detects_that_no_agent_is_visible_and_can_show_all(run: Callable[..., Any]) -> None:
     seen = run(
         "camera",
         """
         const camera = new m.Camera(1), viewport = { width: 800, height: 600 };
-        // A flock that has burst: nobody is where its middle is, and one has flown far away.
+        // A flock that has burst: no agent is near its centre, and one is far away.
         const places = Array.from({ length: 12 }, (_, i) => [300 * Math.cos(i), 300 * Math.sin(i)]);
         places.push([9000, -50]);
         const panel = {
@@ -71,18 +71,18 @@ def test_a_camera_knows_when_nobody_is_in_sight_and_can_show_all(run: Callable[.
           velocities: new Float32Array(26), accelerations: new Float32Array(26),
         };
         const small = { ...panel, positions: panel.positions.map((p) => p / 300) };
-        camera.watch(small, 0);
-        camera.glide(1, viewport);
-        const first = camera.sees(small, viewport);
-        for (let n = 0; n < 300; n++) { camera.watch(panel, 0); camera.glide(1 / 60, viewport); }
-        const burst = camera.sees(panel, viewport);
+        camera.trackFlock(small, 0);
+        camera.easeToFlock(1, viewport);
+        const first = camera.isFlockVisible(small, viewport);
+        for (let n = 0; n < 300; n++) { camera.trackFlock(panel, 0); camera.easeToFlock(1 / 60, viewport); }
+        const burst = camera.isFlockVisible(panel, viewport);
         camera.showAll();
-        for (let n = 0; n < 600; n++) { camera.watch(panel, 0); camera.glide(1 / 60, viewport); }
+        for (let n = 0; n < 600; n++) { camera.trackFlock(panel, 0); camera.easeToFlock(1 / 60, viewport); }
         const inside = places.every(([x, y]) => {
           const [px, py] = camera.toScreen(7 + x, y - 3, viewport);
           return px >= 0 && px <= 800 && py >= 0 && py <= 600;
         });
-        return [first, burst, camera.sees(panel, viewport), inside];""",
+        return [first, burst, camera.isFlockVisible(panel, viewport), inside];""",
     )
     assert seen == [True, False, True, True]
 
@@ -90,12 +90,12 @@ def test_a_camera_knows_when_nobody_is_in_sight_and_can_show_all(run: Callable[.
 BOX = {"left": 0, "right": 100, "top": 0, "bottom": 50}
 
 
-def test_a_curve_leaves_a_logarithmic_plot_below_and_does_not_go_along_its_floor(run: Callable[..., Any]) -> None:
+def test_a_curve_leaves_a_logarithmic_plot_below_its_axis(run: Callable[..., Any]) -> None:
     heights = run(
         "plots",
         """
         const values = [100, 10, 1, 0.1, 1e-9, 1e-12, 0, null, NaN];
-        const { y } = m.scaleFor(values, m.METRICS[0], given);
+        const { y } = m.makeScale(values, m.METRICS[0], given);
         return values.map((value) => y(value)).map((height) => (Number.isFinite(height) ? height : null));""",
         BOX,
     )
@@ -107,18 +107,22 @@ def test_a_curve_leaves_a_logarithmic_plot_below_and_does_not_go_along_its_floor
     assert gone == [None, None, None]
 
 
-def test_a_curve_is_broken_where_numbers_are_missing(run: Callable[..., Any]) -> None:
-    pieces = run("plots", "return m.pieces([[0, 1], [1, 2], [2, NaN], [3, NaN], [4, 5], [5, NaN], [6, 7], [7, 8]]);")
-    assert pieces == [[[0, 1], [1, 2]], [[4, 5]], [[6, 7], [7, 8]]]
-    assert run("plots", "return m.pieces([[0, NaN]]);") == []
+def test_a_curve_is_split_at_missing_values(run: Callable[..., Any]) -> None:
+    segments = run(
+        "plots", "return m.splitCurve([[0, 1], [1, 2], [2, NaN], [3, NaN], [4, 5], [5, NaN], [6, 7], [7, 8]]);"
+    )
+    assert segments == [[[0, 1], [1, 2]], [[4, 5]], [[6, 7], [7, 8]]]
+    assert run("plots", "return m.splitCurve([[0, NaN]]);") == []
 
 
-def test_an_axis_without_any_number_has_ticks_all_the_same(run: Callable[..., Any]) -> None:
+def test_an_axis_without_values_has_ticks(run: Callable[..., Any]) -> None:
     for metric in range(4):
-        assert len(run("plots", "return m.scaleFor([0, NaN], m.METRICS[given[0]], given[1]).ticks;", [metric, BOX])) > 1
+        assert (
+            len(run("plots", "return m.makeScale([0, NaN], m.METRICS[given[0]], given[1]).ticks;", [metric, BOX])) > 1
+        )
 
 
-def test_what_is_under_the_pointer_stays_there_while_zooming(run: Callable[..., Any]) -> None:
+def test_zooming_keeps_the_point_under_the_pointer(run: Callable[..., Any]) -> None:
     before, after = run(
         "camera",
         """

@@ -1,4 +1,4 @@
-"""Live flights are saved one after the other, whether their page stays or not."""
+"""Live flights are saved one after the other, even if their page closes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from equiflock.simulation.trajectory import Trajectory, load_trajectories
 from equiflock.viewer.flight_archive import FILM_NAME, MAX_PENDING_SAVES, FlightArchive
 from equiflock.viewer.setting import Setting
 from equiflock.viewer.viewer_config import ViewerConfig
+from tests.viewer.live_simulations import live_simulation
 from tests.viewer.servers import Running, get, running, wait_until
-from tests.viewer.stages import live_simulation
 
 
 @pytest.mark.slow
@@ -29,7 +29,7 @@ def test_a_closed_page_frees_its_flight_though_it_is_being_saved(server: Running
         (session,) = server.sessions
         live_simulation = weakref.ref(session.current)
         del session
-        assert page.ask("save")["is"] == "saving"
+        assert page.ask("save")["event"] == "saving"
     saved_dirs = len(server.archive.saved_dirs)
     wait_until(lambda: not server.sessions)
     gc.collect()
@@ -45,15 +45,15 @@ def test_flights_that_are_saved_at_once_are_saved_one_after_the_other(tmp_path: 
                 page.start()
                 page.ask("save")
             for page in (one, other):
-                while (told := page.read())["is"] == "progress":
+                while (message := page.read())["event"] == "save_progress":
                     pass
-                folders.add(told["folder"])
+                folders.add(message["folder"])
         assert len(folders) == 2
         assert {path.name for path in tmp_path.iterdir()} == {Path(folder).name for folder in folders}
 
 
 @pytest.mark.slow
-def test_only_so_many_flights_wait_to_be_saved(tmp_path: Path) -> None:
+def test_the_number_of_pending_saves_is_limited(tmp_path: Path) -> None:
     archive = FlightArchive(tmp_path)
     hold = threading.Event()
     archive._worker.submit(hold.wait)
@@ -66,35 +66,35 @@ def test_only_so_many_flights_wait_to_be_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_flight_is_saved_as_a_film_and_a_folder(server: Running) -> None:
+def test_a_flight_is_saved_with_a_film(server: Running) -> None:
     with server.page() as page:
         page.start(compare="tanner-dynamic")
         page.fly(5)
-        assert page.ask("save")["is"] == "saving"
+        assert page.ask("save")["event"] == "saving"
         assert "is being saved" in page.ask("save")["text"]
         flown = page.ask("advance", steps=1)
         while isinstance(flown, dict):
             flown = page.read()
-        while (told := page.read())["is"] == "progress":
+        while (message := page.read())["event"] == "save_progress":
             pass
-        assert told["is"] == "saved"
-    runs = load_trajectories(Path(told["folder"]))
+        assert message["event"] == "saved"
+    runs = load_trajectories(Path(message["folder"]))
     assert [run.config["controller"] for run in runs] == ["tanner", "tanner-dynamic"]
     assert len(runs[0].times) == 6
-    status, headers, film = get(server, f"saved/{told['name']}/film.mp4")
+    status, headers, film = get(server, f"saved/{message['name']}/film.mp4")
     assert (status, headers["content-type"]) == (200, "video/mp4")
     assert film[4:8] == b"ftyp"
 
 
-def test_a_flight_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
+def test_a_failed_save_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with running(ViewerConfig(Setting(controller="tanner"), out=tmp_path / "file")) as server, server.page() as page:
         page.start()
-        assert page.ask("save")["is"] == "saving"
-        while (told := page.read())["is"] == "progress":
+        assert page.ask("save")["event"] == "saving"
+        while (message := page.read())["event"] == "save_progress":
             pass
-        assert told["is"] == "unsaved"
-        assert "could not be saved" in told["text"]
+        assert message["event"] == "save_failed"
+        assert "could not be saved" in message["text"]
         assert page.ask("advance", steps=1).step == 1
 
 
@@ -103,7 +103,7 @@ def no_film(*_: object, **__: object) -> None:
 
 
 def full_disk(self: Trajectory, path: Path) -> None:
-    """As `Trajectory.save` on a disk that has room for the first of two flights."""
+    """Save a trajectory as on a disk with room for only the first of two flights."""
     if path.name.startswith("2-"):
         (path.parent / f".{path.name}").mkdir()
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -121,7 +121,7 @@ def ffmpeg_that(tmp_path: Path, does: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "message"),
     [
         ("film", "no film today"),
         ("dying ffmpeg", "could not be written: killed"),
@@ -129,8 +129,8 @@ def ffmpeg_that(tmp_path: Path, does: str) -> Path:
         ("store on a full disk", "No space left"),
     ],
 )
-def test_a_flight_that_cannot_be_saved_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, told: str
+def test_a_failed_save_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, message: str
 ) -> None:
     if broken == "film":
         monkeypatch.setattr(film, "film", no_film)
@@ -142,28 +142,28 @@ def test_a_flight_that_cannot_be_saved_leaves_nothing_behind(
         monkeypatch.setattr(film, "get_ffmpeg_exe", lambda: str(program))
     out = tmp_path / "out"
     work = FlightArchive(out).save(live_simulation(compare="tanner-dynamic").to_trajectories(), 0.5, lambda *_: None)
-    with pytest.raises((OSError, ValueError), match=re.escape(told)):
+    with pytest.raises((OSError, ValueError), match=re.escape(message)):
         work.result(60)
     assert list(out.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_a_server_that_is_stopped_while_it_saves_saves_to_the_end_first(tmp_path: Path) -> None:
+def test_a_stopped_server_finishes_saving(tmp_path: Path) -> None:
     with running(ViewerConfig(Setting(controller="tanner"), out=tmp_path)) as server, server.page() as page:
         page.start()
         page.fly(20)
-        assert page.ask("save")["is"] == "saving"
+        assert page.ask("save")["event"] == "saving"
         wait_until(lambda: any(tmp_path.iterdir()))
     (folder,) = tmp_path.iterdir()
     assert (folder / FILM_NAME).exists()
     assert not folder.name.startswith(".")
 
 
-def test_a_server_that_must_stop_at_once_gives_up_saving_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_forced_exit_cancels_saving_and_leaves_no_files(tmp_path: Path) -> None:
     with running(ViewerConfig(Setting(controller="tanner"), out=tmp_path)) as server, server.page() as page:
         page.start()
         page.fly(100)
-        assert page.ask("save", speed=0.01)["is"] == "saving"  # a film of thousands of frames
+        assert page.ask("save", speed=0.01)["event"] == "saving"  # a film of thousands of frames
         wait_until(lambda: any(tmp_path.iterdir()))
         server.server.force_exit = True
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A frame holds what there is to see, to float32, wherever the flock is."""
+"""A frame holds the flocks in float32 precision, however far they have flown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import equiflock as ef
 from equiflock.viewer import frames
 from equiflock.viewer.frames import FlockPicture, Links, build_links, pack_frame
-from tests.viewer.twins import read_frame
+from tests.viewer.frame_reader import read_frame
 
 
 @given(agents=st.integers(3, 40), seed=st.integers(0, 1000), far=st.sampled_from([0.0, 1e5]), panels=st.integers(1, 2))
@@ -38,7 +38,7 @@ def test_a_frame_is_read_as_it_was_packed(agents: int, seed: int, far: float, pa
         assert np.array_equal(shown.conditions, conditions[0])
 
 
-def test_the_numbers_are_those_of_the_metrics() -> None:
+def test_metric_values_match_the_metrics_module() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=50, seed=2)).draw()
     moment = next(ef.flight(start, ef.load("tanner")))
     metric_values = FlockPicture(moment.flock, moment.accelerations, np.empty((0, 3))).metric_values
@@ -47,7 +47,7 @@ def test_the_numbers_are_those_of_the_metrics() -> None:
     assert np.isclose(metric_values[3], ef.metrics.mean_acceleration_norm(moment)[0])
 
 
-def test_edges_are_all_messages_and_none_is_lost_if_nothing_else_is_said() -> None:
+def test_edges_are_the_radius_graph_and_none_is_lost_by_default() -> None:
     start = ef.LeaderFollowing(ef.RandomDisk(agents=40), leaders=5).draw()
     edges, lost_edges = build_links(start)
     assert edges.tolist() == ef.radius_graph(start).edges(0).tolist()
@@ -55,7 +55,7 @@ def test_edges_are_all_messages_and_none_is_lost_if_nothing_else_is_said() -> No
 
 
 @pytest.mark.parametrize("topology", ["dynamic", "fixed"])
-def test_a_message_is_used_or_lost_and_those_that_nobody_sent_or_could_hear_are_neither(topology: str) -> None:
+def test_a_message_is_used_or_lost_unless_its_sender_or_receiver_failed(topology: str) -> None:
     start = ef.random_disk(agents=40)
     conditions = np.zeros((1, 40), int)
     conditions[0, :3] = ef.Condition.SILENT, ef.Condition.STOPPED, ef.Condition.DRIFTING
@@ -76,7 +76,7 @@ def test_a_message_is_used_or_lost_and_those_that_nobody_sent_or_could_hear_are_
     assert not {receiver for receiver, _ in all_edges} & {1, 2}
 
 
-def test_of_an_obstacle_a_follower_hears_the_nearest_agent() -> None:
+def test_a_follower_observes_the_nearest_agent_of_an_obstacle() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
     flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
     edges, _ = build_links(flock)
@@ -99,7 +99,7 @@ def test_too_many_edges_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(build_links(flock).edges) == 0
 
 
-def test_an_obstacle_rule_that_hears_all_shows_all() -> None:
+def test_the_obstacle_rule_all_shows_all_edges() -> None:
     start = ef.ObstacleCourse(ef.RandomDisk(agents=40), sides=24).draw()
     flock = ef.Flock(start.positions * [0.5, 0.5], start.velocities, start.roles)
     shown = build_links(flock, obstacles="all").edges
@@ -107,7 +107,7 @@ def test_an_obstacle_rule_that_hears_all_shows_all() -> None:
     assert len(shown) > len(build_links(flock).edges)
 
 
-def test_a_frame_tells_the_group_of_each_agent_and_that_obstacle_agents_have_none() -> None:
+def test_a_frame_has_the_group_of_each_agent_and_none_for_obstacle_agents() -> None:
     positions = np.arange(12.0).reshape(1, 6, 2)
     groups, roles = np.array([[0, 1, 2, 254, 10**6, 0]]), np.array([[0, 0, 1, 0, 0, 2]])
     flock = ef.Flock(positions, np.zeros_like(positions), roles, groups=groups)

@@ -1,4 +1,4 @@
-"""The numbers of a law are changed while it flies."""
+"""Options of a law change in flight."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from equiflock.viewer.flight_archive import save_flights
 from equiflock.viewer.setting import Setting
 from equiflock.viewer.strict_model import format_validation_error
 from equiflock.viewer.world import WorldSetting
+from tests.viewer.live_simulations import fly, live_simulation
 from tests.viewer.servers import Page
-from tests.viewer.stages import fly, live_simulation
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,7 @@ from tests.viewer.stages import fly, live_simulation
         ("tanner", {"clamp": 5, "clamp_by": "entry", "cut_off": False}),
     ],
 )
-def test_a_law_that_is_changed_is_that_law_from_the_next_step_on_and_not_before(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_a_changed_law_takes_effect_at_the_next_step(name: str, options: dict[str, Any]) -> None:
     live, other = live_simulation(controller=name), live_simulation(controller=name)
     for each in (live, other):
         fly(each, 10)
@@ -47,7 +45,7 @@ def test_a_law_that_is_changed_is_that_law_from_the_next_step_on_and_not_before(
     assert np.array_equal(live.flights[0].accelerations, expected.accelerations)
 
 
-def test_of_two_laws_the_one_of_the_panel_changes_and_the_flocks_stay_in_lockstep() -> None:
+def test_only_the_law_of_the_panel_changes_and_flights_stay_in_lockstep() -> None:
     live, other = (live_simulation(controller="cucker-smale-local", compare="cucker-smale-local") for _ in range(2))
     live.change_law(1, {"beta": 2.0})
     for each in (live, other):
@@ -59,8 +57,8 @@ def test_of_two_laws_the_one_of_the_panel_changes_and_the_flocks_stay_in_lockste
         live.change_law(2, {})
 
 
-@pytest.mark.parametrize("world", [{}, {"loss": 0.3, "delay": 2}])
-def test_a_flight_that_was_touched_goes_on_under_other_numbers(world: dict[str, Any]) -> None:
+@pytest.mark.parametrize("world", [{}, {"packet_loss": 0.3, "delay": 2}])
+def test_a_changed_flight_continues_with_other_options(world: dict[str, Any]) -> None:
     live = live_simulation(controller="reynolds", scenario="leaders", world=WorldSetting(**world))
     live.edges = True
     fly(live, 5)
@@ -74,14 +72,14 @@ def test_a_flight_that_was_touched_goes_on_under_other_numbers(world: dict[str, 
     assert np.array_equal(live.flights[0].flock.conditions, conditions)
 
 
-def test_numbers_that_cannot_fly_are_refused_and_the_law_stays(own_registry: None) -> None:
+def test_options_that_fail_in_flight_are_refused_and_the_law_stays(own_registry: None) -> None:
     @ef.controller("brittle")
     def brittle(observations: Any, gain: float = 1.0, root: float = 1.0) -> Any:
         return np.sqrt(np.float64(root)) * (1 / int(gain)) * observations[:, :, 0, 0]
 
     live, other = (live_simulation(controller="brittle") for _ in range(2))
-    for options, told in (({"gain": 0.5}, "ZeroDivisionError"), ({"root": -1.0}, "returned NaN or infinity")):
-        with np.errstate(invalid="ignore"), pytest.raises(InputError, match=told):
+    for options, message in (({"gain": 0.5}, "ZeroDivisionError"), ({"root": -1.0}, "returned NaN or infinity")):
+        with np.errstate(invalid="ignore"), pytest.raises(InputError, match=message):
             live.change_law(0, options)
     assert live.setting.controller_options == {}
     for each in (live, other):
@@ -94,7 +92,7 @@ def test_numbers_that_cannot_fly_are_refused_and_the_law_stays(own_registry: Non
     fly(singular, 3)
 
 
-def test_a_law_with_other_hops_is_shown_under_a_radio_before_anybody_has_heard(own_registry: None) -> None:
+def test_a_law_with_other_hops_is_shown_before_messages_arrive(own_registry: None) -> None:
     @ef.controller("deep")
     class Deep:
         def __init__(self, hops: int = 1) -> None:
@@ -113,7 +111,7 @@ def test_a_law_with_other_hops_is_shown_under_a_radio_before_anybody_has_heard(o
 
 
 @pytest.mark.slow
-def test_a_saved_flight_tells_the_law_and_when_it_had_which_numbers(tmp_path: Path) -> None:
+def test_a_saved_flight_has_the_law_and_the_history_of_its_options(tmp_path: Path) -> None:
     live = live_simulation(controller="reynolds:cohesion=2")
     fly(live, 4)
     live.change_law(0, {"cohesion": 2, "clamp": None})
@@ -122,12 +120,12 @@ def test_a_saved_flight_tells_the_law_and_when_it_had_which_numbers(tmp_path: Pa
     assert len(run.times) == 9  # the agents are the same, so it is one recording
     (again,) = load_trajectories(save_flights([run], tmp_path, 0.5, lambda *_: None))
     assert again.config["controller"] == "reynolds:cohesion=2:clamp=none"
-    assert again.config["laws"] == [[0, {"cohesion": 2}], [4, {"cohesion": 2, "clamp": None}]]
+    assert again.config["law_history"] == [[0, {"cohesion": 2}], [4, {"cohesion": 2, "clamp": None}]]
     assert again.config["setting"]["controller_options"] == {"cohesion": 2, "clamp": None}
     assert ef.load(again.config["controller"]) == ef.load("reynolds", cohesion=2, clamp=None)
 
 
-def test_options_after_the_name_of_a_law_are_those_of_the_setting() -> None:
+def test_options_after_the_name_of_a_law_are_moved_to_the_setting() -> None:
     found = Setting(controller="cucker-smale:beta=1", compare="tanner:clamp=none", compare_options={"cut_off": False})
     assert found.controller_specs == (("cucker-smale", {"beta": 1}), ("tanner", {"clamp": None, "cut_off": False}))
     assert Setting(**found.model_dump()) == found
@@ -135,44 +133,44 @@ def test_options_after_the_name_of_a_law_are_those_of_the_setting() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
-        ({"controller": "tanner:clamp"}, "options after a name must be such as key=value"),
+        ({"controller": "tanner:clamp"}, "options must have the form key=value"),
         ({"controller_options": {"clamp": float("nan")}}, "clamp must be from -1,000,000 to 1,000,000; got nan"),
         ({"controller_options": {"clamp": 10**7}}, "clamp must be from"),
-        ({"controller_options": {"clamp": [1.0]}}, "an option is a number, true, false or a word; clamp is [1.0]"),
-        ({"controller_options": {"word": "x" * 2000}}, "an option is a number, true, false or a word; word is 'xxx"),
+        ({"controller_options": {"clamp": [1.0]}}, "clamp must be a number, true, false or a short text; got [1.0]"),
+        ({"controller_options": {"word": "x" * 2000}}, "word must be a number, true, false or a short text; got 'xxx"),
         ({"controller_options": 3}, "controller options: Input should be a valid dictionary"),
-        ({"compare_options": {"clamp": 2.0}}, "there is no controller to compare"),
+        ({"compare_options": {"clamp": 2.0}}, "compare_options requires a second controller"),
     ],
 )
-def test_options_that_no_law_can_have_are_refused_in_one_line(fields: dict[str, Any], told: str) -> None:
+def test_options_that_no_law_can_have_are_refused_in_one_line(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as error:
         Setting(**{"controller": "tanner", **fields})
     line = format_validation_error(error.value)
-    assert line.startswith(told)
+    assert line.startswith(message)
     assert "\n" not in line
 
 
-def test_a_page_changes_the_law_of_its_flight_and_is_told_what_it_may_change(page: Page) -> None:
+def test_a_page_changes_the_law_of_its_flight_and_unknown_options_are_refused(page: Page) -> None:
     page.start(controller="reynolds:cohesion=2", compare="tanner")
     page.fly(3)
-    assert page.ask("law", options={"cohesion": 9.5}) == {"is": "done"}
-    assert page.ask("law", panel=1, options={"clamp": 4}) == {"is": "done"}
-    answer = page.ask("law", panel=1, options={"clmap": 4})
-    assert answer["is"] == "refused"
+    assert page.ask("change_law", options={"cohesion": 9.5}) == {"event": "done"}
+    assert page.ask("change_law", panel=1, options={"clamp": 4}) == {"event": "done"}
+    answer = page.ask("change_law", panel=1, options={"clmap": 4})
+    assert answer["event"] == "refused"
     assert "its options are clamp, clamp_by, potential, " in answer["text"]
     assert page.fly(6).step == 6
 
 
-def test_a_page_is_told_when_the_law_flies_another_pattern_than_the_scenario_wants(page: Page) -> None:
+def test_a_page_is_warned_if_law_and_scenario_have_different_patterns(page: Page) -> None:
     setting = {"scenario": "formation", "options": {"pattern": "circle"}, "agents": 9, "controller": "formation"}
-    told = "the pattern of the scenario is 'circle', that of the controller 'vee': choose the same for both"
-    assert page.ask("start", setting=setting)["remark"] == told
-    assert page.ask("law", options={"pattern": "circle"}) == {"is": "done"}
-    assert page.ask("law", options={"pattern": "EQ"})["remark"] == told.replace("vee", "EQ")
-    assert page.ask("scatter") == {"is": "done"}  # which has nothing to do with it
-    assert page.ask("start", setting={**setting, "options": {}})["remark"] is None
-    assert page.ask("start", setting={**setting, "controller": "tanner"})["remark"] is None  # it knows no patterns
+    message = "the pattern of the scenario is 'circle', that of the controller 'vee': choose the same for both"
+    assert page.ask("start", setting=setting)["warning"] == message
+    assert page.ask("change_law", options={"pattern": "circle"}) == {"event": "done"}
+    assert page.ask("change_law", options={"pattern": "EQ"})["warning"] == message.replace("vee", "EQ")
+    assert page.ask("scatter") == {"event": "done"}  # which has nothing to do with it
+    assert page.ask("start", setting={**setting, "options": {}})["warning"] is None
+    assert page.ask("start", setting={**setting, "controller": "tanner"})["warning"] is None  # it knows no patterns
     second = {"controller": "tanner", "compare": "formation"}
-    assert page.ask("start", setting={**setting, **second})["remark"] == told
+    assert page.ask("start", setting={**setting, **second})["warning"] == message

@@ -1,4 +1,4 @@
-"""Laws on the page: their numbers are sliders, which act while the flock flies."""
+"""Laws on the page: sliders change their options in flight."""
 
 from __future__ import annotations
 
@@ -17,42 +17,40 @@ from tests.viewer.servers import Running, running, wait_until
 
 
 def options_of(server: Running, panel: int = 0) -> Any:
-    """The options of the law that flies in a panel."""
+    """Return the options of a panel's law."""
     return the_session(server).current.setting.controller_specs[panel][1]
 
 
-def test_a_slider_changes_the_law_that_flies_and_the_address_and_a_reset_keep_it(
-    server: Running, open_page: Open
-) -> None:
+def test_a_slider_changes_the_law_in_flight_and_a_reset_keeps_it(server: Running, open_page: Open) -> None:
     page = open_page(server)
     expect(page.locator("#controller-law")).to_be_hidden()  # a network has no numbers to play with
     page.locator("#controller").select_option("cucker-smale-local")
-    wait_for(page, "view.state.setting.controller === 'cucker-smale-local' && view.link.idle")
+    wait_for(page, "view.state.setting.controller === 'cucker-smale-local' && view.connection.idle")
     expect(page.locator("#controller-law")).to_be_visible()
     expect(page.locator("#controller-help")).to_contain_text("a flock that splits stays split")
     pause(page)
     step = look(page, "view.frame.step")
     page.locator("#controller-slider-beta").fill("1.2")
     expect(page.locator("#controller-option-beta")).to_have_value("1.2")
-    wait_for(page, "view.link.idle")
+    wait_for(page, "view.connection.idle")
     assert options_of(server) == {"beta": 1.2}
     assert the_session(server).current.flights[0].sensing.senses == ef.load("cucker-smale-local", beta=1.2).senses
     assert look(page, "view.frame.step") == step  # it goes on where it was
     assert "controller=cucker-smale-local:beta=1.2&" in page.url
     page.get_by_role("button", name="Reset").click()
-    wait_for(page, "view.frame.step === 0 && view.link.idle")
+    wait_for(page, "view.frame.step === 0 && view.connection.idle")
     assert options_of(server) == {"beta": 1.2}
     other = open_page(server, page.url.removeprefix(server.address))
     expect(other.locator("#controller-slider-beta")).to_have_value("1.2")
     assert look(other, "view.state.setting.controller_options") == {"beta": 1.2}
     page.locator("#controller-defaults").click()
-    wait_for(page, "view.link.idle")
+    wait_for(page, "view.connection.idle")
     expect(page.locator("#controller-option-beta")).to_have_value("0.4")
     expect(page.locator("#controller-defaults")).to_be_hidden()
     assert "beta" not in page.url
 
 
-def test_boxes_menus_and_switches_change_a_law_too(server: Running, open_page: Open) -> None:
+def test_boxes_menus_and_checkboxes_change_a_law(server: Running, open_page: Open) -> None:
     page = open_page(server, "#controller=tanner")
     box, slider = page.locator("#controller-option-clamp"), page.locator("#controller-slider-clamp")
     box.fill("1000")  # beyond the end of the slider
@@ -67,14 +65,14 @@ def test_boxes_menus_and_switches_change_a_law_too(server: Running, open_page: O
     page.locator("#controller-option-cut_off").uncheck()
     wait_until(lambda: options_of(server) == {"clamp": None, "clamp_by": "entry", "cut_off": False})
     assert "controller=tanner:clamp=none:clamp_by=entry:cut_off=false&" in page.url
-    # Another law has numbers of its own.
+    # Another law has other options.
     page.locator("#controller").select_option("reynolds")
-    wait_for(page, "view.state.setting.controller === 'reynolds' && view.link.idle")
+    wait_for(page, "view.state.setting.controller === 'reynolds' && view.connection.idle")
     expect(page.locator("#controller-option-cut_off")).to_have_count(0)
     assert options_of(server) == {}
 
 
-def test_the_law_that_is_compared_has_sliders_of_its_own(server: Running, open_page: Open) -> None:
+def test_the_second_law_has_separate_sliders(server: Running, open_page: Open) -> None:
     page = open_page(server, "#controller=reynolds&compare=reynolds:cohesion=8")
     expect(page.locator("#compare-slider-cohesion")).to_have_value("8")
     # At once, as two hands would: neither takes the place of the other.
@@ -87,7 +85,7 @@ def test_the_law_that_is_compared_has_sliders_of_its_own(server: Running, open_p
           }
         }"""
     )
-    wait_for(page, "view.link.idle")
+    wait_for(page, "view.connection.idle")
     wait_until(lambda: (options_of(server, 0), options_of(server, 1)) == ({"cohesion": 1}, {"cohesion": 3}))
     assert look(page, "view.state.setting.compare_options") == {"cohesion": 3}
     page.locator("#compare").select_option("")
@@ -96,7 +94,7 @@ def test_the_law_that_is_compared_has_sliders_of_its_own(server: Running, open_p
     assert "compare=&" in page.url
 
 
-def test_a_number_that_is_refused_goes_back(server: Running, open_page: Open) -> None:
+def test_a_refused_number_is_reset_to_its_previous_value(server: Running, open_page: Open) -> None:
     page = open_page(server, "#controller=reynolds:cohesion=8")
     box = page.locator("#controller-option-cohesion")
     box.fill("-3")
@@ -108,7 +106,7 @@ def test_a_number_that_is_refused_goes_back(server: Running, open_page: Open) ->
     wait_for(page, f"view.frame.time > {time + 0.05}")
 
 
-def test_an_address_with_a_law_that_makes_no_sense_is_told_and_something_flies(
+def test_an_invalid_law_in_the_address_is_reported_and_the_initial_setting_starts(
     server: Running, open_page: Open
 ) -> None:
     page = open_page(server, "#controller=reynolds:cohesoin=8")
@@ -116,7 +114,7 @@ def test_an_address_with_a_law_that_makes_no_sense_is_told_and_something_flies(
     assert look(page, "view.state.setting.controller") == "etdagnn"
 
 
-def test_a_law_of_the_command_line_is_shown_as_that_law_with_its_numbers(open_page: Open) -> None:
+def test_a_law_of_the_command_line_is_shown_with_its_options(open_page: Open) -> None:
     with running(ViewerConfig(Setting(agents=20, controller="cucker-smale:beta=1"))) as server:
         page = open_page(server)
         assert page.locator("#controller").input_value() == "cucker-smale"
@@ -124,20 +122,18 @@ def test_a_law_of_the_command_line_is_shown_as_that_law_with_its_numbers(open_pa
         leave(page)
 
 
-def test_a_point_of_the_command_line_stays_while_numbers_beside_it_change(open_page: Open) -> None:
+def test_a_point_of_the_command_line_is_kept_while_other_options_change(open_page: Open) -> None:
     with running(ViewerConfig(Setting(agents=20, scenario="goal", controller="gu-leader:goal=8,0"))) as server:
         page = open_page(server)
         expect(page.locator("#controller-option-goal")).to_have_count(0)
         page.locator("#controller-slider-cohesion").fill("30")
         wait_until(lambda: options_of(server) == {"goal": "8,0", "cohesion": 30})
-        wait_for(page, "view.link.idle")
+        wait_for(page, "view.connection.idle")
         assert "gu-leader:goal=8,0:cohesion=30&" in page.url
         leave(page)
 
 
-def test_a_word_in_place_of_a_number_is_named_in_its_box_until_a_number_is_chosen(
-    own_registry: None, open_page: Open
-) -> None:
+def test_a_word_in_place_of_a_number_is_the_placeholder_of_its_box(own_registry: None, open_page: Open) -> None:
     @ef.controller("calm")
     def calm(observations: Any, gain: float | str = 2.0, damping: float = 1.0) -> Any:
         return -damping * (1.0 if gain == "auto" else float(gain)) * observations[:, :, 0, 0]
@@ -156,9 +152,7 @@ def test_a_word_in_place_of_a_number_is_named_in_its_box_until_a_number_is_chose
         leave(page)
 
 
-def test_a_pattern_is_chosen_for_scenario_and_law_and_a_notice_tells_if_they_differ(
-    server: Running, open_page: Open
-) -> None:
+def test_different_patterns_of_scenario_and_law_show_a_warning(server: Running, open_page: Open) -> None:
     page = open_page(server, "#scenario=formation&agents=20&controller=formation")
     page.get_by_text("More settings").click()
     page.locator("#option-pattern").select_option("circle")
@@ -166,13 +160,13 @@ def test_a_pattern_is_chosen_for_scenario_and_law_and_a_notice_tells_if_they_dif
     page.locator("#controller-option-pattern").select_option("circle")
     wait_until(lambda: options_of(server) == {"pattern": "circle"})
     expect(page.locator("#notices")).to_be_empty()
-    wait_for(page, "view.link.idle")
+    wait_for(page, "view.connection.idle")
     assert "scenario=formation:pattern=circle&controller=formation:pattern=circle&" in page.url
     # A word in capital letters comes by the address, and is in the menus from then on.
     page.evaluate(
         "() => { location.hash = '#scenario=formation:pattern=EQ&agents=20&controller=formation:pattern=EQ'; }"
     )
-    wait_for(page, "view.state.setting.options.pattern === 'EQ' && view.link.idle")
+    wait_for(page, "view.state.setting.options.pattern === 'EQ' && view.connection.idle")
     for menu in ("#option-pattern", "#controller-option-pattern"):
         expect(page.locator(menu)).to_have_value("EQ")
     assert the_session(server).current.flights[0].options == {"pattern": "EQ"}
@@ -198,7 +192,7 @@ def test_every_law_is_in_the_menu_with_a_slider_for_every_number(server: Running
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844), (640, 360)])
-def test_nothing_of_a_law_sticks_out_of_the_sidebar(server: Running, open_page: Open, size: tuple[int, int]) -> None:
+def test_law_controls_fit_into_the_sidebar(server: Running, open_page: Open, size: tuple[int, int]) -> None:
     page: Page = open_page(
         server, "#controller=bonding&compare=tanner:clamp=none", viewport={"width": size[0], "height": size[1]}
     )

@@ -1,4 +1,4 @@
-"""On a phone, held upright or across, nothing covers anything else, and all of it is on the screen."""
+"""On a phone, in portrait and landscape, no elements overlap and all are on the screen."""
 
 from __future__ import annotations
 
@@ -87,31 +87,33 @@ def server() -> Iterator[Running]:
 
 @pytest.mark.parametrize("kind", ["live", "compare", "playback"])
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_nothing_covers_anything_else(server: Running, open_page: Open, kind: str, width: int, height: int) -> None:
+def test_no_elements_overlap(server: Running, open_page: Open, kind: str, width: int, height: int) -> None:
     phone = {"viewport": {"width": width, "height": height}, "has_touch": True, "is_mobile": True}
     with servers_of(kind, server) as (found, address):
         page = open_page(found, address, **phone)
         page.evaluate("() => flockView.play(false)")
         page.wait_for_timeout(200)
         check(page, width, height)
-        page.evaluate("(text) => flockView.notices.tell(text, { stays: true })", LONG)
+        page.evaluate("(text) => flockView.notices.show(text, { sticky: true })", LONG)
         check(page, width, height)
         page.evaluate(
-            "() => { flockView.notices.dismissAllBut(); document.getElementById('sidebar').scrollTop = 1e6; }"
+            "() => { flockView.notices.dismissExcept(); document.getElementById('sidebar').scrollTop = 1e6; }"
         )
         page.evaluate("() => { for (const camera of flockView.screen.cameras) camera.pan(1e5, 0); }")
-        page.evaluate("() => flockView.screen.wake()")
+        page.evaluate("() => flockView.screen.requestRedraw()")
         page.wait_for_function("() => document.querySelector('#unseen p').checkVisibility()")
-        page.evaluate("() => flockView.notices.tell('Looking for a start …', { action: { text: 'Cancel' } })")
+        page.evaluate(
+            "() => flockView.notices.show('Searching for initial conditions …', { action: { text: 'Cancel' } })"
+        )
         check(page, width, height)
         leave(page)
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_the_sliders_and_a_legend_of_failures_cover_nothing(
+def test_sliders_and_legend_do_not_overlap_other_elements(
     server: Running, open_page: Open, width: int, height: int
 ) -> None:
-    page = open_page(server, "#loss=0.3&edges=1&body=unicycle", viewport={"width": width, "height": height})
+    page = open_page(server, "#packet_loss=0.3&edges=1&body=unicycle", viewport={"width": width, "height": height})
     page.evaluate("() => { for (const kind of ['silent', 'stopped', 'drifting']) flockView.actions.fail(kind, 5); }")
     page.wait_for_function("() => flockView.frame.panels[0].conditions.some(Boolean)")
     page.evaluate("() => flockView.play(false)")
@@ -121,7 +123,7 @@ def test_the_sliders_and_a_legend_of_failures_cover_nothing(
     check(page, width, height)
 
 
-def test_a_phone_that_is_turned_shows_the_flock_as_large_as_there_is_room(server: Running, open_page: Open) -> None:
+def test_a_rotated_phone_shows_the_flock_as_large_as_possible(server: Running, open_page: Open) -> None:
     page = open_page(server, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     for width, height in ((390, 844), (844, 390)):
         page.set_viewport_size({"width": width, "height": height})

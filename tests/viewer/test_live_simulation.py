@@ -1,4 +1,4 @@
-"""Live flights are flights: the same bits as anywhere else, until somebody touches them."""
+"""Live flights match other flights bit for bit until the user changes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from equiflock.runtime.checks import InputError
 from equiflock.scenarios.obstacle_shapes import add_obstacle, ring, wall
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.setting import MAX_DISKS, DiskObstacle
-from tests.viewer.stages import fly, live_simulation
+from tests.viewer.live_simulations import fly, live_simulation
 
 DISK = DiskObstacle(x=2.0, y=1.0, radius=0.4)
 
@@ -26,7 +26,7 @@ def roles(live: LiveSimulation, panel: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("scenario", ["flocking", "leaders", "obstacles"])
 @pytest.mark.parametrize("controller", ["tanner", "etdagnn"])
-def test_an_untouched_stage_shows_the_flight_that_experiments_use(scenario: str, controller: str) -> None:
+def test_an_unchanged_live_simulation_matches_flight(scenario: str, controller: str) -> None:
     live = live_simulation(scenario=scenario, controller=controller, seed=4)
     fly(live, 20)
     flight = ef.flight(live.setting.draw(), ef.load(controller), orbit=ef.Orbit())
@@ -46,7 +46,7 @@ def test_two_flights_start_alike_and_stay_in_lockstep() -> None:
     assert not np.array_equal(first.flock.positions, second.flock.positions)
 
 
-def test_steering_changes_the_leaders_velocity_and_nobody_elses() -> None:
+def test_steering_changes_only_the_leaders_velocities() -> None:
     live = live_simulation(scenario="leaders")
     before = live.flights[0].flock.velocities[0].copy()
     live.steer((1.5, -0.5))
@@ -58,7 +58,7 @@ def test_steering_changes_the_leaders_velocity_and_nobody_elses() -> None:
     assert np.array_equal(live.flights[0].flock.velocities[0, leads], [[1.5, -0.5]] * 2)
 
 
-def test_the_agent_nearest_to_a_place_leads_and_follows_again_in_both_flights() -> None:
+def test_the_agent_nearest_to_a_point_is_toggled_in_both_flights() -> None:
     live = live_simulation(compare="tanner-dynamic")
     fly(live, 10)
     place = live.flights[1].flock.positions[0, 17] + 1e-6
@@ -67,11 +67,11 @@ def test_the_agent_nearest_to_a_place_leads_and_follows_again_in_both_flights() 
     assert np.array_equal(live.flights[0].accelerations[0, 17], [0.0, 0.0])
     live.toggle_nearest_leader((place[0], place[1]), 0.1, panel=1)
     assert not roles(live).any()
-    with pytest.raises(InputError, match="no agent is there"):
+    with pytest.raises(InputError, match="no agent is within"):
         live.toggle_nearest_leader((place[0] + 50.0, place[1]), 0.1, panel=1)
 
 
-def test_an_agent_is_appointed_by_its_number_wherever_it_is_but_obstacle_agents_are_not() -> None:
+def test_an_agent_is_toggled_by_its_index_but_obstacle_agents_are_not() -> None:
     live = live_simulation(scenario="obstacles", options={"leaders": 1}, compare="tanner-dynamic")
     (leader,) = np.flatnonzero(roles(live) == ef.Role.LEADER)
     chosen = 3 if leader != 3 else 4
@@ -81,12 +81,12 @@ def test_an_agent_is_appointed_by_its_number_wherever_it_is_but_obstacle_agents_
         assert set(np.flatnonzero(roles(live, panel) == ef.Role.LEADER).tolist()) == {int(leader), chosen}
     live.toggle_leader(chosen)
     assert np.flatnonzero(roles(live) == ef.Role.LEADER).tolist() == [leader]
-    for nobody in (30, 41, 42, 10**9):  # obstacle agents, and beyond all of them
-        with pytest.raises(InputError, match=f"no agent number {nobody}"):
-            live.toggle_leader(nobody)
+    for agent in (30, 41, 42, 10**9):  # obstacle agents, and beyond all of them
+        with pytest.raises(InputError, match=f"agent {agent} does not exist"):
+            live.toggle_leader(agent)
 
 
-def test_removed_agents_are_gone_from_both_flights_and_the_others_keep_their_memory() -> None:
+def test_agents_are_removed_from_both_flights_and_the_others_keep_their_state() -> None:
     live = live_simulation(controller="etdagnn", compare="tdagnn")
     fly(live, 5)
     place = live.flights[0].flock.positions[0, 3]
@@ -102,12 +102,12 @@ def test_removed_agents_are_gone_from_both_flights_and_the_others_keep_their_mem
 
 def test_the_last_agents_cannot_be_removed() -> None:
     live = live_simulation()
-    with pytest.raises(InputError, match="somebody must fly"):
+    with pytest.raises(InputError, match="at least one must remain"):
         live.remove_agents([(0.0, 0.0)], 1e5, panel=0)
     assert live.flights[0].flock.shape[1] == 30
 
 
-def test_obstacles_are_dropped_moved_and_lifted() -> None:
+def test_obstacles_are_added_moved_and_removed() -> None:
     live = live_simulation(scenario="obstacles")
     more = DiskObstacle(x=9.0, y=9.0, radius=0.2)
     live.add_disk(DISK)
@@ -121,31 +121,31 @@ def test_obstacles_are_dropped_moved_and_lifted() -> None:
     assert (roles(live) == ef.Role.OBSTACLE).sum() == len(DISK.make_rim(0.1)) + len(more.make_rim(0.1))
     assert np.allclose(live.flights[0].flock.positions[0, 30:][: len(points)], points)
     fly(live, 3)
-    with pytest.raises(InputError, match="no obstacle number 2"):
+    with pytest.raises(InputError, match="obstacle index must be below 2; got 2"):
         live.move_disk(2, (0.0, 0.0))
 
 
-def test_there_is_a_limit_to_obstacles() -> None:
+def test_the_number_of_obstacles_is_limited() -> None:
     live = live_simulation(disks=(DISK,) * MAX_DISKS)
-    with pytest.raises(InputError, match="20 obstacles"):
+    with pytest.raises(InputError, match="at most 20 obstacles"):
         live.add_disk(DISK)
 
 
-def test_the_orbit_technique_can_be_switched_while_flying() -> None:
+def test_the_orbit_technique_can_be_switched_in_flight() -> None:
     course = {"scenario": "obstacles", "controller": "etdagnn"}
     with_technique, without, switched = (
         live_simulation(**course),
         live_simulation(**course, orbit=False),
         live_simulation(**course),
     )
-    switched.orbit(False)
+    switched.set_orbit(False)
     for live in (with_technique, without, switched):
         fly(live, 150)
     assert np.array_equal(switched.flights[0].flock.positions, without.flights[0].flock.positions)
     assert not np.array_equal(with_technique.flights[0].flock.positions, without.flights[0].flock.positions)
 
 
-def test_scattering_is_the_same_in_both_flights_and_at_every_try() -> None:
+def test_scattering_is_reproducible_and_the_same_in_both_flights() -> None:
     first, second = live_simulation(compare="tanner-dynamic", scenario="leaders"), live_simulation(scenario="leaders")
     for live in (first, second):
         fly(live, 10)
@@ -160,12 +160,12 @@ def test_scattering_is_the_same_in_both_flights_and_at_every_try() -> None:
     assert ef.metrics.velocity_variance(first.flights[0].flock)[0] > 3.0
 
 
-def test_a_panel_that_is_not_there_is_refused() -> None:
+def test_a_panel_out_of_range_is_refused() -> None:
     with pytest.raises(InputError, match="panel must be below 1"):
         live_simulation().remove_agents([(0.0, 0.0)], 0.1, panel=1)
 
 
-def test_a_large_flock_can_be_touched_too() -> None:
+def test_a_large_flock_can_be_changed() -> None:
     live = live_simulation(agents=3500, controller="etdagnn")
     fly(live, 3)
     place = live.flights[0].flock.positions[0, 100]
@@ -177,7 +177,7 @@ def test_a_large_flock_can_be_touched_too() -> None:
     assert np.isfinite(live.flights[0].flock.positions).all()
 
 
-def test_a_law_of_fixed_topology_is_shown_with_those_it_heard_at_the_start() -> None:
+def test_a_law_with_fixed_topology_is_shown_with_its_initial_graph() -> None:
     live = live_simulation(controller="tanner-fixed", compare="tanner-dynamic")
     live.edges = True
     before = [picture.links.edges for picture in live.make_pictures()]
@@ -190,7 +190,7 @@ def test_a_law_of_fixed_topology_is_shown_with_those_it_heard_at_the_start() -> 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two groups with two rings and a wall in their way, whose agents all obstacle agents within reach are told of."""
+    """Two groups with two rings and a wall ahead; followers observe all obstacle agents within R."""
 
     orbit: ClassVar[ef.Orbit | None] = None
     obstacles: ClassVar[str] = "all"
@@ -215,14 +215,14 @@ def pair(own_registry: None) -> None:
 
 def test_a_scenario_may_have_several_obstacles_and_groups(pair: None) -> None:
     live = live_simulation(scenario="pair", disks=(DISK,))
-    assert live.to_dict()["given"] == live.scenario_obstacle_count == len(live.disks) - 1
+    assert live.to_dict()["scenario_obstacle_count"] == live.scenario_obstacle_count == len(live.disks) - 1
     assert np.array_equal(live.make_pictures()[0].flock.groups[0, :20], np.repeat([0, 1], 10))
     live.remove_agents([tuple(live.flights[0].flock.positions[0, 3])], 1e-6, panel=0)
     fly(live, 3)
     assert np.array_equal(live.flights[0].flock.groups[0, :19], np.repeat([0, 1], [9, 10]))
 
 
-def test_obstacles_are_counted_as_the_page_sees_them(pair: None) -> None:
+def test_obstacles_are_indexed_as_on_the_page(pair: None) -> None:
     live = live_simulation(scenario="pair")
     for number in range(len(live.disks)):
         before = live.disks
@@ -251,26 +251,26 @@ def test_the_scenario_decides_whether_followers_orbit_its_obstacles_unless_the_p
     assert live_simulation(scenario="flocking").orbit_enabled  # what a person puts into the way is avoided
 
 
-def test_the_technique_is_the_scenarios_with_its_numbers(own_registry: None) -> None:
+def test_the_orbit_technique_has_the_scenarios_parameters(own_registry: None) -> None:
     slow = ef.Orbit(slow=3.0)
     ef.scenario("pair")(type("Slow", (Pair,), {"orbit": slow}))
     live = live_simulation(scenario="pair")
     assert live.flights[0].sensing.orbit == slow
-    live.orbit(False)
+    live.set_orbit(False)
     assert live.flights[0].sensing.orbit is None
-    live.orbit(True)
+    live.set_orbit(True)
     assert live.flights[0].sensing.orbit == slow
 
 
-def test_each_flight_has_the_technique_of_its_own_controller(tmp_path: Path) -> None:
+def test_each_flight_has_the_orbit_technique_of_its_controller(tmp_path: Path) -> None:
     network: Any = ef.load_module("etdagnn")
     network.orbit = ef.Orbit(near=0.25)
     tuned = str(ef.save(network, tmp_path / "tuned.safetensors"))
     live = live_simulation(scenario="obstacles", controller=tuned, compare="etdagnn")
     assert [each.sensing.orbit for each in live.flights] == [ef.Orbit(near=0.25), ef.Orbit()]
-    live.orbit(False)
+    live.set_orbit(False)
     assert [each.sensing.orbit for each in live.flights] == [None, None]
-    live.orbit(True)
+    live.set_orbit(True)
     assert [each.sensing.orbit for each in live.flights] == [ef.Orbit(near=0.25), ef.Orbit()]
     assert [run.config["orbit"]["near"] for run in live.to_trajectories()] == [0.25, 1.0]
     # What is dropped into a scenario without obstacles is avoided in the same way.

@@ -1,4 +1,4 @@
-"""Parts of the page by themselves, in the browser that runs them."""
+"""Unit tests of the page's modules, run in the browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 
-def test_a_flight_keeps_pace_with_real_time_whatever_the_rate_of_pictures(run: Callable[..., Any]) -> None:
+def test_a_flight_keeps_pace_with_real_time_at_any_frame_rate(run: Callable[..., Any]) -> None:
     for seconds in (1 / 144, 1 / 60, 1 / 20):
         shown = run(
             "player",
@@ -17,7 +17,7 @@ def test_a_flight_keeps_pace_with_real_time_whatever_the_rate_of_pictures(run: C
             const player = new m.Player(), times = [];
             player.begin(new m.LiveSteps(0.01));
             player.speed = 0.5;
-            player.take({ step: 0, time: 0 });
+            player.receive({ step: 0, time: 0 });
             let server = 0;
             for (let picture = 0; picture < Math.round(2 / given); picture++) {
               player.advance(given);
@@ -25,7 +25,7 @@ def test_a_flight_keeps_pace_with_real_time_whatever_the_rate_of_pictures(run: C
               const { request } = player;
               if (request) {
                 server += request.steps;
-                player.take({ step: server, time: server * 0.01 });
+                player.receive({ step: server, time: server * 0.01 });
               }
             }
             return times;""",
@@ -39,13 +39,13 @@ def test_a_flight_keeps_pace_with_real_time_whatever_the_rate_of_pictures(run: C
         assert min(strides) == pytest.approx(0.5 * seconds, rel=0.05)
 
 
-def test_a_slow_server_makes_time_pass_slowly_not_in_leaps(run: Callable[..., Any]) -> None:
+def test_a_slow_server_slows_time_without_jumps(run: Callable[..., Any]) -> None:
     asked = run(
         "player",
         """
         const player = new m.Player(), asked = [];
         player.begin(new m.LiveSteps(0.01));
-        player.take({ step: 0, time: 0 });
+        player.receive({ step: 0, time: 0 });
         let server = 0;
         for (let picture = 0; picture < 300; picture++) {
           player.advance(1 / 60);
@@ -53,7 +53,7 @@ def test_a_slow_server_makes_time_pass_slowly_not_in_leaps(run: Callable[..., An
             const { steps } = player.request;
             asked.push(steps);
             server += steps;
-            player.take({ step: server, time: server * 0.01 });
+            player.receive({ step: server, time: server * 0.01 });
           }
         }
         return asked;""",
@@ -67,12 +67,12 @@ def test_frames_are_shown_in_order_and_not_before_their_time(run: Callable[..., 
         """
         const player = new m.Player(), frame = (step) => ({ step, time: step / 100 });
         player.begin(new m.LiveSteps(0.01));
-        player.take(frame(0));
+        player.receive(frame(0));
         player.advance(0.001);
-        const early = player.take(frame(5)).length;
+        const early = player.receive(frame(5)).length;
         const still = player.frame.step;
         const due = [player.advance(0.03), player.advance(0.03)].map((frames) => frames.map(({ step }) => step));
-        player.take(frame(9));
+        player.receive(frame(9));
         const paused = player.play(false).map(({ step }) => step);
         return [early, still, due, paused, player.frame.step, player.request];""",
     ) == [0, 0, [[], [5]], [9], 9, None]
@@ -84,14 +84,14 @@ def test_a_saved_flight_ends_at_its_last_frame(run: Callable[..., Any]) -> None:
         """
         const player = new m.Player(), times = [0, 0.1, 0.2];
         player.begin(new m.SavedFrames({ times, time_step: 0.01 }));
-        player.take({ step: 0, time: 0 });
+        player.receive({ step: 0, time: 0 });
         const asked = [];
         for (let picture = 0; picture < 60; picture++) {
           player.advance(1 / 60);
           const { request } = player;
           if (!request) continue;
           asked.push(request.frame);
-          player.take({ step: request.frame, time: times[request.frame] });
+          player.receive({ step: request.frame, time: times[request.frame] });
         }
         return [asked, player.ended, player.ahead];""",
     ) == [[1, 2], True, 0]
@@ -108,10 +108,10 @@ SETTING: dict[str, Any] = {
     "seed": 7,
     "comm_radius": 1.25,
     "time_step": 0.005,
-    "spread": "automatic",
+    "radius_rule": "automatic",
     "orbit": False,
     "world": {
-        "loss": 0.25,
+        "packet_loss": 0.25,
         "delay": 2,
         "noise": 0,
         "body": "unicycle",
@@ -155,16 +155,20 @@ def test_options_follow_the_name_of_a_law_in_an_address(run: Callable[..., Any])
         ("number", 0.0, {"low": 0, "high": 1, "step": 0.01}),
         ("number", None, {"low": 0, "high": 1, "step": 0.01}),
         ("number", -2.0, {"low": -8, "high": 0, "step": 0.1}),
-        ("whole", 3, {"low": 0, "high": 12, "step": 1}),
-        ("whole", 0, {"low": 0, "high": 10, "step": 1}),
+        ("integer", 3, {"low": 0, "high": 12, "step": 1}),
+        ("integer", 0, {"low": 0, "high": 10, "step": 1}),
     ],
 )
 def test_the_slider_of_a_number_goes_to_four_times_its_default_in_round_steps(
     run: Callable[..., Any], kind: str, usual: float | None, expected: dict[str, float]
 ) -> None:
-    assert run("laws", "return m.rangeOf(given);", {"kind": kind, "default": usual}) == pytest.approx(expected)
+    assert run("law_controls", "return m.computeRange(given);", {"kind": kind, "default": usual}) == pytest.approx(
+        expected
+    )
     if usual and usual > 0:  # where zero is refused
-        above = run("laws", "return m.rangeOf(given);", {"kind": kind, "default": usual, "above_zero": True})
+        above = run(
+            "law_controls", "return m.computeRange(given);", {"kind": kind, "default": usual, "must_be_positive": True}
+        )
         assert above == pytest.approx({**expected, "low": expected["step"]})
 
 
@@ -179,18 +183,26 @@ def test_the_slider_of_a_number_goes_to_four_times_its_default_in_round_steps(
         ("runs/mine/weights.safetensors", "weights.safetensors"),
     ],
 )
-def test_names_are_written_as_people_write_them(run: Callable[..., Any], name: str, title: str) -> None:
-    assert run("controls", "return m.title(given);", name) == title
+def test_controller_names_are_formatted_for_display(run: Callable[..., Any], name: str, title: str) -> None:
+    assert run("controls", "return m.formatControllerName(given);", name) == title
 
 
-def test_what_is_no_number_is_passed_on_for_the_server_to_refuse(run: Callable[..., Any]) -> None:
-    address = "#comm_radius=banana&scenario=obstacles:sides=many:orbit=none:leaders=1e1&loss=much&max_acceleration=none"
+def test_text_in_place_of_a_number_is_sent_for_the_server_to_refuse(run: Callable[..., Any]) -> None:
+    address = "#comm_radius=banana&scenario=obstacles:sides=many:orbit=none:leaders=1e1"
+    address += "&packet_loss=much&max_acceleration=none"
     setting = run("address", "return m.readAddress(...given);", [address, SETTING])["setting"]
     assert setting["comm_radius"] == "banana"
-    assert setting["world"] == {**SETTING["world"], "loss": "much", "max_acceleration": None}
+    assert setting["world"] == {**SETTING["world"], "packet_loss": "much", "max_acceleration": None}
     assert setting["options"] == {"sides": "many", "orbit": None, "leaders": 10}
 
 
-def test_an_empty_address_is_what_the_server_begins_with(run: Callable[..., Any]) -> None:
+def test_former_keys_of_an_address_are_read(run: Callable[..., Any]) -> None:
+    setting = run("address", "return m.readAddress(...given);", ["#loss=0.5&spread=quarter-power", SETTING])["setting"]
+    assert setting["radius_rule"] == "quarter-power"
+    assert setting["world"] == {**SETTING["world"], "packet_loss": 0.5}
+    assert "loss" not in setting["world"]
+
+
+def test_an_empty_address_gives_the_initial_setting(run: Callable[..., Any]) -> None:
     found = run("address", "return m.readAddress('', given);", SETTING)
     assert found["setting"] == SETTING

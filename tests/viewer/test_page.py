@@ -1,4 +1,4 @@
-"""The page in a real browser, as a person would use it."""
+"""The page in a real browser, as a user would use it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_flock_is_drawn_in_many_colours(server: Running, open_page: Open) -> N
     assert shown.std(axis=0).min() > 0.03  # a flock that does not agree yet has every hue
 
 
-def test_the_flock_flies_until_it_is_paused_and_then_goes_by_single_steps(server: Running, open_page: Open) -> None:
+def test_the_flock_plays_pauses_and_advances_by_single_steps(server: Running, open_page: Open) -> None:
     page = open_page(server)
     wait_for(page, "view.frame.time > 0.2")
     pause(page)
@@ -44,9 +44,9 @@ def test_the_flock_flies_until_it_is_paused_and_then_goes_by_single_steps(server
     wait_for(page, f"view.frame.step < {step}")
 
 
-def test_the_curves_fall_as_the_flock_agrees_and_stand_beside_their_numbers(server: Running, open_page: Open) -> None:
+def test_plots_show_the_metrics_as_the_flock_reaches_consensus(server: Running, open_page: Open) -> None:
     page = open_page(server, "#speed=4&agents=100")
-    wait_for(page, "panel.numbers[0] < 0.1")
+    wait_for(page, "panel.metricValues[0] < 0.1")
     names = page.locator("figcaption").all_inner_texts()
     for name, word in zip(
         names, ("Velocity variance", "Components", "Min. separation", "Mean acceleration"), strict=True
@@ -81,7 +81,7 @@ def test_agents_seed_and_time_step_can_be_chosen(server: Running, open_page: Ope
     page.locator("#agents").press("Enter")
     wait_for(page, "panel.agents === 75")
     expect(page.locator("#titles")).to_contain_text("75 agents")
-    page.get_by_role("button", name="another").click()
+    page.get_by_role("button", name="next", exact=True).click()
     wait_for(page, "view.state.setting.seed === 1")
     session = the_session(server)
     assert (session.current.setting.seed, session.current.setting.agents) == (1, 75)
@@ -111,18 +111,18 @@ def test_two_controllers_fly_in_lockstep_from_the_same_start(server: Running, op
         assert (np.abs(side - image[5, half - 20]).max(axis=2) > 0.25).sum() > 200
 
 
-def test_a_panel_in_which_nobody_is_in_sight_says_so_and_shows_all(server: Running, open_page: Open) -> None:
+def test_a_panel_without_visible_agents_offers_to_show_all(server: Running, open_page: Open) -> None:
     page = open_page(server, "#compare=tanner-dynamic")
-    told = page.get_by_text("Everybody is out of sight")
+    text = page.get_by_text("All agents are out of view")
     page.wait_for_timeout(200)
-    expect(told).to_have_count(2)
+    expect(text).to_have_count(2)
     for i in (0, 1):
-        expect(told.nth(i)).to_be_hidden()
+        expect(text.nth(i)).to_be_hidden()
     page.evaluate("() => { flockView.screen.cameras[1].pan(1e5, 0); }")
-    expect(told.nth(1)).to_be_visible()
-    expect(told.nth(0)).to_be_hidden()
+    expect(text.nth(1)).to_be_visible()
+    expect(text.nth(0)).to_be_hidden()
     page.get_by_role("button", name="Show all").click()
-    expect(told.nth(1)).to_be_hidden()
+    expect(text.nth(1)).to_be_hidden()
     in_sight = """[...view.frame.panels[1].roles.keys()].every((i) => {
       const { origin, positions } = view.frame.panels[1], viewport = view.screen.viewports[1];
       const at = [0, 1].map((k) => origin[k] + positions[2 * i + k]);
@@ -132,52 +132,52 @@ def test_a_panel_in_which_nobody_is_in_sight_says_so_and_shows_all(server: Runni
     wait_for(page, in_sight)
 
 
-def test_a_search_that_takes_long_is_told_and_can_be_cancelled(server: Running, open_page: Open) -> None:
+def test_a_long_search_is_announced_and_can_be_cancelled(server: Running, open_page: Open) -> None:
     page = open_page(server)
     pause(page)
     page.get_by_text("More settings").click()
     expect(page.locator("#notices")).to_be_empty()
     page.locator("#agents").fill("400")
     page.locator("#agents").press("Enter")
-    wait_for(page, "panel.agents === 400 && view.link.idle")
+    wait_for(page, "panel.agents === 400 && view.connection.idle")
     before = page.url
     page.locator("#comm_radius").fill("0.1")
     page.locator("#comm_radius").press("Enter")
-    expect(page.locator("#notices")).to_contain_text("Looking for a start")
+    expect(page.locator("#notices")).to_contain_text("Searching for initial conditions")
     page.locator("#notices").get_by_role("button", name="Cancel").click()
     expect(page.locator("#notices")).to_have_text("Cancelled.")
-    wait_for(page, "view.link.idle")
+    wait_for(page, "view.connection.idle")
     expect(page.locator("#comm_radius")).to_have_value("1")
     assert page.url == before
     page.keyboard.press(".")
     wait_for(page, "view.frame.step === 1")
 
 
-def test_the_page_shows_how_far_the_compiler_is_that_it_waits_for(
+def test_the_page_shows_the_progress_of_the_compiler(
     server: Running, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = open_page(server)
     expect(page.locator("#compiling")).to_be_hidden()
     monkeypatch.setattr("equiflock.runtime.compile_progress.format_progress", lambda: "compiling kernels: 3 of 5")
-    page.evaluate("flockView.change({ agents: 400, comm_radius: 0.1 })")  # there is no such start
+    page.evaluate("flockView.restartWith({ agents: 400, comm_radius: 0.1 })")  # there is no such start
     expect(page.locator("#compiling")).to_have_text("compiling kernels: 3 of 5")
     page.locator("#notices").get_by_role("button", name="Cancel").click()
     expect(page.locator("#compiling")).to_be_hidden()
 
 
-def test_another_choice_ends_a_search_at_once(server: Running, open_page: Open) -> None:
+def test_another_choice_cancels_a_search(server: Running, open_page: Open) -> None:
     page = open_page(server, "#agents=400&controller=tanner")
     page.get_by_text("More settings").click()
     page.locator("#comm_radius").fill("0.1")
     page.locator("#comm_radius").press("Enter")
-    expect(page.locator("#notices")).to_contain_text("Looking for a start")
+    expect(page.locator("#notices")).to_contain_text("Searching for initial conditions")
     page.locator("#comm_radius").fill("1.5")
     page.locator("#comm_radius").press("Enter")
     wait_for(page, "view.state.setting.comm_radius === 1.5 && view.frame.step < 40")
     expect(page.locator("#notices")).to_be_empty()
 
 
-def test_after_enter_in_a_box_keys_belong_to_the_flock_again(server: Running, open_page: Open) -> None:
+def test_enter_in_a_box_returns_the_focus_to_the_flock(server: Running, open_page: Open) -> None:
     page = open_page(server)
     page.locator("#agents").fill("20")
     page.locator("#agents").press("Enter")
@@ -222,7 +222,7 @@ def test_a_flight_is_saved_by_its_button(server: Running, open_page: Open) -> No
     assert download.value.path().read_bytes()[4:8] == b"ftyp"
 
 
-def test_a_flight_that_breaks_down_is_told_and_reset_starts_it_again(own_registry: None, open_page: Open) -> None:
+def test_a_failed_flight_is_reported_and_reset_starts_it_again(own_registry: None, open_page: Open) -> None:
     class Late:
         senses = ef.paper_senses("mean", hops=1)
         born = 0
@@ -238,25 +238,25 @@ def test_a_flight_that_breaks_down_is_told_and_reset_starts_it_again(own_registr
     ef.controller("late")(Late)
     with running(ViewerConfig(Setting(controller="late"))) as server:
         page = open_page(server)
-        expect(page.locator("#notices")).to_contain_text("The flight broke down: the controller returned NaN")
+        expect(page.locator("#notices")).to_contain_text("The flight failed: the controller returned NaN")
         page.locator("#notices").get_by_role("button", name="Reset").click()
         wait_for(page, "view.frame.step > 40")
         expect(page.locator("#notices")).to_be_empty()
         leave(page)
 
 
-def test_a_lost_connection_is_told_and_comes_back(open_page: Open, chromium: Any) -> None:
+def test_a_lost_connection_is_reported_and_restored(open_page: Open, chromium: Any) -> None:
     context = chromium.new_context()
     page = context.new_page()  # its console tells of the lost connection, as it should
     with running(ViewerConfig(Setting(agents=20))) as server:
         page.goto(server.address + "#seed=5")
         page.wait_for_function("() => globalThis.flockView?.frame")
         port = server.port
-    expect(page.locator("#notices")).to_contain_text("connection is lost")
+    expect(page.locator("#notices")).to_contain_text("Connection lost")
     with running(ViewerConfig(Setting(agents=20)), port) as server:
         assert server.port == port
         page.wait_for_function("() => flockView.frame", timeout=20_000)
-        expect(page.locator("#notices")).to_contain_text("Connected again")
+        expect(page.locator("#notices")).to_contain_text("Reconnected")
         assert look(page, "view.state.setting.seed") == 5
         context.close()
 
@@ -266,7 +266,7 @@ def test_a_saved_flight_is_played_with_a_slider(open_page: Open) -> None:
     with running(ViewerConfig(flights=[run])) as server:
         page = open_page(server, "#speed=4")
         assert not page.locator("#setting").is_visible()
-        wait_for(page, "view.frame.step === 50 && !view.playing")  # it ends by itself
+        wait_for(page, "view.frame.step === 50 && !view.playing")  # pauses at the last frame
         page.locator("#slider").fill("20")
         wait_for(page, "view.frame.step === 20")
         shown = np.array(look(page, "[...panel.positions].map((p, i) => p + panel.origin[i % 2])")).reshape(-1, 2)
@@ -278,7 +278,7 @@ def test_a_saved_flight_is_played_with_a_slider(open_page: Open) -> None:
         page.locator("#flock").press("Enter")
         wait_for(page, "view.state.flock === 1")
         assert "flock=1" in page.url
-        wait_for(page, "view.link.idle && view.frame.step === 0")
+        wait_for(page, "view.connection.idle && view.frame.step === 0")
         shown = np.array(look(page, "[...panel.positions].map((p, i) => p + panel.origin[i % 2])")).reshape(-1, 2)
         assert np.allclose(shown, run.positions[0, 1], atol=1e-5)
         other = open_page(server, "#flock=7")
@@ -288,9 +288,9 @@ def test_a_saved_flight_is_played_with_a_slider(open_page: Open) -> None:
             leave(each)
 
 
-def test_help_tells_the_keys(server: Running, open_page: Open) -> None:
+def test_help_shows_the_keys(server: Running, open_page: Open) -> None:
     page = open_page(server)
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("brush over agents")
-    page.get_by_role("button", name="Fly", exact=True).click()
+    page.get_by_role("button", name="Close", exact=True).click()
     expect(page.get_by_role("dialog")).to_be_hidden()

@@ -1,4 +1,4 @@
-"""What a hand does to the flock on the page: steer, hinder, remove, look around."""
+"""The tools of the page: steer, add obstacles, remove agents, move the view."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.viewer.servers import Running, wait_until
 def test_a_leader_is_steered(server: Running, open_page: Open, how: str) -> None:
     page = open_page(server, "#scenario=leaders&speed=0.1")
     leader = "[...panel.roles].indexOf(1)"
-    before = look(page, "view.leaderVelocity()")
+    before = look(page, "view.computeLeaderVelocity()")
     if how == "keys":
         for _ in range(5):
             page.keyboard.press("ArrowUp")
-        wait_for(page, f"view.leaderVelocity()[1] > {before[1] + 1.9}")
+        wait_for(page, f"view.computeLeaderVelocity()[1] > {before[1] + 1.9}")
     else:
         page.keyboard.press("2")
         x, y = on_screen(page, leader)
@@ -26,12 +26,12 @@ def test_a_leader_is_steered(server: Running, open_page: Open, how: str) -> None
         page.mouse.move(x + 60, y, steps=4)
         page.mouse.move(x + 250, y, steps=4)
         time = look(page, "view.frame.time")
-        wait_for(page, f"view.leaderVelocity()[0] > {before[0] + 0.5}")
+        wait_for(page, f"view.computeLeaderVelocity()[0] > {before[0] + 0.5}")
         wait_for(page, f"view.frame.time > {time + 0.02}")  # time does not stand still while the hand is there
         page.mouse.up()
 
 
-def test_an_agent_that_is_clicked_leads(server: Running, open_page: Open) -> None:
+def test_a_clicked_agent_leads(server: Running, open_page: Open) -> None:
     page = open_page(server)
     pause(page)
     page.get_by_role("button", name="Lead and steer").click()
@@ -40,19 +40,19 @@ def test_an_agent_that_is_clicked_leads(server: Running, open_page: Open) -> Non
     page.mouse.click(*on_screen(page, "7"))
     wait_for(page, "panel.roles[7] === 0")
     page.keyboard.press("ArrowUp")
-    expect(page.locator("#notices")).to_contain_text("Nobody leads")
+    expect(page.locator("#notices")).to_contain_text("No leaders")
 
 
-def test_where_no_agent_is_nobody_leads(server: Running, open_page: Open) -> None:
+def test_a_click_beside_the_flock_makes_no_leader(server: Running, open_page: Open) -> None:
     page = open_page(server)
     pause(page)
     page.keyboard.press("2")
     page.mouse.click(20, 620)
-    expect(page.locator("#notices")).to_contain_text("no agent is there")
+    expect(page.locator("#notices")).to_contain_text("No agent here")
     assert look(page, "Math.max(...panel.roles)") == 0
 
 
-def test_clicks_beside_obstacles_draw_none_and_all_can_be_cleared(server: Running, open_page: Open) -> None:
+def test_clicks_draw_no_obstacles_and_all_obstacles_can_be_cleared(server: Running, open_page: Open) -> None:
     page = open_page(server)
     pause(page)
     page.keyboard.press("3")
@@ -65,13 +65,13 @@ def test_clicks_beside_obstacles_draw_none_and_all_can_be_cleared(server: Runnin
     page.mouse.dblclick(350, 140)
     expect(page.locator("#notices")).to_contain_text("Drag to draw an obstacle")
     page.mouse.click(200, 540, button="right")
-    page.wait_for_function("() => flockView.link.idle")
+    page.wait_for_function("() => flockView.connection.idle")
     assert look(page, "panel.disks.length") == 6
     page.get_by_role("button", name="Clear obstacles").click()
     wait_for(page, "panel.disks.length === 0")
 
 
-def test_an_obstacle_is_drawn_moved_and_removed_and_stands_in_the_address(server: Running, open_page: Open) -> None:
+def test_an_obstacle_is_drawn_moved_removed_and_part_of_the_address(server: Running, open_page: Open) -> None:
     page = open_page(server)
     pause(page)
     page.get_by_role("button", name="Obstacles").click()
@@ -98,15 +98,15 @@ FAST = "#scenario=leaders&speed=4&controller=tanner"
 
 
 def fly_fast(page: Page) -> None:
-    """Let the leaders fly away, and the camera after them."""
+    """Let the leaders fly away, so that the camera follows."""
     page.mouse.move(400, 320)
     page.evaluate("() => flockView.actions.steer([6, 0])")
     time = look(page, "view.frame.time")
     wait_for(page, f"view.frame.time > {time + 2.5}")
-    assert look(page, "view.leaderVelocity()[0]") == pytest.approx(6)
+    assert look(page, "view.computeLeaderVelocity()[0]") == pytest.approx(6)
 
 
-def test_an_obstacle_is_as_large_as_it_was_drawn_though_the_flock_flies_on(server: Running, open_page: Open) -> None:
+def test_an_obstacle_has_the_drawn_size_though_the_flock_moves(server: Running, open_page: Open) -> None:
     page = open_page(server, FAST)
     fly_fast(page)
     page.keyboard.press("3")
@@ -126,7 +126,7 @@ def test_an_obstacle_is_as_large_as_it_was_drawn_though_the_flock_flies_on(serve
 
 
 @pytest.mark.parametrize("key", ["2", "3", "4"])
-def test_the_tools_circle_stays_under_the_pointer_while_the_camera_flies(
+def test_the_highlight_stays_under_the_pointer_while_the_camera_moves(
     server: Running, open_page: Open, key: str
 ) -> None:
     page = open_page(server, FAST)
@@ -140,7 +140,7 @@ def test_the_tools_circle_stays_under_the_pointer_while_the_camera_flies(
 
 PRESS_ON = """async ([expression, presses, hold]) => {
   const view = flockView, canvas = document.getElementById("scene"), [camera] = view.screen.cameras;
-  const { frame, ahead } = view.screen.shown, [panel] = frame.panels;
+  const { frame, ahead } = view.screen.picture, [panel] = frame.panels;
   const [viewport] = view.screen.viewports, bounds = canvas.getBoundingClientRect();
   const [x, y] = new Function("panel", "ahead", `return ${expression}`)(panel, ahead);
   const [px, py] = camera.toScreen(panel.origin[0] + x, panel.origin[1] + y, viewport);
@@ -170,9 +170,7 @@ AGENT = """[0, 1].map((k) => {
 })"""
 
 
-def test_a_click_means_the_agent_that_was_under_the_pointer_when_it_was_pressed(
-    server: Running, open_page: Open
-) -> None:
+def test_a_click_selects_the_agent_under_the_pointer_at_press(server: Running, open_page: Open) -> None:
     page = open_page(server, FAST.replace("leaders", "leaders:leaders=1") + "&seed=3")
     wait_for(page, "panel.roles[5] === 0")
     fly_fast(page)
@@ -182,20 +180,18 @@ def test_a_click_means_the_agent_that_was_under_the_pointer_when_it_was_pressed(
     assert look(page, "[...panel.roles].reduce((sum, role) => sum + role, 0)") == 2
 
 
-def test_a_double_click_on_an_obstacle_that_flies_by_removes_it(server: Running, open_page: Open) -> None:
+def test_a_double_click_removes_an_obstacle_that_moves_past(server: Running, open_page: Open) -> None:
     page = open_page(server, FAST)
     fly_fast(page)
     page.keyboard.press("3")
     at = look(page, "[panel.origin[0], panel.origin[1] + 2]")
-    page.evaluate("([x, y]) => flockView.actions.dropDisk({ x, y, radius: 0.2 })", at)
+    page.evaluate("([x, y]) => flockView.actions.addDisk({ x, y, radius: 0.2 })", at)
     wait_for(page, "panel.disks.length === 3")
     page.evaluate(PRESS_ON, ["panel.disks.slice(0, 2)", 2, 0.01])
     wait_for(page, "panel.disks.length === 0")
 
 
-def test_an_obstacle_that_is_drawn_across_the_border_of_two_panels_belongs_to_the_first(
-    server: Running, open_page: Open
-) -> None:
+def test_an_obstacle_drawn_across_two_panels_belongs_to_the_first(server: Running, open_page: Open) -> None:
     page = open_page(server, "#compare=tanner-dynamic")
     pause(page)
     page.keyboard.press("3")
@@ -208,7 +204,7 @@ def test_an_obstacle_that_is_drawn_across_the_border_of_two_panels_belongs_to_th
     assert look(page, "panel.disks[2]") == pytest.approx(min(max(40 / scale, 0.15), 3), abs=0.01)
 
 
-def test_agents_that_are_brushed_over_are_gone(server: Running, open_page: Open) -> None:
+def test_brushed_agents_are_removed(server: Running, open_page: Open) -> None:
     page = open_page(server)
     pause(page)
     page.keyboard.press("4")
@@ -220,24 +216,24 @@ def test_agents_that_are_brushed_over_are_gone(server: Running, open_page: Open)
     wait_until(lambda: f"{look(page, 'panel.agents')} agents" in page.locator("#titles").inner_text())
 
 
-def test_a_scattered_flock_agrees_no_more(server: Running, open_page: Open) -> None:
+def test_scattering_raises_the_velocity_variance(server: Running, open_page: Open) -> None:
     page = open_page(server, "#speed=4&agents=100")
-    wait_for(page, "panel.numbers[0] < 0.05")
+    wait_for(page, "panel.metricValues[0] < 0.05")
     pause(page)
     page.keyboard.press("s")
-    wait_for(page, "panel.numbers[0] > 3")
+    wait_for(page, "panel.metricValues[0] > 3")
 
 
-def test_the_orbit_technique_is_switched_by_its_box(server: Running, open_page: Open) -> None:
+def test_the_checkbox_switches_the_orbit_technique(server: Running, open_page: Open) -> None:
     page = open_page(server, "#scenario=obstacles")
     page.get_by_label("Orbit technique").uncheck()
-    page.wait_for_function("() => flockView.link.idle")
+    page.wait_for_function("() => flockView.connection.idle")
     session = the_session(server)
     wait_until(lambda: session.current.flights[0].sensing.orbit is None)
     assert "orbit=0" in page.url
 
 
-def test_the_camera_pans_zooms_and_follows_again(server: Running, open_page: Open) -> None:
+def test_the_camera_pans_zooms_and_resumes_following(server: Running, open_page: Open) -> None:
     page = open_page(server)
     assert look(page, "view.screen.cameras[0].following")
     scale = look(page, "view.screen.cameras[0].scale")

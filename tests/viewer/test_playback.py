@@ -1,4 +1,4 @@
-"""Saved flights are shown as they were."""
+"""Playback of saved flights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(controller: str = "tanner", **options: object) -> ef.Trajectory:
     return ef.simulate(start, ef.load(controller), **{"duration": 0.2, **options})
 
 
-def test_every_frame_can_be_gone_to() -> None:
+def test_seek_goes_to_any_frame() -> None:
     saved = run()
     playback = Playback([saved], flock=2)
     for frame in (0, 7, 20, 3):
@@ -31,21 +31,21 @@ def test_every_frame_can_be_gone_to() -> None:
     assert playback.make_pictures()[0].accelerations is None
 
 
-def test_the_page_is_told_the_curves_of_the_whole_flight() -> None:
+def test_the_page_receives_the_curves_of_the_whole_flight() -> None:
     saved = run()
     to_dict = Playback([saved], flock=1).to_dict()
-    variance = [numbers[0][0] for numbers in to_dict["curves"]["numbers"]]
+    variance = [numbers[0][0] for numbers in to_dict["curves"]["metric_values"]]
     assert np.allclose(variance, ef.metrics.velocity_variance(saved)[:, 1])
     assert to_dict["comm_radius"] == saved.comm_radius
     assert to_dict["flights"] == [{"controller": "tanner", "scenario": "", "agents": 15, "ending": ""}]
-    effort = [numbers[0][3] for numbers in to_dict["curves"]["numbers"]]
+    effort = [numbers[0][3] for numbers in to_dict["curves"]["metric_values"]]
     assert np.allclose(effort[:-1], ef.metrics.mean_acceleration_norm(saved)[:, 1])
     assert effort[-1] is None  # no step follows the last frame
     json.dumps(to_dict, allow_nan=False)
     assert to_dict["times"] == saved.times.tolist()
 
 
-def test_a_flight_in_space_is_seen_from_above() -> None:
+def test_a_three_dimensional_flight_is_seen_from_above() -> None:
     start = ef.random_disk(agents=12, dimensions=3)
     picture = Playback([ef.simulate(start, ef.load("tanner"), duration=0.1)]).make_pictures()[0]
     assert picture.flock.shape == (1, 12, 3)
@@ -62,7 +62,7 @@ def test_two_flights_must_have_the_same_times() -> None:
         Playback([run(), run(duration=0.1)])
 
 
-def test_a_flock_that_is_not_there_is_refused() -> None:
+def test_a_flock_index_out_of_range_is_refused() -> None:
     with pytest.raises(InputError, match="flock must be below 3"):
         Playback([run()], flock=3)
 
@@ -91,12 +91,12 @@ def test_two_flights_are_shown_until_both_have_ended() -> None:
     assert to_dict["flights"][1]["ending"] == ""
 
 
-def test_the_scenario_of_a_flight_is_told_without_its_options() -> None:
+def test_the_scenario_of_a_flight_is_sent_without_its_options() -> None:
     to_dict = Playback([run(config={"controller": "tanner", "scenario": "obstacles:sides=48"})]).to_dict()
     assert to_dict["flights"][0]["scenario"] == "obstacles"
 
 
-def test_measuring_a_long_flight_ends_when_nobody_waits_for_it() -> None:
+def test_the_measurement_of_a_flight_can_be_cancelled() -> None:
     stop = Stop()
     stop.set()
     playback = Playback([run()])
@@ -104,7 +104,7 @@ def test_measuring_a_long_flight_ends_when_nobody_waits_for_it() -> None:
         playback.to_dict(stop)
 
 
-def test_agents_are_drawn_from_frame_to_frame_by_what_their_bodies_did() -> None:
+def test_held_accelerations_reproduce_the_motion_of_bodies() -> None:
     body = ef.Unicycle(max_turn_rate=3.0, max_acceleration=2.0)
     run = ef.simulate(ef.random_disk(agents=20), ef.load("tanner"), body=body, duration=0.1)
     shown = Playback([run])

@@ -1,4 +1,4 @@
-"""All of a flight is kept, in bounded memory."""
+"""Recordings of live flights in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from equiflock.viewer.flight_archive import save_flights
 from equiflock.viewer.playback import Playback
 from equiflock.viewer.recording import Recording
 from equiflock.viewer.setting import DiskObstacle
-from tests.viewer.stages import fly, live_simulation
+from tests.viewer.live_simulations import fly, live_simulation
 
 
-def test_what_was_recorded_is_what_simulate_keeps() -> None:
+def test_a_recording_matches_simulate() -> None:
     live = live_simulation(seed=2)
     fly(live, 30)
     found = live.to_trajectories()[0]
@@ -29,7 +29,7 @@ def test_what_was_recorded_is_what_simulate_keeps() -> None:
 
 
 @pytest.mark.parametrize("steps", [7, 8, 9, 31, 100])
-def test_a_long_flight_is_thinned_out_evenly_and_its_last_step_is_always_there(steps: int) -> None:
+def test_a_long_flight_is_thinned_out_evenly_and_keeps_its_last_step(steps: int) -> None:
     flock = ef.random_disk(agents=5)
     recording = Recording(0, flock, max_bytes=0)  # the fewest frames: 8
     for step in range(steps + 1):
@@ -42,7 +42,7 @@ def test_a_long_flight_is_thinned_out_evenly_and_its_last_step_is_always_there(s
     assert run.accelerations[:, 0, 0, 0].tolist() == kept[:-1].tolist()
 
 
-def test_a_new_recording_begins_when_agents_come_go_or_change_their_roles() -> None:
+def test_a_new_recording_starts_when_agents_or_roles_change() -> None:
     live = live_simulation()
     fly(live, 5)
     live.scatter()
@@ -53,7 +53,7 @@ def test_a_new_recording_begins_when_agents_come_go_or_change_their_roles() -> N
     run = live.to_trajectories()[0]
     assert len(run.times) == 5
     assert run.times[0] == 0.0
-    assert run.config["begins_at"] == pytest.approx(0.1)
+    assert run.config["start_time"] == pytest.approx(0.1)
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_saved_flight_opens_again_with_its_obstacles(tmp_path: Path) -> None:
     assert second != folder
 
 
-def test_what_bodies_remember_is_recorded_with_every_frame() -> None:
+def test_the_body_state_is_recorded_with_every_frame() -> None:
     loop = ef.flight(ef.random_disk(agents=5), ef.load("tanner"), body=ef.DoubleIntegrator(lag=0.1))
     moment = next(loop)
     recording = Recording(0, moment.flock, loop.body_state)

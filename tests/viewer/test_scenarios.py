@@ -1,4 +1,4 @@
-"""The page offers every scenario that the server has, builds the boxes of its options, and shows its groups."""
+"""The page offers every scenario of the server with inputs for its options, and shows groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.viewer.pages import Open, look, pause, pixels, the_session, wait_for
 from tests.viewer.servers import Running, running
 
 YELLOW, GREEN = np.array([0xF0, 0xE4, 0x42]) / 255, np.array([0x19, 0xB5, 0x8B]) / 255
-"""Of the first two groups on a dark page."""
+"""Colours of the first two groups in the dark theme."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,7 @@ def meeting(own_registry: None) -> Iterator[Running]:
         yield found
 
 
-def test_scenarios_of_a_plugin_stand_in_the_menu_with_boxes_for_their_options(
-    meeting: Running, open_page: Open
-) -> None:
+def test_scenarios_of_a_plugin_are_in_the_menu_with_inputs_for_their_options(meeting: Running, open_page: Open) -> None:
     page = open_page(meeting)
     names = page.locator("#scenario label").all_inner_texts()
     assert names == [name.capitalize() for name in sorted(ef.scenario_names())]
@@ -77,7 +75,7 @@ def test_scenarios_of_a_plugin_stand_in_the_menu_with_boxes_for_their_options(
     expect(page.locator("#options")).to_be_empty()
 
 
-def test_an_option_that_is_refused_is_told_and_changes_nothing(server: Running, open_page: Open) -> None:
+def test_a_refused_option_is_reported_and_changes_nothing(server: Running, open_page: Open) -> None:
     page = open_page(server, "#scenario=obstacles:sides=30")
     page.get_by_text("More settings").click()
     page.get_by_label("Sides").fill("2")
@@ -88,7 +86,7 @@ def test_an_option_that_is_refused_is_told_and_changes_nothing(server: Running, 
 
 
 def near(image: np.ndarray, colour: np.ndarray) -> int:
-    """How many pixels have about that colour."""
+    """Count the pixels of about this colour."""
     return int((np.abs(image - colour).max(axis=2) < 0.08).sum())
 
 
@@ -99,27 +97,27 @@ def test_groups_have_colours_that_the_legend_explains(meeting: Running, open_pag
     expect(page.locator("#compass")).to_be_hidden()
     assert min(near(pixels(page), colour) for colour in (YELLOW, GREEN)) > 100
     page.evaluate("() => { location.hash = '#scenario=meeting:groups=1&trails=0'; }")
-    wait_for(page, "view.state.setting.options.groups === 1 && view.link.idle")
+    wait_for(page, "view.state.setting.options.groups === 1 && view.connection.idle")
     expect(page.locator("#groups")).to_be_hidden()
     expect(page.locator("#compass")).to_be_visible()
 
 
-def test_obstacles_of_the_scenario_and_ones_own_are_cleared_and_come_back(meeting: Running, open_page: Open) -> None:
+def test_a_reset_restores_cleared_obstacles_of_the_scenario(meeting: Running, open_page: Open) -> None:
     page = open_page(meeting, "#scenario=meeting")
     pause(page)
-    page.evaluate("() => flockView.actions.dropDisk({ x: 9, y: 9, radius: 0.3 })")
+    page.evaluate("() => flockView.actions.addDisk({ x: 9, y: 9, radius: 0.3 })")
     wait_for(page, "panel.disks.length === 9")
     page.evaluate("() => flockView.actions.moveDisk(2, 8, 8)")
     wait_for(page, "view.state.setting.disks[0].x === 8")
-    page.evaluate("() => flockView.actions.liftDisk(0)")
-    wait_for(page, "panel.disks.length === 6 && view.actions.given === 1")
+    page.evaluate("() => flockView.actions.removeDisk(0)")
+    wait_for(page, "panel.disks.length === 6 && view.actions.scenarioObstacleCount === 1")
     page.get_by_role("button", name="Clear obstacles").click()
     wait_for(page, "panel.disks.length === 0 && view.state.setting.disks.length === 0")
     page.get_by_role("button", name="Reset").click()
-    wait_for(page, "panel.disks.length === 6 && view.actions.given === 2")
+    wait_for(page, "panel.disks.length === 6 && view.actions.scenarioObstacleCount === 2")
 
 
-def test_the_switch_of_the_orbit_technique_shows_what_the_scenario_decided(meeting: Running, open_page: Open) -> None:
+def test_the_orbit_checkbox_shows_the_scenarios_choice(meeting: Running, open_page: Open) -> None:
     page = open_page(meeting, "#scenario=meeting")
     expect(page.get_by_label("Orbit technique")).not_to_be_checked()
     page.get_by_label("Orbit technique").check()

@@ -1,4 +1,4 @@
-"""Nothing half written outlives the process that wrote it."""
+"""Scratch directories of unfinished saves are removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from equiflock.viewer.flight_archive import FlightArchive
 from equiflock.viewer.scratch_dirs import MIN_AGE_SECONDS, make_scratch_dir, remove_stale_scratch_dirs
 
 
-def test_a_scratch_folder_is_gone_however_the_work_ends(tmp_path: Path) -> None:
+def test_a_scratch_directory_is_removed_also_after_an_error(tmp_path: Path) -> None:
     out = tmp_path / "not" / "there"
     with make_scratch_dir(out) as folder:
         (folder / "part").write_text("half")
@@ -32,24 +32,24 @@ def age(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_killed_process_left_is_removed_when_the_next_server_starts(tmp_path: Path) -> None:
+def test_scratch_directories_of_killed_processes_are_removed_by_the_next_server(tmp_path: Path) -> None:
     script = """
 import os, pathlib, sys
-from equiflock.viewer.scratch_dirs import scratch_folder
-with scratch_folder(pathlib.Path(sys.argv[1])) as folder:
+from equiflock.viewer.scratch_dirs import make_scratch_dir
+with make_scratch_dir(pathlib.Path(sys.argv[1])) as folder:
     (folder / "part").write_text("half")
     os.kill(os.getpid(), 9)
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path)])
     (left,) = tmp_path.iterdir()
     FlightArchive(tmp_path)
-    assert left.exists()  # so young that somebody may be about to lock it
+    assert left.exists()  # too young: a process may be about to lock it
     age(left)
     FlightArchive(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_somebody_works_on_is_left_alone_and_so_is_what_was_saved(tmp_path: Path) -> None:
+def test_locked_scratch_directories_and_saved_flights_are_kept(tmp_path: Path) -> None:
     saved = tmp_path / "2026-01-02-030405-etdagnn"
     saved.mkdir()
     age(saved)

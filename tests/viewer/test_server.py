@@ -1,4 +1,4 @@
-"""The server as a page meets it: a real one, on a port of its own."""
+"""The server, run on a real port."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_a_page_of_another_origin_is_refused(server: Running) -> None:
     assert not server.sessions
 
 
-def test_a_name_that_is_not_the_servers_is_refused(server: Running) -> None:
+def test_a_foreign_host_header_is_refused(server: Running) -> None:
     for name in ("evil.example", f"evil.example:{server.port}", "[::1", f"127.0.0.1.evil.example:{server.port}"):
         assert get(server, "", Host=name)[0] == 400
     for name in (f"localhost:{server.port}", "localhost", "LOCALHOST:80", f"[::1]:{server.port}"):
         assert get(server, "", Host=name)[0] == 200
 
 
-def test_a_tunnel_may_have_a_port_of_its_own(server: Running) -> None:
+def test_a_tunnel_may_have_another_port(server: Running) -> None:
     assert get(server, "", Host="localhost:9000")[0] == 200
     for origin, host, accepted in (
         ("http://localhost:9000", "localhost:9000", True),
@@ -65,7 +65,7 @@ def test_a_tunnel_may_have_a_port_of_its_own(server: Running) -> None:
             assert connection.recv(100).startswith(b"HTTP/1.1 101" if accepted else b"HTTP/1.1 403")
 
 
-def test_a_message_that_is_too_long_ends_the_connection_and_nothing_else(server: Running) -> None:
+def test_a_too_long_message_closes_only_its_connection(server: Running) -> None:
     with server.page() as page, server.page() as other:
         other.start()
         page.connection.send("x" * (MAX_REQUEST_BYTES + 1))
@@ -93,7 +93,7 @@ def test_a_closed_page_frees_its_flight(server: Running) -> None:
     wait_until(freed)
 
 
-def test_a_connection_that_breaks_frees_its_flight_too(server: Running) -> None:
+def test_a_broken_connection_frees_its_flight(server: Running) -> None:
     with server.page() as page:
         page.start()
         page.connection.socket.shutdown(socket.SHUT_RDWR)
@@ -101,7 +101,7 @@ def test_a_connection_that_breaks_frees_its_flight_too(server: Running) -> None:
 
 
 @pytest.mark.slow
-def test_there_is_a_limit_to_pages(server: Running) -> None:
+def test_the_number_of_pages_is_limited(server: Running) -> None:
     opened = [server.page() for _ in range(MAX_SESSIONS)]
     for each in opened:
         each.__enter__()
@@ -117,7 +117,7 @@ def test_there_is_a_limit_to_pages(server: Running) -> None:
     wait_until(lambda: not server.sessions)
 
 
-def test_large_flocks_fly_in_two_pages_at_once_and_each_as_if_it_were_alone(server: Running) -> None:
+def test_large_flocks_in_two_pages_do_not_affect_each_other(server: Running) -> None:
     barrier = threading.Barrier(2)
 
     def fly(seed: int) -> np.ndarray:
@@ -136,16 +136,16 @@ def test_large_flocks_fly_in_two_pages_at_once_and_each_as_if_it_were_alone(serv
         assert np.allclose(positions, alone.positions[-1, 0], atol=1e-4)
 
 
-def test_a_page_that_does_not_read_holds_up_nobody(server: Running) -> None:
+def test_a_page_that_does_not_read_does_not_block_others(server: Running) -> None:
     with server.page() as lazy, server.page() as other:
         lazy.start(agents=2000)
         for _ in range(200):
-            lazy.connection.send(json.dumps({"do": "advance", "steps": 1}))
+            lazy.connection.send(json.dumps({"command": "advance", "steps": 1}))
         other.start()
         assert other.fly(5).step == 5
 
 
-def test_a_port_in_use_is_told_and_the_next_one_taken() -> None:
+def test_a_port_in_use_is_reported_and_the_next_one_used() -> None:
     busy: list[int] = []
     with open_listening_socket(HOST, 9480, busy.append) as first:
         taken = first.getsockname()[1]
@@ -157,17 +157,17 @@ def test_a_port_in_use_is_told_and_the_next_one_taken() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "0", "::", "::ffff:0.0.0.0", "::FFFF:0:0", "0::0"])
-def test_all_addresses_at_once_are_refused(host: str) -> None:
-    with pytest.raises(InputError, match="name one address"):
+def test_wildcard_addresses_are_refused(host: str) -> None:
+    with pytest.raises(InputError, match="must be a single address"):
         open_listening_socket(host, 9480, lambda port: None)
 
 
-def test_an_address_that_is_not_this_machines_is_refused() -> None:
+def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(InputError, match="not an address of this machine"):
         open_listening_socket("192.0.2.1", 9480, lambda port: None)
 
 
-def test_ports_that_are_all_in_use_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_raised_if_all_ports_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(*_: object) -> None:
         raise OSError(errno.EADDRINUSE, "in use")
 

@@ -1,4 +1,4 @@
-"""A setting is what a live flight begins with, and every field of it has bounds."""
+"""Settings of live flights: every field is bounded."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from equiflock.viewer.world import WorldSetting, list_bodies
 
 
 @pytest.mark.parametrize("name", ["flocking", "leaders", "obstacles"])
-def test_a_live_flock_is_the_one_that_the_scenario_draws_anywhere(name: str) -> None:
+def test_a_live_flock_is_the_scenarios_flock(name: str) -> None:
     flock = Setting(scenario=name, agents=50, seed=3).draw()
     expected = make_scenario(name, agents=50, seed=3).draw()
-    for found, wanted in zip(flock.arrays, expected.arrays, strict=True):
-        assert np.array_equal(found, wanted)
+    for array, expected_array in zip(flock.arrays, expected.arrays, strict=True):
+        assert np.array_equal(array, expected_array)
 
 
-def test_a_flock_without_more_is_that_of_random_disk() -> None:
+def test_the_default_flock_is_that_of_random_disk() -> None:
     assert np.array_equal(Setting(agents=60, seed=3).draw().positions, ef.random_disk(agents=60, seed=3).positions)
 
 
@@ -36,7 +36,7 @@ def test_options_are_those_of_the_scenario() -> None:
     assert (flock.roles[0] == ef.Role.LEADER).sum() == 3
 
 
-def test_the_communication_radius_is_the_scenarios_unless_it_is_chosen(own_registry: None) -> None:
+def test_the_communication_radius_is_the_scenarios_unless_set(own_registry: None) -> None:
     @scenario("far")
     @dataclass(frozen=True)
     class Far:
@@ -49,7 +49,7 @@ def test_the_communication_radius_is_the_scenarios_unless_it_is_chosen(own_regis
     assert Setting(scenario="far", comm_radius=1.5).draw().comm_radius == 1.5
 
 
-def test_disks_of_ones_own_stand_after_all_other_agents_as_obstacles_of_their_own() -> None:
+def test_added_disks_are_separate_obstacles_after_all_other_agents() -> None:
     own = DiskObstacle(x=5.0, y=-2.0, radius=0.5)
     flock = Setting(scenario="obstacles", agents=20, disks=(own, own)).draw()
     assert (flock.roles[0, :20] != ef.Role.OBSTACLE).all()
@@ -57,7 +57,7 @@ def test_disks_of_ones_own_stand_after_all_other_agents_as_obstacles_of_their_ow
     assert np.array_equal(flock.positions[0, 32 : 32 + len(own.make_rim(0.1))], own.make_rim(0.1))
 
 
-def test_beyond_a_thousand_agents_the_density_stays_what_it_was() -> None:
+def test_the_density_is_constant_beyond_a_thousand_agents() -> None:
     assert Setting(agents=1000).disk.radius_rule == "quarter-power"
     assert Setting(agents=1001).disk.radius_rule == "constant-density"
     assert Setting(agents=1001, radius_rule="quarter-power").disk.radius_rule == "quarter-power"
@@ -87,7 +87,7 @@ def test_beyond_a_thousand_agents_the_density_stays_what_it_was() -> None:
         ("radius", 1.0),
     ],
 )
-def test_absurd_fields_are_refused_in_one_line_that_names_them(field: str, value: Any) -> None:
+def test_invalid_fields_are_refused_in_one_line_that_names_them(field: str, value: Any) -> None:
     with pytest.raises(ValidationError) as error:
         Setting(**{field: value})
     line = format_validation_error(error.value)
@@ -96,11 +96,11 @@ def test_absurd_fields_are_refused_in_one_line_that_names_them(field: str, value
 
 
 @pytest.mark.parametrize(
-    ("world", "told"),
+    ("world", "message"),
     [
-        ({"loss": 1.1}, "loss: Input should be less than or equal to 1"),
-        ({"loss": -0.1}, "loss: Input should be greater than or equal to 0"),
-        ({"loss": "0.2"}, "loss: Input should be a valid number"),
+        ({"packet_loss": 1.1}, "packet loss: Input should be less than or equal to 1"),
+        ({"packet_loss": -0.1}, "packet loss: Input should be greater than or equal to 0"),
+        ({"packet_loss": "0.2"}, "packet loss: Input should be a valid number"),
         ({"delay": 11}, "delay: Input should be less than or equal to 10"),
         ({"delay": 1.5}, "delay: Input should be a valid integer"),
         ({"noise": float("nan")}, "noise: Input should be a finite number"),
@@ -113,15 +113,15 @@ def test_absurd_fields_are_refused_in_one_line_that_names_them(field: str, value
         ({"burst": 3}, "burst: Extra inputs are not permitted"),
     ],
 )
-def test_a_world_that_makes_no_sense_is_refused_in_one_line(world: dict[str, Any], told: str) -> None:
+def test_an_invalid_world_is_refused_in_one_line(world: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as error:
         Setting(world=world)
     line = format_validation_error(error.value)
-    assert line.startswith(told)
+    assert line.startswith(message)
     assert "\n" not in line
 
 
-def test_a_world_is_that_of_the_paper_until_it_is_changed() -> None:
+def test_the_default_world_is_the_papers() -> None:
     assert Setting().world.make() == DEFAULT_WORLD
     made = WorldSetting(packet_loss=0.2, delay=1, noise=0.1, max_acceleration=5.0, lag=0.3).make()
     assert made.radio == ef.Radio(packet_loss=0.2, delay=1, noise=0.1)
@@ -129,36 +129,36 @@ def test_a_world_is_that_of_the_paper_until_it_is_changed() -> None:
     assert WorldSetting(body="unicycle", max_turn_rate=2.0).make().body == ef.Unicycle(max_turn_rate=2.0)
 
 
-def test_bodies_are_offered_with_the_numbers_that_they_have() -> None:
-    offered = {body["name"]: body["numbers"] for body in list_bodies()}
+def test_bodies_are_listed_with_their_parameters() -> None:
+    offered = {body["name"]: body["parameters"] for body in list_bodies()}
     assert offered["double-integrator"] == ["max_acceleration", "lag"]
     assert offered["unicycle"] == ["max_acceleration", "max_turn_rate"]
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"sides": 2}, "sides must be a whole number of at least 3"),
         ({"sides": 24.5}, "sides must be a whole number"),
         ({"sides": 10**6}, "sides must be from -10,000 to 10,000"),
         ({"clear_time": float("nan")}, "clear_time must be from"),
         ({"corners": 4}, "has no option 'corners'"),
-        ({"agents": 4}, "agents is no option of a scenario on this page"),
-        ({"flocks": 4}, "flocks is no option of a scenario on this page"),
-        ({"sides": [1]}, "an option is a number, true, false or a word"),
-        ({"sides": "x" * 200}, "an option is a number, true, false or a word"),
+        ({"agents": 4}, "agents is not a scenario option here"),
+        ({"flocks": 4}, "flocks is not a scenario option here"),
+        ({"sides": [1]}, "sides must be a number, true, false or a short text"),
+        ({"sides": "x" * 200}, "sides must be a number, true, false or a short text"),
         ({"leaders": 100}, "leaders"),
     ],
 )
-def test_options_that_do_not_fit_are_refused_in_one_line(options: dict[str, Any], told: str) -> None:
+def test_invalid_options_are_refused_in_one_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises((ValidationError, InputError)) as error:
         Setting(scenario="obstacles", options=options).draw()
     line = format_validation_error(error.value) if isinstance(error.value, ValidationError) else str(error.value)
-    assert told in line
+    assert message in line
     assert "\n" not in line
 
 
-def test_whatever_the_class_of_a_plugin_raises_is_told_in_one_line(own_registry: None) -> None:
+def test_an_exception_of_a_plugins_scenario_is_reported_in_one_line(own_registry: None) -> None:
     @scenario("broken")
     @dataclass(frozen=True)
     class Broken:
@@ -175,8 +175,8 @@ def test_whatever_the_class_of_a_plugin_raises_is_told_in_one_line(own_registry:
     assert format_validation_error(error.value) == "scenario 'broken' cannot be made: KeyError: 'speed'"
 
 
-def test_a_flock_in_space_or_of_too_many_agents_is_refused(own_registry: None) -> None:
-    with pytest.raises(InputError, match="live flights are in the plane"):
+def test_a_three_dimensional_or_too_large_flock_is_refused(own_registry: None) -> None:
+    with pytest.raises(InputError, match="live flights must have 2 dimensions"):
         Setting(options={"dimensions": 3}).draw()
 
     @scenario("crowd")
@@ -185,13 +185,13 @@ def test_a_flock_in_space_or_of_too_many_agents_is_refused(own_registry: None) -
         def draw(self, stop: object = None) -> ef.Flock:
             return ef.Flock(np.zeros((1, 20_001, 2)), np.zeros((1, 20_001, 2)))
 
-    with pytest.raises(InputError, match="20,000 agents in all"):
+    with pytest.raises(InputError, match="at most 20,000 agents"):
         Setting(scenario="crowd").draw()
 
 
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.slow
-def test_a_start_that_cannot_be_found_is_told_in_words_of_the_page() -> None:
-    with pytest.raises(InputError, match="raise R, or choose another start disk") as error:
+def test_a_failed_search_suggests_options_of_the_page() -> None:
+    with pytest.raises(InputError, match="increase R, or choose another start disk") as error:
         Setting(agents=2000, radius_rule="quarter-power", comm_radius=0.1).draw()
     assert "min_degree" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Radio, bodies and failures on the page: sliders reach the flight, and what they do is seen."""
+"""Radio, bodies and failures on the page: sliders change the flight, and the effect is visible."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def slide(page: Page, name: str, value: str) -> None:
 
 
 def reds(page: Page) -> int:
-    """How many pixels are redder than anything that is drawn in a world without losses."""
+    """Count the pixels that are redder than anything drawn without packet loss."""
     red, green, blue = np.moveaxis(pixels(page), 2, 0)
     return int(((red - green > 0.15) & (red - blue > 0.12)).sum())
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "told", "radio", "body"),
+    ("name", "position", "text", "radio", "body"),
     [
-        ("loss", "0.3", "30%", {"loss": 0.3}, {}),
+        ("packet_loss", "0.3", "30%", {"packet_loss": 0.3}, {}),
         ("delay", "4", "4 steps", {"delay": 4}, {}),
         ("noise", "0.05", "0.05 R", {"noise": 0.05}, {}),
         ("max_acceleration", "0", "≤ 1", {}, {"max_acceleration": 1.0}),
@@ -41,16 +41,16 @@ def reds(page: Page) -> int:
         ("lag", "0.2", "0.2 s", {}, {"lag": 0.2}),
     ],
 )
-def test_a_slider_changes_the_flight_that_flies(
-    server: Running, open_page: Open, name: str, place: str, told: str, radio: dict[str, Any], body: dict[str, Any]
+def test_a_slider_changes_the_current_flight(
+    server: Running, open_page: Open, name: str, position: str, text: str, radio: dict[str, Any], body: dict[str, Any]
 ) -> None:
     page = open_page(server)
     open_world(page)
     pause(page)
     step = look(page, "view.frame.step")
-    slide(page, name, place)
-    expect(page.locator(f"#{name}-told")).to_have_text(told)
-    wait_for(page, "view.link.idle")
+    slide(page, name, position)
+    expect(page.locator(f"#{name}-value")).to_have_text(text)
+    wait_for(page, "view.connection.idle")
     (live,) = the_session(server).current.flights
     assert (live.sensing.radio, live.flight.body) == (ef.Radio(**radio), ef.DoubleIntegrator(**body))
     assert look(page, "view.frame.step") == step  # it goes on where it was
@@ -59,17 +59,17 @@ def test_a_slider_changes_the_flight_that_flies(
     assert f"{name}=" in page.url
 
 
-def test_a_body_has_the_sliders_that_mean_something_for_it(server: Running, open_page: Open) -> None:
+def test_a_body_has_sliders_for_its_parameters(server: Running, open_page: Open) -> None:
     page = open_page(server, "#lag=0.2&max_acceleration=30")
     expect(page.locator("#lag")).to_be_visible()  # what is out of the ordinary is not hidden
     page.locator("#body").select_option("unicycle")
     expect(page.locator("#lag")).to_be_hidden()
     slide(page, "max_turn_rate", "0")
-    expect(page.locator("#max_turn_rate-told")).to_have_text("≤ 0.5/s")
+    expect(page.locator("#max_turn_rate-value")).to_have_text("≤ 0.5/s")
     body = ef.Unicycle(max_acceleration=30.0, max_turn_rate=0.5)
     wait_until(lambda: the_session(server).current.flights[0].flight.body == body)
     slide(page, "max_acceleration", "1")
-    expect(page.locator("#max_acceleration-told")).to_have_text("no limit")
+    expect(page.locator("#max_acceleration-value")).to_have_text("no limit")
     body = ef.Unicycle(max_turn_rate=0.5)
     wait_until(lambda: the_session(server).current.flights[0].flight.body == body)
     page.locator("#body").select_option("double-integrator")
@@ -77,30 +77,30 @@ def test_a_body_has_the_sliders_that_mean_something_for_it(server: Running, open
     wait_until(lambda: the_session(server).current.flights[0].flight.body == ef.DoubleIntegrator())
 
 
-def test_a_link_restores_the_world_and_so_does_a_reset(server: Running, open_page: Open) -> None:
+def test_a_link_and_a_reset_restore_the_world(server: Running, open_page: Open) -> None:
     page = open_page(server)
     open_world(page)
-    slide(page, "loss", "0.25")
+    slide(page, "packet_loss", "0.25")
     slide(page, "delay", "2")
     page.locator("#body").select_option("unicycle")
-    wait_for(page, "view.link.idle && view.state.setting.world.body === 'unicycle'")
+    wait_for(page, "view.connection.idle && view.state.setting.world.body === 'unicycle'")
     page.get_by_role("button", name="Reset").click()
-    wait_for(page, "view.link.idle && view.frame.step < 20")
+    wait_for(page, "view.connection.idle && view.frame.step < 20")
     other = open_page(server, page.url.removeprefix(server.address))
     for each in (page, other):
         world = look(each, "view.state.setting.world")
-        assert (world["loss"], world["delay"], world["body"]) == (0.25, 2, "unicycle")
-        assert each.locator("#loss").input_value() == "0.25"
+        assert (world["packet_loss"], world["delay"], world["body"]) == (0.25, 2, "unicycle")
+        assert each.locator("#packet_loss").input_value() == "0.25"
 
 
-def test_a_world_that_makes_no_sense_is_told_and_something_flies(server: Running, open_page: Open) -> None:
-    page = open_page(server, "#loss=1.5")
-    expect(page.locator("#notices")).to_contain_text("loss: Input should be less than or equal to 1; got 1.5")
-    assert look(page, "view.state.setting.world.loss") == 0
-    assert "loss" not in page.url
+def test_an_invalid_world_in_the_address_is_reported_and_the_default_starts(server: Running, open_page: Open) -> None:
+    page = open_page(server, "#packet_loss=1.5")
+    expect(page.locator("#notices")).to_contain_text("packet loss: Input should be less than or equal to 1; got 1.5")
+    assert look(page, "view.state.setting.world.packet_loss") == 0
+    assert "packet_loss" not in page.url
 
 
-def test_a_slider_that_is_refused_goes_back(server: Running, open_page: Open) -> None:
+def test_a_refused_slider_returns_to_its_previous_value(server: Running, open_page: Open) -> None:
     page = open_page(server, "#lag=0.2")
     page.evaluate("() => flockView.actions.changeWorld({ body: 'unicycle' })")
     expect(page.locator("#notices")).to_contain_text("body 'unicycle' has no option 'lag'")
@@ -109,30 +109,30 @@ def test_a_slider_that_is_refused_goes_back(server: Running, open_page: Open) ->
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
-def test_lost_messages_are_red_and_others_at_every_step(server: Running, open_page: Open, theme: str) -> None:
+def test_lost_messages_are_red_and_change_at_every_step(server: Running, open_page: Open, theme: str) -> None:
     page = open_page(server, "#trails=0&scenario=leaders", color_scheme=theme)
     open_world(page)
     pause(page)
     # The flock itself may have red darts, too.
-    page.get_by_label("Who hears whom").check()
-    wait_for(page, "panel.edges.length > 0 && view.link.idle")
+    page.get_by_label("Communication graph").check()
+    wait_for(page, "panel.edges.length > 0 && view.connection.idle")
     page.wait_for_timeout(200)
-    assert look(page, "panel.lost.length") == 0
+    assert look(page, "panel.lostEdges.length") == 0
     before = reds(page)
-    page.get_by_label("Who hears whom").uncheck()
-    slide(page, "loss", "0.5")
-    expect(page.get_by_label("Who hears whom")).to_be_checked()  # to see what it does
+    page.get_by_label("Communication graph").uncheck()
+    slide(page, "packet_loss", "0.5")
+    expect(page.get_by_label("Communication graph")).to_be_checked()  # to see what it does
     expect(page.locator("#lost")).to_be_visible()
     page.keyboard.press(".")
-    wait_for(page, "panel.lost.length > 50 && view.link.idle")
+    wait_for(page, "panel.lostEdges.length > 50 && view.connection.idle")
     wait_until(lambda: reds(page) > before + 200)
-    first = look(page, "[...panel.lost]")
+    first = look(page, "[...panel.lostEdges]")
     page.keyboard.press(".")
-    wait_for(page, "view.link.idle")
-    assert look(page, "[...panel.lost]") != first
-    slide(page, "loss", "0")
+    wait_for(page, "view.connection.idle")
+    assert look(page, "[...panel.lostEdges]") != first
+    slide(page, "packet_loss", "0")
     page.keyboard.press(".")
-    wait_for(page, "panel.lost.length === 0 && view.link.idle")
+    wait_for(page, "panel.lostEdges.length === 0 && view.connection.idle")
     expect(page.locator("#lost")).to_be_hidden()
 
 
@@ -144,7 +144,7 @@ def test_agents_that_fail_are_grey_until_they_are_repaired(server: Running, open
     open_world(page)
     for kind in ("silent", "stopped", "drifting"):
         page.locator("#fail-kind").select_option(kind)
-        page.get_by_role("button", name="five").click()
+        page.get_by_role("button", name="Fail 5").click()
     page.locator("#scene").focus()
     page.keyboard.press("x")
     wait_for(page, "[...panel.conditions].filter(Boolean).length === 16")
@@ -166,7 +166,7 @@ def test_agents_that_fail_are_grey_until_they_are_repaired(server: Running, open
     assert (np.abs(pixels(page) - FAILED[theme]).max(axis=2) < 0.05).sum() < 0.2 * grey.sum()
 
 
-def test_the_camera_does_not_wait_for_those_that_stopped(server: Running, open_page: Open) -> None:
+def test_the_camera_ignores_stopped_agents(server: Running, open_page: Open) -> None:
     page = open_page(server, "#scenario=leaders&speed=4&controller=tanner")
     page.evaluate("() => { flockView.actions.fail('stopped', 15); flockView.actions.steer([6, 0]); }")
     wait_for(page, "view.frame.time > 3")

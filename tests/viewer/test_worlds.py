@@ -1,4 +1,4 @@
-"""Radio, bodies and failures of live flights change between two steps, and the flight goes on."""
+"""Radio, bodies and failures of live flights change between two steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from equiflock.viewer.flight_archive import save_flights
 from equiflock.viewer.live_simulation import LiveSimulation
 from equiflock.viewer.playback import Playback
 from equiflock.viewer.world import WorldSetting
-from tests.viewer.stages import fly, live_simulation
+from tests.viewer.live_simulations import fly, live_simulation
 
 KINDS = ["silent", "stopped", "drifting"]
 
@@ -27,8 +27,8 @@ def conditions(live: LiveSimulation, panel: int = 0) -> np.ndarray:
     return live.flights[panel].flock.conditions[0]
 
 
-def test_a_flight_that_begins_in_a_world_is_the_flight_in_that_world() -> None:
-    world = {"loss": 0.3, "delay": 2, "noise": 0.05, "max_acceleration": 20.0, "lag": 0.05}
+def test_a_live_flight_in_a_world_matches_the_simulation_in_that_world() -> None:
+    world = {"packet_loss": 0.3, "delay": 2, "noise": 0.05, "max_acceleration": 20.0, "lag": 0.05}
     live = live_simulation(controller="etdagnn", world=world)
     fly(live, 20)
     radio = ef.Radio(packet_loss=0.3, delay=2, noise=0.05)
@@ -38,9 +38,18 @@ def test_a_flight_that_begins_in_a_world_is_the_flight_in_that_world() -> None:
     assert np.array_equal(live.flights[0].flock.positions, moment.flock.positions)
 
 
-@pytest.mark.parametrize("world", [{"loss": 0.5}, {"delay": 3}, {"noise": 0.1}, {"max_acceleration": 2.0}, {"lag": 0.2},
-                                   {"body": "unicycle", "max_turn_rate": 1.0}])  # fmt: skip
-def test_each_number_changes_both_flights_from_the_next_step_on_and_not_before(world: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"packet_loss": 0.5},
+        {"delay": 3},
+        {"noise": 0.1},
+        {"max_acceleration": 2.0},
+        {"lag": 0.2},
+        {"body": "unicycle", "max_turn_rate": 1.0},
+    ],
+)
+def test_each_parameter_changes_both_flights_from_the_next_step_on(world: dict[str, Any]) -> None:
     live, other = (live_simulation(controller="etdagnn", compare="tanner-dynamic") for _ in range(2))
     for each in (live, other):
         fly(each, 10)
@@ -58,8 +67,8 @@ def test_each_number_changes_both_flights_from_the_next_step_on_and_not_before(w
         assert not np.array_equal(changed.flock.positions, same.flock.positions)
 
 
-def test_a_world_that_was_changed_back_is_that_of_the_paper_again() -> None:
-    # With observations of one hop, what was heard before the change back has no say after it.
+def test_changing_the_world_back_restores_the_papers() -> None:
+    # With observations of one hop, earlier messages have no influence after the change.
     live = live_simulation(controller="tanner-dynamic")
     live.change_world(WorldSetting(packet_loss=0.5, delay=1, lag=0.1))
     fly(live, 10)
@@ -72,7 +81,7 @@ def test_a_world_that_was_changed_back_is_that_of_the_paper_again() -> None:
     assert not live.flights[0].flight.body_state
 
 
-def test_a_world_that_did_not_change_leaves_what_is_on_the_way_alone() -> None:
+def test_an_unchanged_world_keeps_delayed_messages() -> None:
     world = WorldSetting(packet_loss=0.2, delay=3, lag=0.1)
     live, other = (live_simulation(controller="etdagnn", world=world) for _ in range(2))
     fly(live, 10)
@@ -83,11 +92,11 @@ def test_a_world_that_did_not_change_leaves_what_is_on_the_way_alone() -> None:
 
 
 @pytest.mark.parametrize("agents", [60, MAX_SMALL_FLOCK + 1])
-def test_pictures_show_messages_that_are_used_and_those_that_are_lost(agents: int) -> None:
+def test_pictures_show_used_and_lost_messages(agents: int) -> None:
     live = live_simulation(controller="etdagnn", agents=agents)
     live.edges = True
     live.change_world(WorldSetting(packet_loss=0.3))
-    assert len(live.make_pictures()[0].links.lost_edges) == 0  # nobody has heard by this radio yet
+    assert len(live.make_pictures()[0].links.lost_edges) == 0  # no message was sent over this radio yet
     fly(live, 1)
     first = live.make_pictures()[0].links
     assert len(first.lost_edges) / (len(first.lost_edges) + len(first.edges)) == pytest.approx(0.3, abs=0.1)
@@ -104,7 +113,7 @@ def test_pictures_show_messages_that_are_used_and_those_that_are_lost(agents: in
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_so_many_followers_fail_the_same_in_both_flights(kind: str) -> None:
+def test_the_same_followers_fail_in_both_flights(kind: str) -> None:
     live = live_simulation(scenario="leaders", compare="tanner-dynamic")
     fly(live, 5)
     live.fail_agents(kind, 4)  # type: ignore[arg-type]
@@ -121,7 +130,7 @@ def test_so_many_followers_fail_the_same_in_both_flights(kind: str) -> None:
     assert not live.flights[0].accelerations[0, failed].any() or kind == "silent"
 
 
-def test_others_fail_the_next_time_and_the_same_ones_after_another_start() -> None:
+def test_failures_are_random_and_reproducible() -> None:
     first, second = live_simulation(), live_simulation()
     for live in (first, second):
         live.fail_agents("stopped", 2)
@@ -130,19 +139,19 @@ def test_others_fail_the_next_time_and_the_same_ones_after_another_start() -> No
     assert np.bincount(conditions(first), minlength=4).tolist() == [25, 3, 2, 0]
 
 
-def test_all_may_fail_and_then_nobody_is_left() -> None:
+def test_all_followers_may_fail() -> None:
     live = live_simulation(scenario="leaders")
     live.edges = True
     live.fail_agents("drifting", 1000)
     fly(live, 3)
     assert np.count_nonzero(conditions(live)) == 28  # two lead
     assert all(np.isfinite(live.make_pictures()[0].metric_values))
-    with pytest.raises(InputError, match="no follower is left that works"):
+    with pytest.raises(InputError, match="all followers have failed"):
         live.fail_agents("stopped", 1)
 
 
-@pytest.mark.parametrize("world", [{}, {"loss": 0.2}, {"delay": 3}])
-def test_agents_that_were_repaired_hear_and_are_heard_again(world: dict[str, Any]) -> None:
+@pytest.mark.parametrize("world", [{}, {"packet_loss": 0.2}, {"delay": 3}])
+def test_repaired_agents_send_and_receive_again(world: dict[str, Any]) -> None:
     live = live_simulation(controller="etdagnn", world=world)
     live.edges = True
     for kind in KINDS:
@@ -151,19 +160,19 @@ def test_agents_that_were_repaired_hear_and_are_heard_again(world: dict[str, Any
     failed = set(np.flatnonzero(conditions(live)).tolist())
     live.repair_agents()
     assert not conditions(live).any()
-    # Whoever is within reach of anybody hears somebody and is heard by somebody, soon.
+    # Every agent with a neighbour soon receives a message and has one received.
     reach = {agent for edge in ef.radius_graph(live.flights[0].flock).edges(0).tolist() for agent in edge}
-    heard: set[int] = set()
-    hear: set[int] = set()
+    senders_seen: set[int] = set()
+    receivers_seen: set[int] = set()
     for _ in range(10):
         fly(live, 1)
         receivers, senders = live.make_pictures()[0].links.edges.T.tolist()
-        hear, heard = hear | set(receivers), heard | set(senders)
+        receivers_seen, senders_seen = receivers_seen | set(receivers), senders_seen | set(senders)
     assert len(failed & reach) > 5
-    assert failed & reach <= hear & heard
+    assert failed & reach <= receivers_seen & senders_seen
 
 
-def test_what_an_agent_says_while_it_is_silent_is_not_heard_later_either() -> None:
+def test_messages_of_silent_agents_are_not_delivered_later() -> None:
     live = live_simulation(controller="etdagnn", world={"delay": 5})
     live.edges = True
     fly(live, 8)
@@ -183,18 +192,18 @@ def test_failed_agents_neither_lead_nor_are_scattered() -> None:
     live = live_simulation()
     live.fail_agents("stopped", 5)
     live.fail_agents("drifting", 5)
-    deaf = conditions(live) > 0
+    failed = conditions(live) > 0
     before = live.flights[0].flock.velocities[0].copy()
     live.scatter()
     after = live.flights[0].flock.velocities[0]
-    assert np.array_equal(before[deaf], after[deaf])
-    assert (before[~deaf] != after[~deaf]).any(axis=1).all()
-    with pytest.raises(InputError, match="an agent that has failed cannot lead"):
-        live.toggle_leader(int(np.flatnonzero(deaf)[0]))
+    assert np.array_equal(before[failed], after[failed])
+    assert (before[~failed] != after[~failed]).any(axis=1).all()
+    with pytest.raises(InputError, match="a failed agent cannot lead"):
+        live.toggle_leader(int(np.flatnonzero(failed)[0]))
 
 
 def test_a_large_flock_fails_and_is_repaired_under_a_radio() -> None:
-    live = live_simulation(agents=MAX_SMALL_FLOCK + 200, controller="etdagnn", world={"loss": 0.2, "delay": 1})
+    live = live_simulation(agents=MAX_SMALL_FLOCK + 200, controller="etdagnn", world={"packet_loss": 0.2, "delay": 1})
     live.edges = True
     fly(live, 2)
     for kind in KINDS:
@@ -207,7 +216,7 @@ def test_a_large_flock_fails_and_is_repaired_under_a_radio() -> None:
     assert np.isin(live.make_pictures()[0].links.edges[:, 1], muted).any()
 
 
-def test_a_controller_that_needs_all_messages_is_not_given_a_radio_or_failures(own_registry: None) -> None:
+def test_a_controller_that_requires_an_ideal_radio_refuses_packet_loss_and_failures(own_registry: None) -> None:
     senses = replace(ef.paper_senses("mean", hops=2), hop_mean="sender")
 
     @ef.controller("counting", senses=senses)
@@ -216,21 +225,21 @@ def test_a_controller_that_needs_all_messages_is_not_given_a_radio_or_failures(o
 
     live = live_simulation(controller="tanner", compare="counting")
     for change in (lambda: live.change_world(WorldSetting(packet_loss=0.1)), lambda: live.fail_agents("silent", 1)):
-        with pytest.raises(InputError, match="counting needs a perfect radio"):
+        with pytest.raises(InputError, match="counting requires an ideal radio"):
             change()
     assert all(each.sensing.radio.is_ideal for each in live.flights)
     live.change_world(WorldSetting(lag=0.1))
     fly(live, 3)
 
 
-def test_a_saved_flight_has_its_world_and_shows_who_had_failed_when(tmp_path: Path) -> None:
-    live = live_simulation(world={"loss": 0.1})
+def test_a_saved_flight_has_its_world_and_failures(tmp_path: Path) -> None:
+    live = live_simulation(world={"packet_loss": 0.1})
     fly(live, 4)
     live.fail_agents("stopped", 3)
     fly(live, 4)
     (run,) = live.to_trajectories()
     assert len(run.times) == 9  # failures begin no new recording
-    assert run.config["radio"]["loss"] == 0.1
+    assert run.config["radio"]["packet_loss"] == 0.1
     folder = save_flights([run], tmp_path, 0.5, lambda *_: None)
     again = Playback(load_trajectories(folder))
     counts = []
@@ -241,7 +250,7 @@ def test_a_saved_flight_has_its_world_and_shows_who_had_failed_when(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_recording_begins_anew_when_bodies_remember_something_else() -> None:
+def test_a_new_recording_starts_when_the_body_state_changes() -> None:
     live = live_simulation()
     fly(live, 4)
     live.change_world(WorldSetting(max_acceleration=5.0))

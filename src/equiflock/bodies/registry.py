@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar
 
 from equiflock.protocols import AnyBody
-from equiflock.runtime.checks import InputError, raise_wrong_choice, shorten_repr
+from equiflock.runtime.checks import InputError, format_suggestion, raise_wrong_choice, shorten_repr
 from equiflock.runtime.options import parse_options
 
 _bodies: dict[str, type[Any]] = {}
@@ -80,7 +80,10 @@ def make_body(name: str, **options: Any) -> AnyBody:
     own = [field.name for field in fields(kind) if field.init]
     unknown = sorted({**named, **options}.keys() - set(own))
     if unknown:
-        raise InputError(f"body {head!r} has no option {unknown[0]!r}; it has {', '.join(own) or 'none'}")
+        raise InputError(
+            f"body {head!r} has no option {unknown[0]!r}; it has {', '.join(own) or 'none'}"
+            f"{format_suggestion(unknown[0], own)}"
+        )
     try:
         found: AnyBody = kind(**named, **{key: value for key, value in options.items() if key not in named})
     except InputError:

@@ -1,4 +1,4 @@
-"""The command line: each command is a frozen dataclass whose fields are its options."""
+"""Command-line interface: each command is a frozen dataclass whose fields are its options."""
 
 from __future__ import annotations
 
@@ -18,52 +18,58 @@ import tyro
 from equiflock.cli.console import err
 from equiflock.cli.ctrl_c import ensure_keyboard_interrupt
 from equiflock.cli.plugins import convert_plugin_errors
-from equiflock.runtime.checks import InputError
+from equiflock.runtime.checks import InputError, check_choice
 from equiflock.version import __version__
 
 COMMANDS = {
-    "train": ("Train", "Train a network by DAgger; the defaults are the paper's recipe."),
-    "tune": ("Tune", "Improve a trained network directly on the measures of its flights, by CMA-ES."),
-    "simulate": ("Simulate", "Fly random flocks under a controller and print metrics."),
-    "view": ("View", "Fly flocks live in a browser, or play saved flights."),
-    "animate": ("Animate", "Draw a film of saved flights, side by side, or of a new one."),
-    "evaluate": ("Evaluate", "Compare a controller with those of the package, in the paper's metrics and figures."),
-    "export": ("Export", "Write one agent's controller for a robot: C, NumPy or ONNX."),
-    "reproduce": ("Reproduce", "Run the paper's experiments and judge its statements."),
+    "train": ("Train", "Train a network by imitation learning (DAgger); the defaults are the paper's recipe."),
+    "tune": ("Tune", "Improve a trained network on the metrics of its flights, with CMA-ES."),
+    "simulate": ("Simulate", "Simulate random flocks under a controller and print metrics."),
+    "view": ("View", "Simulate flocks interactively in a browser, or replay saved flights."),
+    "animate": ("Animate", "Render a film of saved flights, side by side, or of a new flight."),
+    "evaluate": ("Evaluate", "Compare a controller with the package's controllers by the paper's metrics and figures."),
+    "export": ("Export", "Export one agent's controller for a robot, as C, NumPy or ONNX."),
+    "reproduce": ("Reproduce", "Run the paper's experiments and check its statements."),
     "sweep": ("Sweep", "Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures."),
-    "atlas": ("Atlas", "Measure what the classical laws promise, and film each of them."),
-    "deploy": ("Deploy", "Fly a swarm of processes, one per agent, beside the simulator."),
-    "demo": ("Demo", "Train a network, fly it on unseen flocks beside others, and write films and a report."),
-    "bench": ("Bench", "Measure how fast this machine flies flocks."),
+    "atlas": ("Atlas", "Measure the claims of the classical flocking laws, and film each law."),
+    "deploy": ("Deploy", "Run a swarm as one process per agent, and compare it with the simulator."),
+    "demo": (
+        "Demo",
+        "Train a network, test it on unseen flocks beside other controllers, and write films and a report.",
+    ),
+    "bench": ("Bench", "Measure the speed of simulation and training on this machine."),
 }
-"""The class of each command, in the module of its name, which is imported when it is chosen, and its summary."""
+"""Class and summary of each command. The class is in the module of the command's name, which is imported only if the
+command is chosen; the first line of its docstring is the summary."""
 
 RESUMABLE_COMMANDS = ("atlas", "demo", "evaluate", "reproduce", "sweep", "tune")
-"""The commands that continue an interrupted run when they are called again."""
+"""Commands that continue an interrupted run when they are called again."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command: exit code 0, 1 if a deployed swarm fails its checks, 2 for bad input, 130 for Ctrl-C."""
+    """Run a command. Exit codes: 0, 1 if a deployed swarm fails its checks, 2 for bad input, 130 for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["--version"]:
         print(f"equiflock {__version__}")
         return
-    # On its way out Python looks for garbage among all objects: a third of a second with torch, for nothing.
+    # Skip the garbage collection at exit, which takes 0.3 s with torch.
     atexit.register(gc.freeze)
-    # SIGTERM becomes an exception, too, so that half-written files are removed on the way out.
+    # SIGTERM raises an exception too, so that incomplete files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         chosen = arguments[0] if arguments else ""
+        if chosen and not chosen.startswith("-"):
+            check_choice("command", chosen, tuple(COMMANDS))
         command = tyro.extras.subcommand_cli_from_dict(
             {
                 name: _load_command(name, arguments[1:]) if name == chosen else _make_summary_stub(name)
                 for name in COMMANDS
             },
             prog="equiflock",
-            description="Swarms that fly together with no central computer: train, simulate, watch and measure them.",
+            description="Train, evaluate, visualise and deploy decentralized controllers for robot swarms.",
             args=arguments,
         )
-        # Mistakes of the user, of a plugin and of the system are one line each; only our own are tracebacks.
+        # Errors of the user, a plugin or the system are one line; only bugs of this package give a traceback.
         with ensure_keyboard_interrupt(), convert_plugin_errors(getattr(command, "plugin", None)):
             command.run()
     except InputError as error:
@@ -76,27 +82,27 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         _exit_with_error(f"{chosen} needs {error.name}: pip install 'equiflock[train]'")
     except MemoryError:
-        _exit_with_error("not enough memory: fly fewer agents or flocks, or keep fewer frames")
+        _exit_with_error("not enough memory: reduce agents or flocks, or keep fewer frames")
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not interrupt this
         err.print("equiflock: interrupted")
-        # The same command continues, except that --force would begin again.
+        # The same command resumes the run, without --force, which would restart it.
         if arguments and arguments[0] in RESUMABLE_COMMANDS:
-            again = shlex.join(["equiflock", *(word for word in arguments if word != "--force")])
-            err.print(f"go on with: {again}", highlight=False, markup=False, soft_wrap=True)
+            command_line = shlex.join(["equiflock", *(word for word in arguments if word != "--force")])
+            err.print(f"resume with: {command_line}", highlight=False, markup=False, soft_wrap=True)
         sys.stdout.flush()
-        os._exit(130)  # at once, even if a kernel is at work in another thread
+        os._exit(130)  # immediately, even if a kernel is running in another thread
 
 
 def _load_command(name: str, arguments: list[str]) -> Any:
-    """Import a command, with the options of the scenario and body that its arguments name."""
+    """Import a command and add the options of the scenario and body that its arguments name."""
     from equiflock.cli.dynamic_options import add_dynamic_options
 
     return add_dynamic_options(getattr(importlib.import_module(f"equiflock.cli.{name}"), COMMANDS[name][0]), arguments)
 
 
 def _make_summary_stub(name: str) -> Callable[[], None]:
-    """Return a stand-in for a command that is not chosen, with the text that help lists."""
+    """Return a placeholder for a command that is not chosen, whose docstring `--help` lists."""
 
     def command() -> None:
         raise AssertionError(f"{name} was not chosen")

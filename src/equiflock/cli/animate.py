@@ -21,50 +21,49 @@ from equiflock.simulation.trajectory import Trajectory, load_trajectories
 
 @dataclass(frozen=True)
 class Animate:
-    """Draw a film of saved flights, side by side, or of a new one."""
+    """Render a film of saved flights, side by side, or of a new flight."""
 
     flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """Flights saved by `equiflock simulate --save`, or folders that `equiflock view` saved; without any, a new flock is
-    flown."""
+    """Flights saved by `equiflock simulate --save` or `equiflock view`; if none, a new one is simulated."""
     out: Path = Path("flock.mp4")
-    """The film: .mp4 or .gif."""
+    """File to write, .mp4 or .gif."""
     flock: int = 0
-    """Which flock of the batch, counted from 0."""
+    """Index of the flock in the batch, from 0."""
     frames_per_second: int = 30
-    """Frames per second of film."""
+    """Frame rate of the film."""
     speed: float = 0.5
     """Simulated seconds per second of film."""
     dots_per_inch: int = 110
-    """Each panel of the film is 4.8 inches wide."""
+    """Resolution; a panel is 4.8 inches wide."""
     controller: str = "tanner"
-    """For a new flight: a controller, as for `equiflock simulate`."""
+    """New flight: the controller, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
     time_step: float = 0.01
-    """For a new flight: seconds per step."""
+    """New flight: time step in seconds."""
     duration: float | None = None
-    """For a new flight: seconds to fly; as long as the scenario's test if left out."""
+    """New flight: duration in seconds; by default that of the scenario's test."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller or scenario."""
+    """Python module or file to import first, which may register your own controllers and scenarios."""
 
     def run(self) -> None:
-        """Write the film and say where it is."""
+        """Write the film and print its path."""
         from equiflock.report.film import check_film, film
 
         import_plugin(self.plugin)
         check_film(self.out, self.speed, self.frames_per_second, self.dots_per_inch)
-        # An option that would have no effect is an error: the user expects something of it.
-        fresh = type(self)()
+        # Refuse options that would have no effect.
+        default = type(self)()
         options = ("controller", "scenario", "options", "time_step", "duration")
-        if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in options):
-            raise InputError("options of a new flight do not go with saved flights")
+        if self.flights and any(getattr(self, name) != getattr(default, name) for name in options):
+            raise InputError("options of a new flight have no effect on saved flights: leave them out")
         with progress() as bar:
             runs = [run for path in self.flights for run in load_trajectories(path)]
             if not runs:
                 task = bar.add_task(PREPARING_TEXT, total=None)
                 runs = [self._simulate()]
                 bar.remove_task(task)
-            task = bar.add_task("drawing frames", total=None)
+            task = bar.add_task("rendering frames", total=None)
             path = film(
                 runs,
                 self.out,
@@ -77,7 +76,7 @@ class Animate:
         out.print(f"film: {path}", highlight=False)
 
     def _simulate(self) -> Trajectory:
-        """A new flight of the chosen scenario."""
+        """Simulate a new flight of the chosen scenario."""
         scenario = build_scenario(self.scenario, self.options)
         duration = scenario.duration if self.duration is None else self.duration
         config = {"controller": self.controller, **scenario_to_dict(scenario)}

@@ -13,32 +13,32 @@ from equiflock.cli.terminal import print_notice, print_text_table, progress
 from equiflock.runtime.checks import check_choice, check_count
 
 OUTPUT_PATTERNS = ("jobs", "*.gif", "*.csv", "*.md")
-"""Patterns of the files that an atlas writes beside its config."""
+"""Glob patterns of the files that an atlas writes beside its config."""
 
 
 @dataclass(frozen=True)
 class Atlas:
-    """Measure what the classical laws promise, and film each of them.
+    """Measure the claims of the classical flocking laws, and film each law.
 
-    Writes atlas.md, a film for each law, and atlas.csv, the numbers. What is in the folder already is not run again, so
-    an interrupted atlas goes on where it was. All of it takes some five minutes on two cores.
+    Writes atlas.md, atlas.csv and a film for each law. Existing results in the run directory are kept, so the same
+    command resumes an interrupted run. The whole atlas takes about five minutes on two cores.
     """
 
     out: Path = Path("runs/atlas")
-    """The folder to write to."""
+    """Run directory to write."""
     only: tuple[str, ...] = ()
-    """Some of the laws, such as cucker-smale; all if left out."""
+    """Laws to measure, such as cucker-smale; by default all."""
     films: bool = True
-    """Whether to draw films, too."""
+    """Whether to render films."""
     workers: int = os.cpu_count() or 1
-    """How many processes."""
+    """Number of worker processes."""
     scheduler: str | None = None
-    """The address of a Dask scheduler whose workers run the jobs instead, such as tcp://10.0.0.1:8786."""
+    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
     force: bool = False
-    """Remove what is in the folder, if it is an atlas, and begin anew."""
+    """Delete an earlier atlas in the run directory and start again."""
 
     def run(self) -> None:
-        """Print what was measured and say where the page is."""
+        """Print the measured claims and the path of the page."""
         from equiflock.experiments.atlas.entries import ENTRIES, build_claim_jobs
         from equiflock.experiments.runner.jobs import is_done, read_results
         from equiflock.experiments.runner.run_jobs import run_jobs
@@ -50,42 +50,42 @@ class Atlas:
         for name in self.only:
             check_choice("law", name, tuple(entry.name for entry in ENTRIES))
         entries = [entry for entry in ENTRIES if not self.only or entry.name in self.only]
-        jobs, kept = build_claim_jobs(self.only), self.out / "jobs"
+        jobs, results_dir = build_claim_jobs(self.only), self.out / "jobs"
         with lock_run_dir(self.out, "atlas", self._collect_settings(), OUTPUT_PATTERNS, self.force), progress() as bar:
             measuring = bar.add_task("measuring", total=len(jobs))
             run_jobs(
                 jobs,
-                kept,
+                results_dir,
                 self.workers,
                 lambda job: bar.advance(measuring),
                 scheduler=self.scheduler,
                 on_notice=partial(print_notice, bar),
             )
-            # The page is of all laws that were measured, by earlier calls too.
-            found = read_results([job for job in build_claim_jobs() if is_done(job, kept)], kept)
+            # The page shows all laws measured so far, including those of earlier calls.
+            results = read_results([job for job in build_claim_jobs() if is_done(job, results_dir)], results_dir)
             with atomic_write(self.out / "atlas.csv") as scratch:
-                found.to_csv(scratch, index=False)
+                results.to_csv(scratch, index=False)
             if self.films:
                 filming = bar.add_task("filming", total=len(entries))
                 draw_films(entries, self.out, lambda name: bar.advance(filming))
-            page = write_atlas(found, self.out)
-        table = found[found.claim.isin([job.number for job in jobs])]
-        value_format = {job.number: job.claim for job in jobs}
+            page = write_atlas(results, self.out)
+        table = results[results.claim.isin([job.number for job in jobs])]
+        claims = {job.number: job.claim for job in jobs}
         rows = [
             [
                 row.law,
                 row.description,
-                f"{row.value:{value_format[row.claim].value_format}}",
-                value_format[row.claim].rule,
+                f"{row.value:{claims[row.claim].value_format}}",
+                claims[row.claim].rule,
                 row.verdict,
             ]
             for row in table.fillna("").itertuples()
         ]
-        print_text_table("what the laws promise", ("law", "measured", "number", "promised", ""), rows)
+        print_text_table("claims of the laws", ("law", "measured", "number", "claimed", "verdict"), rows)
         out.print(f"  {page}", highlight=False)
 
     def _collect_settings(self) -> dict[str, Any]:
-        """Everything that the results depend on: claims, films, the numbers or the weights of laws, and versions."""
+        """Return everything that the results depend on: claims, films, parameters or weights of laws, and versions."""
         from equiflock.controllers.loading import find_weights_file, load
         from equiflock.experiments.atlas.entries import ENTRIES, build_claim_jobs
         from equiflock.runtime.checksums import compute_checksum, compute_file_checksum

@@ -20,27 +20,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure how fast this machine flies flocks with ETDAGNN in the loop, in nanoseconds per agent and step."""
+    """Measure the speed of simulation and training on this machine.
+
+    A simulation step runs ETDAGNN on every agent; its time is in nanoseconds per agent.
+    """
 
     agents: tuple[int, ...] = (100, 1_000, 10_000, 100_000, 1_000_000)
-    """Sizes of a single flock, at constant density."""
+    """Flock sizes, at constant density."""
     training: bool = True
-    """Measure an epoch of training too."""
+    """Whether to measure an epoch of training."""
     repeats: int = 5
-    """Report the best of so many."""
+    """Repetitions of each measurement, of which the best is reported."""
     json: Path | None = None
-    """Also write the figures here."""
+    """JSON file to write the results to."""
     plot: Path | None = None
-    """Also draw them here, as a PNG file."""
+    """PNG file to draw the results to."""
 
     def run(self) -> None:
-        """Print the table."""
+        """Print the timings."""
         from equiflock.controllers.trained import PAPER_NETWORKS
         from equiflock.experiments.bench import BATCHES, measure_limits, measure_loop
 
         if self.training:
             require_torch("an epoch of training (leave it out with --no-training)")
-        # Measuring takes minutes, so everything that can be wrong is checked before.
+        # Measuring takes minutes, so check all options first.
         check_count("repeats", self.repeats)
         for agents in self.agents:
             check_count("agents", agents, least=3)
@@ -53,19 +56,19 @@ class Bench:
             limits = measure_limits(self.repeats)
             names = PAPER_NETWORKS if self.training else ()
             epochs = [_measure_epoch(name, self.repeats) for name in bar.track(names, description="training")]
-        # A row for each size: the parts of a step, its speed, and the share of what the machine allows.
+        # A row per size: the parts of a step, its speed, and the share of the machine's limit.
         title = f"a step with ETDAGNN in the loop, ns per agent, {timings[0].threads} threads"
         header = "B x N", "sort", "observations", "policy", "integration", "step", "10⁶/s", "of limit", "by"
         rows = []
         for timing in timings:
-            least, what = limits.least(timing)
+            least, limit = limits.compute_lower_bound(timing)
             parts = timing.sort, timing.observations, timing.policy, timing.integration, timing.step
-            speed = f"{timing.speed / 1e6:.2f}", f"{least / timing.step:.0%}", what
+            speed = f"{timing.speed / 1e6:.2f}", f"{least / timing.step:.0%}", limit
             rows.append([f"{timing.flocks} x {timing.agents:,}", *(f"{part:.0f}" for part in parts), *speed])
         print_table(title, (header, rows))
         out.print(
-            f"copying: {limits.copy_bandwidth / 1e9:.1f} GB/s; float32 multiply-adds: "
-            f"{limits.multiply_add_peak / 1e9:.0f} billion/s; for an agent a step moves at least "
+            f"copy bandwidth: {limits.copy_bandwidth / 1e9:.1f} GB/s; float32 multiply-adds: "
+            f"{limits.multiply_add_peak / 1e9:.0f} billion/s; per agent, a step moves at least "
             f"{timings[0].bytes_moved:.0f} bytes and takes about {timings[-1].multiply_adds:.0f} multiply-adds",
             highlight=False,
         )
@@ -77,41 +80,41 @@ class Bench:
 
             draw_bench(timings, limits, self.plot)
         if self.json is not None:
-            figures = {
+            results = {
                 "limits": asdict(limits),
                 "steps": [asdict(timing) for timing in timings],
                 "epochs": [asdict(epoch) for epoch in epochs],
             }
             with atomic_write(self.json) as scratch:
-                scratch.write_text(json.dumps(figures, indent=2) + "\n")
+                scratch.write_text(json.dumps(results, indent=2) + "\n")
 
 
 def _measure_epoch(name: str, repeats: int) -> EpochTiming:
-    # Imported here, as training needs torch.
+    # Imported here because training needs torch.
     from equiflock.experiments.training_bench import measure_epoch
 
     return measure_epoch(name, repeats)
 
 
 def _print_parts(timing: LoopTiming, limits: MachineLimits) -> None:
-    """A table of the parts of one step, each beside what the machine could do at best."""
-    title = f"the parts of a step of {timing.flocks} x {timing.agents:,}, per agent"
+    """Print the parts of one step, each beside the machine's lower bound."""
+    title = f"parts of a step of {timing.flocks} x {timing.agents:,}, per agent"
     header = "part", "ns", "bytes", "multiply-adds", "least ns", "of limit", "by"
     rows = []
     for part, cost in timing.costs.items():
-        (least, what), took = limits.least(timing, part), getattr(timing, part)
-        share = f"{least / took:.0%}" if took > 0 else ""
+        (least, limit), elapsed = limits.compute_lower_bound(timing, part), getattr(timing, part)
+        share = f"{least / elapsed:.0%}" if elapsed > 0 else ""
         work = f"{cost.bytes_moved:.0f}", f"{cost.multiply_adds:.0f}"
-        rows.append([part, f"{took:.1f}", *work, f"{least:.1f}", share, what])
+        rows.append([part, f"{elapsed:.1f}", *work, f"{least:.1f}", share, limit])
     print_table(title, (header, rows))
 
 
 def _print_epochs(epochs: list[EpochTiming], limits: MachineLimits, threads: int) -> None:
-    """A table of the epochs of a training, whose steps of Adam stand beside what one thread could do at best."""
-    header = "controller", "flight", "200 updates", "validation", "epoch", "updates at least", "of limit"
+    """Print the time of a training epoch of each network, its updates beside the lower bound of one thread."""
+    header = "controller", "flight", "200 updates", "validation", "epoch", "least updates", "of limit"
     rows = []
     for epoch in epochs:
         least = epoch.multiply_adds / (limits.multiply_add_peak / threads) * 1e3
         parts = epoch.flight, epoch.updates, epoch.validation, epoch.epoch, least
         rows.append([epoch.controller, *(f"{part:.1f}" for part in parts), f"{least / epoch.updates:.0%}"])
-    print_table("an epoch of training, ms, one thread (a validation is due every 40 epochs)", (header, rows))
+    print_table("an epoch of training, ms, one thread (validation runs every 40 epochs)", (header, rows))

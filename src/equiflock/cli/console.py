@@ -1,4 +1,4 @@
-"""Standard output and standard error as consoles."""
+"""Rich consoles on standard output and standard error."""
 
 from rich.console import Console
 

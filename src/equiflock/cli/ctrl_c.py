@@ -1,4 +1,4 @@
-"""Ctrl-C is heard wherever it comes, also where Python drops exceptions."""
+"""Reliable Ctrl-C: a KeyboardInterrupt also where Python drops exceptions."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from types import FrameType
 from typing import Any
 
 RESEND_DELAY = 0.05
-"""So long after a Ctrl-C that came at a bad moment it is pressed again."""
+"""Seconds until SIGINT is sent again after Python dropped a KeyboardInterrupt."""
 
 COMPILER_MODULE = "llvmlite.binding.executionengine"
-"""The module whose functions LLVM calls back while it compiles a kernel."""
+"""Module of the functions that LLVM calls back while it compiles a kernel."""
 
 
 @contextmanager
 def ensure_keyboard_interrupt() -> Iterator[None]:
-    """Ctrl-C in this block, of the main thread, is a KeyboardInterrupt in it.
+    """Ensure that Ctrl-C in this block of the main thread raises KeyboardInterrupt.
 
-    Python raises it wherever the program is. In a destructor, or in a function that C calls back, it drops it with no
-    more than a printed line, and the program would fly on: there it is pressed again a moment later, until it counts.
+    Python raises it wherever the program is, and drops it with a printed line in a destructor or in a function that C
+    calls back; the program would continue. In that case SIGINT is sent again after a delay, until it has an effect.
     """
-    # Left alone where Ctrl-C is ignored, as in a shell's background, or where somebody else handles it.
+    # Leave the handler alone if Ctrl-C is ignored, as in a shell's background job, or has another handler.
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    report = sys.unraisablehook
+    previous_hook = sys.unraisablehook
 
-    def press_again_or_report(dropped: Any) -> None:
+    def resend_or_report(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
             _resend_sigint()
         else:
-            report(dropped)
+            previous_hook(dropped)
 
-    sys.unraisablehook = press_again_or_report
+    sys.unraisablehook = resend_or_report
     signal.signal(signal.SIGINT, raise_keyboard_interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.unraisablehook = report
+        sys.unraisablehook = previous_hook
 
 
 def raise_keyboard_interrupt(signum: int, frame: FrameType | None) -> None:
-    """The handler of a Ctrl-C that shall interrupt: raises KeyboardInterrupt, or sees to it that it is raised soon."""
-    # Numba takes the compiled object in such a call: without it, it fails later with an error of its own.
+    """Handle SIGINT: raise KeyboardInterrupt, or send SIGINT again later if a compiler callback is running."""
+    # Numba receives the compiled object in such a callback; an exception there makes it fail later.
     while frame is not None:
         if frame.f_globals.get("__name__") == COMPILER_MODULE:
             _resend_sigint()
@@ -57,14 +57,14 @@ def raise_keyboard_interrupt(signum: int, frame: FrameType | None) -> None:
 
 
 def _resend_sigint() -> None:
-    """Press Ctrl-C in a moment, from another thread, as here it would be dropped again."""
+    """Send SIGINT after a delay from another thread; here it would be dropped again."""
     timer = threading.Timer(RESEND_DELAY, _send_sigint)
     timer.daemon = True
     timer.start()
 
 
 def _send_sigint() -> None:
-    # Sent to the main thread where that is possible, which wakes it if it waits for something.
+    # Send it to the main thread if possible, which wakes the thread if it is waiting.
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
         signal.pthread_kill(main, signal.SIGINT)

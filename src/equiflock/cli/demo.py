@@ -17,61 +17,60 @@ from equiflock.simulation.simulate import count_steps
 
 @dataclass(frozen=True)
 class Demo:
-    """Train a network from nothing, fly it on unseen flocks beside others, and write films and a report."""
+    """Train a network, test it on unseen flocks beside other controllers, and write films and a report."""
 
     out: Path = Path("runs/demo")
-    """The folder to write; an earlier demonstration by this version is replaced, and one that was interrupted goes
-    on."""
+    """Directory to write; replaces a finished demonstration and resumes an interrupted one."""
     flocks: int = 50
-    """How many flocks."""
+    """Number of test flocks, B."""
     agents: int = 100
-    """How many agents in each."""
+    """Number of agents in a flock, N."""
     seed: int = 0
-    """Which flocks, and the seed of the training."""
+    """Seed of the test flocks and of the training."""
     epochs: int = RECIPE.epochs
-    """How long to train; the weights that come with the package had 400."""
+    """Training epochs; the package's weights were trained for 400."""
 
     def run(self) -> None:
-        """Print the comparison and say where films and report are."""
+        """Print the comparison and the paths of the report and the films."""
         from equiflock.report.demo_report import TRAINING_DIR, check_demo_dir, format_short_comparison, write_demo
 
         require_torch("demo")
         check_demo_dir(self.out)
         disk = RandomDisk(self.flocks, self.agents, self.seed)
-        # A very short training is validated at its end.
-        every = min(RECIPE.validate_every, self.epochs)
-        recipe = replace(RECIPE, epochs=self.epochs, seed=self.seed, agents=self.agents, validate_every=every)
+        # Validate a very short training at its end.
+        validate_every = min(RECIPE.validate_every, self.epochs)
+        recipe = replace(RECIPE, epochs=self.epochs, seed=self.seed, agents=self.agents, validate_every=validate_every)
         steps = count_steps(DURATION, TIME_STEP)
         with progress("loss", "IVV", "IMAN") as bar:
-            # All bars are shown from the beginning, so that the user sees what is to come.
+            # Show all bars from the start, so that the user sees all stages.
             training = TrainingProgress(bar, recipe)
-            flying = {name: bar.add_task(f"flying under {name}", total=steps) for name in CONTROLLERS}
-            drawing = {name: bar.add_task(f"filming {name}", total=None) for name in CONTROLLERS}
+            flight_tasks = {name: bar.add_task(f"flying under {name}", total=steps) for name in CONTROLLERS}
+            film_tasks = {name: bar.add_task(f"filming {name}", total=None) for name in CONTROLLERS}
 
             def on_step(name: str, moment: Moment) -> None:
-                bar.update(flying[name], completed=moment.step)
+                bar.update(flight_tasks[name], completed=moment.step)
 
             def on_frame(name: str, done: int, total: int) -> None:
-                bar.update(drawing[name], completed=done, total=total)
+                bar.update(film_tasks[name], completed=done, total=total)
 
-            # Ctrl-C ends the training with a checkpoint; `demonstrate` finds it finished and only reads its results.
-            folder = self.out / TRAINING_DIR
+            # Ctrl-C stops the training at a checkpoint. `demonstrate` only reads the results of the finished training.
+            training_dir = self.out / TRAINING_DIR
             with StopRequest(
-                lambda: training.print_notice(f"{training.stop_message}; the same command goes on")
-            ) as stopping:
-                resume_or_create_training(folder, recipe).train(
-                    training.epoch, training.print_notice, should_stop=stopping
+                lambda: training.print_notice(f"{training.stop_message}; the same command resumes the training")
+            ) as stop_request:
+                resume_or_create_training(training_dir, recipe).train(
+                    training.show_epoch, training.print_notice, should_stop=stop_request
                 )
-            found = demonstrate(disk, recipe, on_step=on_step, training=folder)
-            files = write_demo(found, self.out, on_frame)
+            demonstration = demonstrate(disk, recipe, on_step=on_step, training=training_dir)
+            files = write_demo(demonstration, self.out, on_frame)
         print_table(
             f"{self.flocks} unseen flocks of {self.agents} agents for {DURATION:g} s: integrals of velocity variance "
             "(IVV) and mean acceleration norm (IMAN)",
-            *(format_short_comparison(found, quartiles) for quartiles in (True, False)),
+            *(format_short_comparison(demonstration, quartiles) for quartiles in (True, False)),
         )
         out.print(
-            f"In {len(found.contrasting_flocks)} of {self.flocks} flocks the network that was just trained keeps everybody in "
-            "touch while the classical decentralized law loses agents for good."
+            f"In {len(demonstration.contrasting_flocks)} of {self.flocks} flocks the trained network keeps the "
+            "communication graph connected, while the classical decentralized law ends with a disconnected graph."
         )
         for path in files:
             out.print(f"  {path}", highlight=False)

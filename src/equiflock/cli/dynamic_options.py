@@ -1,4 +1,4 @@
-"""A command with the options of what its arguments name, a scenario or a body, made before they are parsed."""
+"""Options of the scenario and body that unparsed arguments name, added to a command before parsing."""
 
 from __future__ import annotations
 
@@ -18,53 +18,55 @@ from equiflock.scenarios.registry import collect_options, scenario_class
 
 
 def add_dynamic_options(command: Any, arguments: Sequence[str]) -> Any:
-    """A command with the options of the scenario and the body that its arguments name; any other command as it is.
+    """Return the command with the options of the scenario and the body that its arguments name.
 
-    A command that takes scenarios has the fields `scenario`, `options` and `plugin`, and perhaps `default_options`, a
-    function of the scenario's class whose options are the defaults in place of the scenario's own. One that takes a
-    world, or several, has the field `world`, whose default is `EnvironmentOptions` or `EnvironmentAxes`.
+    A command that takes scenarios has the fields `scenario`, `options` and `plugin`. It may have `default_options`, a
+    function of the scenario's class that returns option values which replace the scenario's defaults. A command that
+    takes environments has the field `world`, whose default is `EnvironmentOptions` or `EnvironmentAxes`. Any other
+    command is returned unchanged.
     """
-    ours = {each.name: each for each in fields(command)} if is_dataclass(command) else {}
-    if "plugin" in ours:
+    command_fields = {each.name: each for each in fields(command)} if is_dataclass(command) else {}
+    if "plugin" in command_fields:
         # A plugin may register the scenario, controller or body that other options name.
         import_plugin(_find_option_value("plugin", arguments))
-    made: dict[str, Any] = {}
-    known = set(ours) | (set(ENVIRONMENT_OPTIONS) if "world" in ours else set())
-    usual = None
-    if {"scenario", "options", "plugin"} <= set(ours):
-        # The scenario with its defaults, or those of the command, which help shows.
-        name = _find_option_value("scenario", arguments) or str(ours["scenario"].default)
+    option_classes: dict[str, Any] = {}
+    known = set(command_fields) | (set(ENVIRONMENT_OPTIONS) if "world" in command_fields else set())
+    scenario = None
+    if {"scenario", "options", "plugin"} <= set(command_fields):
+        # Help shows the defaults of the command, if it has any, or else those of the scenario.
+        name = _find_option_value("scenario", arguments) or str(command_fields["scenario"].default)
         kind = scenario_class(name.partition(":")[0])
-        usual = make_scenario(name, command.default_options(kind) if hasattr(command, "default_options") else None)
-        made["options"] = make_options_class(usual, known)
-        known |= set(collect_options(usual))
-    if "world" in ours:
+        scenario = make_scenario(name, command.default_options(kind) if hasattr(command, "default_options") else None)
+        option_classes["options"] = make_options_class(scenario, known)
+        known |= set(collect_options(scenario))
+    if "world" in command_fields:
         body = _find_option_value("body", arguments) or DEFAULT_BODY_NAME
-        holder: Any = ours["world"].default_factory
-        made["world"] = holder.make_class_for(body, known)
-        known |= {each.name for each in fields(made["world"])}
+        base_class: Any = command_fields["world"].default_factory
+        option_classes["world"] = base_class.make_class_for(body, known)
+        known |= {each.name for each in fields(option_classes["world"])}
         check_body_options(body, arguments, known)
-    if usual is not None:
-        check_scenario_options(usual, arguments, known)
-    return _replace_fields(command, made) if made else command
+    if scenario is not None:
+        check_scenario_options(scenario, arguments, known)
+    return _replace_fields(command, option_classes) if option_classes else command
 
 
-def _replace_fields(command: Any, made: dict[str, Any]) -> Any:
-    """A subclass of the command whose fields of these names have the types that were made for its arguments."""
+def _replace_fields(command: Any, option_classes: dict[str, Any]) -> Any:
+    """Return a subclass of the command whose fields of these names have these types."""
     changed = [
-        (name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)) for name, kind in made.items()
+        (name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind))
+        for name, kind in option_classes.items()
     ]
-    found = make_dataclass(command.__name__, changed, bases=(command,), frozen=True)
-    found.__doc__ = command.__doc__
-    return found
+    subclass = make_dataclass(command.__name__, changed, bases=(command,), frozen=True)
+    subclass.__doc__ = command.__doc__
+    return subclass
 
 
 def _find_option_value(option: str, arguments: Sequence[str]) -> str | None:
-    """The value of an option in unparsed arguments, the last one if it is repeated; None if it is not there."""
-    found = None
+    """Return the value of an option in unparsed arguments, the last one if it is repeated, or None."""
+    value = None
     for word, following in pairwise([*arguments, ""]):
         if word == f"--{option}" and not following.startswith("--"):
-            found = following or None
+            value = following or None
         elif word.startswith(f"--{option}="):
-            found = word.partition("=")[2] or None
-    return found
+            value = word.partition("=")[2] or None
+    return value

@@ -1,4 +1,4 @@
-"""The world that flocks fly in, as options of a command: those of radio, failures and the body that is chosen."""
+"""Command-line options of the environment: radio, body and failures."""
 
 from __future__ import annotations
 
@@ -30,81 +30,84 @@ from equiflock.senses.radio import Radio
 from equiflock.simulation.failures import Failures
 
 ENVIRONMENT_OPTIONS = (*RADIO_OPTIONS, "body", *FAILURE_OPTIONS)
-"""The options that every world has."""
+"""Options of every environment, whatever its body."""
 OPTION_DEPENDENCIES: Mapping[str, tuple[str, ...]] = {
     "burst": ("packet_loss",),
     "fail_time": ("fail",),
     "fail_kind": ("fail", "fail_rate"),
 }
-"""Options that have an effect only if one of others is above 0."""
+"""Options that have an effect only if one of these other options is above 0."""
 HELP_SUFFIXES: Mapping[str, str] = {
-    "radio_seed": "(Of the radio alone.)",
-    "top_speed": "Not --max-speed, which bounds the velocities with which flocks begin.",
+    "radio_seed": "(Radio only.)",
+    "top_speed": "(--max-speed bounds the initial velocities.)",
 }
-"""What the docstring of a part does not say, as it does not know the options beside it."""
+"""Text appended to an option's help: relations to other options, which its docstring cannot name."""
 
 
 class Option(NamedTuple):
-    """One option of a world."""
+    """One option of an environment."""
 
     name: str
     hint: Any
-    """The type of its values."""
+    """Type of its values."""
     default: Any
     help: str
 
 
 @dataclass(frozen=True)
 class EnvironmentOptions:
-    """The options of a world, as fields of subclasses that are made for a body; this class itself has none."""
+    """Options of an environment. The fields are in the subclasses that `make_class_for` makes for a body."""
 
     @classmethod
     def make_class_for(cls, body: str, reserved_names: Collection[str]) -> type[EnvironmentOptions]:
-        """A dataclass whose fields are the options of a world with this body, but for the body's that are `reserved_names`."""
-        made = [_make_field(option) for option in _iter_options([body], reserved_names)]
-        return make_dataclass("World", made, bases=(cls,), frozen=True)
+        """Return a dataclass whose fields are the options of an environment with this body.
+
+        Options of the body whose names the command uses itself, `reserved_names`, are left out.
+        """
+        options = [_make_field(option) for option in _iter_options([body], reserved_names)]
+        return make_dataclass("Environment", options, bases=(cls,), frozen=True)
 
     @property
     def world(self) -> World:
-        """The world with these options."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        usual = {each.name: each.default for each in fields(self)}
-        _check_dependencies({name: [value] for name, value in given.items() if value != usual[name]})
-        # Those that follow the body's name are defaults here, and need not be given again.
-        return make_world(**{name: value for name, value in given.items() if name == "body" or value != usual[name]})
+        """Return the environment with these options."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = {each.name: values[each.name] for each in fields(self) if values[each.name] != each.default}
+        _check_dependencies({name: [value] for name, value in changed.items()})
+        # Options that follow the body's name are defaults here, so they need not be passed again.
+        return make_world(**{name: value for name, value in values.items() if name == "body" or name in changed})
 
 
 EnvironmentArgument = Annotated[EnvironmentOptions, tyro.conf.arg(name="")]
-"""The field of a command that holds the options; they appear without a prefix."""
+"""Type of the field of a command that holds the options; they have no prefix."""
 
 
 @dataclass(frozen=True)
 class EnvironmentAxes:
-    """The options of several worlds, as `EnvironmentOptions` has those of one: each a list of values."""
+    """Options of several environments: as `EnvironmentOptions`, with a list of values for each option."""
 
     options: ClassVar[Mapping[str, Option]] = {}
 
     @classmethod
     def make_class_for(cls, body: str, reserved_names: Collection[str]) -> type[EnvironmentAxes]:
-        """A dataclass whose fields are lists of values, as texts, of all options that worlds with these bodies have."""
+        """Return a dataclass whose fields are lists of values, as text, of all options of these bodies."""
         options = list(_iter_options(body.split(","), reserved_names))
-        made: list[Any] = []
-        for name, _, default, told in options:
-            # Not given is not the same as given with the usual value, which makes a column of the table.
-            told_so = tyro.conf.arg(help=told, metavar="STR", help_behavior_hint=f"(default: {default})")
-            made.append((name, Annotated[str | None, told_so], None))
+        option_fields: list[Any] = []
+        for name, _, default, help_text in options:
+            # An option that is given, even with its default value, becomes a column of the table; None is not given.
+            argument = tyro.conf.arg(help=help_text, metavar="STR", help_behavior_hint=f"(default: {default})")
+            option_fields.append((name, Annotated[str | None, argument], None))
         namespace = {"options": {option.name: option for option in options}, "__annotations__": {}}
-        return make_dataclass("Worlds", made, bases=(cls,), frozen=True, namespace=namespace)
+        return make_dataclass("Environments", option_fields, bases=(cls,), frozen=True, namespace=namespace)
 
     @property
     def axes(self) -> dict[str, list[Any]]:
-        """The values of all options that were given."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: _parse_values(self.options[name], text) for name, text in given.items() if text is not None}
+        """Return the values of all options that were given."""
+        texts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: _parse_values(self.options[name], text) for name, text in texts.items() if text is not None}
 
     @property
     def worlds(self) -> list[tuple[dict[str, Any], World]]:
-        """Every combination of these values, with its world."""
+        """Return every combination of the given values, with its environment."""
         axes = self.axes
         _check_dependencies(axes)
         points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
@@ -112,95 +115,101 @@ class EnvironmentAxes:
 
 
 EnvironmentAxesArgument = Annotated[EnvironmentAxes, tyro.conf.arg(name="")]
-"""The same for several worlds."""
+"""Type of the field of a command that holds lists of options; they have no prefix."""
 
 
 def print_environment(world: World) -> None:
-    """Say what is not as in the paper, if anything is."""
-    words = describe_environment(world)
-    if words:
-        out.print(f"world: {words}", highlight=False, markup=False, soft_wrap=True)
+    """Print how the environment differs from the paper's, if it does."""
+    text = describe_environment(world)
+    if text:
+        out.print(f"environment: {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def check_body_options(body: str, arguments: Sequence[str], known: Collection[str]) -> None:
-    """Raise a clear error for an option that only other bodies have, which tyro would just call unrecognized."""
+    """Raise InputError for an option that only other bodies have; tyro would only report it as unrecognized."""
     for other in body_names():
         for option in _iter_body_options(other):
             if option.name not in known and option.name in list_option_names(arguments):
-                # The body itself says what it has.
+                # This raises the body's error, which lists its options.
                 make_world(body=body.partition(",")[0], **{option.name: option.default})
 
 
 def _iter_options(bodies: Sequence[str], reserved_names: Collection[str]) -> Iterator[Option]:
-    """The options of worlds with these bodies, each once: of the radio, of bodies, and of failures."""
+    """Yield the options of environments with these bodies, each once: of the radio, the bodies and failures."""
     yield from _iter_part_options(Radio, RADIO_OPTIONS)
     yield Option(
         "body",
         str,
         DEFAULT_BODY_NAME,
-        f"What a commanded acceleration does to an agent: {', '.join(body_names())}, or one of your own (see --plugin)."
-        " Its options are options of this command, or follow the name: unicycle:max_turn_rate=2.",
+        f"Dynamics of an agent: {', '.join(body_names())}, or your own (see --plugin). Options of the body are options "
+        "of this command, or follow the name: unicycle:max_turn_rate=2.",
     )
-    found = {*ENVIRONMENT_OPTIONS, *reserved_names}
+    seen = {*ENVIRONMENT_OPTIONS, *reserved_names}
     for body in bodies:
         for option in _iter_body_options(body):
-            if option.name not in found:
-                found.add(option.name)
+            if option.name not in seen:
+                seen.add(option.name)
                 yield option
     yield from _iter_part_options(Failures, FAILURE_OPTIONS)
 
 
 def _iter_part_options(part: Any, names: Mapping[str, str]) -> Iterator[Option]:
-    """The options of a part, a dataclass or an object of one: its values are defaults, its docstrings are help."""
+    """Yield the options of a dataclass or an instance: field values are the defaults, field docstrings the help.
+
+    `names` maps option names to field names.
+    """
     kind = part if isinstance(part, type) else type(part)
     hints, helps = get_type_hints(kind), read_field_docstrings(kind)
-    for name, own in names.items():
-        told = helps.get(own, "")
-        # A docstring calls other fields by their names there.
-        for option, other in names.items():
-            told = told.replace(f"`{other}`", f"--{option.replace('_', '-')}")
-        yield Option(name, hints[own], getattr(part, own), f"{told} {HELP_SUFFIXES.get(name, '')}".strip())
+    for name, field_name in names.items():
+        help_text = helps.get(field_name, "")
+        # Docstrings refer to fields by their names; help refers to options.
+        for other_name, other_field in names.items():
+            help_text = help_text.replace(f"`{other_field}`", f"--{other_name.replace('_', '-')}")
+        help_text = f"{help_text} {HELP_SUFFIXES.get(name, '')}".strip()
+        yield Option(name, hints[field_name], getattr(part, field_name), help_text)
 
 
 def _iter_body_options(name: str) -> Iterator[Option]:
-    """The options of a body that can be written on a command line."""
+    """Yield the options of a body whose values can be written on a command line."""
     body: Any = make_body(name)
     hints = get_type_hints(type(body))
-    back = {own: option for option, own in BODY_OPTION_NAMES.items()}
-    own = [each.name for each in fields(body) if each.init] if is_dataclass(body) else []
-    yield from _iter_part_options(body, {back.get(each, each): each for each in own if is_plain(hints[each])})
+    option_names = {field_name: option for option, field_name in BODY_OPTION_NAMES.items()}
+    field_names = [each.name for each in fields(body) if each.init] if is_dataclass(body) else []
+    yield from _iter_part_options(
+        body, {option_names.get(each, each): each for each in field_names if is_plain(hints[each])}
+    )
 
 
 def _make_field(option: Option) -> tuple[str, Any, Any]:
-    """The field of a dataclass for an option."""
+    """Return the dataclass field of an option."""
     hint, metavar = option.hint, None
-    # A fraction where a count is wanted gets the part's own error, one line, if it is read as a number.
+    # Parse integers as numbers, so that a fraction raises the one-line error of the dataclass, not tyro's.
     if hint is int or int in get_args(hint):
         hint, metavar = hint | float, "INT" if hint is int else "{None}|INT"
     return option.name, Annotated[hint, tyro.conf.arg(help=option.help, metavar=metavar)], field(default=option.default)
 
 
 def _parse_values(option: Option, text: str) -> list[Any]:
-    """The values of an option in a text: numbers such as 0-4 or 0.8,1,1.5, words, and none where that is a value."""
+    """Parse a list of values: numbers such as 0-4 or 0.8,1,1.5, words, and none if the option is optional."""
     kinds = {option.hint, *get_args(option.hint)}
     parts = [part.strip() for part in text.split(",")]
-    # None goes last, wherever it is in the list.
-    nothing = [None for part in parts if NoneType in kinds and part.lower() == "none"]
-    rest = ",".join(part for part in parts if not (nothing and part.lower() == "none"))
-    if len(nothing) > 1 or (option.hint is str and len(set(parts)) < len(parts)):
-        raise InputError(f"{option.name} must have each value once; got {text!r}")
-    if nothing and not rest:
+    # None comes last, wherever it is in the list.
+    nones = [None for part in parts if NoneType in kinds and part.lower() == "none"]
+    rest = ",".join(part for part in parts if not (nones and part.lower() == "none"))
+    if len(nones) > 1 or (option.hint is str and len(set(parts)) < len(parts)):
+        raise InputError(f"{option.name} must list each value once; got {text!r}")
+    if nones and not rest:
         return [None]
     if int in kinds:
-        return [*parse_integers(option.name, rest), *nothing]
+        return [*parse_integers(option.name, rest), *nones]
     if float in kinds:
-        return [*parse_floats(option.name, rest), *nothing]
-    return [*(CONSTANT_WORDS.get(part, part) for part in rest.split(",")), *nothing]
+        return [*parse_floats(option.name, rest), *nones]
+    return [*(CONSTANT_WORDS.get(part, part) for part in rest.split(",")), *nones]
 
 
 def _check_dependencies(given: Mapping[str, Sequence[Any]]) -> None:
-    """Raise a clear error for an option that would have no effect, as the user expects something of it."""
+    """Raise InputError for an option that would have no effect."""
     for name, others in OPTION_DEPENDENCIES.items():
         if name in given and not any(value for other in others for value in given.get(other, ())):
-            wanted = " or ".join(f"--{other.replace('_', '-')}" for other in others)
-            raise InputError(f"--{name.replace('_', '-')} goes with {wanted}")
+            required = " or ".join(f"--{other.replace('_', '-')}" for other in others)
+            raise InputError(f"--{name.replace('_', '-')} has no effect without {required}")

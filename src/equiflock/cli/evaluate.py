@@ -32,42 +32,41 @@ if TYPE_CHECKING:
     from equiflock.experiments.evaluation import EvaluationJob
 
 OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png")
-"""Patterns of the files that an evaluation writes beside its config."""
+"""Glob patterns of the files that an evaluation writes beside its config."""
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Test a controller beside those of the package: the metrics and figures of the paper's experiments."""
+    """Compare a controller with the package's controllers by the paper's metrics and figures."""
 
     controller: Annotated[str, tyro.conf.Positional]
-    """A file of weights (.safetensors), a name, or one of your own (see --plugin)."""
+    """Weights file (.safetensors), or the name of a controller, as for `equiflock simulate`."""
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
     world: EnvironmentArgument = field(default_factory=EnvironmentOptions)
     time_step: float | None = None
-    """Seconds per step; that of the scenario's test if left out: 0.001 for flocking and leaders, else 0.01."""
+    """Time step in seconds; by default that of the scenario's test: 0.001 for flocking and leaders, else 0.01."""
     duration: float | None = None
-    """Seconds to fly at most; as long as the scenario's test if left out."""
+    """Longest duration in seconds; by default that of the scenario's test."""
     out: Path | None = None
-    """The folder to write to; runs/evaluation/CONTROLLER-SCENARIO if left out, with the checksum of a file of weights
-    and whatever is not the paper's of radio, body and failures. Results of the same settings in it are not computed
-    again."""
+    """Run directory, whose results are reused; by default runs/evaluation/CONTROLLER-SCENARIO, with a checksum of a
+    weights file, and with the environment if it is not the paper's."""
     workers: int = os.cpu_count() or 1
-    """How many processes."""
+    """Number of worker processes."""
     scheduler: str | None = None
-    """The address of a Dask scheduler whose workers run the jobs instead, such as tcp://10.0.0.1:8786."""
+    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller or scenario."""
+    """Python module or file to import first, which may register your own controllers and scenarios."""
     force: bool = False
-    """Remove what is in the folder, if it is an evaluation, and begin anew."""
+    """Delete an earlier evaluation in the run directory and start again."""
 
     @staticmethod
     def default_options(kind: type[Any]) -> Mapping[str, Any]:
-        """The options of a scenario's test, which are this command's defaults."""
+        """Return the options of the scenario's test, which are this command's defaults."""
         return {"flocks": 50, **kind.test_options}
 
     def run(self) -> None:
-        """Print the comparison and say where table and figure are."""
+        """Print the comparison and the paths of table and figure."""
         from equiflock.experiments.evaluation import (
             build_evaluation_jobs,
             build_table_rows,
@@ -83,19 +82,19 @@ class Evaluate:
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
-        # Whatever is wrong with controller or scenario is found before the first job: load, draw, and fly some steps.
+        # Find errors of controller and scenario before the first job: load, draw, and simulate some steps.
         controller = load(self.controller)
         scenario = build_scenario(self.scenario, self.options)
         check_reportable(scenario)
         warn_about_disagreement(scenario, controller)
         world, start = self.world.world, scenario.draw()
-        # The folder's config holds everything that the results depend on.
+        # The config of the run directory holds everything that the results depend on.
         settings = self._collect_settings(scenario, start, world)
         world.check_duration(settings["duration"])
         world.check_start(start)
         try_controller(start, self.controller, **build_flight_options(scenario, controller), **world.flight_options)
         jobs = build_evaluation_jobs(**settings, plugin=compute_plugin_checksum(self.plugin))
-        folder = self.out or Path("runs/evaluation") / format_run_dir_name(self.controller, scenario.name, world)
+        run_dir = self.out or Path("runs/evaluation") / format_run_dir_name(self.controller, scenario.name, world)
         weights = {job.name: job.checksum for job in jobs if job.checksum}
         config = {
             "settings": settings,
@@ -104,11 +103,11 @@ class Evaluate:
         }
         agents = int((start.roles[0] != Role.OBSTACLE).sum())
         title = f"{scenario.name}: {len(start)} flocks of {agents} agents"
-        csv, png = (folder / f"{scenario.name}{kind}" for kind in (".csv", ".png"))
-        # The table and the figure show all jobs, those of earlier calls included.
-        with lock_run_dir(folder, "evaluation", config, OUTPUT_PATTERNS, self.force):
-            self._run_jobs(jobs, folder / "jobs", title)
-            table = read_results(jobs, folder / "jobs")
+        csv, png = (run_dir / f"{scenario.name}{kind}" for kind in (".csv", ".png"))
+        # Table and figure show all jobs, including those of earlier calls.
+        with lock_run_dir(run_dir, "evaluation", config, OUTPUT_PATTERNS, self.force):
+            self._run_jobs(jobs, run_dir / "jobs", title)
+            table = read_results(jobs, run_dir / "jobs")
             with atomic_write(csv) as scratch:
                 table.to_csv(scratch, index=False)
             if scenario.figure == "endings":
@@ -123,7 +122,7 @@ class Evaluate:
             out.print(f"  {path}", highlight=False, soft_wrap=True)
 
     def _collect_settings(self, scenario: Scenario, start: Flock, world: World) -> dict[str, Any]:
-        """The arguments of `build_evaluation_jobs`, which the folder's config keeps."""
+        """Return the arguments of `build_evaluation_jobs`, which are saved in the config."""
         from equiflock.experiments.evaluation import get_json_options, list_baselines
 
         times = {name: getattr(self, name) for name in ("time_step", "duration")}
@@ -132,19 +131,19 @@ class Evaluate:
             "scenario": scenario.name,
             "options": get_json_options(scenario),
             **{
-                name: getattr(scenario, name) if given is None else check_positive(name, given)
-                for name, given in times.items()
+                name: getattr(scenario, name) if value is None else check_positive(name, value)
+                for name, value in times.items()
             },
             "baselines": list_baselines(self.controller, start),
             "world": world.settings,
         }
 
     def _run_jobs(self, jobs: Sequence[EvaluationJob], results_dir: Path, title: str) -> None:
-        """Run the jobs whose results are not in the folder yet."""
+        """Run the jobs that have no results yet."""
         from equiflock.experiments.runner.run_jobs import run_jobs
 
         with progress() as bar:
             task = bar.add_task(title, total=len(jobs))
             prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
-            advance, say = lambda job: bar.advance(task), partial(print_notice, bar)
-            run_jobs(jobs, results_dir, self.workers, advance, prepare, self.scheduler, say)
+            advance, on_notice = lambda job: bar.advance(task), partial(print_notice, bar)
+            run_jobs(jobs, results_dir, self.workers, advance, prepare, self.scheduler, on_notice)

@@ -17,31 +17,30 @@ from equiflock.runtime.files import check_writable
 
 @dataclass(frozen=True)
 class Export:
-    """Write one agent's controller for a robot: as C, as NumPy or as ONNX, with a text that says what it sends."""
+    """Export one agent's controller for a robot, as C, NumPy or ONNX.
+
+    A README beside the file describes its interface: inputs, outputs, and the messages to send.
+    """
 
     controller: Annotated[str, tyro.conf.Positional]
-    """A network such as etdagnn, a law that agents can run by themselves such as tanner-dynamic or reynolds, or a file
-    of weights (.safetensors). Options follow the name; etdagnn:comm_radius=5:time_scale=15 is in the units of a robot
-    whose radio reaches 5 m and that is 15 times as slow."""
+    """A decentralized controller, as for `equiflock simulate`, such as etdagnn, reynolds, or a weights file."""
     out: Path
-    """The file to write: .h for a C99 header, .npz or .py for NumPy, .onnx for ONNX. A text, .README.md, is written
-    beside it."""
+    """File to write: .h for a C99 header, .npz or .py for NumPy, .onnx for ONNX; a .README.md is written beside it."""
     dimensions: Literal[2, 3] | None = None
-    """Dimensions of space; those that the controller is built for, or 2, if left out."""
+    """Dimensions of space, D; by default those that the controller is built for, or else 2."""
     orbit: bool = False
-    """Avoid obstacles by the technique of the paper, with its numbers. A controller that brings numbers of its own
-    along avoids them by these in any case."""
+    """Avoid obstacles by the paper's orbit technique; always on for weights that have their own orbit parameters."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller."""
+    """Python module or file to import first, which may register your own controllers."""
 
     def run(self) -> None:
-        """Print the names of the files that were written."""
+        """Write the files and print their paths."""
         from equiflock.deployment.export import export
 
         import_plugin(self.plugin)
         check_writable(self.out)
         controller = load(self.controller)
-        own = getattr(controller, "orbit", None)
-        orbit = (own if isinstance(own, Orbit) else Orbit()) if self.orbit else None
+        own_orbit = getattr(controller, "orbit", None)
+        orbit = (own_orbit if isinstance(own_orbit, Orbit) else Orbit()) if self.orbit else None
         for path in export(controller, self.out, dimensions=self.dimensions, orbit=orbit):
             out.print(f"written: {path} ({path.stat().st_size:,} bytes)", highlight=False, soft_wrap=True)

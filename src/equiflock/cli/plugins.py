@@ -1,4 +1,4 @@
-"""Plugins: a user's module that registers parts such as controllers, and the source files that these depend on."""
+"""Plugins: user modules that register controllers, scenarios or bodies, and checksums of their source files."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from equiflock.runtime.provenance import list_differences, set_plugin_checksums
 
 PACKAGE_DIR = Path(__file__).parent.parent
 _plugin_modules: dict[str, dict[str, Path]] = {}
-"""For each plugin, the files of all modules that its import brought in, by the modules' names."""
+"""For each plugin, the files of all modules that its import loaded, by module name."""
 _plugin_checksums: dict[str, dict[str, str]] = {}
-"""For each plugin, its sources (see `collect_plugin_sources`) as they were when it was imported."""
+"""For each plugin, its `collect_plugin_sources` at the time of its import."""
 
 
 def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) -> None:
-    """Import a user's module, by name or as a .py file, so that what it registers has a name.
+    """Import a user's module so that the controllers, scenarios and bodies that it registers are available.
 
     Args:
-        name: the module or file; nothing is done if it is None.
-        sources: its `collect_plugin_sources` in the process of the command; an error if they differ here.
+        name: module name or .py file; None does nothing.
+        sources: `collect_plugin_sources` of the command's process; raises InputError if they differ in this one.
     """
     if name is None:
         return
     path = Path(name)
     if path.suffix == ".py" and not path.is_file():
         raise InputError(f"--plugin {name}: there is no such file")
-    # A file is imported by its own name from its folder, a module as from the current folder.
+    # A file is imported from its own directory, a module from the current directory.
     folder = str((path.parent if path.suffix == ".py" else Path()).resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -48,64 +48,66 @@ def import_plugin(name: str | None, sources: Mapping[str, str] | None = None) ->
         importlib.import_module(_get_module_name(name))
     except InputError as error:
         raise InputError(f"--plugin {name}: {error}") from None
-    except Exception as error:  # whatever happens while somebody else's module is read
+    except Exception as error:  # the user's module may raise anything
         raise InputError(
             f"--plugin {name} could not be imported: {type(error).__name__}: {_format_one_line(error)}"
         ) from None
-    # Checksums are taken once, at the import: later changes of the files do not change what runs.
+    # Compute checksums once, at import: later changes of the files do not affect the loaded code.
     if name not in _plugin_checksums:
-        new = {module: sys.modules[module] for module in set(sys.modules) - before}
-        files = {module: getattr(found, "__file__", None) for module, found in new.items()}
+        files = {module: getattr(sys.modules[module], "__file__", None) for module in set(sys.modules) - before}
         _plugin_modules[name] = {module: Path(file).resolve() for module, file in files.items() if file}
         _plugin_checksums[name] = collect_plugin_sources(name)
     set_plugin_checksums(_plugin_checksums[name])
     if sources is not None and _plugin_checksums[name] != sources:
-        other = ", ".join(list_differences(sources, _plugin_checksums[name]))
+        differences = ", ".join(list_differences(sources, _plugin_checksums[name]))
         raise InputError(
-            f"--plugin {name} is not what it was where the command was given: {other} (changed meanwhile? "
-            "workers of a cluster must be started again after a change)"
+            f"--plugin {name} differs between the command and this worker: {differences} (after a change of the "
+            "plugin, restart the workers of the cluster)"
         )
 
 
 def _format_one_line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Return the message of an error in one line."""
     return " ".join(str(error).split())
 
 
 def collect_plugin_sources(name: str | None) -> dict[str, str]:
-    """The source files that an imported plugin depends on, with their checksums.
+    """Return the checksums of the source files that an imported plugin depends on, by relative path.
 
-    These are its own file or package, and whatever it imports, be it inside a function, that is neither equiflock, nor
-    Python's own library, nor an installed package. Files that it reads as data are not among them.
+    These are its file or package and all modules that it imports, also inside functions, except equiflock, the standard
+    library and installed packages. Data files that it reads are not included.
     """
     if name is None:
         return {}
-    # Found by reading import lines, which also finds imports inside functions, and by what Python did import.
-    place = _PluginLocation.from_module(_get_module_name(name))
-    files = place.find_imported_modules() | {
-        module: path for module, path in _plugin_modules[name].items() if place.owns(module, path)
+    # Read import statements, which also finds imports inside functions, and add what Python did import.
+    location = _PluginLocation.from_module(_get_module_name(name))
+    files = location.find_imported_modules() | {
+        module: path for module, path in _plugin_modules[name].items() if location.owns(module, path)
     }
-    return {told: compute_file_checksum(path) for told, path in sorted((place.told(p), p) for p in files.values())}
+    named_paths = sorted((location.get_relative_path(path), path) for path in files.values())
+    return {name: compute_file_checksum(path) for name, path in named_paths}
 
 
 def compute_plugin_checksum(name: str | None) -> str:
-    """The checksum of all these files, by which results of another plugin have other names; empty without a plugin."""
+    """Return one checksum of all source files, which is part of the names of results; empty without a plugin."""
     return compute_checksum(json.dumps(collect_plugin_sources(name), sort_keys=True).encode()) if name else ""
 
 
 @contextmanager
 def convert_plugin_errors(name: str | None) -> Iterator[None]:
-    """Turn an error that a plugin raises in flight into one line, with its place in the user's files."""
+    """Convert an exception of a plugin into an InputError that names the line in the user's file."""
     try:
         yield
     except (InputError, OSError, MemoryError):
         raise
     except Exception as error:
         if name is None:
-            raise  # a mistake of this package
-        # The innermost line of the user's own code, not that of a library it calls.
-        theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(Path(frame.filename))]
-        place = f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
+            raise  # a bug of this package
+        # Name the innermost line of the user's code, not of a library that it calls.
+        user_frames = [
+            frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(Path(frame.filename))
+        ]
+        place = f" ({Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno})" if user_frames else ""
         raise InputError(f"--plugin {name} failed: {type(error).__name__}: {error}{place}") from None
 
 
@@ -118,26 +120,26 @@ def _get_module_name(name: str) -> str:
 
 
 def _check_not_shadowed(path: Path) -> None:
-    """A clear error if Python knows another module by the name of this file, and would import that one."""
-    importlib.invalidate_caches()  # the file may be younger than what Python knows of its folder
+    """Raise InputError if Python would import another module of the same name in place of this file."""
+    importlib.invalidate_caches()  # the file may be newer than Python's cache of its directory
     spec = importlib.util.find_spec(path.stem)
     if spec is None or spec.origin is None or Path(spec.origin).resolve() != path.resolve():
-        raise InputError(f"Python has another module named {path.stem!r} and would import that one: rename the file")
+        raise InputError(f"Python would import another module named {path.stem!r} instead: rename the file")
 
 
 @dataclass(frozen=True)
 class _PluginLocation:
-    """The folder of a plugin, and those where its own imports are searched."""
+    """Directory of a plugin, and the directories that its imports are searched in."""
 
     module: str
     root_dir: Path
-    """The folder that holds the plugin's file or outermost package."""
+    """Directory that holds the plugin's file or outermost package."""
     search_dirs: tuple[Path, ...]
-    """Other folders that Python imports from, except those of installed packages."""
+    """Other directories that Python imports from, except those of installed packages."""
 
     @classmethod
     def from_module(cls, module: str) -> _PluginLocation:
-        """The place of a module that was imported."""
+        """Return the location of an imported module."""
         outermost = sys.modules[module.partition(".")[0]]
         is_package = hasattr(outermost, "__path__")
         root_dir = Path(next(iter(outermost.__path__)) if is_package else outermost.__file__ or ".").resolve().parent
@@ -146,36 +148,36 @@ class _PluginLocation:
 
     @property
     def outermost(self) -> str:
-        """The name of the plugin's outermost package, or its own."""
+        """Name of the plugin's outermost package, or of its module."""
         return self.module.partition(".")[0]
 
     def owns(self, module: str, path: Path) -> bool:
-        """Whether a module that the plugin imported belongs to the user: the plugin's own, or from the same folder."""
+        """Return whether an imported module is the user's: the plugin's own, or in the same directory."""
         outermost = module.partition(".")[0]
-        beside = path.is_relative_to(self.root_dir) and not _is_library(path)
-        return path.is_file() and outermost != "equiflock" and (outermost == self.outermost or beside)
+        is_beside = path.is_relative_to(self.root_dir) and not _is_library(path)
+        return path.is_file() and outermost != "equiflock" and (outermost == self.outermost or is_beside)
 
-    def told(self, path: Path) -> str:
-        """A file's path relative to its root folder, which is the same on every machine."""
+    def get_relative_path(self, path: Path) -> str:
+        """Return a file's path relative to its import directory, which is the same on every machine."""
         root = next(
             (folder for folder in (self.root_dir, *self.search_dirs) if path.is_relative_to(folder)), path.parent
         )
         return path.relative_to(root).as_posix()
 
     def find_imported_modules(self) -> dict[str, Path]:
-        """The user's modules that the plugin imports, and those that these import, found by reading them."""
-        found: dict[str, Path] = {}
+        """Return the files of the user's modules that the plugin imports, directly or indirectly, by module name."""
+        files: dict[str, Path] = {}
         waiting = list(_iter_parent_packages(self.module))
         while waiting:
             module = waiting.pop()
-            path = None if module in found else self._find_file(module)
+            path = None if module in files else self._find_file(module)
             if path is not None:
-                found[module] = path
+                files[module] = path
                 waiting += _iter_imports(path, module)
-        return found
+        return files
 
     def _find_file(self, module: str) -> Path | None:
-        """The file of a module of the user's, by Python's rules; None if it is not the user's."""
+        """Return the file of a user's module by Python's import rules, or None if it is not the user's."""
         for folder in self._list_search_dirs(module.partition(".")[0]):
             *packages, last = module.split(".")
             base = folder.joinpath(*packages)
@@ -193,34 +195,34 @@ class _PluginLocation:
 
 
 def _iter_imports(path: Path, module: str) -> Iterator[str]:
-    """The modules that a file names in its import lines, wherever they are in it, and the packages around them."""
+    """Yield the modules of all import statements of a file, and their parent packages."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
-        return  # Python reports it if the file is ever imported
+        return  # Python reports the error if the file is imported
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _iter_parent_packages(alias.name)
         elif isinstance(node, ast.ImportFrom):
-            # Dots in front of a name count packages upwards from the file's own.
-            around = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            origin = ".".join([*around, *([node.module] if node.module else [])])
+            # Leading dots count packages upwards from the file's package.
+            parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            origin = ".".join([*parents, *([node.module] if node.module else [])])
             yield from _iter_parent_packages(origin)
-            yield from (f"{origin}.{alias.name}" for alias in node.names)  # which may be modules
+            yield from (f"{origin}.{alias.name}" for alias in node.names)  # these may be modules
 
 
 def _iter_parent_packages(module: str) -> Iterator[str]:
-    """`a`, `a.b` and `a.b.c` of `a.b.c`."""
+    """Yield `a`, `a.b` and `a.b.c` for `a.b.c`."""
     parts = module.split(".")
     return (".".join(parts[: count + 1]) for count in range(len(parts)))
 
 
 def _is_library(path: Path) -> bool:
-    """Whether a file or folder belongs to Python or to an installed package, whose versions are kept instead."""
+    """Return whether a path belongs to Python or an installed package; their versions are recorded instead."""
     paths = sysconfig.get_paths()
-    own = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
-    return any(path.is_relative_to(folder) for folder in own) or bool(
+    library_dirs = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
+    return any(path.is_relative_to(folder) for folder in library_dirs) or bool(
         {"site-packages", "dist-packages"} & set(path.parts)
     )

@@ -25,40 +25,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Run the paper's experiments and judge its statements.
+    """Run the paper's experiments and check its statements.
 
-    Flights are those of the weights in the package; for the generalization analysis controllers are trained anew.
-    Writes report.html (ledger, figures, films), ledger.json, a CSV and PNG for every experiment, and the training
-    tables as Markdown. What is in the folder already is not run again, so an interrupted run goes on where it was.
+    Flights use the package's weights; the generalization experiment trains new controllers. Writes report.html (ledger,
+    figures, films), ledger.json, a CSV and a PNG file for every experiment, and the training tables as Markdown.
+    Existing results in the run directory are kept, so the same command resumes an interrupted run.
 
-    The paper's text leaves choices open. --reading makes some of them otherwise, and trains what that needs. --readings
-    searches all, one by one and together, with a seed and flocks that take part in no report (some two hours on two
-    cores), writes readings.csv and readings.md, and reproduces the reading that lets most statements hold.
+    The paper's text is open to interpretation. --interpretation changes some choices, and trains new networks if they
+    are needed. --search-interpretations tries all choices, alone and combined, with a seed and flocks of no report,
+    which takes about two hours on two cores. It writes interpretations.csv and interpretations.md, and then reproduces
+    the paper under the interpretation with which most statements hold.
     """
 
     profile: Literal["quick", "paper"] = "quick"
-    """quick: one training seed, few flocks, two or three minutes. paper: all seeds and flocks."""
+    """quick: one training seed and few flocks, two to three minutes; paper: all seeds and flocks."""
     out: Path | None = None
-    """The folder to write to; runs/PROFILE, with the reading if there is one, or runs/readings if left out."""
+    """Run directory; by default runs/PROFILE or runs/PROFILE-INTERPRETATION, for a search runs/interpretations."""
     interpretation: str = ""
-    """Choices other than the usual ones, such as velocities=disc:clamp=150; docs/readings.md lists them."""
+    """Choices that differ from the defaults, such as velocities=disc:clamp=150; docs/readings.md lists all."""
     search_interpretations: bool = False
-    """Search all readings first, and reproduce the one that lets most statements hold."""
+    """Search all interpretations first, and reproduce the one with which most statements hold."""
     only: tuple[str, ...] = ()
-    """Some of the experiments: training, connectivity, flocking, leaders, obstacles, generalization."""
+    """Experiments to run: training, connectivity, flocking, leaders, obstacles, generalization; by default all."""
     workers: int = os.cpu_count() or 1
-    """How many processes."""
+    """Number of worker processes."""
     scheduler: str | None = None
-    """The address of a Dask scheduler whose workers run the jobs instead, such as tcp://10.0.0.1:8786."""
+    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
     films: bool = True
-    """Whether to draw films too."""
+    """Whether to render films."""
     checks: bool = False
-    """Print every check of every statement."""
+    """Whether to print every check of every statement."""
     force: bool = False
-    """Remove what is in the folder, if it is a reproduction, and begin anew."""
+    """Delete an earlier reproduction in the run directory and start again."""
 
     def run(self) -> None:
-        """Print the verdicts and say where the report is."""
+        """Print the verdicts and the path of the report."""
         from equiflock.experiments.paper.interpretation import Interpretation
         from equiflock.experiments.paper.profiles import PROFILES
         from equiflock.report.interpretations import write_ledger_comparison
@@ -66,23 +67,25 @@ class Reproduce:
         require_torch("reproduce")
         check_count("workers", self.workers)
         if self.search_interpretations and (self.interpretation or self.only):
-            raise InputError("--readings searches all readings and experiments: leave out --reading and --only")
+            raise InputError(
+                "--search-interpretations covers all choices and experiments: leave out --interpretation and --only"
+            )
         interpretation = Interpretation.from_text(self.interpretation)
         if self.search_interpretations:
-            folder = self.out or Path("runs") / "interpretations"
-            interpretation, folder = self._search_best_interpretation(folder), folder / f"joint-{self.profile}"
-            out.print(f"The reading that lets most statements hold: {interpretation}", highlight=False)
+            search_dir = self.out or Path("runs") / "interpretations"
+            interpretation, run_dir = self._search_best_interpretation(search_dir), search_dir / f"joint-{self.profile}"
+            out.print(f"interpretation with which most statements hold: {interpretation}", highlight=False)
         else:
-            folder = self.out or Path("runs") / "-".join(
+            run_dir = self.out or Path("runs") / "-".join(
                 [self.profile, *([str(interpretation)] if interpretation.changes else [])]
             )
-        self._write_report(replace(PROFILES[self.profile], interpretation=interpretation), folder)
-        usual = Path("runs") / self.profile / "ledger.json"
-        if self.search_interpretations and usual.is_file():
-            out.print(f"  {write_ledger_comparison(usual, folder, interpretation)}", highlight=False)
+        self._write_report(replace(PROFILES[self.profile], interpretation=interpretation), run_dir)
+        default_ledger = Path("runs") / self.profile / "ledger.json"
+        if self.search_interpretations and default_ledger.is_file():
+            out.print(f"  {write_ledger_comparison(default_ledger, run_dir, interpretation)}", highlight=False)
 
-    def _search_best_interpretation(self, folder: Path) -> Interpretation:
-        """Search all readings, with a bar; the tables are written whenever some are judged."""
+    def _search_best_interpretation(self, search_dir: Path) -> Interpretation:
+        """Run the search with a progress bar, write its tables after each stage, and return the best interpretation."""
         from equiflock.experiments.paper.interpretation_search import SEARCH_PROFILE, Search
         from equiflock.report.interpretations import write_interpretations
 
@@ -90,17 +93,17 @@ class Reproduce:
             task = bar.add_task("interpretations", total=None)
             data = bar.add_task("generalization data", total=None, visible=False)
 
-            def tell(stage: str, jobs: int) -> None:
-                bar.update(task, description=f"readings, {stage}", total=jobs or None, completed=0)
+            def show_stage(stage: str, jobs: int) -> None:
+                bar.update(task, description=f"interpretations, {stage}", total=jobs or None, completed=0)
                 bar.update(data, completed=0, visible=False)
                 if search.flight_results:
-                    write_interpretations(search, folder)
+                    write_interpretations(search, search_dir)
 
             search = Search(
-                folder,
+                search_dir,
                 self.workers,
                 scheduler=self.scheduler,
-                on_stage=tell,
+                on_stage=show_stage,
                 on_done=lambda job: bar.advance(task),
                 on_data=lambda step: bar.update(
                     data, advance=1, total=SEARCH_PROFILE.fast_forward.index_count, visible=True
@@ -108,11 +111,11 @@ class Reproduce:
                 on_notice=partial(print_notice, bar),
             )
             best = search.run(self.force)
-        for path in write_interpretations(search, folder):
+        for path in write_interpretations(search, search_dir):
             out.print(f"  {path}", highlight=False)
         return best
 
-    def _write_report(self, profile: Profile, folder: Path) -> None:
+    def _write_report(self, profile: Profile, run_dir: Path) -> None:
         """Run the experiments, write the report, and print the verdicts."""
         from equiflock.experiments.paper.profiles import EXPERIMENTS
         from equiflock.experiments.paper.training import build_training_statements
@@ -121,42 +124,42 @@ class Reproduce:
 
         start = time.perf_counter()
         with progress() as bar:
-            found = self._run_experiments(bar, profile, folder, self.only or EXPERIMENTS)
+            reproduction = self._run_experiments(bar, profile, run_dir, self.only or EXPERIMENTS)
             drawing = bar.add_task("drawing", total=None)
             files = write_reproduction(
-                found,
-                folder,
+                reproduction,
+                run_dir,
                 time.perf_counter() - start,
                 self.films,
-                lambda part: bar.update(drawing, description=f"drawing {part}"),
+                lambda name: bar.update(drawing, description=f"drawing {name}"),
             )
-        # The training tables are Markdown, for documentation.
-        if "training" in found.tables:
-            table = found.tables["training"]
-            files.append(write_training_tables(table, build_training_statements(table), folder / "training-tables.md"))
-        self._print_results(found)
+        # The documentation includes the training tables, so they are Markdown.
+        if "training" in reproduction.tables:
+            table = reproduction.tables["training"]
+            files.append(write_training_tables(table, build_training_statements(table), run_dir / "training-tables.md"))
+        self._print_results(reproduction)
         for path in files:
             out.print(f"  {path}", highlight=False)
 
     def _run_experiments(
-        self, bar: Progress, profile: Profile, folder: Path, experiments: Sequence[str]
+        self, bar: Progress, profile: Profile, run_dir: Path, experiments: Sequence[str]
     ) -> Reproduction:
-        """Run the experiments, with a bar for each."""
+        """Run the experiments, each with a progress bar."""
         from equiflock.experiments.paper.profiles import EXPERIMENTS, build_jobs
         from equiflock.experiments.paper.reproduction import reproduce
 
-        # The bars of data and flights appear when these begin, as both may be done already.
+        # The bars of data and flights appear when these start, as both may be finished already.
         counts = {name: len(build_jobs(name, profile)) for name in EXPERIMENTS}
         tasks = {
             name: bar.add_task(name, total=count, visible=name in experiments and count > 0)
             for name, count in counts.items()
         }
-        parts = profile.fast_forward.index_count * len(profile.cloning_seeds)
-        data = bar.add_task("generalization data", total=parts, visible=False)
+        data_steps = profile.fast_forward.index_count * len(profile.cloning_seeds)
+        data = bar.add_task("generalization data", total=data_steps, visible=False)
         flying = bar.add_task("flying", total=None, visible=False)
-        found = reproduce(
+        reproduction = reproduce(
             profile,
-            folder,
+            run_dir,
             self.workers,
             experiments,
             on_done=lambda experiment, job: bar.advance(tasks[experiment]),
@@ -168,16 +171,18 @@ class Reproduce:
             on_flight=lambda name: bar.update(flying, description=f"flying {name}", visible=True),
         )
         bar.remove_task(flying)
-        return found
+        return reproduction
 
     def _print_results(self, reproduction: Reproduction) -> None:
-        """Print the verdicts; with --checks also every comparison, marked by + or -."""
+        """Print the verdicts; with --checks also every check, marked + if it holds and - if not."""
         rows = []
         for statement in reproduction.statements:
-            lines = [f"{'+' if check.holds else '-'} {check.words}: {check.measured}" for check in statement.checks]
+            lines = [
+                f"{'+' if check.holds else '-'} {check.description}: {check.measured}" for check in statement.checks
+            ]
             remark = [statement.remark] if statement.remark else []
-            measured = "\n".join([statement.count, *remark, *(lines if self.checks else [])])
-            rows.append([statement.id, statement.words, statement.verdict, measured])
+            measured = "\n".join([statement.summary, *remark, *(lines if self.checks else [])])
+            rows.append([statement.id, statement.text, statement.verdict, measured])
         header = "", "the paper's statement", "verdict", "measured"
-        title = f"profile: {reproduction.profile.name}; reading: {reproduction.profile.interpretation}"
+        title = f"profile: {reproduction.profile.name}; interpretation: {reproduction.profile.interpretation}"
         print_text_table(title, header, rows, lines=self.checks)

@@ -1,4 +1,4 @@
-"""The options of a scenario as options of a command."""
+"""Command-line options of a scenario."""
 
 from __future__ import annotations
 
@@ -10,82 +10,84 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_
 import tyro
 
 from equiflock.cli.console import err
-from equiflock.runtime.checks import InputError
+from equiflock.runtime.checks import InputError, format_suggestion
 from equiflock.runtime.docstrings import read_field_docstrings
 from equiflock.runtime.options import is_union
 from equiflock.scenarios import RandomDisk, Scenario, make_scenario, scenario_names
 from equiflock.scenarios.registry import collect_options, describe_disagreement, scenario_class
 
 PLAIN_TYPES = (bool, int, float, str)
-"""Types of values that can be written on a command line."""
+"""Types whose values can be written on a command line."""
 
 
 @dataclass(frozen=True)
 class ScenarioOptions:
-    """The options of a scenario, as fields of subclasses that are made for it; this class itself has none."""
+    """Options of a scenario. The fields are in the subclasses that `make_options_class` makes for a scenario."""
 
     switches: ClassVar[Mapping[str, Any]] = {}
-    """Options that are on or off, such as `orbit`, with their values when on; they are None when off."""
+    """Options such as `orbit` that are switches, with their values when on; they are None when off."""
 
     @property
     def option_values(self) -> dict[str, Any]:
-        """The options by their names, as `make_scenario` takes them."""
+        """Return the options by name, as keywords of `make_scenario`."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
-            name: (self.switches[name] if on else None) if name in self.switches else on for name, on in values.items()
+            name: (self.switches[name] if value else None) if name in self.switches else value
+            for name, value in values.items()
         }
 
 
 ScenarioName = Annotated[
     str,
     tyro.conf.arg(
-        help=f"What a new flight is: {', '.join(scenario_names())}, or one of your own (see --plugin). Its options are "
-        "options of this command, or follow the name: obstacles:sides=48."
+        help=f"Scenario: {', '.join(scenario_names())}, or your own (see --plugin). Its options are options of this "
+        "command, or follow the name: obstacles:sides=48."
     ),
 ]
 ScenarioOptionsArgument = Annotated[ScenarioOptions, tyro.conf.arg(name="")]
-"""The field of a command that holds the options; they appear without a prefix."""
+"""Type of the field of a command that holds the options; they have no prefix."""
 
 
 def build_scenario(scenario: str, options: ScenarioOptions) -> Scenario:
-    """The scenario of a command: its name, perhaps with options, and the options of the command line."""
+    """Return the scenario of a command from its name, which may include options, and the command-line options."""
     return make_scenario(scenario, **options.option_values)
 
 
 def warn_about_disagreement(scenario: Scenario, controller: object) -> None:
-    """Print a line if scenario and controller must agree on something, such as a pattern, and do not."""
+    """Print a warning if scenario and controller differ in an option that they must share, such as a pattern."""
     text = describe_disagreement(scenario, controller)
     if text is not None:
         err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def make_options_class(default_scenario: Scenario, reserved_names: Collection[str]) -> type[ScenarioOptions]:
-    """A dataclass whose fields are the scenario's options, but for those whose names the command has itself."""
+    """Return a dataclass whose fields are the scenario's options, except names that the command uses itself."""
     values = collect_options(default_scenario)
-    made: list[Any] = []
+    option_fields: list[Any] = []
     switches = {}
-    # The scenario's own options first, then those of its disk.
+    # The scenario's options first, then those of its disk.
     kinds: tuple[Any, ...] = type(default_scenario), RandomDisk
     for kind in kinds:
         hints, helps = get_type_hints(kind), read_field_docstrings(kind)
         for each in fields(kind):
             name = each.name
-            if name not in values or name in reserved_names or name in (before for before, *_ in made):
+            if name not in values or name in reserved_names or name in (previous for previous, *_ in option_fields):
                 continue
-            hint, default, told = hints[name], values[name], helps.get(name, "")
-            # An option such as `orbit: Orbit | None` becomes a switch; others that cannot be written are left out.
+            hint, default = hints[name], values[name]
+            # An option such as `orbit: Orbit | None` becomes a switch; other types that are not plain are left out.
             if not is_plain(hint):
-                on = _get_switch_value(hint, default)
-                if on is None:
+                value_when_on = _get_switch_value(hint, default)
+                if value_when_on is None:
                     continue
-                switches[name], hint, default = on, bool, default is not None
-            made.append((name, Annotated[hint, tyro.conf.arg(help=told)], field(default=default)))
+                switches[name], hint, default = value_when_on, bool, default is not None
+            argument = tyro.conf.arg(help=helps.get(name, ""))
+            option_fields.append((name, Annotated[hint, argument], field(default=default)))
     namespace = {"switches": switches, "__annotations__": {}}
-    return make_dataclass("Options", made, bases=(ScenarioOptions,), frozen=True, namespace=namespace)
+    return make_dataclass("Options", option_fields, bases=(ScenarioOptions,), frozen=True, namespace=namespace)
 
 
 def is_plain(hint: Any) -> bool:
-    """Whether a command line can give such values: numbers, words, choices, and None in place of them."""
+    """Return whether values of a type can be written on a command line: numbers, words, choices, or None."""
     if get_origin(hint) is Literal:
         return True
     parts = [part for part in get_args(hint) if part is not NoneType]
@@ -93,7 +95,7 @@ def is_plain(hint: Any) -> bool:
 
 
 def _get_switch_value(hint: Any, default: Any) -> Any:
-    """The value of an option of type `SomeDataclass | None` when it is on; None for options of other types."""
+    """Return the value of an option of type `SomeDataclass | None` when it is on; None for other types."""
     kinds = [part for part in get_args(hint) if is_dataclass(part)]
     if NoneType not in get_args(hint) or len(kinds) != 1:
         return None
@@ -101,16 +103,18 @@ def _get_switch_value(hint: Any, default: Any) -> Any:
 
 
 def check_scenario_options(default_scenario: Scenario, arguments: Sequence[str], known: Collection[str]) -> None:
-    """Raise a clear error for an option that only other scenarios have, which tyro would just call unrecognized."""
-    elsewhere = {each.name for name in scenario_names() for each in fields(scenario_class(name))}
+    """Raise InputError for an option that only other scenarios have; tyro would only report it as unrecognized."""
+    other_options = {each.name for name in scenario_names() for each in fields(scenario_class(name))}
     for name in list_option_names(arguments):
-        if name in elsewhere and name not in known:
+        if name in other_options and name not in known:
+            options = sorted(collect_options(default_scenario))
             raise InputError(
-                f"scenario {default_scenario.name!r} has no option {name!r}; it has {', '.join(sorted(collect_options(default_scenario)))}"
+                f"scenario {default_scenario.name!r} has no option {name!r}; it has {', '.join(options)}"
+                f"{format_suggestion(name, options)}"
             )
 
 
 def list_option_names(arguments: Sequence[str]) -> list[str]:
-    """The names of the options in unparsed arguments, as fields have them."""
+    """Return the names of the options in unparsed arguments, as field names."""
     words = [word.partition("=")[0].removeprefix("--") for word in arguments if word.startswith("--")]
     return [word.removeprefix("no-").replace("-", "_") for word in words]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from equiflock.cli.console import out
 from equiflock.cli.environment_options import EnvironmentArgument, EnvironmentOptions, print_environment
@@ -25,33 +28,40 @@ from equiflock.runtime.files import check_absent, run_interruptibly
 from equiflock.scenarios.registry import choose_orbit
 from equiflock.simulation.simulate import count_steps
 
+ControllerName = Annotated[
+    str,
+    tyro.conf.arg(
+        help="Controller: a law such as tanner, reynolds or cucker-smale, a trained network such as etdagnn (etdagnn:3 "
+        "for training seed 3), a weights file (.safetensors), or your own (see --plugin); docs/guide.md and "
+        "equiflock.controller_names() list all. Options follow the name: tanner:clamp=5, or name:key=value:key=value. "
+        "Every controller has the options comm_radius and time_scale, which scale it to a robot: "
+        "etdagnn:comm_radius=5:time_scale=15 is for a communication range of 5 m and 15 times slower motion."
+    ),
+]
+
 
 @dataclass(frozen=True)
 class Simulate:
-    """Fly random flocks under a controller and print what came of it."""
+    """Simulate random flocks under a controller and print metrics."""
 
-    controller: str = "tanner"
-    """A law such as tanner, reynolds or cucker-smale, a trained network such as etdagnn (etdagnn:3 for training seed 3;
-    docs/guide.md and equiflock.controller_names() have them all), a file of weights (.safetensors), or one of your own
-    (see --plugin). Options follow the name: tanner:clamp=5, or name:key=value:key=value; comm_radius and time_scale,
-    which every controller takes, scale it to the units of a robot: etdagnn:comm_radius=5:time_scale=15."""
+    controller: ControllerName = "tanner"
     scenario: ScenarioName = "flocking"
     options: ScenarioOptionsArgument = field(default_factory=ScenarioOptions)
     world: EnvironmentArgument = field(default_factory=EnvironmentOptions)
     time_step: float = 0.01
-    """Seconds per step."""
+    """Time step in seconds."""
     duration: float | None = None
-    """Seconds to fly; as long as the scenario's test if left out: 2 s for flocking."""
+    """Duration in seconds; by default that of the scenario's test, 2 s for flocking."""
     save: Path | None = None
-    """Keep the flight here, as a zarr store that `equiflock animate` and `equiflock.Trajectory.load` open."""
+    """Zarr store to save the flight to, for `equiflock animate`, `equiflock view` and `equiflock.Trajectory.load`."""
     keep_every: int = 1
-    """With --save: keep every so many-th frame."""
+    """With --save: save one frame every KEEP_EVERY steps."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller or scenario."""
+    """Python module or file to import first, which may register your own controllers and scenarios."""
 
     def run(self) -> None:
-        """Print a table of metrics, median and quartiles over flocks."""
-        # Everything that can be refused is refused before the search for a start, which may take long.
+        """Print a table of metrics: median and quartiles over flocks."""
+        # Check all options before searching for initial conditions, which may take long.
         import_plugin(self.plugin)
         if self.save is not None:
             check_absent(self.save)
@@ -64,7 +74,7 @@ class Simulate:
         warn_about_disagreement(scenario, controller)
         with progress() as bar:
             task = bar.add_task(PREPARING_TEXT, total=steps)
-            # Frames are kept only if they are saved; measures are recorded in any case.
+            # Keep frames only if they are saved; measures are always recorded.
             start = run_interruptibly(scenario.draw)
             world.check_start(start)
             run = fly(
@@ -85,11 +95,11 @@ class Simulate:
                 bar.update(task, description=f"saving {self.save}", total=None)
                 run.save(self.save)
         agents = int((start.roles[0] != Role.OBSTACLE).sum())
-        most = "" if scenario.ending() is None else "at most "
-        what = f"{len(start):,} x {agents:,} agents under {self.controller} for {most}{duration:g} s"
+        at_most = "" if scenario.ending() is None else "at most "
+        title = f"{len(start):,} x {agents:,} agents under {self.controller} for {at_most}{duration:g} s"
         header = "metric", "median (quartiles) over flocks" if len(start) > 1 else "value"
         rows = [[row.name, row.text] for row in summarize(run)] + summarize_outcomes(run, scenario)
-        print_table(what, (header, rows))
+        print_table(title, (header, rows))
         print_environment(world)
         if (orbit := choose_orbit(scenario, controller)) is not None and orbit != scenario.orbit:
             print_orbit(orbit)

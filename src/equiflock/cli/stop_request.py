@@ -1,4 +1,4 @@
-"""Ctrl-C in a training: once to end at the next checkpoint, twice to end at once."""
+"""Ctrl-C in a training: once to stop at a checkpoint after this epoch, twice to stop immediately."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from equiflock.cli.ctrl_c import raise_keyboard_interrupt
 
 
 class StopRequest:
-    """Turns Ctrl-C into a request to stop: `with Stopping(say) as stopping: run.train(.., should_stop=stopping)`.
+    """Context manager that turns Ctrl-C into a request to stop, which the training polls.
 
-    The first Ctrl-C makes `stopping()` true, and `confirm` is called to confirm it. A second one, or one before the
-    training has called `stopping()` at all, when nothing would be lost, is a KeyboardInterrupt as usual.
+    In `with StopRequest(confirm) as stop_request: run.train(.., should_stop=stop_request)`, the first Ctrl-C makes
+    `stop_request()` return True and calls `confirm` from a thread. A second Ctrl-C raises KeyboardInterrupt. So does
+    one before the first poll, when no work would be lost.
     """
 
     def __init__(self, confirm: Callable[[], object]) -> None:
@@ -24,16 +25,16 @@ class StopRequest:
         self._block_ended = threading.Event()
 
     def __call__(self) -> bool:
-        """Whether Ctrl-C was pressed; the training calls this before every epoch."""
+        """Return whether Ctrl-C was pressed; the training calls this before every epoch."""
         self._was_polled = True
         return self._is_requested
 
     def __enter__(self) -> StopRequest:
-        # Only the main thread may install handlers of signals; elsewhere Ctrl-C stays as it is.
+        # Only the main thread may install signal handlers; in other threads Ctrl-C is unchanged.
         self._previous_handler: Any = None
         if threading.current_thread() is threading.main_thread():
             self._previous_handler = signal.signal(signal.SIGINT, self._handle_sigint)
-            # The handler may have interrupted a write to the terminal, so it must not write itself; a thread does.
+            # The handler may have interrupted a write to the terminal, so a thread prints the confirmation.
             self._confirm_thread = threading.Thread(target=self._confirm_when_requested, daemon=True)
             self._confirm_thread.start()
         return self
@@ -47,16 +48,16 @@ class StopRequest:
             self._confirm_thread.join()
 
     def _handle_sigint(self, signum: int, frame: FrameType | None) -> None:
-        """The handler of Ctrl-C."""
+        """Record the first SIGINT; raise KeyboardInterrupt for a second, or for one before the first poll."""
         if self._is_requested or not self._was_polled:
             raise_keyboard_interrupt(signum, frame)
         else:
             self._is_requested = True
 
     def _confirm_when_requested(self) -> None:
-        """Wait in a thread for Ctrl-C or the end of the block; confirm the former."""
-        over = False
-        while not (over or self._is_requested):
-            over = self._block_ended.wait(timeout=0.05)
+        """Wait for a request or the end of the block, and confirm a request."""
+        has_ended = False
+        while not (has_ended or self._is_requested):
+            has_ended = self._block_ended.wait(timeout=0.05)
         if self._is_requested:
             self.confirm()

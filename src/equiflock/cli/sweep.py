@@ -23,74 +23,74 @@ if TYPE_CHECKING:
     from equiflock.experiments.sweep import SweepJob
 
 OUTPUT_PATTERNS = ("jobs", "*.csv", "*.png", "grid.json")
-"""Patterns of the files that a sweep writes beside its config."""
+"""Glob patterns of the files that a sweep writes beside its config."""
 HEADINGS = {
     "ivv": "IVV",
     "iman": "IMAN",
     "final_velocity_variance": "variance\nat end",
-    "disconnected": "flocks\nin pieces",
+    "disconnected": "discon-\nnected",
 }
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Evaluate controllers over a grid of flock sizes, radii, hops and worlds, or train one for each point of it first.
+    """Evaluate controllers over a grid of flock sizes, radii, hops, radios, bodies and failures.
 
-    Each option of radio, body and failures may have several values, such as --loss 0,0.1,0.2 or --delay 0-2. Writes
-    sweep.csv, a row for every flock, summary.csv, and a heat map of the medians. What is in the folder already is not
-    run again, so an interrupted sweep goes on where it was.
+    Options of radio, body and failures take lists of values, such as --packet-loss 0,0.1,0.2 or --delay 0-2. A network
+    is trained for each grid point first if --epochs is given. Writes sweep.csv with a row for every flock, summary.csv
+    with medians, and a heat map. Existing results in the run directory are kept, so the same command resumes an
+    interrupted sweep, and a sweep may be extended.
     """
 
     controller: str = "etdagnn"
-    """Controllers, such as etdagnn,tdagnn,tanner: names, files of weights, or your own (see --plugin)."""
+    """Controllers, such as etdagnn,tdagnn,tanner, each as for `equiflock simulate`."""
     agents: str = "25,50,100,200,400"
-    """Flock sizes."""
+    """Flock sizes N, such as 25,50 or 10-20."""
     comm_radius: str = "1"
-    """Communication radii, such as 0.8,1,1.5."""
+    """Communication radii R, such as 0.8,1,1.5."""
     hops: str | None = None
-    """K, such as 1-4; goes with --epochs only, as trained weights have theirs."""
+    """Numbers of hops K, such as 1-4; only with --epochs, as trained weights have a fixed K."""
     world: EnvironmentAxesArgument = field(default_factory=EnvironmentAxes)
     epochs: int = 0
-    """Train each network for so many epochs first, with the agents, radius and hops of its point; its radio and
-    body are perfect, and its weights are not kept."""
+    """If above 0, train a network for each point for this many epochs, with ideal radio and body; it is not saved."""
     seeds: str = "0"
-    """Seeds of the weights, such as 0-4."""
+    """Training seeds of the weights, such as 0-4."""
     flocks: int = 20
-    """How many test flocks for each point."""
+    """Number of test flocks per grid point."""
     duration: float = 2.0
-    """Seconds per flight."""
+    """Duration of a flight in seconds."""
     time_step: float = 0.01
-    """Seconds per step."""
+    """Time step in seconds."""
     metric: Literal["ivv", "iman", "final_velocity_variance", "disconnected"] = "ivv"
-    """What the heat map shows."""
+    """Metric of the heat map."""
     out: Path = Path("runs/sweep")
-    """The folder to write to."""
+    """Run directory to write."""
     workers: int = os.cpu_count() or 1
-    """How many processes."""
+    """Number of worker processes."""
     scheduler: str | None = None
-    """The address of a Dask scheduler whose workers run the jobs instead, such as tcp://10.0.0.1:8786."""
+    """Address of a Dask scheduler to run the jobs on instead, such as tcp://10.0.0.1:8786."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller."""
+    """Python module or file to import first, which may register your own controllers."""
     force: bool = False
-    """Remove what is in the folder, if it is a sweep, and begin anew."""
+    """Delete an earlier sweep in the run directory and start again."""
 
     def run(self) -> None:
-        """Run the grid and print the medians."""
+        """Evaluate all grid points and print the medians."""
         from equiflock.experiments.sweep import build_sweep_jobs
         from equiflock.runtime.provenance import lock_run_dir, read_package_versions
 
         check_count("workers", self.workers)
         import_plugin(self.plugin)
-        # All controllers are tried first, so that a slip in the last name does not cost the time of the others.
+        # Try all controllers first, so that an error in the last one is found before the others run.
         controllers = [name.strip() for name in self.controller.split(",")]
         if len(set(controllers)) < len(controllers):
-            raise InputError(f"controller must name each one once; got {self.controller!r}")
+            raise InputError(f"controller must list each controller once; got {self.controller!r}")
         if self.hops is not None and self.epochs == 0:
-            raise InputError("--hops goes with --epochs: trained weights have their own")
+            raise InputError("--hops has no effect without --epochs: trained weights have a fixed number of hops")
         worlds = self.world.worlds
         for name in controllers:
             self._check_controller(name)
-        # So are bodies, each once.
+        # Try each body once, too.
         for body in {repr(world.body): world.body for _, world in worlds}.values():
             try_controller(RandomDisk(1, 10).draw(), EXPERT, body=body)
         hops = [None] if self.epochs == 0 else parse_integers("hops", self.hops or str(DAgger.hops))
@@ -107,7 +107,7 @@ class Sweep:
             time_step=self.time_step,
             plugin=compute_plugin_checksum(self.plugin),
         )
-        # Jobs name their results by what they are, so a sweep may grow in its folder.
+        # Names of results are derived from the jobs' settings, so a sweep may be extended in its directory.
         with lock_run_dir(
             self.out,
             "sweep",
@@ -118,7 +118,7 @@ class Sweep:
             self._run_jobs(jobs)
 
     def _run_jobs(self, jobs: list[SweepJob]) -> None:
-        """Run the points that are not done yet, and write and print the results of all points."""
+        """Run the jobs that have no results yet, and write and print the results of all jobs."""
         from equiflock.experiments.runner.jobs import read_results
         from equiflock.experiments.runner.run_jobs import run_jobs
         from equiflock.experiments.sweep import list_axes, summarize_sweep
@@ -146,40 +146,40 @@ class Sweep:
                 content.to_csv(scratch, index=False)
         with atomic_write(self.out / "grid.json") as scratch:
             scratch.write_text(json.dumps([job.settings for job in jobs], indent=2) + "\n")
-        # Points for which no initial conditions were found have a remark in place of numbers.
+        # Points without initial conditions have a remark in place of numbers.
         empty = table[table.remark.notna()]
         if len(empty) == len(table):
-            raise InputError(f"there are no such flocks at any point: {table.remark.iloc[0]}")
-        drawn = draw_sweep(table, self.metric, self.out / f"{self.metric}.png")
+            raise InputError(f"no initial conditions were found at any grid point: {table.remark.iloc[0]}")
+        figure = draw_sweep(table, self.metric, self.out / f"{self.metric}.png")
         self._print_results(medians)
         for row in empty.drop_duplicates(["agents", "comm_radius"]).itertuples():
             out.print(f"  agents {row.agents}, comm_radius {row.comm_radius:g}: {row.remark}", highlight=False)
-        for path in (self.out / "sweep.csv", self.out / "summary.csv", drawn):
+        for path in (self.out / "sweep.csv", self.out / "summary.csv", figure):
             out.print(f"  {path}", highlight=False)
 
     def _print_results(self, medians: pd.DataFrame) -> None:
-        """Print the medians; columns without any value, such as hops of untrained controllers, are left out."""
+        """Print the medians, without empty columns such as the hops of controllers that were not trained here."""
         from equiflock.experiments.sweep import list_axes
 
         medians = medians.dropna(axis="columns", how="all")
-        # Four figures where there is room for them, else three; and axes of a single value only if there is room.
+        # Show four digits if the terminal is wide enough, else three; drop axes with a single value if it is narrow.
         varied = [name for name in medians if name not in list_axes(medians) or medians[name].nunique(dropna=False) > 1]
-        forms = [_format_table(medians, 4), _format_table(medians, 3), _format_table(medians[varied], 3)]
-        print_table("medians over flocks and seeds; of flocks in pieces the share", *forms)
+        layouts = [_format_table(medians, 4), _format_table(medians, 3), _format_table(medians[varied], 3)]
+        print_table("medians over flocks and seeds; share of disconnected flocks", *layouts)
 
     def _check_controller(self, controller: str) -> None:
-        """A clear error, before anything is kept, if there is no such controller, or it cannot fly."""
+        """Raise InputError if the controller does not exist or fails in a few steps."""
         if self.epochs == 0:
             try_controller(RandomDisk(1, 10).draw(), controller)
             return
         from equiflock.learning.network_checks import prepare_network
 
-        # A network is built and called once, so that a wrong shape is found before the first training.
+        # Build and call the network once, so that a wrong shape is found before the first training.
         prepare_network(DAgger(controller=controller))
 
 
 def _format_table(medians: pd.DataFrame, digits: int) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the printed table, with numbers of so many figures."""
+    """Return header and rows of the printed table, with numbers of `digits` significant digits."""
     header = ["controller", *(HEADINGS.get(column, column.replace("_", "\n")) for column in medians.columns[1:])]
     return header, [[_format_cell(value, digits) for value in row] for row in medians.itertuples(index=False)]
 

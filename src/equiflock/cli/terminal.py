@@ -1,4 +1,4 @@
-"""What the commands share: progress, tables, and lists of numbers."""
+"""Shared by the commands: progress bars, tables, notices, and parsing of number lists."""
 
 from __future__ import annotations
 
@@ -35,60 +35,62 @@ from equiflock.simulation.flight_builder import flight
 if TYPE_CHECKING:
     from equiflock.learning.dagger import EpochReport
 
-SECOND_CTRL_C_HINT = "Ctrl-C again stops at once"
+SECOND_CTRL_C_HINT = "press Ctrl-C again to stop immediately"
 PREPARING_TEXT = "preparing (the first run compiles the kernels)"
 MAX_NUMBERS = 10_000
 TRIAL_STEPS = 3
 REFRESHES_PER_SECOND = 4
-"""How often a bar is drawn; each time takes 1.5 ms from the work that it shows."""
+"""Refresh rate of progress bars; a refresh takes 1.5 ms."""
 MIN_NAME_WIDTH = 12
-"""The least width, in characters, to which long names in a table are broken."""
+"""Least width, in characters, of names that are broken into lines in a table."""
 
 
 def parse_integers(name: str, text: str) -> list[int]:
-    """Whole numbers written such as 0-4 or 0,3,7."""
-    # Ranges are counted before they are expanded: 0-999999999 shall not fill the memory.
-    found: list[int] = []
+    """Parse a list of integers such as 0-4 or 0,3,7."""
+    # Limit the size before expanding a range: 0-999999999 must not fill the memory.
+    integers: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
         if match is None:
-            raise InputError(f"{name} must be such as 0-4 or 0,3,7; got {text!r}")
-        numbers = range(int(match[1]), int(match[2] or match[1]) + 1)
-        if len(found) + len(numbers) > MAX_NUMBERS:
-            raise InputError(f"{name} must be at most {MAX_NUMBERS:,} numbers; got {text!r}")
-        found.extend(numbers)
-    if not found or len(set(found)) < len(found):
-        raise InputError(f"{name} must be such as 0-4 or 0,3,7, each once; got {text!r}")
-    return found
+            raise InputError(f"{name} must be a list of integers such as 0-4 or 0,3,7; got {text!r}")
+        part_range = range(int(match[1]), int(match[2] or match[1]) + 1)
+        if len(integers) + len(part_range) > MAX_NUMBERS:
+            raise InputError(f"{name} must have at most {MAX_NUMBERS:,} values; got {text!r}")
+        integers.extend(part_range)
+    if not integers:
+        raise InputError(f"{name} must be a list of integers such as 0-4 or 0,3,7; got {text!r}")
+    if len(set(integers)) < len(integers):
+        raise InputError(f"{name} must list each value once; got {text!r}")
+    return integers
 
 
 def parse_floats(name: str, text: str) -> list[float]:
-    """Numbers written such as 0.8,1,1.5."""
+    """Parse a list of numbers such as 0.8,1,1.5."""
     try:
-        found = [float(part) for part in text.split(",")]
+        numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"{name} must be such as 0.8,1,1.5; got {text!r}") from None
-    if len(set(found)) < len(found):
-        raise InputError(f"{name} must be such as 0.8,1,1.5, each once; got {text!r}")
-    return found
+        raise InputError(f"{name} must be a list of numbers such as 0.8,1,1.5; got {text!r}") from None
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"{name} must list each value once; got {text!r}")
+    return numbers
 
 
-def try_controller(start: Flock, controller: str, **rules: Any) -> None:
-    """Make a few steps, so that a controller that fails at once does so before jobs are run or files written."""
-    list(islice(flight(start, load(controller), **rules), TRIAL_STEPS))
+def try_controller(start: Flock, controller: str, **flight_options: Any) -> None:
+    """Simulate a few steps, so that a broken controller fails before jobs are run or files are written."""
+    list(islice(flight(start, load(controller), **flight_options), TRIAL_STEPS))
 
 
 class _DescriptionColumn(TextColumn):
-    """A column of a progress bar that shows what is being done: a task, or the compiling of kernels for it."""
+    """Column that shows the task's description or, while kernels are compiled for it, the compiler's progress."""
 
     def render(self, task: Task) -> Text:
-        """The description of the task, or how far the compiler is."""
+        """Return the description or the compiler's progress."""
         text = None if task.finished else compile_progress.format_progress()
         return super().render(task) if text is None else Text(text)
 
 
 class _CompilerProgress(Progress):
-    """A progress bar that also shows how far the compiler is."""
+    """Progress display that takes over the output of the compiler's progress."""
 
     def __enter__(self) -> Self:
         self._compiler_display = nullcontext() if self.disable else compile_progress.suppress_progress_output()
@@ -101,25 +103,25 @@ class _CompilerProgress(Progress):
 
 
 class _ValueColumn(ProgressColumn):
-    """A column of a progress bar that shows a number of its task, once there is one."""
+    """Column that shows a value of its task, such as the loss, once it has one."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
 
     def render(self, task: Task) -> Text:
-        """The name and the number, or nothing."""
+        """Return name and value, or nothing."""
         value = task.fields.get(self.name)
         return Text("" if value is None else f"{self.name} {value}")
 
 
 def progress(*values: str) -> Progress:
-    """A progress bar on the terminal, which disappears when the work is done; use it in a `with`.
+    """Return a context manager that shows progress bars on the terminal until the work is done.
 
     Args:
-        values: names of numbers to show beside it, given by `update(task, name=text)`.
+        values: names of values to show beside a bar, which `update(task, name=text)` sets.
     """
-    # On stderr and only on a terminal: output that is sent to a file or another program stays clean.
+    # On stderr and only on a terminal, so that output to a file or a pipe stays clean.
     columns = _DescriptionColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return _CompilerProgress(
         *columns,
@@ -132,30 +134,30 @@ def progress(*values: str) -> Progress:
 
 
 def print_table(title: str, *layouts: tuple[Sequence[str], Sequence[Sequence[str]]]) -> None:
-    """Print the first of these forms of a table, each a header and rows, that the terminal has room for.
+    """Print the first layout of a table, each a header and rows, that fits the width of the terminal.
 
-    The first column is text, the others are numbers. If there is room for none, long names are broken.
+    The first column is text, the others are numbers. If no layout fits, long names are broken into lines.
     """
-    # Each form first with a space beside its columns, then without.
-    for table in (_build_table(title, *form, room) for form in layouts for room in (1, 0)):
+    # Try each layout with padding between columns, then without.
+    for table in (_build_table(title, *layout, padding) for layout in layouts for padding in (1, 0)):
         if _measure_width(table) <= out.width:
             out.print(table)
             return
-    # Not even the narrowest form fits: break names, down to LEAST_NAME characters.
+    # Not even the narrowest layout fits: break names, down to MIN_NAME_WIDTH characters.
     header, rows = layouts[-1]
-    names = max(len(line) for row in rows for line in row[0].split("\n"))
-    left = max(names - (_measure_width(table) - out.width), MIN_NAME_WIDTH)
-    out.print(_build_table(title, header, [[_break_name(row[0], left), *row[1:]] for row in rows], 0))
+    name_width = max(len(line) for row in rows for line in row[0].split("\n"))
+    max_width = max(name_width - (_measure_width(table) - out.width), MIN_NAME_WIDTH)
+    out.print(_build_table(title, header, [[_break_name(row[0], max_width), *row[1:]] for row in rows], 0))
 
 
 def print_orbit(orbit: Orbit) -> None:
-    """Say with which numbers of their own weights avoid obstacles."""
-    numbers = ", ".join(f"{each.name} {getattr(orbit, each.name):.3g}" for each in fields(orbit))
-    out.print(f"orbit technique of the weights: {numbers}", highlight=False, soft_wrap=True)
+    """Print the parameters of the orbit technique that come with the weights."""
+    parameters = ", ".join(f"{each.name} {getattr(orbit, each.name):.3g}" for each in fields(orbit))
+    out.print(f"orbit technique of the weights: {parameters}", highlight=False, soft_wrap=True)
 
 
 def print_text_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], lines: bool = False) -> None:
-    """Print a table of words, which are wrapped, with lines between its rows or without."""
+    """Print a table of text, which is wrapped; `lines` draws lines between rows."""
     table = Table(title=title, title_justify="left", show_lines=lines)
     _fill_table(table, header, rows)
     out.print(table)
@@ -176,55 +178,52 @@ def _fill_table(table: Table, header: Sequence[str], rows: Sequence[Sequence[str
 
 
 def _measure_width(table: Table) -> int:
-    """The width of a table in a terminal of unlimited width."""
+    """Return the width of a table in a terminal of unlimited width."""
     return out.measure(table, options=out.options.update(width=10_000)).maximum
 
 
 def _break_name(name: str, width: int) -> str:
-    """A name in lines of at most that width, broken after / _ . : and - only."""
+    """Return a name broken into lines of at most `width` characters, after / _ . : or - only."""
     lines = [""]
-    for piece in re.findall(r"[^/_.:-]*[/_.:-]?", name):
-        if lines[-1] and len(lines[-1] + piece) > width:
+    for part in re.findall(r"[^/_.:-]*[/_.:-]?", name):
+        if lines[-1] and len(lines[-1] + part) > width:
             lines.append("")
-        lines[-1] += piece
+        lines[-1] += part
     return "\n".join(lines)
 
 
 def print_notice(bar: Progress, text: str) -> None:
-    """Show a notice to the user, above the bar where there is one."""
+    """Print a notice on stderr, above the progress bars."""
     bar.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 class TrainingProgress:
-    """The bar of a training, and a line for each of its validations."""
+    """Progress bar of a training, with a printed line for each validation."""
 
     def __init__(self, bar: Progress, recipe: DAgger, visible: bool = True) -> None:
         self.bar = bar
         self.label = f"{recipe.controller}, seed {recipe.seed}"
         self.task = bar.add_task(PREPARING_TEXT, total=recipe.epochs, visible=visible)
         self.epochs_done = 0
-        """The number of epochs that are done."""
+        """Number of finished epochs."""
 
-    def epoch(self, report: EpochReport) -> None:
-        """Show the results of an epoch."""
+    def show_epoch(self, report: EpochReport) -> None:
+        """Show the loss of an epoch, and its validation if it has one."""
         self.epochs_done = report.epoch
-        # Loss after every epoch; medians of the validation when there is one, which then also gets a line of its own.
-        shown: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
+        values: dict[str, Any] = {"loss": f"{report.loss:.3g}"}
         if report.validation is not None:
-            for name, values in (("IVV", report.validation.ivv), ("IMAN", report.validation.iman)):
-                shown[name] = f"{np.median(values):.3g}"
+            for name, metric in (("IVV", report.validation.ivv), ("IMAN", report.validation.iman)):
+                values[name] = f"{np.median(metric):.3g}"
             self.print_notice(f"epoch {report.epoch}: {report.validation}")
-        self.bar.update(self.task, description=f"training {self.label}", completed=report.epoch, visible=True, **shown)
+        self.bar.update(self.task, description=f"training {self.label}", completed=report.epoch, visible=True, **values)
 
     @property
     def stop_message(self) -> str:
-        """The confirmation of Ctrl-C."""
-        return (
-            f"finishing {f'epoch {self.epochs_done + 1}' if self.epochs_done else 'this epoch'}; {SECOND_CTRL_C_HINT}"
-        )
+        """Confirmation of Ctrl-C."""
+        epoch = f"epoch {self.epochs_done + 1}" if self.epochs_done else "this epoch"
+        return f"finishing {epoch}; {SECOND_CTRL_C_HINT}"
 
     def print_notice(self, text: str) -> None:
-        """Show a notice about this training to the user."""
-        # Above the bar on a terminal; without one, notices are output like any other.
+        """Print a notice about this training, above the bar on a terminal, else on standard output."""
         console = self.bar.console if self.bar.console.is_terminal else out
         console.print(f"{self.label}: {text}", highlight=False, markup=False, soft_wrap=True)

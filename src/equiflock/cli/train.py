@@ -28,52 +28,51 @@ from equiflock.runtime.files import atomic_write
 
 
 class _DefaultName(str):
-    """The type of a default name, by which it can be distinguished from the same name given by the user."""
+    """Default name, distinguishable by its type from the same name given by the user."""
 
 
 class _DefaultNumber(int):
-    """The type of a default number, by which it can be distinguished from the same number given by the user."""
+    """Default number, distinguishable by its type from the same number given by the user."""
 
 
 def _default_recipe() -> DAgger:
-    """The default recipe, with marked values where a file of weights or a folder may decide instead."""
+    """Return the default recipe, with marked defaults where --from or --resume may set the value."""
     marked: Any = {name: _DefaultNumber(getattr(DAgger, name)) for name in ("epochs", "hops", "dimensions")}
     return DAgger(controller=_DefaultName(DAgger.controller), **marked)
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train a network by DAgger; the defaults are the paper's recipe.
+    """Train a network by imitation learning (DAgger); the defaults are the paper's recipe.
 
-    All of it is kept in a folder: recipe, losses, validation, TensorBoard events, checkpoints, weights. A training that
-    was interrupted, even by a kill, goes on with --resume and ends with the same bits.
+    The run directory holds recipe, losses, validation, TensorBoard events, checkpoints and weights. --resume continues
+    a training that was interrupted or killed; its weights are bit-identical to those of an uninterrupted training.
     """
 
     recipe: Annotated[DAgger, tyro.conf.arg(name="")] = field(default_factory=_default_recipe)
     out: Path | None = None
-    """The folder to write; if left out, runs/CONTROLLER-SEED, or runs/CONTROLLER for several."""
+    """Run directory; by default runs/CONTROLLER-SEED, or runs/CONTROLLER with --seeds."""
     resume: Path | None = None
-    """Go on with the training in this folder, or with all those in it; of the recipe only --epochs goes with it, to
-    prolong them."""
+    """Run directory, or directory of several, to resume; of the recipe only --epochs may be changed."""
     force: bool = False
-    """Replace the training that is in the folder."""
+    """Delete an earlier training in the run directory and start again."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """Begin from the weights in this file, rather than with fresh ones; they say which network it is."""
+    """Weights file to start from instead of random weights; it determines the network."""
     seeds: str | None = None
-    """Several trainings: seeds such as 0-4 or 0,3,7. With `--controller all`, of each of the paper's four networks."""
+    """Seeds of several trainings, such as 0-4 or 0,3,7. `--controller all` trains each of the paper's four networks."""
     workers: int = 1
-    """How many trainings run at the same time, each in a process of its own."""
+    """Number of trainings that run in parallel, each in a process."""
     scheduler: str | None = None
-    """The address of a Dask scheduler whose workers train instead; they must see the folder under the same path."""
+    """Address of a Dask scheduler to train on instead; its workers must share the run directory, at the same path."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own network."""
+    """Python module or file to import first, which may register your own networks."""
 
     def run(self) -> None:
-        """Train, with a line for every validation, and say where the weights are."""
+        """Train, print a line for every validation, and print the path of the weights."""
         require_torch("train")
         check_count("workers", self.workers)
         import_plugin(self.plugin)
-        # Trainings that are finished are reported, and left as they are.
+        # Finished trainings are reported and left unchanged.
         runs = self._load_resumed_runs() if self.resume is not None else self._create_runs()
         unfinished = [run for run in runs if not run.is_finished]
         for run in runs:
@@ -81,14 +80,14 @@ class Train:
                 out.print(f"{run.folder}: all {run.recipe.epochs} epochs are done", highlight=False, soft_wrap=True)
         if not unfinished:
             return
-        err.print(f"stop it whenever you like; go on with: {self._resume_command}", highlight=False, soft_wrap=True)
+        err.print(f"Ctrl-C stops the training; resume with: {self._resume_command}", highlight=False, soft_wrap=True)
         try:
             self._train(unfinished)
         except KeyboardInterrupt:
-            err.print(f"go on with: {self._resume_command}", highlight=False, soft_wrap=True)
+            err.print(f"resume with: {self._resume_command}", highlight=False, soft_wrap=True)
             raise
         except Exception:
-            if self.resume is None and self.scheduler is None:  # workers elsewhere may still be at it
+            if self.resume is None and self.scheduler is None:  # workers of a cluster may still be training
                 remove_empty_trainings(self._run_dir)
             raise
         for run in unfinished:
@@ -102,23 +101,23 @@ class Train:
 
     def _train_locally(self, runs: list[TrainingRun]) -> None:
         with progress("loss", "IVV", "IMAN") as bar:
-            shown = {run.folder: TrainingProgress(bar, run.recipe, visible=len(runs) == 1) for run in runs}
-            # A single training needs no process of its own.
+            displays = {run.folder: TrainingProgress(bar, run.recipe, visible=len(runs) == 1) for run in runs}
+            # A single training runs in this process.
             if len(runs) == 1 and self.workers == 1:
-                (one,) = shown.values()
-                with StopRequest(lambda: one.print_notice(one.stop_message)) as stopping:
-                    runs[0].train(one.epoch, one.print_notice, should_stop=stopping)
+                (display,) = displays.values()
+                with StopRequest(lambda: display.print_notice(display.stop_message)) as stop_request:
+                    runs[0].train(display.show_epoch, display.print_notice, should_stop=stop_request)
                 return
             with StopRequest(
-                lambda: bar.console.print(f"finishing the epochs under way; {SECOND_CTRL_C_HINT}")
-            ) as stopping:
+                lambda: bar.console.print(f"finishing the current epochs; {SECOND_CTRL_C_HINT}")
+            ) as stop_request:
                 train_several(
-                    list(shown),
+                    list(displays),
                     self.workers,
-                    on_epoch=lambda folder, report: shown[folder].epoch(report),
-                    on_notice=lambda folder, text: shown[folder].print_notice(text),
+                    on_epoch=lambda folder, report: displays[folder].show_epoch(report),
+                    on_notice=lambda folder, text: displays[folder].print_notice(text),
                     prepare=partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)),
-                    should_stop=stopping,
+                    should_stop=stop_request,
                 )
 
     def _train_on_cluster(self, runs: list[TrainingRun], scheduler: str) -> None:
@@ -127,14 +126,14 @@ class Train:
 
         prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
         jobs = [TrainingJob(run.folder.resolve()) for run in runs]
-        # Results of these jobs are only marks, and temporary: the training's own folder says whether it is done.
-        with progress() as bar, tempfile.TemporaryDirectory() as marks:
+        # The results of these jobs are temporary markers; the run directory records whether a training is finished.
+        with progress() as bar, tempfile.TemporaryDirectory() as markers:
             task = bar.add_task(f"training at {scheduler}", total=len(runs))
-            run_jobs(jobs, Path(marks), 1, lambda job: bar.advance(task), prepare, scheduler)
+            run_jobs(jobs, Path(markers), 1, lambda job: bar.advance(task), prepare, scheduler)
 
     @property
     def _resume_command(self) -> str:
-        """The command that goes on with what this one began."""
+        """Command line that resumes the training."""
         words = ["equiflock", "train", "--resume", str(self.resume or self._run_dir)]
         words += ["--workers", str(self.workers)] if self.workers > 1 else []
         words += ["--scheduler", self.scheduler] if self.scheduler else []
@@ -150,27 +149,29 @@ class Train:
 
     @cached_property
     def _recipe(self) -> DAgger:
-        """The recipe that was asked for, in plain numbers, with the network of the weights to begin from if any."""
+        """Requested recipe, without marked defaults; with --from, the network is that of the weights file."""
         plain: Any = {name: int(getattr(self.recipe, name)) for name in ("epochs", "hops", "dimensions")}
         recipe = replace(self.recipe, controller=str(self.recipe.controller), **plain)
         return recipe if self.from_ is None else adapt_recipe(self.from_, recipe, self._explicit_options)
 
     @property
     def _explicit_options(self) -> set[str]:
-        """Which of the options that a file or folder may decide were given by the user."""
+        """Options that the user gave, of those that --from or --resume may set."""
         names = "controller", "epochs", "hops", "dimensions"
         return {name for name in names if not isinstance(getattr(self.recipe, name), (_DefaultName, _DefaultNumber))}
 
     def _load_resumed_runs(self) -> list[TrainingRun]:
-        """The trainings of --resume, with the number of epochs that was given, if one was."""
+        """Return the trainings of --resume, extended to --epochs if it was given."""
         assert self.resume is not None
-        # Everything but epochs must be at its default, as the folder decides on it.
-        rest = replace(self.recipe, epochs=DAgger.epochs), self.out, self.seeds, self.from_, self.force
-        if rest != (DAgger(), None, None, None, False) or self._explicit_options - {"epochs"}:
-            raise InputError("--resume goes on with the recipe of its folder: only --epochs may go with it")
+        # All options but epochs must have their defaults, as the run directory determines them.
+        other_options = replace(self.recipe, epochs=DAgger.epochs), self.out, self.seeds, self.from_, self.force
+        if other_options != (DAgger(), None, None, None, False) or self._explicit_options - {"epochs"}:
+            raise InputError(
+                "--resume continues the recipe of the run directory: the only option that it allows is --epochs"
+            )
         runs = [TrainingRun(path) for path in find_trainings(self.resume)]
         if "epochs" in self._explicit_options:
-            # All are checked before any is changed.
+            # Check all before changing any.
             for run in runs:
                 run.check_epochs(self.recipe.epochs)
             for run in runs:
@@ -178,12 +179,12 @@ class Train:
         return runs
 
     def _create_runs(self) -> list[TrainingRun]:
-        """New trainings, made after checking that they can begin."""
+        """Check the recipes and create the run directories of new trainings."""
         recipes = self._build_recipes()
         self._check_trainable(recipes[0])
         if self.seeds is None and len(recipes) == 1:
             return [TrainingRun.create(self._run_dir, recipes[0], self.from_, self.force)]
-        # The folder of several trainings appears with all of them, or not at all.
+        # Create the directory of several trainings atomically.
         clear_run_dir(self._run_dir, self.force)
         with atomic_write(self._run_dir) as scratch:
             for recipe in recipes:
@@ -191,21 +192,21 @@ class Train:
         return [TrainingRun(path) for path in find_trainings(self._run_dir)]
 
     def _build_recipes(self) -> list[DAgger]:
-        """A recipe for every network and seed that was asked for."""
+        """Return a recipe for every network and seed."""
         recipe = self._recipe
         if self.seeds is not None and recipe.seed != DAgger.seed:
-            raise InputError("--seed and --seeds do not go together")
+            raise InputError("--seed and --seeds exclude each other: give one of them")
         names = PAPER_NETWORKS if recipe.controller == "all" else (recipe.controller,)
         seeds = parse_integers("seeds", self.seeds) if self.seeds is not None else [recipe.seed]
         return [replace(recipe, controller=name, seed=seed) for name in names for seed in seeds]
 
     def _check_trainable(self, recipe: DAgger) -> None:
-        """A clear error, before any folder is made, if there is no such network."""
+        """Raise InputError if the network does not exist or cannot be trained."""
         from equiflock.learning.network_checks import prepare_network
 
         prepare_network(recipe, None if self.from_ is None else load_module(self.from_))
 
 
 def _make_dir_name(recipe: DAgger) -> str:
-    """CONTROLLER-SEED, where signs of the controller's options that a folder's name cannot have are replaced."""
+    """Return CONTROLLER-SEED, with characters replaced that a directory name cannot have."""
     return f"{recipe.controller.replace(':', '-').replace('/', '_')}-{recipe.seed}"

@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tune:
-    """Improve a trained network directly on what its flights are measured by, with CMA-ES over its weights.
+    """Improve a trained network on the metrics of its flights, with CMA-ES.
 
-    What is best on held-out flocks is kept. All of it is in a folder, and the same command goes on with a tuning that
-    was interrupted, even by a kill, and ends with the same bits.
+    The search is over the network's weights and keeps the candidate that is best on held-out flocks. The same command
+    resumes a tuning that was interrupted or killed; its result is bit-identical to that of an uninterrupted one.
     """
 
     controller: Annotated[str, tyro.conf.Positional]
-    """The weights to begin from: a file (.safetensors), or the name of those in the package, such as etdagnn:3."""
+    """Initial weights: a file (.safetensors), or a trained network of the package, such as etdagnn:3."""
     recipe: Annotated[Tuning, tyro.conf.arg(name="")] = field(default_factory=Tuning)
     out: Path | None = None
-    """The folder to write; runs/tuning/CONTROLLER-SEED if left out."""
+    """Run directory; by default runs/tuning/CONTROLLER-SEED."""
     workers: int = os.cpu_count() or 1
-    """How many processes fly candidates."""
+    """Number of worker processes."""
     scheduler: str | None = None
-    """The address of a Dask scheduler whose workers fly them instead, such as tcp://10.0.0.1:8786."""
+    """Address of a Dask scheduler to run the flights on instead, such as tcp://10.0.0.1:8786."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own network or scenario."""
+    """Python module or file to import first, which may register your own networks and scenarios."""
     force: bool = False
-    """Remove what is in the folder, if it is a tuning, and begin anew."""
+    """Delete an earlier tuning in the run directory and start again."""
 
     def run(self) -> None:
-        """Tune, with a line for every validation, and say what became of each measure and where the weights are."""
+        """Tune, print a line for every validation, and print the change of each measure and the path of the weights."""
         check_count("workers", self.workers)
         import_plugin(self.plugin)
         weights = self._find_weights()
@@ -61,13 +61,13 @@ class Tune:
         self._print_results(tuning, self._tune(tuning))
 
     def _find_weights(self) -> Path:
-        """The file of the weights to begin from; a clear error if there is none."""
-        load(self.controller)  # says what is wrong with the name, the options or the file
+        """Return the file of the initial weights; raise InputError if the controller has none."""
+        load(self.controller)  # raises InputError for a wrong name, option or file
         if units := split_unit_options(parse_controller_name(self.controller, {})[1])[0]:
-            raise InputError(f"weights are tuned in their own units: leave out {' and '.join(units)}")
+            raise InputError(f"weights are tuned in the units of their training: leave out {' and '.join(units)}")
         path = find_weights_file(self.controller)
         if path is None:
-            raise InputError(f"{self.controller} has no weights to tune: choose a trained network or a file of weights")
+            raise InputError(f"{self.controller} has no weights to tune: choose a trained network or a weights file")
         return path
 
     def _choose_run_dir(self, weights: Path) -> Path:
@@ -81,57 +81,62 @@ class Tune:
 
         prepare = partial(import_plugin, self.plugin, collect_plugin_sources(self.plugin)) if self.plugin else None
         with progress("cost") as bar:
-            shown = _TuningProgress(bar, tuning)
+            display = _TuningProgress(bar, tuning)
             with (
                 PersistentWorkers(self.workers, self.scheduler, prepare) as workers,
-                StopRequest(shown.confirm_stop) as stopping,
+                StopRequest(display.confirm_stop) as stop_request,
             ):
-                kept = tuning.tune(
-                    workers, shown.generation, shown.print_notice, shown.show_flights, stopping, self.force
+                best = tuning.tune(
+                    workers,
+                    display.show_generation,
+                    display.print_notice,
+                    display.show_flights,
+                    stop_request,
+                    self.force,
                 )
-        if shown.is_replayed:
-            out.print(f"{tuning.folder}: all {self.recipe.generations} generations were done", soft_wrap=True)
-        return kept
+        if display.all_replayed:
+            out.print(f"{tuning.folder}: all {self.recipe.generations} generations are done", soft_wrap=True)
+        return best
 
-    def _print_results(self, tuning: TuningRun, kept: BestCandidate) -> None:
-        """Print every measure of the beginning and of what was kept, on held-out flocks."""
+    def _print_results(self, tuning: TuningRun, best: BestCandidate) -> None:
+        """Print every measure of the initial weights and of the best candidate, on held-out flocks."""
         rows = []
-        for task, before, after in zip(tuning.tasks, kept.initial_measurements, kept.measurements, strict=True):
+        for task, before, after in zip(tuning.tasks, best.initial_measurements, best.measurements, strict=True):
             rows += [[f"{task.scenario} {name}", f"{before[name]:.3g}", f"{after[name]:.3g}"] for name in after]
-        title = f"{self.recipe.validation_flocks} held-out flocks of each task; cost {kept.cost:.4g}"
-        print_table(title, (("", "at first", f"generation {kept.generation}"), rows))
-        if (orbit := tuning.genome.decode(kept.vector).orbit) is not None:
+        title = f"{self.recipe.validation_flocks} held-out flocks of each task; cost {best.cost:.4g}"
+        print_table(title, (("", "initial", f"generation {best.generation}"), rows))
+        if (orbit := tuning.genome.decode(best.vector).orbit) is not None:
             print_orbit(orbit)
         out.print(f"weights: {tuning.weights}", highlight=False, soft_wrap=True)
 
 
 class _TuningProgress:
-    """The bar of a tuning, and a line for each of its validations."""
+    """Progress bar of a tuning, with a printed line for each validation."""
 
     def __init__(self, bar: Progress, tuning: TuningRun) -> None:
         self.bar, self.tuning = bar, tuning
         self.task = bar.add_task(PREPARING_TEXT, total=tuning.recipe.generations)
         self.done = 0
-        self.is_replayed = True
-        """Whether all generations so far had been flown before."""
+        self.all_replayed = True
+        """Whether all generations so far were read from earlier results."""
 
-    def generation(self, report: GenerationReport) -> None:
-        """Show what came of a generation."""
-        self.done, self.is_replayed = report.generation, self.is_replayed and report.is_replayed
+    def show_generation(self, report: GenerationReport) -> None:
+        """Show the median cost of a generation, and its validation if it has one."""
+        self.done, self.all_replayed = report.generation, self.all_replayed and report.is_replayed
         self.bar.update(self.task, completed=self.done, cost=f"{report.median:.3g}")
         if report.validation is not None and not report.is_replayed:
-            which = ", the best so far" if report.is_best else ""
-            self.print_notice(f"generation {self.done}: cost {report.validation:.4g} on held-out flocks{which}")
+            suffix = ", the best so far" if report.is_best else ""
+            self.print_notice(f"generation {self.done}: cost {report.validation:.4g} on held-out flocks{suffix}")
 
     def show_flights(self, done: int, total: int) -> None:
-        """Show how many flights of a generation, or of a validation, are done."""
-        self.bar.update(self.task, description=f"tuning {self.tuning.genome.size} numbers, flights {done}/{total}")
+        """Show the number of finished flights of a generation or a validation."""
+        self.bar.update(self.task, description=f"tuning {self.tuning.genome.size} parameters, flights {done}/{total}")
 
     def confirm_stop(self) -> None:
-        """Confirm Ctrl-C."""
+        """Print a confirmation of Ctrl-C."""
         self.print_notice(f"finishing generation {self.done + 1}; {SECOND_CTRL_C_HINT}")
 
     def print_notice(self, text: str) -> None:
-        """Show a line of text, above the bar on a terminal."""
+        """Print a line, above the bar on a terminal, else on standard output."""
         console = self.bar.console if self.bar.console.is_terminal else out
         console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -15,7 +15,7 @@ import tyro
 
 from equiflock.cli.console import err, out
 from equiflock.cli.plugins import compute_plugin_checksum, import_plugin
-from equiflock.cli.terminal import PREPARING_TEXT, progress
+from equiflock.cli.terminal import PREPARING_TEXT, SECOND_CTRL_C_HINT, progress
 from equiflock.controllers.registry import WEIGHTS_SUFFIX
 from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import check_writable
@@ -28,46 +28,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class View:
-    """Watch flocks live in a browser and play with them, or play saved flights."""
+    """Simulate flocks interactively in a browser, or replay saved flights."""
 
     flights: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """Saved flights to play, one or two side by side: of `equiflock simulate --save`, a folder that the page saved, or
-    a job of `equiflock reproduce` or `evaluate` (jobs/*.csv in its folder), which is flown again."""
+    """One or two saved flights to replay: from `equiflock simulate --save`, saved from the page, or a job of
+    `equiflock reproduce` or `evaluate` (jobs/*.csv in its run directory), which is simulated again."""
     controller: str = "etdagnn"
-    """The controller to begin with, as for `equiflock simulate`; the page offers them all."""
+    """Initial controller, as for `equiflock simulate`; the page can switch to any other."""
     compare: str | None = None
-    """A second controller, flown side by side with the first."""
+    """Second controller, simulated side by side with the first."""
     weights: tuple[Path, ...] = ()
-    """Files of weights (.safetensors) that the page shall offer, too."""
+    """Weights files (.safetensors) to add to the page's controllers."""
     scenario: str = "flocking"
-    """The scenario to begin with, such as flocking, leaders or obstacles, or one of your own (see --plugin); options
-    follow the name: obstacles:sides=48. The page offers them all."""
+    """Initial scenario, such as flocking or obstacles:sides=48, or your own (see --plugin)."""
     agents: int = 100
-    """How many agents to begin with, at most 10,000."""
+    """Initial number of agents, at most 10,000."""
     seed: int = 0
-    """Which flock to begin with."""
+    """Seed of the initial flock."""
     host: str = "127.0.0.1"
-    """The address to listen on. Whoever reaches it can fly flocks on this machine, and save them."""
+    """Address to listen on. Anyone who can reach it can run simulations on this machine, and save flights."""
     port: int = 8000
-    """The port; if it is in use, the next that is not."""
+    """Port to listen on; if it is in use, the next free one."""
     out: Path = Path("runs/view")
-    """The folder that the page saves flights to."""
+    """Directory that the page saves flights to."""
     browser: bool = True
-    """Whether to open a browser, where there is a screen."""
+    """Whether to open a browser, if there is a display."""
     plugin: str | None = None
-    """A Python module or file to import first, such as one that registers your own controller or scenario."""
+    """Python module or file to import first, which may register your own controllers and scenarios."""
 
     def run(self) -> None:
-        """Say where the page is, and serve it until Ctrl-C."""
+        """Print the address of the page and serve it until Ctrl-C."""
         try:
             from equiflock.viewer.server import address, make_server, open_listening_socket
         except ModuleNotFoundError as error:
-            raise InputError(
-                f"the live view needs {error.name}: install equiflock with its extra, pip install 'equiflock[view]'"
-            ) from None
+            raise InputError(f"view needs {error.name}: pip install 'equiflock[view]'") from None
         import_plugin(self.plugin)
         check_writable(self.out / "flight")
-        # Mistakes in options and a port in use are known before kernels are compiled.
+        # Report wrong options and a used port before kernels are compiled.
         viewer_config = self._make_viewer_config()
         listening = open_listening_socket(
             self.host, self.port, lambda port: err.print(f"port {port} is in use", highlight=False)
@@ -76,54 +73,54 @@ class View:
             bar.add_task(PREPARING_TEXT, total=None)
             viewer_config.check_start()
         page = address(self.host, listening.getsockname()[1])
-        out.print(f"the flock flies at {page} (Ctrl-C ends it)", highlight=False)
+        out.print(f"live view at {page} (Ctrl-C to stop)", highlight=False)
         sys.stdout.flush()
         if self.browser and _has_screen():
             webbrowser.open(page)
-        # Pages are served while the kernels that they may need are compiled, and show how far that is.
-        warming = threading.Thread(target=_compile_kernels, args=[viewer_config], daemon=True)
-        warming.start()
-        # Ctrl-C is the usual end of a server, and no error.
+        # Compile kernels while pages are served; pages show the progress.
+        compile_thread = threading.Thread(target=_compile_kernels, args=[viewer_config], daemon=True)
+        compile_thread.start()
+        # Ctrl-C is the normal way to stop a server, not an error.
         with listening, suppress(KeyboardInterrupt):
             make_server(viewer_config, self.host).run([listening])
         # The compiler cannot be interrupted, but a second Ctrl-C ends the program.
-        if warming.is_alive():
-            err.print("waiting for the compiler (Ctrl-C ends it at once)", highlight=False)
-            warming.join()
+        if compile_thread.is_alive():
+            err.print(f"waiting for the compiler ({SECOND_CTRL_C_HINT})", highlight=False)
+            compile_thread.join()
 
     def _make_viewer_config(self) -> ViewerConfig:
-        """What the server offers, by the options of this command."""
+        """Return the server's configuration by the options of this command."""
         from pydantic import ValidationError
 
         from equiflock.viewer.setting import Setting
         from equiflock.viewer.strict_model import format_validation_error
         from equiflock.viewer.viewer_config import ViewerConfig
 
-        # An option that would have no effect is an error: the user expects something of it.
-        fresh = View()
-        live = ("controller", "compare", "weights", "scenario", "agents", "seed")
-        if self.flights and any(getattr(self, name) != getattr(fresh, name) for name in live):
-            raise InputError("options of live flights do not go with saved flights")
+        # Refuse options that would have no effect.
+        default = View()
+        live_options = ("controller", "compare", "weights", "scenario", "agents", "seed")
+        if self.flights and any(getattr(self, name) != getattr(default, name) for name in live_options):
+            raise InputError("options of live flights have no effect on saved flights: leave them out")
         wrong = [str(path) for path in self.weights if path.suffix != WEIGHTS_SUFFIX]
         if wrong:
-            raise InputError(f"{wrong[0]} is not a file of weights: its name must end in {WEIGHTS_SUFFIX}")
-        # Options that the page has fields for go there, all others to the scenario.
-        scenario, colon, told = self.scenario.partition(":")
-        options = parse_options(told) if colon else {}
-        numbers: dict[str, Any] = {"agents": self.agents, "seed": self.seed}
-        numbers |= {name: options.pop(name) for name in ("agents", "seed", "comm_radius") if name in options}
-        named = [_normalize_controller_name(name) for name in (self.controller, self.compare) if name is not None]
+            raise InputError(f"{wrong[0]} is not a weights file: its name must end in {WEIGHTS_SUFFIX}")
+        # Agents, seed and radius are fields of the page; all other options belong to the scenario.
+        scenario, colon, option_text = self.scenario.partition(":")
+        options = parse_options(option_text) if colon else {}
+        page_fields: dict[str, Any] = {"agents": self.agents, "seed": self.seed}
+        page_fields |= {name: options.pop(name) for name in ("agents", "seed", "comm_radius") if name in options}
+        names = [_normalize_controller_name(name) for name in (self.controller, self.compare) if name is not None]
         try:
             setting = Setting(
                 scenario=scenario,
                 options=options,
-                controller=named[0],
-                compare=named[1] if len(named) > 1 else None,
-                **numbers,
+                controller=names[0],
+                compare=names[1] if len(names) > 1 else None,
+                **page_fields,
             )
         except ValidationError as error:
             raise InputError(format_validation_error(error)) from None
-        files = [*self.weights, *(Path(name) for name in named if name.endswith(WEIGHTS_SUFFIX))]
+        files = [*self.weights, *(Path(name) for name in names if name.endswith(WEIGHTS_SUFFIX))]
         with progress() as bar:
             bar.add_task("reading flights", total=None, visible=bool(self.flights))
             flights = [
@@ -133,29 +130,29 @@ class View:
 
 
 def _compile_kernels(viewer_config: ViewerConfig) -> None:
-    # A flight that raises an error tells the page that asks for it.
+    # A page that starts such a flight reports the error.
     with suppress(Exception):
         viewer_config.compile_kernels()
 
 
 def _has_screen() -> bool:
-    """Whether a browser could open a window; a browser in the terminal would take over the terminal."""
+    """Return whether a browser can open a window; a text browser would take over the terminal."""
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
 
 def _normalize_controller_name(name: str) -> str:
-    """A controller's name as the page lists it: paths of files without a needless `./`."""
+    """Return a controller's name as the page lists it: paths of weights files without a leading `./`."""
     return str(Path(name)) if name.endswith(WEIGHTS_SUFFIX) else name
 
 
 def _load_flights(path: Path, plugin: str) -> list[Trajectory]:
-    """The flights at a path, or that of an experiment's job, flown again."""
+    """Return the flights saved at a path, or the flight of an experiment's job, simulated again."""
     jobs = sorted((path / "jobs").glob("*.csv"))
     if jobs:
-        raise InputError(f"{path} is the folder of an experiment: name one of its jobs, such as {jobs[0]}")
+        raise InputError(f"{path} is the run directory of an experiment: name one of its jobs, such as {jobs[0]}")
     if path.suffix != ".csv":
         return load_trajectories(path)
-    # The result of a job is a table; its flight is computed again.
+    # The result of a job is a table, so its flight is simulated again.
     from equiflock.experiments.rerun_job import rerun_flight
 
     return [rerun_flight(path, plugin)]

@@ -28,7 +28,7 @@ from equiflock.controllers.torch_bridge import accept_numpy, check_float32
 from equiflock.controllers.trained import bundled_names, bundled_weights_path
 from equiflock.controllers.unit_scaling import ScaledController, scale_controller
 from equiflock.protocols import Controller
-from equiflock.runtime.checks import InputError, check_count, raise_wrong_choice, shorten_repr
+from equiflock.runtime.checks import InputError, check_count, format_suggestion, raise_wrong_choice, shorten_repr
 from equiflock.runtime.extras import require_torch
 
 PLUGIN_HINT = ", or one of your own that was registered first (on the command line by --plugin)"
@@ -153,7 +153,8 @@ def _make_options_error(name: str, options: Mapping[str, Any], error: TypeError)
     own = ["seed"] if name in bundled_names() else [option.name for option in controller_options(name)]
     takes = f"its options are {', '.join((*own, *UNIT_OPTIONS))}"
     if own and (unknown := [key for key in options if key not in own]):
-        return InputError(f"controller {name!r} has no option {unknown[0]!r}; {takes}")
+        hint = format_suggestion(unknown[0], (*own, *UNIT_OPTIONS))
+        return InputError(f"controller {name!r} has no option {unknown[0]!r}; {takes}{hint}")
     return InputError(f"controller {name!r} cannot be made with the options {dict(options)}: {error}; {takes}")
 
 

@@ -1,1 +1,1 @@
-"""Controllers on robots: the message as bytes, one agent's controller as C, ONNX or NumPy, swarms, and the audit."""
+"""Deployment to robots: wire format of messages, export to C, ONNX and NumPy, swarms of processes, locality audit."""

@@ -1,6 +1,6 @@
-"""One robot's controller, whoever computes it: messages in, an acceleration and the next message out.
+"""The interface of one robot's controller: messages in, an acceleration and the next message out.
 
-A process of a swarm imports this file and little else: kernels are imported where they are chosen.
+Robot processes import this file, so it has few imports: it imports kernels only for agents that need them.
 """
 
 from __future__ import annotations
@@ -11,49 +11,49 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 AgentKind: TypeAlias = Literal["numpy", "c", "package"]
-"""Who computes: the exported file of NumPy, the exported header of C as a shared library, or the package itself."""
+"""Implementation of an agent: the exported NumPy file, the exported C header as a shared library, or the package."""
 
 
 class Agent(Protocol):
-    """The controller of one robot. A step is `begin`, `receive` for each message that comes, and `end`.
+    """The controller of one robot. A step is `begin`, `receive` for each message that arrives, and `end`.
 
-    The order is that of `equiflock.simulate`: everybody sends its state and what it knew a step before, then hears what
-    others sent, and then acts on it. What an agent is not told by one of these calls it does not know.
+    The order is that of `equiflock.simulate`: all agents send their state and their observations of the previous step,
+    then receive messages, then act. An agent has no input other than these calls.
     """
 
     step: int
-    """The number of the step, which stands in its messages; `end` counts it."""
+    """Number of the current step, which its messages contain; `end` increments it."""
 
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
-        """Begin a step with what the robot measures of itself, D numbers each; the message to send now."""
+        """Begin a step with the robot's measured position and velocity, D numbers each. Return the message to send."""
         ...
 
     def receive(self, message: bytes) -> str | None:
-        """Take in a message of this step; None, or why it was dropped."""
+        """Store a message of this step. Return None, or why it was dropped."""
         ...
 
     def end(self) -> Iterable[float]:
-        """Act on what was heard since `begin`: the acceleration, D numbers of float32, in the robot's units."""
+        """End the step. Return the acceleration, D float32 numbers in the robot's units."""
         ...
 
 
 def import_agent_class(path: str | os.PathLike[str]) -> Callable[..., Agent]:
-    """The class `Agent` of an exported file of NumPy, which has its weights beside it."""
-    found = importlib.util.spec_from_file_location("exported_agent", path)
-    assert found is not None and found.loader is not None
-    module: Any = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    made: Callable[..., Agent] = module.Agent
-    return made
+    """Import the class `Agent` of an exported NumPy file, whose weights are in the same directory."""
+    spec = importlib.util.spec_from_file_location("exported_agent", path)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    agent_class: Callable[..., Agent] = module.Agent
+    return agent_class
 
 
 def build_agent_factory(kind: AgentKind, program: str, settings: Mapping[str, Any]) -> Callable[[], Agent]:
-    """A function that makes the controller of a robot, which knows nothing yet.
+    """Return a function that makes new agents, at step 0 and without observations.
 
     Args:
-        kind: who computes.
-        program: the exported file (.py), the shared library (.so), or the name of a controller.
-        settings: `number` and `group` of the robot; for the package all that `PackageAgent` takes.
+        kind: implementation of the agent.
+        program: path of the exported file (.py) or the shared library (.so), or the name of a controller.
+        settings: `number` and `group` of the robot; for the package all arguments of `PackageAgent`.
     """
     if kind == "numpy":
         make = import_agent_class(program)

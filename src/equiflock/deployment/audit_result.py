@@ -1,4 +1,4 @@
-"""What an audit found: who received what, what was changed, and whether an acceleration changed with it."""
+"""Results of a locality audit: the record of received messages, the changes made, and their effect on accelerations."""
 
 from __future__ import annotations
 
@@ -16,95 +16,97 @@ from equiflock.runtime.checks import InputError
 from equiflock.runtime.files import atomic_write
 
 MAX_LINES = 400
-"""So many lines of the record a page shows of each agent; the whole of it is in the file beside the page."""
+"""Lines of the record that the page shows per agent; the .csv file has the whole record."""
 OWN_MEASUREMENT = -1
-"""In place of a sender: what an agent measured itself."""
+"""Sender of an agent's own measurements."""
 
 
 class ReceivedItem(NamedTuple):
-    """A message that an agent used, or what it measured."""
+    """A message that an agent used, or its own measurement."""
 
     agent: int
     step: int
     sender: int
-    """A number, or `OWN_MEASUREMENT`."""
+    """Number of the sender, or `OWN_MEASUREMENT`."""
     size: int
     """Bytes."""
     content: str = ""
-    """The bytes as hexadecimal digits, where there were bytes."""
+    """The bytes as hexadecimal digits; empty in the simulator, which sends no bytes."""
 
 
 class ChangeEffect(NamedTuple):
-    """What became of one agent's accelerations when something that it had not received was changed."""
+    """Effect of a change, to states that one agent did not receive, on its accelerations."""
 
     agent: int
     change_kind: str
-    changed: int
-    """How many agents were changed at some step, or added."""
+    changed_agents: int
+    """Number of agents that were changed at some step, or added."""
     compared_count: int
-    """How many were compared."""
+    """Number of compared accelerations."""
     different_count: int
-    """How many of them are not the same to the bit."""
+    """Number of accelerations that are not bit-identical."""
     largest_difference: float
-    """The largest difference."""
+    """Largest difference of an acceleration."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The record and the verdict of an audit: `passed`, `print(audit)`, `audit.save("audit.html")`."""
+    """Result of an audit: `audit.passed`, `print(audit)`, `audit.save("audit.html")`."""
 
     controller: str
     procedure: str
-    """One sentence: what was flown and how it was changed."""
+    """Description of the flight and the changes."""
     record: tuple[ReceivedItem, ...]
     changes: tuple[ChangeEffect, ...]
     steps: int
 
     @property
     def passed(self) -> bool:
-        """Whether every acceleration stayed the same to the bit."""
+        """Whether all accelerations are bit-identical."""
         return all(change.different_count == 0 for change in self.changes)
 
     @property
     def agents(self) -> tuple[int, ...]:
-        """The agents that were looked at."""
+        """Numbers of the audited agents."""
         return tuple(sorted({change.agent for change in self.changes}))
 
     @property
     def verdict(self) -> str:
-        """The verdict in one sentence."""
+        """Verdict in one sentence."""
         if self.passed:
             return f"{self.controller} used nothing that it did not receive"
-        caught = sorted({change.agent for change in self.changes if change.different_count > 0})
+        failed = sorted({change.agent for change in self.changes if change.different_count > 0})
         first = next(change for change in self.changes if change.different_count > 0)
         return (
-            f"{self.controller} used what it did not receive: accelerations of {len(caught)} of {len(self.agents)} "
+            f"{self.controller} used what it did not receive: accelerations of {len(failed)} of {len(self.agents)} "
             f"agents changed with {first.change_kind}"
         )
 
-    def table(self) -> tuple[tuple[str, ...], list[list[str]]]:
-        """The header and the rows, one for each kind of change."""
-        header = "what was changed", "agents changed", "accelerations compared", "not the same bits", "largest change"
+    def build_table(self) -> tuple[tuple[str, ...], list[list[str]]]:
+        """Return the header and a row for each kind of change."""
+        header = "change", "agents changed", "accelerations compared", "not bit-identical", "largest difference"
         rows = []
         for change_kind in dict.fromkeys(change.change_kind for change in self.changes):
-            found = [change for change in self.changes if change.change_kind == change_kind]
-            counts = sorted(change.changed for change in found)
-            compared = sum(change.compared_count for change in found)
-            different_count = sum(change.different_count for change in found)
+            changes = [change for change in self.changes if change.change_kind == change_kind]
+            counts = sorted(change.changed_agents for change in changes)
+            compared = sum(change.compared_count for change in changes)
+            different_count = sum(change.different_count for change in changes)
             changed = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-            largest_difference = max(change.largest_difference for change in found)
+            largest_difference = max(change.largest_difference for change in changes)
             rows.append([change_kind, changed, f"{compared:,}", f"{different_count:,}", f"{largest_difference:.3g}"])
         return header, rows
 
     def __str__(self) -> str:
-        return f"{self.verdict}\n{format_markdown_table(*self.table())}"
+        return f"{self.verdict}\n{format_markdown_table(*self.build_table())}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the verdict as a page of HTML, and the whole record beside it, under the same name, as .csv."""
+        """Write the verdict as an HTML page, and the whole record to a .csv file of the same stem. Return the page."""
         page_path = Path(path)
         table = page_path.with_suffix(".csv")
         if table == page_path:
-            raise InputError(f"the page of an audit is such as audit.html, with its record beside it; got {path}")
+            raise InputError(
+                f"path must not end in .csv, which is the record's file: use a name such as audit.html, got {path}"
+            )
         with atomic_write(table) as scratch, scratch.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(("agent", "step", "sender", "bytes", "content"))
@@ -114,36 +116,36 @@ class Audit:
         page = HtmlReport(
             f"Locality audit of {self.controller}: {'passed' if self.passed else 'failed'}", f"{self.verdict}."
         )
-        page.text(self.procedure)
-        page.table(*self.table())
+        page.add_text(self.procedure)
+        page.add_table(*self.build_table())
         page.add_heading("Agents")
-        page.table(*self._build_agent_table())
-        page.add_heading("Record: what they received")
-        page.text(
-            f"All of it is in {table.name}, a line for each message and measurement. Here are at most {MAX_LINES} "
-            "lines of each agent."
+        page.add_table(*self._build_agent_table())
+        page.add_heading("Record of received messages")
+        page.add_text(
+            f"{table.name} has the whole record, a line per message or measurement. This page shows at most "
+            f"{MAX_LINES} lines per agent."
         )
         for agent, rows in groupby(sorted(self.record), key=lambda row: row.agent):
             page.parts.append(f"<details><summary>agent {agent}</summary>")
-            page.table(*_build_record_table(list(rows)), words=True)
+            page.add_table(*_build_record_table(list(rows)), align_left=True)
             page.parts.append("</details>")
         return page.write(page_path)
 
     def _build_agent_table(self) -> tuple[tuple[str, ...], list[list[str]]]:
-        """A row for each agent: what it received, and what became of its accelerations."""
-        heard = [row for row in self.record if row.sender != OWN_MEASUREMENT]
-        messages = Counter(row.agent for row in heard)
+        """Return a table with a row per agent: its messages and its different accelerations."""
+        messages = [row for row in self.record if row.sender != OWN_MEASUREMENT]
+        counts = Counter(row.agent for row in messages)
         sizes: Counter[int] = Counter()
         senders: dict[int, set[int]] = {}
-        for row in heard:
+        for row in messages:
             sizes[row.agent] += row.size
             senders.setdefault(row.agent, set()).add(row.sender)
         different_count: Counter[int] = Counter()
         for change in self.changes:
             different_count[change.agent] += change.different_count
-        header = "agent", "messages", "their bytes", "senders", "accelerations not the same"
+        header = "agent", "messages", "bytes", "senders", "accelerations not bit-identical"
         return header, [
-            [str(a), f"{messages[a]:,}", f"{sizes[a]:,}", f"{len(senders.get(a, ()))}", f"{different_count[a]:,}"]
+            [str(a), f"{counts[a]:,}", f"{sizes[a]:,}", f"{len(senders.get(a, ()))}", f"{different_count[a]:,}"]
             for a in self.agents
         ]
 
@@ -153,15 +155,15 @@ def _format_sender(sender: int) -> str:
 
 
 def _build_record_table(rows: Sequence[ReceivedItem]) -> tuple[tuple[str, ...], list[list[str]]]:
-    """What one agent received: a line for each message if its bytes are known, else a line for each step."""
+    """Return the record of one agent: a line per message if it has contents, else a line per step."""
     if any(row.content for row in rows):
         lines = [[str(row.step), _format_sender(row.sender), str(row.size), row.content] for row in rows]
         header: tuple[str, ...] = "step", "sender", "bytes", "content"
     else:
         header, lines = ("step", "senders", "bytes"), []
-        for step, some in groupby(rows, key=lambda row: row.step):
-            found = list(some)
-            lines.append([str(step), ", ".join(str(row.sender) for row in found), str(sum(row.size for row in found))])
+        for step, group in groupby(rows, key=lambda row: row.step):
+            items = list(group)
+            lines.append([str(step), ", ".join(str(row.sender) for row in items), str(sum(row.size for row in items))])
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], [f"and {len(lines) - MAX_LINES:,} more", *[""] * (len(header) - 1)]]
     return header, lines

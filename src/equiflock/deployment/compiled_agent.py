@@ -1,6 +1,6 @@
-"""The exported header as agents of this process: compiled by the system's C compiler, called through ctypes.
+"""Agents from an exported C header, compiled with the system's C compiler and called through ctypes.
 
-Processes of a swarm import this file, so it imports no NumPy and nothing of the package that does, unless it is needed.
+Robot processes import this file, so it imports NumPy, and modules of the package that import NumPy, only when needed.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 COMPILER_FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic")
 DROP_REASONS = (
     None,
-    "of a wrong length",
-    "it does not begin with EF",
-    "of another version",
-    "a number in it is not finite, or too large",
-    "from this agent's own number",
-    "not newer than what its sender said before",
-    "more neighbours than there is room for",
-    "from an agent that is not heard",
+    "wrong length",
+    "does not begin with EF",
+    "unsupported version",
+    "a value is not finite or too large",
+    "sender has this agent's own number",
+    "not newer than the last message of its sender",
+    "no room for another neighbour",
+    "sender is not a neighbour",
 )
-"""What the numbers that `receive` returns mean; 0 says that a message was heard."""
+"""Meaning of the return codes of NAME_receive; 0: the message was received."""
 
-# Functions of a header are static, so that whoever includes it twice gets no clash; a library needs some that are not.
+# The header's functions are static, so that several files can include it; a shared library needs exported symbols.
 LIBRARY_SOURCE = """#include "{header}"
-size_t exported_size(void);
-size_t exported_message(void);
+size_t exported_agent_size(void);
+size_t exported_message_size(void);
 int exported_dimensions(void);
 void exported_init({name}_agent *agent, uint32_t number, uint8_t group);
 void exported_begin({name}_agent *agent, const float *position, const float *velocity, uint8_t *message);
-int exported_hear({name}_agent *agent, const uint8_t *message, size_t length);
+int exported_receive({name}_agent *agent, const uint8_t *message, size_t length);
 int exported_end({name}_agent *agent, float *acceleration);
-const float *exported_known(const {name}_agent *agent);
-size_t exported_size(void) {{ return sizeof({name}_agent); }}
-size_t exported_message(void) {{ return {NAME}_MESSAGE; }}
+const float *exported_observations(const {name}_agent *agent);
+size_t exported_agent_size(void) {{ return sizeof({name}_agent); }}
+size_t exported_message_size(void) {{ return {NAME}_MESSAGE; }}
 int exported_dimensions(void) {{ return {NAME}_D; }}
 void exported_init({name}_agent *agent, uint32_t number, uint8_t group) {{ {name}_init(agent, number, group); }}
 void exported_begin({name}_agent *agent, const float *position, const float *velocity, uint8_t *message)
 {{ {name}_begin(agent, position, velocity, message); }}
-int exported_hear({name}_agent *agent, const uint8_t *message, size_t length)
-{{ return {name}_hear(agent, message, length); }}
+int exported_receive({name}_agent *agent, const uint8_t *message, size_t length)
+{{ return {name}_receive(agent, message, length); }}
 int exported_end({name}_agent *agent, float *acceleration) {{ return {name}_end(agent, acceleration); }}
-const float *exported_known(const {name}_agent *agent) {{ return agent->known; }}
+const float *exported_observations(const {name}_agent *agent) {{ return agent->observations; }}
 """
 
 
@@ -63,48 +63,49 @@ def compile_header(
     last_known: int = 0,
     flags: tuple[str, ...] = COMPILER_FLAGS,
 ) -> Path:
-    """Compile an exported header as a shared library, which `CompiledAgent` opens.
+    """Compile an exported header to a shared library for `CompiledAgent`. Return the library's path.
 
     Args:
-        header: that `equiflock.export` wrote.
-        library: where to write it.
-        neighbours: how many others an agent has room for; as the header says if left out.
-        last_known: for how many steps more the last message of a silent neighbour is used.
-        flags: of the compiler.
+        header: header written by `equiflock.export`.
+        library: path of the library.
+        neighbours: largest number of neighbours of an agent; the header's default if None.
+        last_known: extra steps for which the last message of a silent neighbour is used.
+        flags: compiler flags.
     """
     from equiflock.deployment.export.template import make_identifier
     from equiflock.runtime.checks import InputError
 
     header, library = Path(header).resolve(), Path(library)
-    # CC may be several words, such as ccache gcc.
-    named = shlex.split(os.environ.get("CC", ""))
-    compiler, *more = named or ["cc"]
+    # CC may have several words, such as ccache gcc.
+    cc = shlex.split(os.environ.get("CC", ""))
+    compiler, *options = cc or ["cc"]
     if shutil.which(compiler) is None:
-        reason = f"{compiler}, which CC names, cannot be found" if named else "there is no C compiler"
+        reason = f"CC is {compiler}, which was not found" if cc else "found no C compiler"
         raise InputError(
-            f"{reason}: install {compiler if named else 'gcc'}, or choose the NumPy agent, which needs none"
+            f"{reason}: install {compiler if cc else 'gcc'}, or use the NumPy agent, which needs no compiler"
         )
     if not header.is_file():
-        raise InputError(f"no exported header at {header}: there is no such file")
+        raise InputError(f"header must be an exported file, but {header} does not exist")
     name = make_identifier(header.stem)
     NAME = name.upper()
-    room = [] if neighbours is None else [f"-D{NAME}_NEIGHBOURS={neighbours}"]
+    capacity = [] if neighbours is None else [f"-D{NAME}_NEIGHBOURS={neighbours}"]
     source = LIBRARY_SOURCE.format(header=header, name=name, NAME=NAME)
-    command = [compiler, *more, *flags, *room, f"-D{NAME}_LAST_KNOWN={last_known}", "-shared", "-fPIC", "-x", "c", "-"]
+    macros = [*capacity, f"-D{NAME}_LAST_KNOWN={last_known}"]
+    command = [compiler, *options, *flags, *macros, "-shared", "-fPIC", "-x", "c", "-"]
     done = subprocess.run([*command, "-o", str(library), "-lm"], input=source, text=True, capture_output=True)
     if done.returncode != 0:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-        raise InputError(f"{header.name} cannot be compiled by {compiler}: {reason}")
+        raise InputError(f"{compiler} cannot compile {header.name}: {reason}")
     return library
 
 
 class CompiledAgent:
-    """One agent of a compiled library; as `equiflock.deployment.agent.Agent` says.
+    """An agent of a compiled library; implements `equiflock.deployment.agent.Agent`.
 
     Args:
-        library: that `compile_header` wrote.
-        number: of the agent.
-        group: its group, from 0 to 254.
+        library: library written by `compile_header`.
+        number: number of the agent.
+        group: group of the agent, from 0 to 254.
     """
 
     def __init__(self, library: str | os.PathLike[str], number: int, group: int = 0) -> None:
@@ -113,7 +114,7 @@ class CompiledAgent:
         self._library.exported_observations.restype = ctypes.POINTER(ctypes.c_float)
         self._library.exported_receive.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
         self.size = self._library.exported_agent_size()
-        """Bytes of memory that the agent takes."""
+        """Memory of the agent in bytes."""
         self._dimensions = self._library.exported_dimensions()
         self._agent = (ctypes.c_uint32 * (-(-self.size // 4)))()
         self._message = (ctypes.c_char * self._library.exported_message_size())()
@@ -122,7 +123,7 @@ class CompiledAgent:
 
     @property
     def step(self) -> int:
-        """The number of the step, which stands in its messages; the second number of the agent's memory."""
+        """Number of the current step: the second uint32 of the agent's memory."""
         return int(self._agent[1])
 
     @step.setter
@@ -130,30 +131,32 @@ class CompiledAgent:
         self._agent[1] = step
 
     def begin(self, position: Sequence[float], velocity: Sequence[float]) -> bytes:
-        """Begin a step with what the robot measures of itself, D numbers each; the message to send now."""
-        for vector, given in zip(self._vectors, (position, velocity), strict=False):
-            numbers = [float(number) for number in given]
+        """Begin a step with the robot's measured position and velocity, D numbers each. Return the message to send."""
+        for vector, values in zip(self._vectors, (position, velocity), strict=False):
+            numbers = [float(number) for number in values]
             if len(numbers) != self._dimensions:
                 from equiflock.runtime.checks import InputError, shorten_repr
 
-                raise InputError(f"position and velocity must be {self._dimensions} numbers; got {shorten_repr(given)}")
+                raise InputError(
+                    f"position and velocity must have {self._dimensions} numbers, got {shorten_repr(values)}"
+                )
             vector[:] = numbers
         self._library.exported_begin(self._agent, self._vectors[0], self._vectors[1], self._message)
         return bytes(self._message.raw)
 
     def receive(self, message: bytes) -> str | None:
-        """Take in a message of this step; None, or why it was dropped."""
+        """Store a message of this step. Return None, or why it was dropped."""
         return DROP_REASONS[self._library.exported_receive(self._agent, message, len(message))]
 
     def end(self) -> list[float]:
-        """Act on what was heard since `begin`: the acceleration, D numbers, in the robot's units."""
+        """End the step. Return the acceleration, D numbers in the robot's units."""
         self._library.exported_end(self._agent, self._vectors[2])
         return list(self._vectors[2])
 
     def read_observations(self, hops: int, channels: int) -> NDArray[np.float32]:
-        """What the agent knows, (K, C, D)."""
+        """Return the agent's observations (K, C, D)."""
         import numpy as np
 
-        known = self._library.exported_observations(self._agent)
+        pointer = self._library.exported_observations(self._agent)
         size = hops * channels * self._dimensions
-        return np.array(known[:size], np.float32).reshape(hops, channels, self._dimensions)
+        return np.array(pointer[:size], np.float32).reshape(hops, channels, self._dimensions)

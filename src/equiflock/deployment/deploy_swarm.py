@@ -1,4 +1,4 @@
-"""Deploy a controller to a swarm of processes, one for each robot, and say how it flew."""
+"""Deploy a controller to a swarm of processes, one per robot, and summarise the flight."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from equiflock.deployment.export.export_checks import check_local
 from equiflock.deployment.export.program import read_program
 from equiflock.deployment.message_delivery import MessageDelivery
 from equiflock.deployment.package_agent import compile_kernels
-from equiflock.deployment.parity import Drift, Parity, drift
+from equiflock.deployment.parity import Drift, Parity, compute_drift
 from equiflock.deployment.robot_report import RobotReport
-from equiflock.deployment.swarm import Faults, FlightLog, Swarm, table
+from equiflock.deployment.swarm import Faults, FlightLog, Swarm, build_result_table
 from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.flock import FOLLOWER, Flock
 from equiflock.protocols import AnyBody, Controller
@@ -33,36 +33,34 @@ from equiflock.senses.orbit import Orbit
 from equiflock.senses.radio import Radio, check_radio
 from equiflock.simulation.failures import Failures
 
-EXPORT_HINT = (
-    "to deploy it as it is, let the package compute (--agent package); tanner-dynamic is one that can be exported"
-)
-"""What to do about a controller that cannot be exported."""
+EXPORT_HINT = "to deploy it without an export, use --agent package; tanner-dynamic is an example that can be exported"
+"""Advice for a controller that cannot be exported."""
 LISTEN_SHARE = 0.5
-"""In real time, the share of a step in which a robot listens before it acts."""
+"""Share of a step, in real time, for which a robot receives messages before it acts."""
 ANSWER_TIMEOUT, STALL_ANSWER_TIMEOUT = 10.0, 0.1
-"""Seconds for which robots are waited for in lockstep: usually, and if some shall stall."""
+"""Seconds to wait for a robot in lockstep: by default, and with stalled robots."""
 MAX_AGENTS = 500
-"""More processes than this are refused: each takes tens of megabytes and a share of the cores."""
+"""Largest number of processes: each takes tens of megabytes and a share of the cores."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is flown: everything but the flock and the controller.
+    """Settings of a deployment, besides the flock and the controller.
 
     Attributes:
-        agent: who computes: "numpy" and "c", the exported controller, or "package", the package itself.
+        agent: implementation of the agents: "numpy" or "c", the exported controller, or "package".
         time_step: dt, in seconds of flight.
-        steps: how many are flown.
-        radio: how messages travel.
-        body: what a commanded acceleration does.
-        failures: whose processes are killed, and when.
-        orbit: the technique for obstacles, if there is one.
+        steps: number of steps.
+        radio: model of communication.
+        body: model of motion.
+        failures: agents whose processes are killed, and when.
+        orbit: orbit technique, or None.
         rate: steps per second of real time; None for lockstep.
-        port: at which the world listens, 0 for any that is free.
-        answer_timeout: seconds that a robot may take to answer in lockstep; 10 if left out, and 0.1 if robots stall.
-        stall: how many processes stall for half a second in the middle of the flight.
-        garbage: how many robots send garbage from the middle of the flight on.
-        plugin: the user's module that registers the controller, if it is one of the user's own.
+        port: port on which the host listens; 0 for any free port.
+        answer_timeout: seconds that a robot may take to answer in lockstep; if None, 10, or 0.1 with stalled robots.
+        stall: number of processes that stall for half a second in the middle of the flight.
+        garbage: number of robots that send garbage from the middle of the flight on.
+        plugin: module or file that registers a user's controller, or None.
     """
 
     agent: AgentKind = "numpy"
@@ -89,11 +87,14 @@ class Deployment:
         for name in ("stall", "garbage"):
             check_count(name, getattr(self, name), least=0)
         if self.failures is not None and self.failures.kind != "stopped" and not self.failures.is_empty:
-            raise InputError(f"in a swarm failed agents are killed, so they are stopped; got {self.failures.kind!r}")
+            raise InputError(
+                f"failed agents of a swarm are killed, so they are stopped: their kind must be 'stopped', "
+                f"got {self.failures.kind!r}"
+            )
 
     @property
     def flight_options(self) -> dict[str, Any]:
-        """The arguments of `simulate` for the same flight."""
+        """Arguments of `simulate` for the same flight."""
         return {
             "radio": check_radio(self.radio),
             "body": DoubleIntegrator() if self.body is None else self.body,
@@ -103,22 +104,25 @@ class Deployment:
 
     @property
     def effective_timeout(self) -> float:
-        """For how many seconds robots are waited for: not as long as a stall, so that the others fly on meanwhile."""
+        """Seconds to wait for a robot. With stalled robots shorter than a stall, so that the others fly on."""
         if self.answer_timeout is not None:
             return self.answer_timeout
         return STALL_ANSWER_TIMEOUT if self.stall else ANSWER_TIMEOUT
 
-    def faults(self, robots: list[int]) -> Faults:
-        """Who stalls, and who sends garbage: the first ones, and the last."""
+    def assign_faults(self, robots: list[int]) -> Faults:
+        """Return the injected faults: the first robots stall, the last ones send garbage."""
         if self.stall + self.garbage > len(robots):
-            raise InputError(f"stall + garbage must be at most the number of followers, {len(robots)}")
+            raise InputError(
+                f"stall + garbage must be at most the number of followers, {len(robots)}, "
+                f"got {self.stall + self.garbage}"
+            )
         last = robots[len(robots) - self.garbage :]
         return Faults(tuple(robots[: self.stall]), tuple(last), max(self.steps // 2, 1))
 
 
 @dataclass(frozen=True)
 class DeploymentResult:
-    """What came of it: `table`, and what it was made of."""
+    """Result of a deployment: `table` for display, and the data it is made from."""
 
     table: list[list[str]]
     parity: Parity
@@ -135,43 +139,44 @@ def deploy(
     on_step: Callable[[int], object] | None = None,
     keep_record: bool = False,
 ) -> DeploymentResult:
-    """Fly a swarm of processes.
+    """Fly a swarm of processes and return the result.
 
     Args:
-        name: of a local controller, as for `equiflock.load`.
+        name: name of a local controller, as for `equiflock.load`.
         start: a single flock.
-        deployment: how it is flown.
+        deployment: settings of the flight.
         on_step: called with the number of every step, for progress.
-        keep_record: whether to keep all that robots are told and say.
+        keep_record: whether to keep all exchanges with robots, for `audit_swarm`.
     """
     controller, robots = load(name), list_followers(start)
     if not 1 <= len(robots) <= MAX_AGENTS:
-        raise InputError(f"a swarm must have from 1 to {MAX_AGENTS} followers, a process each; got {len(robots):,}")
+        raise InputError(f"a swarm must have 1 to {MAX_AGENTS} followers, a process each, got {len(robots):,}")
     check_local(controller)
-    faults = deployment.faults(robots)
+    faults = deployment.assign_faults(robots)
     host = SwarmHost(start, controller, deployment.time_step, **deployment.flight_options)
     with exit_on_sigterm(), tempfile.TemporaryDirectory(prefix="equiflock-") as folder:
         settings = build_robot_settings(name, controller, start, deployment, Path(folder))
-        # The package itself flies what cannot be exported, too.
-        exported = deployment.agent != "package"
-        program = read_program(controller, start.shape[2], deployment.orbit) if exported else None
+        # Agents of kind "package" may have controllers without a program.
+        is_exported = deployment.agent != "package"
+        program = read_program(controller, start.shape[2], deployment.orbit) if is_exported else None
         parity = Parity(controller, program)
-        # Whatever is compiled at its first use is used once before robots wait for it.
+        # Compile the kernels before robots wait for the host.
         list(MessageDelivery(host.radio, controller.senses).compute_arrivals(host.moment.flock))
-        Parity(controller).compare(host.moment, host.commands({}))
+        Parity(controller).compare(host.moment, host.parse_commands({}))
         with AgentProcesses(settings, deployment.port, deployment.effective_timeout) as processes:
             swarm = Swarm(host, processes, parity, faults, keep_record)
             log = swarm.fly(deployment.steps, deployment.rate, on_step)
-    # Faults that the simulator was not told of beforehand lead elsewhere.
-    told = parity.stop_reason is None and not faults.garbage
-    drifted = drift(host, controller, deployment.time_step, **deployment.flight_options) if told else None
-    return DeploymentResult(table(host, processes, log, parity, drifted), parity, drifted, log, host, processes.reports)
+    # An independent simulation has no unexpected faults, so it is not comparable with a flight that had some.
+    comparable = parity.stop_reason is None and not faults.garbage
+    drift = compute_drift(host, controller, deployment.time_step, **deployment.flight_options) if comparable else None
+    table = build_result_table(host, processes, log, parity, drift)
+    return DeploymentResult(table, parity, drift, log, host, processes.reports)
 
 
 def build_robot_settings(
     name: str, controller: Controller, start: Flock, deployment: Deployment, folder: Path
 ) -> dict[int, dict[str, Any]]:
-    """The settings of every robot's process; what it runs is written to the folder."""
+    """Return the settings of every robot process, and write the programs that they run to a folder."""
     kind, dimensions = deployment.agent, start.shape[2]
     program = name
     if kind != "package":
@@ -189,35 +194,36 @@ def build_robot_settings(
         "last_known": check_radio(deployment.radio).last_known,
         "listen_seconds": 0.0 if deployment.rate is None else LISTEN_SHARE / deployment.rate,
     }
-    found, robots = {}, list_followers(start)
-    faults = deployment.faults(robots)
+    settings, robots = {}, list_followers(start)
+    faults = deployment.assign_faults(robots)
     for number in robots:
         agent: dict[str, Any] = {"number": number, "group": int(start.groups[0, number])}
         if kind == "package":
             orbit = None if deployment.orbit is None else asdict(deployment.orbit)
             agent |= {"dimensions": dimensions, "comm_radius": start.comm_radius, "orbit": orbit}
         garbage_start_step = faults.step if number in faults.garbage else -1
-        found[number] = {**common, "garbage_start_step": garbage_start_step, "agent": agent}
+        settings[number] = {**common, "garbage_start_step": garbage_start_step, "agent": agent}
     if kind == "package":
-        compile_kernels(controller, **agent)  # here first, so that not every process compiles the same
-    return found
+        compile_kernels(controller, **agent)  # fills the kernel cache, so that the processes need not compile
+    return settings
 
 
 def list_followers(start: Flock) -> list[int]:
-    """The agents that are robots with a controller."""
+    """Return the numbers of the followers, which are the robots."""
     if not isinstance(start, Flock) or len(start) != 1:
-        raise InputError(f"a swarm is a single flock; got {shorten_repr(start)}")
+        raise InputError(f"a swarm is a single flock, got {shorten_repr(start)}")
     return [number for number, role in enumerate(start.roles[0]) if role == FOLLOWER]
 
 
 @contextmanager
 def exit_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the program by an exception, so that files of a flight are removed, unless it does already."""
-    mine = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    if mine:
+    """Turn SIGTERM into SystemExit, so that temporary files are removed; no effect if SIGTERM has a handler already."""
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    install = is_main_thread and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if install:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
     finally:
-        if mine:
+        if install:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

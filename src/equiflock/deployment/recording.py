@@ -1,6 +1,6 @@
-"""What one agent of a flock measured and heard in a flight of the package, step by step, and what it was told to do.
+"""Recordings of one agent in a simulated flight: its states, received messages, observations and accelerations.
 
-Exported controllers are checked against it: given the same states and the same bytes, they must do the same.
+Exported controllers are tested against recordings: the same states and bytes must give the same accelerations.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Recording:
     """T steps of one agent.
 
     Attributes:
-        number: of the agent.
-        group: of the agent.
-        positions: (T, D) float32, and so are velocities.
+        number: number of the agent.
+        group: group of the agent.
+        positions: (T, D) float32.
         velocities: (T, D) float32.
-        messages: for every step, those that reached it.
-        observations: (T, K, C, D) float32, what the package makes of them.
-        accelerations: (T, D), what the package tells it to do.
-        magnitudes: (T, D), relative to which errors are: see `Program.compute_magnitude`.
+        messages: received messages of every step.
+        observations: (T, K, C, D) float32, computed by the package.
+        accelerations: (T, D), computed by the package.
+        magnitudes: (T, D), scale of errors: see `Program.compute_magnitude`.
     """
 
     number: int
@@ -45,47 +45,54 @@ class Recording:
     accelerations: NDArray[np.float64]
     magnitudes: NDArray[np.float64]
 
-    def worst(self, answers: Any) -> float:
-        """The largest error of accelerations (T, D), relative to magnitudes."""
-        return float((np.abs(np.asarray(answers, np.float64) - self.accelerations) / self.magnitudes).max())
+    def compute_largest_error(self, accelerations: Any) -> float:
+        """Return the largest error of accelerations (T, D), relative to magnitudes."""
+        return float((np.abs(np.asarray(accelerations, np.float64) - self.accelerations) / self.magnitudes).max())
 
 
 def round_to_float32(flock: Flock) -> Flock:
-    """The flock with a state that float32 holds exactly: then a message says all of it."""
-    state = (array.astype(np.float32).astype(np.float64) for array in (flock.positions, flock.velocities))
-    return Flock(*state, *flock.arrays[2:], comm_radius=flock.comm_radius)
+    """Return the flock with its state rounded to float32, so that messages represent it exactly."""
+    positions, velocities = (array.astype(np.float32).astype(np.float64) for array in flock.arrays[:2])
+    return Flock(positions, velocities, *flock.arrays[2:], comm_radius=flock.comm_radius)
 
 
 def record_agent(
     controller: Any, start: Flock, agent: int, steps: int, *, orbit: Orbit | None = None, time_step: float = 0.01
 ) -> Recording:
-    """Fly a flock, a batch of one, under a controller by a perfect radio, and record a follower of it."""
+    """Simulate the first flock of `start` with an ideal radio and record one of its followers."""
     flock = round_to_float32(start[0])
     roles, groups = flock.roles[0], flock.groups[0]
     if roles[agent] != FOLLOWER:
-        raise InputError(f"agent {agent} is no follower: only followers hear others")
-    senses, think = DelayedAggregation(controller.senses, orbit=orbit), as_numpy_function(controller)
+        raise InputError(f"agent must be a follower, which receives messages; agent {agent} is not one")
+    sensing, decide = DelayedAggregation(controller.senses, orbit=orbit), as_numpy_function(controller)
     program, K = read_program(controller, flock.shape[2], orbit), controller.senses.hops
-    before = np.stack([make_zero_hops(controller.senses, flock.shape[2])] * len(roles))
+    relayed = np.stack([make_zero_hops(controller.senses, flock.shape[2])] * len(roles))
     rows: list[tuple[Any, ...]] = []
     for step in range(steps):
-        known = senses.observe(flock)[0].copy()
-        told = np.asarray(think(known[None]), np.float64)
+        observations = sensing.observe(flock)[0].copy()
+        accelerations = np.asarray(decide(observations[None]), np.float64)
         positions, velocities = (array[0].astype(np.float32) for array in flock.arrays[:2])
-        said = tuple(
+        messages = tuple(
             encode_message(
-                Message(int(j), step, positions[j], velocities[j], before[j], _get_message_group(roles[j], groups[j]))
+                Message(int(j), step, positions[j], velocities[j], relayed[j], _get_message_group(roles[j], groups[j]))
             )
-            for j in senses.compute_message_graph(flock).neighbours(0, agent)
+            for j in sensing.compute_message_graph(flock).neighbours(0, agent)
         )
-        rows.append((positions[agent], velocities[agent], said, known[agent], told[0, agent]))
-        before = known[:, : K - 1]
-        flock = _advance(flock, told, time_step)
+        rows.append((positions[agent], velocities[agent], messages, observations[agent], accelerations[0, agent]))
+        relayed = observations[:, : K - 1]
+        flock = _advance(flock, accelerations, time_step)
     columns = [*zip(*rows, strict=True)]
-    observations = np.array(columns[3], np.float32)
-    state = np.array(columns[0]), np.array(columns[1])
-    answers = np.array(columns[4]), program.compute_magnitude(observations)
-    return Recording(agent, int(groups[agent]), *state, tuple(columns[2]), observations, *answers)
+    recorded = np.array(columns[3], np.float32)
+    return Recording(
+        number=agent,
+        group=int(groups[agent]),
+        positions=np.array(columns[0]),
+        velocities=np.array(columns[1]),
+        messages=tuple(columns[2]),
+        observations=recorded,
+        accelerations=np.array(columns[4]),
+        magnitudes=program.compute_magnitude(recorded),
+    )
 
 
 def _get_message_group(role: int, group: int) -> int:
@@ -93,7 +100,7 @@ def _get_message_group(role: int, group: int) -> int:
 
 
 def _advance(flock: Flock, accelerations: NDArray[np.float64], time_step: float) -> Flock:
-    """The flock a step later, in float32."""
+    """Return the flock one time step later, rounded to float32."""
     positions, velocities = flock.positions.copy(), flock.velocities.copy()
     commanded = np.where((flock.roles == FOLLOWER)[..., None], accelerations, 0.0)
     DoubleIntegrator().advance(positions, velocities, flock.roles, commanded, time_step, np.arange(1))

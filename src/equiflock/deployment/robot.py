@@ -1,7 +1,7 @@
-"""The process of one robot: it knows what it measures itself and what reaches it, and nothing else.
+"""The process of one robot. Its only inputs are its own measurements and the messages that it receives.
 
-It reads its settings, a line of JSON, from its standard input, and ends when that is closed: a robot does not outlive
-the world that started it. It imports no kernels unless the package itself computes.
+It reads its settings, a line of JSON, from standard input, and exits when standard input is closed: a robot does not
+outlive its host. It imports no kernels unless the agent kind is "package".
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from equiflock.deployment.link_frames import (
 from equiflock.deployment.robot_report import RobotReport
 
 HELLO_INTERVAL = 0.1
-"""Seconds between two hellos, until the world answers."""
+"""Seconds between two HELLO frames, until the host answers."""
 MESSAGE_HEADER = struct.Struct("<2sBBII")
-"""Of a message: EF, version, group, sender, step (see `equiflock.deployment.wire_format`)."""
+"""Header of a message: EF, version, group, sender, step (see `equiflock.deployment.wire_format`)."""
 PR_SET_PDEATHSIG = 1
-"""The number of PR_SET_PDEATHSIG."""
+"""Option of Linux's prctl: the signal that a process gets when its parent ends."""
 
 
 class Inbox:
-    """The messages that reached a robot and that it has not forgotten.
+    """Messages that a robot has received and may still use.
 
     Args:
-        last_known: for how many steps after its arrival a message is used, or until one comes that was sent later.
+        last_known: steps after its arrival for which a message is used, unless a newer one arrives.
     """
 
     def __init__(self, last_known: int) -> None:
@@ -62,20 +62,20 @@ class Inbox:
         self._messages: dict[int, list[tuple[int, int, bytes]]] = {}
 
     def add(self, link: int, message: bytes, step: int) -> None:
-        """Keep a message that came by a link; one with another's number in it is dropped."""
+        """Store a message that arrived on a link. Drop it if its sender is not the robot of that link."""
         sent = step
         if len(message) >= MESSAGE_HEADER.size:
             _, _, _, sender, sent = MESSAGE_HEADER.unpack_from(message)
             if sender != link:
-                self.dropped["another's number in it"] += 1
+                self.dropped["sender does not match the link"] += 1
                 return
         self._messages.setdefault(link, []).append((sent, step, message))
 
     def deliver(self, agent: Agent, step: int) -> None:
-        """Let the agent hear, of each sender, the message sent last among those that it takes."""
-        for link, held in list(self._messages.items()):
-            fresh = sorted((each for each in held if step - each[1] <= self.last_known), reverse=True)
-            # What is no message is dropped for good, so that it is counted once.
+        """Pass the agent, for each sender, the newest message that it accepts."""
+        for link, messages in list(self._messages.items()):
+            fresh = sorted((each for each in messages if step - each[1] <= self.last_known), reverse=True)
+            # Remove invalid messages, so that each is counted once.
             while fresh and (reason := agent.receive(fresh[0][2])) is not None:
                 self.dropped[reason] += 1
                 fresh.pop(0)
@@ -85,7 +85,7 @@ class Inbox:
 
 
 class Robot:
-    """A controller, what it hears, and its link to the world."""
+    """A robot: its agent, its inbox and its link to the host."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings, self.number = settings, settings["number"]
@@ -95,13 +95,13 @@ class Robot:
         self.is_step_open = False
         """Whether a step has begun and not ended."""
         self.seconds: list[float] = []
-        """Of each step, how long the controller computed."""
+        """Computing time of each step."""
         self.received_sha256 = hashlib.sha256()
-        """Of all frames that came, but for the end."""
+        """SHA-256 of all received frames except END."""
         self.frame_queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def run(self) -> None:
-        """Fly until the world says that it is over."""
+        """Fly until the host sends END."""
         import zenoh
 
         config = {
@@ -110,29 +110,29 @@ class Robot:
             "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
         }
         with zenoh.open(zenoh.Config.from_json5(json.dumps(config))) as session:
-            run = self.settings["key_prefix"]
+            key_prefix = self.settings["key_prefix"]
             block = zenoh.CongestionControl.BLOCK
             self.publisher = session.declare_publisher(
-                f"{run}/from/{self.number}", congestion_control=block, express=True
+                f"{key_prefix}/from/{self.number}", congestion_control=block, express=True
             )
             session.declare_subscriber(
-                f"{run}/to/{self.number}", lambda sample: self.frame_queue.put(sample.payload.to_bytes())
+                f"{key_prefix}/to/{self.number}", lambda sample: self.frame_queue.put(sample.payload.to_bytes())
             )
             data = None
             while data is None:
                 self.publisher.put(pack_frame(HELLO))
                 with suppress(queue.Empty):
                     data = self.frame_queue.get(timeout=HELLO_INTERVAL)
-            more = self.handle_frame(data)
-            while more and ((data := self.next_frame()) is None or self.handle_frame(data)):
-                # In real time a step ends by the robot's own clock.
+            flying = self.handle_frame(data)
+            while flying and ((data := self.next_frame()) is None or self.handle_frame(data)):
+                # In real time the robot's clock ends a step.
                 if data is None:
                     self.end()
-            # The world closes our standard input when it has the report.
+            # The host closes standard input, which ends this process, when it has the report.
             threading.Event().wait()
 
     def handle_frame(self, data: bytes) -> bool:
-        """Do what a frame says; False if it was the last one."""
+        """Process a frame. Return False for END, the last frame."""
         kind, step, content = unpack_frame(data)
         if kind != END:
             self.received_sha256.update(data)
@@ -151,9 +151,9 @@ class Robot:
         return True
 
     def begin(self, step: int, measured: Any) -> None:
-        """Begin a step: say what is to be said."""
+        """Begin a step: send the agent's message."""
         began = time.perf_counter()
-        # What it remembers is too old after a gap, so it begins anew, as if it had just been switched on.
+        # After a gap its observations are too old: start with a new agent.
         if step != self.step + 1:
             self.agent = self.make_agent()
         self.step = self.agent.step = step
@@ -166,7 +166,7 @@ class Robot:
         self.publisher.put(pack_frame(MESSAGE, step, message))
 
     def end(self) -> None:
-        """End the step: act on what was heard."""
+        """End the step: send the agent's acceleration."""
         began = time.perf_counter()
         self.inbox.deliver(self.agent, self.step)
         acceleration = self.agent.end()
@@ -175,7 +175,7 @@ class Robot:
         self.publisher.put(pack_frame(COMMAND, self.step, pack_floats(acceleration)))
 
     def make_report(self) -> RobotReport:
-        """What it counted."""
+        """Return the statistics of the flight."""
         return RobotReport(
             dropped=dict(self.inbox.dropped),
             ages={str(age): count for age, count in self.inbox.ages.items()},
@@ -185,7 +185,7 @@ class Robot:
         )
 
     def next_frame(self) -> bytes | None:
-        """What comes next; None if the step must end before it comes."""
+        """Return the next frame, or None if the step's deadline passes first."""
         wait = None
         if self.is_step_open and self.settings["listen_seconds"]:
             wait = max(self.deadline - time.perf_counter(), 0.0)
@@ -196,30 +196,30 @@ class Robot:
 
 
 def _read_peak_memory() -> int:
-    """The most memory that this process took, in KiB; 0 where the system does not tell."""
-    # What getrusage tells is that of the process it was forked from, if that was larger.
+    """Return the peak memory of this process in KiB; 0 if the system does not report it."""
+    # Not with getrusage, whose peak includes the process that this one was forked from.
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
 def corrupt_message(message: bytes, step: int) -> bytes:
-    """What a broken robot sends in place of a message: too few bytes, no numbers, or another's number."""
+    """Return what a broken robot sends: by turns too few bytes, NaN values, or another sender's number."""
     if step % 3 == 0:
         return message[: len(message) // 2]
     if step % 3 == 1:
         return message[: MESSAGE_HEADER.size] + b"\xff" * (len(message) - MESSAGE_HEADER.size)
-    magic, version, group, sender, at = MESSAGE_HEADER.unpack_from(message)
-    return MESSAGE_HEADER.pack(magic, version, group, sender + 1, at) + message[MESSAGE_HEADER.size :]
+    magic, version, group, sender, sent = MESSAGE_HEADER.unpack_from(message)
+    return MESSAGE_HEADER.pack(magic, version, group, sender + 1, sent) + message[MESSAGE_HEADER.size :]
 
 
 def _end_with_parent() -> None:
-    """End this process when the world is gone, whatever happened to it, even while this one is stopped."""
+    """Make this process end when its host ends for any reason, even while this process is stopped by SIGSTOP."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def watch() -> None:
-        # Not by sys.stdin, whose lock Python wants when it ends for another reason.
+        # Not with sys.stdin, whose lock the interpreter needs at exit.
         while os.read(0, 1):
             pass
         os._exit(0)
@@ -228,8 +228,8 @@ def _end_with_parent() -> None:
 
 
 def main() -> None:
-    """The process of a robot."""
-    # Ctrl-C in a terminal reaches all processes; the world decides what becomes of it.
+    """Run a robot."""
+    # Ctrl-C in a terminal reaches all processes; the host handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = json.loads(sys.stdin.buffer.readline())
     _end_with_parent()

@@ -1,4 +1,4 @@
-"""What a robot counted, as it tells the world at the end. Robots import this file, so it imports little."""
+"""The report that a robot sends to its host at the end. Robot processes import this file, so it has few imports."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class RobotReport:
-    """What a robot counted in a flight."""
+    """Statistics of a robot's flight."""
 
     dropped: dict[str, int]
-    """How many messages it dropped, by reason."""
+    """Dropped messages by reason."""
     ages: dict[str, int]
-    """How many messages it used, by their age in steps."""
+    """Used messages by age in steps."""
     seconds: list[float]
-    """Of each step, how long the controller computed."""
+    """Computing times of the steps."""
     peak_memory_kib: int
-    """The most memory that it took, in KiB."""
+    """Peak memory in KiB."""
     received_sha256: str
-    """The SHA-256 of all frames that reached it, as hexadecimal digits."""
+    """SHA-256 of all received frames, as hexadecimal digits."""
 
     def to_json(self) -> bytes:
-        """The report as JSON."""
+        """Return the report as JSON."""
         return json.dumps(asdict(self)).encode()
 
 
 def parse_report(content: bytes) -> RobotReport | None:
-    """The report that a robot sent; None if it is none."""
+    """Return the report that a robot sent, or None if it is invalid."""
     try:
         report = RobotReport(**json.loads(content))
-        fits = (
+        is_valid = (
             all(_is_count(count) for count in [*report.dropped.values(), *report.ages.values(), report.peak_memory_kib])
             and all(age.isdecimal() for age in report.ages)
             and all(isinstance(each, float) and math.isfinite(each) for each in report.seconds)
             and isinstance(report.received_sha256, str)
         )
-    # Whatever a broken robot sends: no text, no JSON, other names, or other kinds of values.
+    # A broken robot may send invalid UTF-8, invalid JSON, other fields, or values of other types.
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return report if fits else None
+    return report if is_valid else None
 
 
 def _is_count(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""A swarm of processes in flight: in lockstep, where everybody waits for everybody, or in real time."""
+"""Flight of a swarm of processes: in lockstep, where the host waits for all robots, or in real time."""
 
 from __future__ import annotations
 
@@ -18,85 +18,80 @@ from equiflock.deployment.swarm_host import SwarmHost
 from equiflock.flock import Condition
 
 STALL_SECONDS = 0.5
-"""Seconds for which a process stalls."""
+"""Seconds for which a stalled process is stopped."""
 LATE_TOLERANCE = 0.1
-"""The share of a period by which the world must be late for it to be counted."""
+"""Share of a period by which the host must be late for a step to count as late."""
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong on purpose, besides the failures of the world, whose processes are killed."""
+    """Injected faults, besides the failures of the environment, whose processes are killed."""
 
     stall: tuple[int, ...] = ()
-    """Robots whose processes are stopped for half a second."""
+    """Robots whose processes are stopped for STALL_SECONDS."""
     garbage: tuple[int, ...] = ()
     """Robots that send garbage."""
     step: int = 1
-    """When it begins."""
+    """Step at which the faults begin."""
 
 
 class Exchange(NamedTuple):
-    """What a robot was told at a step, and what it answered; nothing, b"", for what did not come in time."""
+    """Frames to a robot at a step, and the contents of its answers; b"" for what was not sent or came too late."""
 
-    sensors: bytes
-    radio: bytes
-    said: bytes
-    did: bytes
+    sensor_frame: bytes
+    radio_frame: bytes
+    message: bytes
+    command: bytes
 
 
 @dataclass
 class FlightLog:
-    """What was counted in a flight."""
+    """Statistics of a flight."""
 
     seconds: list[float] = field(default_factory=list)
-    """How long each step took."""
+    """Duration of each step."""
     missed_steps: dict[int, int] = field(default_factory=dict)
-    """For each robot, at how many steps no command came from it in time though its process lived."""
+    """Number of steps, by robot, without a command in time although the process was alive."""
     late_steps: int = 0
-    """In real time, how many steps the world itself began late; robots then have their whole period all the same."""
+    """Number of steps that the host began late in real time; robots still get their whole period."""
     lost_robots: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """Robots whose processes ended in flight: at which step, and how."""
+    """Step and reason, by robot whose process ended in flight."""
     stalled_robots: dict[int, int] = field(default_factory=dict)
-    """Robots whose processes were stopped for a while on purpose: from which step on."""
+    """First step of the stall, by stalled robot."""
     record: dict[int, dict[int, Exchange]] = field(default_factory=dict)
-    """If it is kept: for each robot, what it was told and answered, by the number of the step."""
+    """Exchanges by robot and step, if `keep_record`."""
 
 
 class Swarm:
     """A flight of robots.
 
     Args:
-        host: what they fly in.
+        host: simulation in which they fly.
         processes: their processes.
-        parity: compares them with the simulator.
-        faults: what goes wrong on purpose.
-        keep_record: whether to keep all that robots are told and say.
+        parity: comparison with the simulator.
+        faults: injected faults.
+        keep_record: whether to keep all exchanges with robots.
     """
 
     def __init__(
         self, host: SwarmHost, processes: AgentProcesses, parity: Parity, faults: Faults, keep_record: bool = False
     ) -> None:
-        self.host, self.processes, self.parity, self.faults, self.keep_record = (
-            host,
-            processes,
-            parity,
-            faults,
-            keep_record,
-        )
+        self.host, self.processes, self.parity = host, processes, parity
+        self.faults, self.keep_record = faults, keep_record
         self.log = FlightLog()
 
     def fly(self, steps: int, rate: float | None, on_step: Callable[[int], object] | None = None) -> FlightLog:
-        """Fly so many steps, in lockstep or at so many steps a second."""
-        step_of = self._step_in_lockstep if rate is None else self._step_in_real_time
-        # Python looks for garbage among all objects, which takes longer than a step with torch: not in flight.
+        """Fly `steps` steps: in lockstep, or in real time at `rate` steps per second. Call `on_step` after each."""
+        make_step = self._step_in_lockstep if rate is None else self._step_in_real_time
+        # With torch loaded, a garbage collection of all objects takes longer than a step.
         gc.freeze()
         try:
             began = time.perf_counter()
             self._next_tick = began
             for _ in range(steps):
                 self._apply_faults()
-                did = step_of(0.0 if rate is None else 1.0 / rate)
-                self._finish_step(did)
+                commands = make_step(0.0 if rate is None else 1.0 / rate)
+                self._finish_step(commands)
                 now = time.perf_counter()
                 self.log.seconds.append(now - began)
                 began = now
@@ -109,68 +104,67 @@ class Swarm:
         return self.log
 
     def _step_in_lockstep(self, period: float) -> dict[int, bytes]:
-        """A step in which everybody waits for everybody; what robots did."""
+        """Make a step in lockstep, in which the host waits for all robots. Return the commands."""
         step = self.host.moment.step
         self.processes.receive_late_robots()
-        sensors = self.processes.send(self.host.sensors())
-        said = self.processes.gather(MESSAGE, step, sensors)
-        # Who did not begin the step in time is told no more of it.
-        radio = self.processes.send(
-            {number: data for number, data in self.host.make_radio_frames(said).items() if number in said}
-        )
-        did = self.processes.gather(COMMAND, step, radio)
+        sensor_frames = self.processes.send(self.host.make_sensor_frames())
+        messages = self.processes.gather(MESSAGE, step, sensor_frames)
+        # Robots that did not begin the step in time get no radio frame.
+        frames = self.host.make_radio_frames(messages)
+        radio_frames = self.processes.send({n: frame for n, frame in frames.items() if n in messages})
+        commands = self.processes.gather(COMMAND, step, radio_frames)
         if self.keep_record:
-            for number, data in sensors.items():
-                told = Exchange(data, radio.get(number, b""), said.get(number, b""), did.get(number, b""))
-                self.log.record.setdefault(number, {})[step] = told
-        return did
+            for n, frame in sensor_frames.items():
+                exchange = Exchange(frame, radio_frames.get(n, b""), messages.get(n, b""), commands.get(n, b""))
+                self.log.record.setdefault(n, {})[step] = exchange
+        return commands
 
     def _step_in_real_time(self, period: float) -> dict[int, bytes]:
-        """A step by the clock: messages are passed on as they come, and what was not done in time was not done."""
-        step, did = self.host.moment.step, {}
+        """Make a step in real time: deliver messages as they arrive. Return the commands that arrive in time."""
+        step, commands = self.host.moment.step, {}
         now = time.perf_counter()
-        # A little lateness is made up for in this period, so that the rate is kept; more of it moves the clock.
+        # Make up for a small delay in this period, to keep the rate; a larger one shifts the clock.
         if now > self._next_tick + LATE_TOLERANCE * period:
             self.log.late_steps += 1
             self._next_tick = now
         self._next_tick += period
-        sensors = self.host.sensors()
-        silent = set(self.processes.send(sensors))
+        sensor_frames = self.host.make_sensor_frames()
+        silent = set(self.processes.send(sensor_frames))
         receivers: dict[int, list[int]] = {}
         for receiver, sender, sent in self.host.begin_delivery():
-            # What was sent earlier, or by those for whom the world speaks, is there already.
+            # Messages of earlier steps and of the host's agents are available now; deliver the others when they arrive.
             if (message := self.host.make_radio_frame(sender, sent)) is not None:
                 self.processes.send({receiver: message})
             elif sent == step:
                 receivers.setdefault(sender, []).append(receiver)
         while (left := self._next_tick - time.perf_counter()) > 0:
             late_robots = set(self.processes.late_robots)
-            heard = self.processes.next_frame(left)
-            if heard is None:
+            frame = self.processes.next_frame(left)
+            if frame is None:
                 continue
-            silent.discard(heard.number)
-            if heard.number in late_robots and heard.number in sensors:
-                self.processes.send({heard.number: sensors[heard.number]})
-            if heard.step != step:
+            silent.discard(frame.number)
+            if frame.number in late_robots and frame.number in sensor_frames:
+                self.processes.send({frame.number: sensor_frames[frame.number]})
+            if frame.step != step:
                 continue
-            if heard.kind == MESSAGE:
-                self.host.add_messages({heard.number: heard.content})
-                for receiver in receivers.get(heard.number, ()):
-                    message = self.host.make_radio_frame(heard.number, step)
+            if frame.kind == MESSAGE:
+                self.host.add_messages({frame.number: frame.content})
+                for receiver in receivers.get(frame.number, ()):
+                    message = self.host.make_radio_frame(frame.number, step)
                     assert message is not None
                     self.processes.send({receiver: message})
-            elif heard.kind == COMMAND:
-                did[heard.number] = heard.content
+            elif frame.kind == COMMAND:
+                commands[frame.number] = frame.content
         self.processes.poll_processes()
-        # From whom nothing at all came is told nothing more until something does.
+        # Robots that sent nothing get no more frames until they do.
         self.processes.late_robots |= silent - set(self.processes.lost_robots)
-        return did
+        return commands
 
-    def _finish_step(self, did: dict[int, bytes]) -> None:
-        """End a step: compare, take note of who is gone, and let the world move."""
+    def _finish_step(self, contents: dict[int, bytes]) -> None:
+        """End a step: note robots without a command, compare with the simulator, and advance the host."""
         host, step = self.host, self.host.moment.step
         working = set(host.robots) - set(host.failed_robots)
-        for number in working - set(did):
+        for number in working - set(contents):
             if number in self.processes.lost_robots:
                 self.log.lost_robots[number] = step, self.processes.lost_robots[number]
                 self.parity.stop_reason = (
@@ -178,20 +172,20 @@ class Swarm:
                 )
             else:
                 self.log.missed_steps[number] = self.log.missed_steps.get(number, 0) + 1
-                why = f"from step {step} on, when agent {number} did not answer in time"
-                self.parity.stop_reason = self.parity.stop_reason or why
-        commands = host.commands(did)
+                reason = f"from step {step} on, when agent {number} did not answer in time"
+                self.parity.stop_reason = self.parity.stop_reason or reason
+        commands = host.parse_commands(contents)
         self.parity.compare(host.moment, commands)
-        marked = dict.fromkeys(working & set(self.log.lost_robots), Condition.STOPPED)
-        # Who sends garbage is silent to the simulator, and flies on.
+        failed = dict.fromkeys(working & set(self.log.lost_robots), Condition.STOPPED)
+        # A robot that sends garbage is SILENT in the simulator: it flies on.
         if step + 1 == self.faults.step:
-            marked |= dict.fromkeys(self.faults.garbage, Condition.SILENT)
-        if marked:
-            host.mark_failed(marked)
+            failed |= dict.fromkeys(self.faults.garbage, Condition.SILENT)
+        if failed:
+            host.mark_failed(failed)
         host.advance(commands)
 
     def _apply_faults(self) -> None:
-        """Do to processes what is to happen at this step."""
+        """Kill the processes of agents that fail at this step, and stall those of `faults`."""
         step = self.host.moment.step
         for number in self.host.failed_robots:
             if number not in self.processes.lost_robots:
@@ -203,13 +197,13 @@ class Swarm:
                 self.log.stalled_robots[number] = step
 
 
-def table(
-    host: SwarmHost, processes: AgentProcesses, log: FlightLog, parity: Parity, drifted: Drift | None
+def build_result_table(
+    host: SwarmHost, processes: AgentProcesses, log: FlightLog, parity: Parity, drift: Drift | None
 ) -> list[list[str]]:
-    """The rows of the table at the end: what was measured, and how much it was."""
+    """Return the table of results, as rows (name, value)."""
     steps, robots, time_step = max(len(log.seconds), 1), max(len(host.robots), 1), host.flight.time_step
     reports = processes.reports.values()
-    computed = np.concatenate([[0.0], *(report.seconds for report in reports)]) * 1e6
+    microseconds = np.concatenate([[0.0], *(report.seconds for report in reports)]) * 1e6
     ages: dict[int, int] = {}
     for report in reports:
         for age, count in report.ages.items():
@@ -220,13 +214,13 @@ def table(
     mean_age = sum(age * count for age, count in ages.items()) / used
     return [
         ["parity", parity.summary],
-        ["drift", "not compared" if drifted is None else str(drifted)],
-        ["steps", f"{len(log.seconds):,}, {1.0 / max(seconds.mean(), 1e-9):.1f} a second"],
+        ["drift", "not compared" if drift is None else str(drift)],
+        ["steps", f"{len(log.seconds):,}, {1.0 / max(seconds.mean(), 1e-9):.1f} per second"],
         ["time per step", f"median {np.median(seconds) * 1e3:.1f} ms, longest {seconds.max() * 1e3:.1f} ms"],
-        ["time per step in an agent", f"median {np.median(computed):.0f} us, longest {computed.max():.0f} us"],
-        ["memory of an agent's process", f"at most {memory:.0f} MiB"],
-        ["sent by an agent", _format_bandwidth(host.sent_bytes, steps * robots, time_step)],
-        ["received by an agent", _format_bandwidth(host.delivered_bytes, steps * robots, time_step)],
+        ["computing time per step", f"median {np.median(microseconds):.0f} us, longest {microseconds.max():.0f} us"],
+        ["memory per process", f"at most {memory:.0f} MiB"],
+        ["sent per agent", _format_bandwidth(host.sent_bytes, steps * robots, time_step)],
+        ["received per agent", _format_bandwidth(host.delivered_bytes, steps * robots, time_step)],
         [
             "age of messages",
             f"mean {mean_age:.2f} steps, oldest {max(ages, default=0)}, of {sum(ages.values()):,} used",
@@ -237,25 +231,25 @@ def table(
             ", ".join(f"{n} (from step {s}, {STALL_SECONDS:g} s)" for n, s in sorted(log.stalled_robots.items()))
             or "none",
         ],
-        ["steps that the world was late", f"{log.late_steps}" if log.late_steps else "none"],
+        ["steps begun late by the host", f"{log.late_steps}" if log.late_steps else "none"],
         [
             "lost agents",
-            ", ".join(f"{n} (step {s}, {why})" for n, (s, why) in sorted(log.lost_robots.items())) or "none",
+            ", ".join(f"{n} (step {s}, {reason})" for n, (s, reason) in sorted(log.lost_robots.items())) or "none",
         ],
         ["dropped messages", _format_dropped(processes.reports)],
-        ["reports that say nothing", _format_robots(processes.unparsed_reports)],
+        ["invalid reports", _format_robots(processes.unparsed_reports)],
     ]
 
 
 def _format_bandwidth(total: int, agent_steps: int, time_step: float) -> str:
-    each = total / agent_steps
-    return f"{each:.0f} bytes a step, {each / time_step / 1000:.1f} kB per second of flight"
+    mean = total / agent_steps
+    return f"{mean:.0f} bytes per step, {mean / time_step / 1000:.1f} kB per second of flight"
 
 
 def _format_missed(log: FlightLog) -> str:
     total = sum(log.missed_steps.values())
-    named = ", ".join(f"agent {number}: {count}" for number, count in sorted(log.missed_steps.items()))
-    return f"{total:,} ({named})" if total else "none"
+    counts = ", ".join(f"agent {number}: {count}" for number, count in sorted(log.missed_steps.items()))
+    return f"{total:,} ({counts})" if total else "none"
 
 
 def _format_robots(numbers: set[int]) -> str:
@@ -263,12 +257,14 @@ def _format_robots(numbers: set[int]) -> str:
 
 
 def _format_dropped(reports: dict[int, RobotReport]) -> str:
-    """How many messages robots dropped, and why."""
+    """Return the number of dropped messages, in total and by reason."""
     reasons: dict[str, int] = {}
     for report in reports.values():
         for reason, count in report.dropped.items():
             reasons[reason] = reasons.get(reason, 0) + count
     total = sum(reasons.values())
     return (
-        f"{total:,} ({', '.join(f'{why}: {count:,}' for why, count in sorted(reasons.items()))})" if total else "none"
+        f"{total:,} ({', '.join(f'{reason}: {count:,}' for reason, count in sorted(reasons.items()))})"
+        if total
+        else "none"
     )

@@ -1,9 +1,9 @@
-"""The locality audit of a swarm: every byte that a robot received is on record, and it is flown again from these alone.
+"""Locality audit of a swarm: robots must behave the same, bit for bit, when only their received bytes are the same.
 
-In a second flight half of the robots are fresh processes that are told exactly what they were told before, while
-everything else is another: the others are elsewhere, fly otherwise, run another controller, and there are more of them.
-In a third flight the halves change places. What a robot says and does must be the same to the bit: whatever else it
-could have looked at, on the network or on the disk, was not what it was.
+The first flight records every byte that a robot receives. In a second flight half of the robots are new processes that
+receive exactly the recorded bytes, while everything else differs: the others start elsewhere, run another controller,
+and are more. In a third flight the halves are swapped. If a robot's messages and commands are bit-identical, it used
+nothing else that differed, neither on the network nor on disk.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from equiflock.runtime.checks import InputError
 from equiflock.runtime.randomness import make_rng
 
 ADDED_AGENT_COUNT = 3
-"""So many robots are added."""
+"""Number of robots that the audit adds."""
 REPLACEMENT_CONTROLLERS = ("tanner-dynamic", "reynolds")
-"""What the others fly by in place of the controller: the first of them that it is not."""
-CHANGE_DESCRIPTION = f"all others: where they are, how they fly, their controller, and {ADDED_AGENT_COUNT} more of them"
+"""Controllers for the others: the first one that differs from the audited controller."""
+CHANGE_DESCRIPTION = f"all others: positions, velocities, controller, and {ADDED_AGENT_COUNT} added"
 
 
 def audit_swarm(name: str, start: Flock, deployment: Deployment, result: DeploymentResult) -> Audit:
-    """Audit a flight that was flown in lockstep, with its record kept.
+    """Audit a flight in lockstep.
 
     Args:
-        name: of the controller.
-        start: where robots began.
-        deployment: how they flew.
-        result: what came of it, with `keep`.
+        name: name of the controller.
+        start: initial flock.
+        deployment: settings of the flight.
+        result: result of `deploy` with `keep_record`.
     """
     robots = [number for number in result.host.robots if number in result.log.record]
-    sums = _check_checksums(result)
+    checked = _check_checksums(result)
     changes = []
     for half in (robots[::2], robots[1::2]):
         if half:
             changes += _replay_half(name, start, deployment, result, half)
     procedure = (
-        f"{len(result.host.robots)} processes flew {len(result.log.seconds)} steps, and all that each measured and "
-        f"heard is on record: {sums} processes report the SHA-256 of the bytes that reached them, and it is that of "
-        "the record. Then half of them, and after that the other half, were started again and told the same bytes, "
-        "while the others were elsewhere, flew by another controller, and were more."
+        f"{len(result.host.robots)} processes flew {len(result.log.seconds)} steps. The record has all measurements "
+        f"and messages that each received; its SHA-256 matches the one reported by each of {checked} processes. Then "
+        "one half of the robots, and after that the other half, were started again with the same input, while the others "
+        "started elsewhere, ran another controller, and were more."
     )
     record = tuple(row for number in robots for row in _list_received(number, result))
     return Audit(name, procedure, record, tuple(sorted(changes)), len(result.log.seconds))
@@ -61,66 +61,67 @@ def audit_swarm(name: str, start: Flock, deployment: Deployment, result: Deploym
 def _replay_half(
     name: str, start: Flock, deployment: Deployment, result: DeploymentResult, half: list[int]
 ) -> list[ChangeEffect]:
-    """Tell these robots again what they were told, with all others changed; what became of what they did."""
+    """Replay the recorded input of half of the robots with all others changed. Return the effect on each robot."""
     record = {number: result.log.record[number] for number in half}
-    steps = 1 + max(max(told) for told in record.values())
-    other = next(each for each in REPLACEMENT_CONTROLLERS if each != name.partition(":")[0])
-    elsewhere = _draw_changed_start(start)
-    # With the others nothing goes wrong on purpose this time, and nobody who is slow is left behind.
+    steps = 1 + max(max(exchanges) for exchanges in record.values())
+    replacement = next(each for each in REPLACEMENT_CONTROLLERS if each != name.partition(":")[0])
+    changed_start = _draw_changed_start(start)
+    # No injected faults this time, and the default timeout for slow robots.
     plain = replace(deployment, failures=None, stall=0, garbage=0, answer_timeout=None)
-    host = SwarmHost(elsewhere, load(other), plain.time_step, **plain.flight_options)
-    with tempfile.TemporaryDirectory() as here, tempfile.TemporaryDirectory() as there:
-        settings = build_robot_settings(other, load(other), elsewhere, plain, Path(there))
-        same = build_robot_settings(name, load(name), start, deployment, Path(here))
-        settings |= {number: same[number] for number in half}
+    host = SwarmHost(changed_start, load(replacement), plain.time_step, **plain.flight_options)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as replacement_folder:
+        settings = build_robot_settings(replacement, load(replacement), changed_start, plain, Path(replacement_folder))
+        original = build_robot_settings(name, load(name), start, deployment, Path(folder))
+        settings |= {number: original[number] for number in half}
         different, largest = dict.fromkeys(half, 0), dict.fromkeys(half, 0.0)
         with exit_on_sigterm(), AgentProcesses(settings, plain.port, plain.effective_timeout) as processes:
             for step in range(steps):
-                # A robot that was told nothing at a step, as it was late or gone, is told nothing again.
-                mine = {number: told[step] for number, told in record.items() if step in told}
-                others = {number: data for number, data in host.sensors().items() if number not in record}
-                sensors = processes.send(others | {number: told.sensors for number, told in mine.items()})
-                said = processes.gather(MESSAGE, step, sensors)
-                # What the half says now reaches nobody: the others hear each other alone.
-                air = host.make_radio_frames({number: message for number, message in said.items() if number in others})
-                again = {number: told.radio for number, told in mine.items() if told.radio}
-                radio = processes.send({number: air[number] for number in others} | again)
-                did = processes.gather(COMMAND, step, radio)
-                for number, told in mine.items():
-                    gap = _compute_difference(told, said.get(number, b""), did.get(number, b""))
-                    if gap is not None:
-                        different[number] += 1
-                        largest[number] = max(largest[number], gap)
-                host.advance(host.commands({n: each for n, each in did.items() if n in others}))
+                # A robot without a frame at a step of the first flight, because it was late or lost, gets none now.
+                exchanges = {n: recorded[step] for n, recorded in record.items() if step in recorded}
+                others = {n: frame for n, frame in host.make_sensor_frames().items() if n not in record}
+                sensor_frames = processes.send(others | {n: each.sensor_frame for n, each in exchanges.items()})
+                messages = processes.gather(MESSAGE, step, sensor_frames)
+                # Messages of the replayed half are not delivered: the others receive only from each other.
+                frames = host.make_radio_frames({n: message for n, message in messages.items() if n in others})
+                replayed = {n: each.radio_frame for n, each in exchanges.items() if each.radio_frame}
+                radio_frames = processes.send({n: frames[n] for n in others} | replayed)
+                commands = processes.gather(COMMAND, step, radio_frames)
+                for n, exchange in exchanges.items():
+                    difference = _compute_difference(exchange, messages.get(n, b""), commands.get(n, b""))
+                    if difference is not None:
+                        different[n] += 1
+                        largest[n] = max(largest[n], difference)
+                host.advance(host.parse_commands({n: each for n, each in commands.items() if n in others}))
     changed = len(settings) - len(half)
-    compared = {number: sum(bool(told.said or told.did) for told in record[number].values()) for number in half}
+    compared = {n: sum(bool(each.message or each.command) for each in record[n].values()) for n in half}
     return [ChangeEffect(n, CHANGE_DESCRIPTION, changed, compared[n], different[n], largest[n]) for n in half]
 
 
-def _compute_difference(told: Exchange, said: bytes, did: bytes) -> float | None:
-    """How far a command is from what it was; None if all that was answered then is the same to the bit."""
-    if told.said in (b"", said) and told.did in (b"", did):
+def _compute_difference(recorded: Exchange, message: bytes, command: bytes) -> float | None:
+    """Return the largest difference between two commands; None if message and command are bit-identical.
+
+    Recorded answers that are missing are not compared.
+    """
+    if recorded.message in (b"", message) and recorded.command in (b"", command):
         return None
-    if told.did in (b"", did):
-        return 0.0  # the message alone is another
-    before, now = unpack_floats(told.did), unpack_floats(did)
+    if recorded.command in (b"", command):
+        return 0.0  # only the message differs
+    before, now = unpack_floats(recorded.command), unpack_floats(command)
     return float(np.abs(np.subtract(before, now)).max()) if len(before) == len(now) > 0 else np.inf
 
 
 def _check_checksums(result: DeploymentResult) -> int:
-    """How many robots report the checksum of what reached them; an error if it is not that of the record."""
+    """Compare the reported checksums with the record. Return their number. Raise InputError if one differs."""
     for number, report in result.reports.items():
-        told = result.log.record.get(number, {})
-        if (
-            hashlib.sha256(b"".join(each.sensors + each.radio for each in told.values())).hexdigest()
-            != report.received_sha256
-        ):
-            raise InputError(f"agent {number} received other bytes than the world told it: the record proves nothing")
+        exchanges = result.log.record.get(number, {}).values()
+        data = b"".join(each.sensor_frame + each.radio_frame for each in exchanges)
+        if hashlib.sha256(data).hexdigest() != report.received_sha256:
+            raise InputError(f"agent {number} received other bytes than the host recorded: the audit is not valid")
     return len(result.reports)
 
 
 def _draw_changed_start(start: Flock) -> Flock:
-    """The same flock in other places with other velocities, and with more agents."""
+    """Return a random flock with other positions and velocities, and ADDED_AGENT_COUNT more agents."""
     rng = make_rng(0, "swarm audit")
     shape = (1, start.shape[1] + ADDED_AGENT_COUNT, start.shape[2])
     spread = max(float(np.ptp(start.positions[0], axis=0).max()), start.comm_radius)
@@ -129,11 +130,12 @@ def _draw_changed_start(start: Flock) -> Flock:
 
 
 def _list_received(number: int, result: DeploymentResult) -> list[ReceivedItem]:
-    """What a robot measured, and the messages that reached it."""
-    found = []
-    for step, told in result.log.record[number].items():
-        measured = unpack_frame(told.sensors)[2]
-        found.append(ReceivedItem(number, step, OWN_MEASUREMENT, len(measured), measured.hex()))
-        for link, message in unpack_messages(unpack_frame(told.radio)[2]):
-            found.append(ReceivedItem(number, step, link, len(message), message.hex()))
-    return found
+    """Return the measurements and received messages of a robot."""
+    items = []
+    for step, exchange in result.log.record[number].items():
+        _, _, measured = unpack_frame(exchange.sensor_frame)
+        items.append(ReceivedItem(number, step, OWN_MEASUREMENT, len(measured), measured.hex()))
+        _, _, content = unpack_frame(exchange.radio_frame)
+        for link, message in unpack_messages(content):
+            items.append(ReceivedItem(number, step, link, len(message), message.hex()))
+    return items

@@ -1,7 +1,7 @@
-"""The world of a swarm: a flight of the simulator in which robots act, and what each of them is told of it.
+"""The host of a swarm: a simulation whose accelerations come from robots, and the frames that robots receive.
 
-States are rounded to float32 after every step, so that robots and simulator see the same numbers, and differ by their
-arithmetic alone.
+The host rounds states to float32 after every step, so that robots and simulator use the same numbers and differ only in
+their arithmetic.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from equiflock.simulation.flight_builder import flight
 
 
 class Float32Body:
-    """A body whose states are numbers that float32 can hold."""
+    """A body that rounds its state to float32."""
 
     def __init__(self, body: AnyBody) -> None:
         self.body = body
 
     def init_state(self, flock: Flock) -> dict[str, NDArray[Any]]:
-        """What the body remembers."""
+        """Return the initial state of the wrapped body."""
         return self.body.init_state(flock) if isinstance(self.body, StatefulBody) else {}
 
     def advance(
@@ -54,26 +54,28 @@ class Float32Body:
         step: int,
         agent_ids: Int64[np.ndarray, " N"] | None = None,
     ) -> None:
-        """Move the active flocks, and round where they are."""
-        moved = positions, velocities, roles, accelerations, time_step, active
+        """Advance the active flocks and round their positions and velocities."""
+        arguments = positions, velocities, roles, accelerations, time_step, active
         if isinstance(self.body, StatefulBody):
-            self.body.advance(*moved, state, step, agent_ids)
+            self.body.advance(*arguments, state, step, agent_ids)
         else:
-            self.body.advance(*moved)
+            self.body.advance(*arguments)
         for array in (positions, velocities):
             array[:] = array.astype(np.float32)
 
 
 class SwarmHost:
-    """Robots in flight: `sensors`, `air`, `commands` and `advance` at every step, in this order.
+    """Simulation of a swarm.
+
+    Call `make_sensor_frames`, `make_radio_frames`, `parse_commands` and `advance` at every step, in this order.
 
     Args:
         start: a single flock at t = 0.
-        controller: what the robots fly by, of which the world knows the senses.
+        controller: controller of the robots; the host uses only its senses.
         time_step: dt, in seconds.
-        radio: how messages travel.
-        body: what a commanded acceleration does.
-        flight_options: further arguments of `flight`, such as failures and the technique for obstacles.
+        radio: model of communication.
+        body: model of motion.
+        flight_options: further arguments of `flight`, such as failures and the orbit technique.
     """
 
     def __init__(
@@ -93,98 +95,96 @@ class SwarmHost:
         )
         self.moment = next(self.flight)
         self.position_history = [self._round_positions()]
-        """Where agents were at every step, in float32, which holds it."""
+        """Positions (N, D) float32 at every step."""
         self.sent_bytes = self.delivered_bytes = self.delivered_count = 0
         self._delivery = MessageDelivery(radio, controller.senses)
         self._sent_messages: dict[int, dict[int, bytes]] = {}
 
     @property
     def robots(self) -> list[int]:
-        """The numbers of the agents that are processes: followers. The world speaks for leaders and obstacle agents."""
+        """Numbers of the agents that are processes: followers. The host sends for leaders and obstacle agents."""
         return [int(number) for number in np.flatnonzero(self.start.roles[0] == FOLLOWER)]
 
     @property
     def failed_robots(self) -> list[int]:
-        """The robots that have stopped by now."""
+        """Numbers of the agents that have stopped."""
         return [int(number) for number in np.flatnonzero(self.moment.flock.conditions[0] == STOPPED)]
 
-    def sensors(self) -> dict[int, bytes]:
-        """What each robot that works measures of itself now."""
-        flock, step, gone = self.moment.flock, self.moment.step, set(self.failed_robots)
-        told = np.concatenate([flock.positions[0], flock.velocities[0]], axis=1)
-        return {
-            number: pack_frame(SENSOR, step, pack_floats(told[number])) for number in self.robots if number not in gone
-        }
+    def make_sensor_frames(self) -> dict[int, bytes]:
+        """Return a frame with the measured state for each working robot."""
+        flock, step, failed = self.moment.flock, self.moment.step, set(self.failed_robots)
+        states = np.concatenate([flock.positions[0], flock.velocities[0]], axis=1)
+        return {n: pack_frame(SENSOR, step, pack_floats(states[n])) for n in self.robots if n not in failed}
 
     def begin_delivery(self) -> list[tuple[int, int, int]]:
-        """The links of this step, as (receiver, sender, the step at which the message was sent)."""
+        """Begin the delivery of a step. Return its arrivals as (receiver, sender, step at which it was sent)."""
         step = self.moment.step
         self._sent_messages[step] = self._encode_host_messages()
         self._sent_messages.pop(step - self._delivery.radio.memory - 1, None)
         return sorted(self._delivery.compute_arrivals(self.moment.flock))
 
     def add_messages(self, messages: Mapping[int, bytes]) -> None:
-        """Take note of what robots send now."""
+        """Store the messages that robots send at this step."""
         self._sent_messages[self.moment.step] |= messages
         self.sent_bytes += sum(map(len, messages.values()))
 
     def make_radio_frames(self, messages: Mapping[int, bytes]) -> dict[int, bytes]:
-        """What reaches each robot at this step, as the last of it, when these have been sent."""
+        """Return the RADIO_LAST frame of each working robot, given the messages sent at this step."""
         arrivals = self.begin_delivery()
         self.add_messages(messages)
-        found = {number: pack_frame(RADIO_LAST, self.moment.step) for number in self.sensors()}
-        for receiver, some in groupby(arrivals, key=lambda link: link[0]):
-            if receiver in found:
-                found[receiver] += self.pack_delivered([link[1:] for link in some])
-        return found
+        frames = {number: pack_frame(RADIO_LAST, self.moment.step) for number in self.make_sensor_frames()}
+        for receiver, group in groupby(arrivals, key=lambda arrival: arrival[0]):
+            if receiver in frames:
+                frames[receiver] += self.pack_delivered([arrival[1:] for arrival in group])
+        return frames
 
     def pack_delivered(self, sent: list[tuple[int, int]]) -> bytes:
-        """The messages of these senders and steps as a robot receives them, as far as they were sent."""
-        said = [(sender, self._sent_messages.get(step, {}).get(sender)) for sender, step in sent]
-        messages = [(sender, message) for sender, message in said if message is not None]
+        """Return the packed messages of (sender, step) pairs; those that were never sent are left out."""
+        candidates = [(sender, self._sent_messages.get(step, {}).get(sender)) for sender, step in sent]
+        messages = [(sender, message) for sender, message in candidates if message is not None]
         self.delivered_count += len(messages)
         self.delivered_bytes += sum(len(message) for _, message in messages)
         return pack_messages(messages)
 
     def make_radio_frame(self, sender: int, step: int) -> bytes | None:
-        """A single message as a robot receives it in real time; None if it was not sent yet."""
-        passed = self.pack_delivered([(sender, step)])
-        return pack_frame(RADIO, self.moment.step, passed) if passed else None
+        """Return a RADIO frame with a single message, for real time, or None if it has not been sent yet."""
+        content = self.pack_delivered([(sender, step)])
+        return pack_frame(RADIO, self.moment.step, content) if content else None
 
-    def commands(self, contents: Mapping[int, bytes]) -> Float64[np.ndarray, "N D"]:
-        """What robots command now; zero for those from whom nothing came, or no numbers: they keep their velocity."""
-        found = np.zeros(self.start.shape[1:])
+    def parse_commands(self, contents: Mapping[int, bytes]) -> Float64[np.ndarray, "N D"]:
+        """Return the commanded accelerations; zero (constant velocity) if a command is missing or invalid."""
+        commands = np.zeros(self.start.shape[1:])
         for number, content in contents.items():
-            told = np.array(unpack_floats(content))
-            if told.shape == found.shape[1:] and np.isfinite(told).all():
-                found[number] = told
-        return found
+            acceleration = np.array(unpack_floats(content))
+            if acceleration.shape == commands.shape[1:] and np.isfinite(acceleration).all():
+                commands[number] = acceleration
+        return commands
 
     def advance(self, commands: Float64[np.ndarray, "N D"]) -> None:
-        """Let a step pass with these commands."""
+        """Advance the simulation one step with these commands."""
         self.moment = self.flight.step(commands[None])
         self.position_history.append(self._round_positions())
 
-    def mark_failed(self, marked: Mapping[int, Condition]) -> None:
-        """Take note that robots have failed: from the next step on the simulator knows it, too."""
+    def mark_failed(self, failed: Mapping[int, Condition]) -> None:
+        """Set the conditions of failed robots in the simulator, from the next step on."""
         flock = self.moment.flock
         conditions, velocities = flock.conditions.copy(), flock.velocities.copy()
-        for number, condition in marked.items():
+        for number, condition in failed.items():
             conditions[0, number] = condition
         velocities[conditions == STOPPED] = 0.0
         self.flight.replace(replace(flock, conditions=conditions, velocities=velocities))
 
     def _round_positions(self) -> Float32[np.ndarray, "N D"]:
-        places: Float32[np.ndarray, "N D"] = self.moment.flock.positions[0].astype(np.float32)
-        return places
+        positions: Float32[np.ndarray, "N D"] = self.moment.flock.positions[0].astype(np.float32)
+        return positions
 
     def _encode_host_messages(self) -> dict[int, bytes]:
-        """The messages of leaders and obstacle agents, who need no controller."""
-        flock, found = self.moment.flock, {}
-        silent = make_zero_hops(self.senses, flock.shape[2])
+        """Return the messages of leaders and obstacle agents, which have no controller."""
+        flock, messages = self.moment.flock, {}
+        zero_hops = make_zero_hops(self.senses, flock.shape[2])
         for number in np.flatnonzero(flock.roles[0] != FOLLOWER):
             group = OBSTACLE_GROUP if flock.roles[0, number] == OBSTACLE else int(flock.groups[0, number])
             position, velocity = (array[0, number].astype(np.float32) for array in flock.arrays[:2])
-            said = Message(int(number), self.moment.step, position, velocity, silent, group)
-            found[int(number)] = encode_message(said)
-        return found
+            message = Message(int(number), self.moment.step, position, velocity, zero_hops, group)
+            messages[int(number)] = encode_message(message)
+        return messages

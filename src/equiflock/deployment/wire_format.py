@@ -1,24 +1,24 @@
-"""The message that one agent sends another, as bytes.
+"""The wire format of messages between agents.
 
-All numbers are little-endian; with K hops, C channels and D dimensions a message has 12 + 8 D + 4 (K - 1) C D bytes:
+All numbers are little-endian. With K hops, C channels and D dimensions a message has 12 + 8 D + 4 (K - 1) C D bytes:
 
-    byte    what                                                                          type
+    byte    meaning                                                                       type
     0-1     the letters EF                                                                2 bytes
     2       version of this format, 1                                                     uint8
-    3       group of the sender, 0 unless it has one; 255 says that it is an obstacle     uint8
+    3       group of the sender, 0 if there are no groups; 255 for obstacle agents        uint8
     4-7     number of the sender                                                          uint32
     8-11    step at which it was sent, counted by the sender                              uint32
-    12-     position r_j, in the units of the robots                                      D x float32
-            velocity v_j, in the units of the robots                                      D x float32
-            z_j^1 .. z_j^(K-1) of the step before, hop by hop, channel by channel, in     (K - 1) C D x float32
-            the units of the controller (see `equiflock.controllers.unit_scaling`)
+    12-     position r_j, in the robots' units                                            D x float32
+            velocity v_j, in the robots' units                                            D x float32
+            observations z_j^1 .. z_j^(K-1) of the previous step, hop by hop, channel     (K - 1) C D x float32
+            by channel, in the controller's units (`equiflock.controllers.unit_scaling`)
 
-Positions are in one frame that all agents share. Of older hops the receiver makes the mean over all whom it hears, so
-nothing else is needed: not the degree of the sender, nor who reached it. Leaders and obstacle agents, who hear nobody,
-send zeros there.
+Positions are in a frame that all agents share. The receiver averages the older hops over all its neighbours, so a
+message needs neither the degree nor the neighbours of its sender. Leaders and obstacle agents, which receive nothing,
+send zeros as observations.
 
-A step of an agent has three parts, in this order: it says its message, of where it is now and of what it knew a step
-before; it hears those of others; and it makes observations of them, which it keeps for the next message, and acts.
+A step of an agent has three parts: it sends a message with its current state and its observations of the previous step;
+it receives messages; it computes its observations, keeps them for the next message, and acts.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from equiflock.runtime.checks import InputError, check_count, shorten_repr
 MAGIC = b"EF"
 VERSION = 1
 OBSTACLE_GROUP = 255
-"""In place of a group: the sender is an obstacle agent, which is in none."""
+"""Group field of obstacle agents, which have no group."""
 MAX_STATE = 1e8
-"""Positions and velocities beyond this are refused: their fourth powers would leave the range of float32."""
+"""Largest position or velocity of a valid message: fourth powers of larger ones would leave the range of float32."""
 MAX_OBSERVATION = 1e18
-"""Observations beyond this are refused: their squares would leave the range of float32."""
+"""Largest observation of a valid message: squares of larger ones would leave the range of float32."""
 
 _HEADER = struct.Struct("<2sBBII")
 
@@ -50,15 +50,15 @@ Hops: TypeAlias = Float32[np.ndarray, "K-1 C D"]
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What one agent sends another.
+    """A message of one agent.
 
     Attributes:
-        sender: its number, from 0 to 2^32 - 1.
-        step: how many steps it had made when it sent this, from 0 to 2^32 - 1.
-        position: (D,), in the units of the robots.
-        velocity: (D,), in the units of the robots.
-        hops: (K - 1, C, D), the first K - 1 hops of its observations of the step before.
-        group: its group, from 0 to 254, or 255 for an obstacle agent.
+        sender: number of the sender, from 0 to 2^32 - 1.
+        step: step of the sender, from 0 to 2^32 - 1.
+        position: (D,), in the robots' units.
+        velocity: (D,), in the robots' units.
+        hops: (K - 1, C, D), the first K - 1 hops of the sender's observations at the previous step.
+        group: group of the sender, from 0 to 254, or 255 for an obstacle agent.
     """
 
     sender: int
@@ -75,16 +75,16 @@ class Message:
 
 
 def count_message_bytes(senses: Senses, dimensions: int) -> int:
-    """How many bytes a message has."""
+    """Return the size of a message in bytes."""
     return int(_HEADER.size + 4 * (2 * dimensions + (senses.hops - 1) * senses.width * dimensions))
 
 
 def encode_message(message: Message) -> bytes:
-    """The message as bytes; an error if its numbers do not fit."""
-    for name, most in (("sender", 2**32 - 1), ("step", 2**32 - 1), ("group", OBSTACLE_GROUP)):
-        if check_count(name, getattr(message, name), least=0) > most:
+    """Return a message as bytes. Raise InputError if an integer does not fit."""
+    for name, largest in (("sender", 2**32 - 1), ("step", 2**32 - 1), ("group", OBSTACLE_GROUP)):
+        if check_count(name, getattr(message, name), least=0) > largest:
             raise InputError(
-                f"{name} of a message must be at most {most:,}; got {shorten_repr(getattr(message, name))}"
+                f"{name} of a message must be at most {largest:,}, got {shorten_repr(getattr(message, name))}"
             )
     parts = (np.asarray(part, "<f4").ravel() for part in (message.position, message.velocity, message.hops))
     return (
@@ -93,23 +93,23 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(data: bytes, senses: Senses, dimensions: int) -> Message | str:
-    """The message in these bytes, or in a few words why they are none. Nothing in them is executed."""
+    """Return the message, or why the data is not a valid one. Nothing in the data is executed."""
     size, D = count_message_bytes(senses, dimensions), dimensions
     if len(data) != size:
-        return f"{len(data)} bytes in place of {size}"
+        return f"expected {size} bytes, got {len(data)}"
     magic, version, group, sender, step = _HEADER.unpack_from(data)
     if magic != MAGIC:
-        return "it does not begin with EF"
+        return "does not begin with EF"
     if version != VERSION:
-        return f"version {version} in place of {VERSION}"
+        return f"expected version {VERSION}, got {version}"
     numbers = np.frombuffer(data, "<f4", offset=_HEADER.size).astype(np.float32)
-    # A comparison with what is no number is false.
+    # Comparisons with NaN are false.
     if not (np.abs(numbers[: 2 * D]) <= MAX_STATE).all() or not (np.abs(numbers[2 * D :]) <= MAX_OBSERVATION).all():
-        return "a number in it is not finite, or too large"
+        return "a value is not finite or too large"
     hops = numbers[2 * D :].reshape(senses.hops - 1, senses.width, D)
     return Message(sender, step, numbers[:D], numbers[D : 2 * D], hops, group)
 
 
 def make_zero_hops(senses: Senses, dimensions: int) -> Hops:
-    """What those who hear nobody pass on, and all at the first step: zeros, (K - 1, C, D)."""
+    """Return zeros (K - 1, C, D): observations sent by leaders and obstacle agents, and by all at the first step."""
     return np.zeros((senses.hops - 1, senses.width, dimensions), np.float32)

@@ -1,1 +1,1 @@
-"""Experiments: what is flown, what is measured, and the tables that come out of it."""
+"""Experiments: flights as jobs, their measures, and the resulting tables."""

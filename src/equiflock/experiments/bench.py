@@ -1,4 +1,4 @@
-"""How long a step of the closed loop takes, part by part, and what this machine could do at best."""
+"""Benchmark of the closed loop: the time of a step by parts, and lower bounds from the machine's peak rates."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from equiflock.senses.graph import compute_connectivity
 from equiflock.simulation.flight_builder import flight
 
 BATCHES = ((50, 100), (50, 400))
-"""Batches of small flocks, (flocks, agents), that are measured beside single flocks."""
+"""Batches of small flocks, (flocks, agents), measured in addition to single flocks."""
 HOPS = 3
 MAX_CACHED_AGENTS = 50_000
-"""The number of agents, of some 300 bytes each, that stay in the processor's caches from step to step."""
+"""Number of agents, at about 300 bytes each, that stay in the processor's caches from step to step."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Timing:
 
 
 def draw(flocks: int, agents: int) -> Flock:
-    """The flocks of the benchmarks, of any size at the density of 100 agents."""
+    """Draw benchmark flocks of any size at the density of 100 agents."""
     return random_disk(flocks, agents, seed=0, radius_rule="constant-density")
 
 
 def measure_best_time(call: Callable[[], object], repeats: int) -> float:
-    """The least time of a call, in seconds, over several measurements of some milliseconds each."""
-    # A first call compiles and warms up; a second one tells how many calls make up 5 ms.
+    """Return the shortest time of a call in seconds, over `repeats` measurements of a few milliseconds each."""
+    # The first call compiles and warms up; the second determines how many calls fill 5 ms.
     call()
     start = time.perf_counter()
     call()
@@ -62,17 +62,17 @@ def measure_best_time(call: Callable[[], object], repeats: int) -> float:
 
 
 def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bool = False) -> Timing:
-    """Time a whole step of observations (sort, one-hop sums, histories), with K = 3 hops and mean aggregation.
+    """Time a full observation step (sort, one-hop sums, histories) with K = 3 hops and mean aggregation.
 
     Args:
         flocks: B.
         agents: N.
-        repeats: the number of measurements, of which the best is taken.
-        shuffle: number the agents at random; drawn as they are, those who hear each other are near in memory.
+        repeats: number of measurements; the best one counts.
+        shuffle: permute the agents at random. As drawn, neighbours in space are also close in memory.
     """
     flock = draw(flocks, agents)
     if shuffle:
-        # Neighbours in space are far apart in memory, as in a flock of foreign origin.
+        # Neighbours in space are then far apart in memory, as in flocks from other sources.
         order = make_rng(0, "shuffle").permutation(agents)
         flock = Flock(flock.positions[:, order], flock.velocities[:, order])
     sensing = DelayedAggregation(paper_senses("mean", HOPS), comm_radius=1.0)
@@ -85,17 +85,17 @@ def measure_observations(flocks: int, agents: int, repeats: int = 5, shuffle: bo
 
 @dataclass(frozen=True)
 class Cost:
-    """What must be done at least, per agent and step."""
+    """Minimal work per agent and step."""
 
     bytes_moved: float
-    """Bytes that go to memory and back."""
+    """Bytes read from and written to memory."""
     multiply_adds: float
-    """Multiply-adds; any other operation on a number counts as one."""
+    """Multiply-adds; any other floating-point operation counts as one."""
 
 
 @dataclass(frozen=True)
 class LoopTiming:
-    """The time of a step and of its parts, in nanoseconds per agent and step."""
+    """Times of a step and of its parts, in nanoseconds per agent and step."""
 
     flocks: int
     agents: int
@@ -105,18 +105,18 @@ class LoopTiming:
     policy: float
     integration: float
     step: float
-    """The whole step, as `flight` makes it; what it takes besides its parts is between them."""
+    """The full step as `flight` runs it, including the overhead between the parts."""
     costs: dict[str, Cost]
-    """What each part, and the step, must do at least."""
+    """Minimal work of each part, and of the step."""
 
     @property
     def bytes_moved(self) -> float:
-        """The least number of bytes that must go to memory and back, per agent and step."""
+        """Minimal bytes moved per agent and step."""
         return self.costs["step"].bytes_moved
 
     @property
     def multiply_adds(self) -> float:
-        """The number of multiply-adds, per agent and step."""
+        """Multiply-adds per agent and step."""
         return self.costs["step"].multiply_adds
 
     @property
@@ -126,36 +126,36 @@ class LoopTiming:
 
 
 def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
-    """Time a step with ETDAGNN in the loop, and its parts by themselves."""
+    """Time a step with ETDAGNN in the loop, and each of its parts separately."""
     start = draw(flocks, agents)
     controller = load("etdagnn")
-    think = as_numpy_function(controller)
+    policy = as_numpy_function(controller)
     sensing = DelayedAggregation(controller.senses, comm_radius=1.0)
-    known = sensing.observe(start)
+    observations = sensing.observe(start)
     state = start.positions.copy(), start.velocities.copy(), start.roles.copy(), np.zeros(start.shape)
-    everyone, body = np.arange(flocks), DoubleIntegrator()
-    memory = make_cell_list(agents)
+    all_flocks, body = np.arange(flocks), DoubleIntegrator()
+    cell_list = make_cell_list(agents)
 
-    # The parts are measured by themselves, on the same flock; the whole step has besides what lies between them.
+    # The parts are timed separately on the same flock; the full step also contains the overhead between them.
     def sort() -> None:
         for b in range(flocks):
-            sort_into_cells(start.positions[b], 1.0, *memory)
+            sort_into_cells(start.positions[b], 1.0, *cell_list)
 
     def per_agent(call: Callable[[], object]) -> float:
         return measure_best_time(call, repeats) * 1e9 / (flocks * agents)
 
-    loop = flight(start, controller, time_step=1e-4)  # agents hardly move, so every step is like the first
-    # Flocks are sorted on several threads in the loop, a single flock on one.
+    loop = flight(start, controller, time_step=1e-4)  # agents hardly move, so all steps cost the same
+    # The loop sorts several flocks on several threads, a single flock on one.
     sorting = per_agent(sort) / (min(threads.count(), flocks) if flocks > 1 else 1)
-    hearing = per_agent(lambda: sensing.observe(start))
+    observe_time = per_agent(lambda: sensing.observe(start))
     parts = (
         sorting,
-        max(hearing - sorting, 0.0),
-        per_agent(lambda: think(known)),
-        per_agent(lambda: body.advance(*state, 1e-12, everyone)),
+        max(observe_time - sorting, 0.0),
+        per_agent(lambda: policy(observations)),
+        per_agent(lambda: body.advance(*state, 1e-12, all_flocks)),
     )
     step = per_agent(lambda: next(loop))
-    # A fused step makes all parts in one call, in less time than they take by themselves: each gets its share of it.
+    # A fused step runs all parts in one call and is faster than their sum: scale the parts to the step's time.
     sort_time, observing, deciding, moving = (part * min(1.0, step / sum(parts)) for part in parts)
     degree = float(compute_connectivity(start, 1.0)[0].mean())
     costs = compute_step_costs(controller.senses, degree)
@@ -163,43 +163,43 @@ def measure_loop(flocks: int, agents: int, repeats: int = 5) -> LoopTiming:
 
 
 def compute_step_costs(senses: Senses, degree: float, D: int = 2) -> dict[str, Cost]:
-    """What the parts of a step under ETDAGNN must do at least, and the step as a whole.
+    """Return the minimal work of each part of a step under ETDAGNN, and of the step as a whole.
 
-    The state and the acceleration (float64) are read and written; the old observations (float32) are read and the new
-    ones written. Whoever is in the nine cells around, 9 / pi times the degree, is a candidate (its distance: 2 D); each
-    agent heard costs a quotient, five products and sums of K C D numbers; then the network, with 12 multiply-adds for
-    each logarithm and tanh.
+    State and acceleration (float64) are read and written; old observations (float32) are read and new ones written.
+    The agents in the nine surrounding cells, 9 / pi times the degree, are candidates (2 D operations for each
+    distance); each neighbour costs a quotient, five products and the sums of K C D numbers. The network follows, with
+    12 multiply-adds for each logarithm and tanh.
     """
-    state, action, knowledge = 2 * 8 * D, 8 * D, 4 * senses.hops * senses.width * D
+    state, action, observations = 2 * 8 * D, 8 * D, 4 * senses.hops * senses.width * D
     vectors, channels = senses.width * senses.hops, 16
-    heard = 9 / np.pi * degree * 2 * D + degree * (6 + vectors * D)
+    neighbours = 9 / np.pi * degree * 2 * D + degree * (6 + vectors * D)
     network = vectors * channels * D + channels * D + (vectors + channels) * (D + 12)
     parts = {
-        # Positions are read, and an agent's cell and place are written (8 bytes each).
+        # Reads positions; writes each agent's cell and slot (8 bytes each).
         "sort": Cost(8 * D + 16, 2 * D),
-        "observations": Cost(state + 2 * knowledge, heard),
-        "policy": Cost(knowledge + action, network),
+        "observations": Cost(state + 2 * observations, neighbours),
+        "policy": Cost(observations + action, network),
         "integration": Cost(2 * state + action, 3 * D),
     }
-    # What one part writes and the next one reads need not go to memory in between.
-    return {**parts, "step": Cost(2 * (state + action + knowledge), heard + network)}
+    # Data that one part writes and the next one reads need not go through memory.
+    return {**parts, "step": Cost(2 * (state + action + observations), neighbours + network)}
 
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """What this machine can do at best, on all threads."""
+    """Peak rates of this machine on all threads."""
 
     copy_bandwidth: float
     """Bytes read and written per second."""
     multiply_add_peak: float
     """float32 multiply-adds per second."""
 
-    def least(self, timing: LoopTiming, part: str = "step") -> tuple[float, str]:
-        """The nanoseconds per agent and step that cannot be undercut, and what binds: memory or arithmetic.
+    def compute_lower_bound(self, timing: LoopTiming, part: str = "step") -> tuple[float, str]:
+        """Return a lower bound in nanoseconds per agent and step, and what sets it: "memory" or "compute".
 
-        Flocks that stay in the processor's caches from step to step are not bound by memory.
+        Flocks that stay in the processor's caches from step to step are not memory-bound.
         """
-        # Both take at least so long; the larger of the two binds.
+        # The larger of the two times is the bound.
         cost = timing.costs[part]
         memory = cost.bytes_moved / self.copy_bandwidth * 1e9
         arithmetic = cost.multiply_adds / self.multiply_add_peak * 1e9
@@ -209,9 +209,9 @@ class MachineLimits:
 
 
 def measure_limits(repeats: int = 5) -> MachineLimits:
-    """Copy arrays far larger than any cache, and multiply and add in registers."""
+    """Measure the peak rates: copy arrays far larger than any cache, and multiply and add in registers."""
     count = threads.count()
-    # Each thread copies 32 MB, far more than a cache holds; bytes are read once and written once.
+    # Each thread copies 32 MB, far more than a cache holds, and reads and writes each byte once.
     size = 4_000_000
     pairs = [(np.ones(size), np.zeros(size)) for _ in range(count)]
     copying = measure_best_time(lambda: threads.run_parallel(copy_array, pairs), repeats)

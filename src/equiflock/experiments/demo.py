@@ -1,4 +1,4 @@
-"""The demonstration: train a network from fresh weights, and compare it with other controllers on unseen flocks."""
+"""The demonstration: train a network from scratch and compare it with other controllers on unseen flocks."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ DURATION, TIME_STEP = 2.0, 0.01
 
 @dataclass(frozen=True)
 class Demonstration:
-    """The results of the demonstration.
+    """Results of the demonstration.
 
     Attributes:
-        recipe: the settings of the training.
+        recipe: training settings.
         network: the trained network.
         epochs: the report of each epoch.
         expert: the expert's result on the validation flocks.
-        start: the initial conditions of the test, the same for all controllers.
-        runs: the flight of each controller, by its name.
+        start: initial conditions of the test, the same for all controllers.
+        runs: flights by controller name.
     """
 
     recipe: DAgger
@@ -64,21 +64,21 @@ class Demonstration:
     runs: Mapping[str, Trajectory]
 
     def find_disconnected(self, controller: str) -> Bool[np.ndarray, " B"]:
-        """Which flocks are disconnected at the end."""
+        """Return a mask of the flocks that are disconnected at the end."""
         return np.asarray(self.runs[controller].series["component_count"][-1] > 1)
 
     def find_always_connected(self, controller: str) -> Bool[np.ndarray, " B"]:
-        """Which flocks are connected all the time."""
+        """Return a mask of the flocks that are connected at every step."""
         return np.asarray((self.runs[controller].series["component_count"] == 1).all(axis=0))
 
     @property
     def contrasting_flocks(self) -> list[int]:
-        """The flocks that the pupil keeps together all the time while `tanner-dynamic` loses agents for good."""
+        """Flocks that the student keeps connected at every step and that end disconnected under `tanner-dynamic`."""
         return np.flatnonzero(self.find_always_connected(STUDENT) & self.find_disconnected("tanner-dynamic")).tolist()
 
 
 def resume_or_create_training(folder: Path, recipe: DAgger) -> TrainingRun:
-    """The training of an interrupted demonstration if its config is the same, else a new one in its place."""
+    """Return the training of an interrupted demonstration if its config matches, else replace it by a new one."""
     try:
         run = TrainingRun(folder)
         if run.config == RunConfig(recipe, collect_versions("torch")):
@@ -86,7 +86,7 @@ def resume_or_create_training(folder: Path, recipe: DAgger) -> TrainingRun:
     except VersionMismatchError:
         raise
     except InputError:
-        pass  # there is none, or it is damaged
+        pass  # missing or damaged
     return TrainingRun.create(folder, recipe, force=True)
 
 
@@ -101,20 +101,21 @@ def demonstrate(
     """Train, then fly the flocks of `disk` under each controller.
 
     Args:
-        disk: the initial conditions of the test.
-        recipe: the settings of the training.
+        disk: initial conditions of the test.
+        recipe: training settings.
         duration: seconds per flight.
         on_epoch: called with the report of every epoch.
         on_step: called with the controller's name and every moment of its flight.
-        training: the folder to train in, where a training by the same recipe is continued; a temporary one if left out.
+        training: run directory of the training, where a training with the same recipe is continued; by default a
+            temporary one.
     """
-    # Reports are read from the folder, so a training that was done before counts, too.
+    # Reports are read from the run directory, which includes epochs of earlier processes.
     with tempfile.TemporaryDirectory() as elsewhere:
         run = resume_or_create_training(training or Path(elsewhere) / "training", recipe)
         run.train(on_epoch)
         network = load(run.weights)
         epochs, expert = read_reports(run.folder)
-    # The same flocks for every controller.
+    # All controllers fly the same flocks.
     start = disk.draw()
     runs = {}
     for name in CONTROLLERS:

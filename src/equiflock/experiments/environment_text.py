@@ -1,4 +1,4 @@
-"""A world in words, for tables and titles."""
+"""The environment of a flight as text, for tables and titles."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ BODY_TEXTS: Mapping[str, str] = {
     "lag": "{:g} s of lag",
     "gust": "gusts of {:g}",
 }
-"""The options of bodies in words; any other is told by its name."""
+"""Text of each body option; other options appear by name."""
 FAILURE_TEXTS: Mapping[FailureKind, tuple[str, str]] = {
     "stopped": ("stops", "stop"),
     "silent": ("falls silent", "fall silent"),
-    "drifting": ("drifts on deaf", "drift on deaf"),
+    "drifting": ("drifts uncontrolled", "drift uncontrolled"),
 }
-"""What one failed agent does, and what several do."""
+"""Verb of each failure kind, singular and plural."""
 
 
 def describe_environment(world: World) -> str:
-    """Such as "20% loss, 1 step of delay; at most 5 of acceleration; 5 agents stop at 1 s"; empty if all is usual."""
+    """Return a text such as "20% packet loss, 1 step of delay; 5 agents stop at 1 s", or "" for the default."""
     body: str = world.settings.get("body", DEFAULT_BODY_NAME)
     parts = (
         _describe_radio(world.radio),
         _describe_body(body.partition(":")[0], world.body),
         _describe_failures(world.failures),
     )
-    return "; ".join(", ".join(words) for words in parts if words)
+    return "; ".join(", ".join(phrases) for phrases in parts if phrases)
 
 
 def _describe_radio(radio: Radio) -> list[str]:
     longest = radio.delay + radio.jitter
     least = f"{radio.delay} to " if radio.jitter else ""
-    told = {
-        f"{100 * radio.packet_loss:g}% loss": radio.packet_loss > 0,
-        f"in runs of {radio.burst or 1:g} steps": radio.packet_loss > 0 and radio.burst is not None,
+    phrases = {
+        f"{100 * radio.packet_loss:g}% packet loss": radio.packet_loss > 0,
+        f"in bursts of {radio.burst or 1:g} steps": radio.packet_loss > 0 and radio.burst is not None,
         f"{least}{_format_steps(longest)} of delay": longest > 0,
         f"noise of {radio.noise:g}": radio.noise > 0,
         f"{radio.quantization} bits per number": radio.quantization is not None,
         f"a message every {radio.send_interval} steps": radio.send_interval > 1,
         f"messages kept for {_format_steps(radio.last_known)}": radio.last_known > 0,
     }
-    return [words for words, holds in told.items() if holds]
+    return [phrase for phrase, applies in phrases.items() if applies]
 
 
 def _format_steps(number: int) -> str:
@@ -59,21 +59,21 @@ def _format_steps(number: int) -> str:
 
 
 def _describe_body(name: str, body: Any) -> list[str]:
-    usual = make_body(name)
+    default = make_body(name)
     values = {each.name: getattr(body, each.name) for each in fields(body)} if is_dataclass(body) else {}
-    told = [
+    phrases = [
         BODY_TEXTS[option].format(value) if option in BODY_TEXTS and value is not None else f"{option} {value}"
         for option, value in values.items()
-        if value != getattr(usual, option) and option != "seed"
+        if value != getattr(default, option) and option != "seed"
     ]
-    return told if name == DEFAULT_BODY_NAME else [name, *told]
+    return phrases if name == DEFAULT_BODY_NAME else [name, *phrases]
 
 
 def _describe_failures(failures: Failures) -> list[str]:
-    one, several = FAILURE_TEXTS[failures.kind]
-    who = f"1 agent {one}" if failures.agents == 1 else f"{failures.agents} agents {several}"
-    told = {
-        f"{who} at {failures.time:g} s": failures.agents > 0,
-        f"agents {several} at a rate of {failures.rate:g} per second": failures.rate > 0,
+    singular, plural = FAILURE_TEXTS[failures.kind]
+    agents = f"1 agent {singular}" if failures.agents == 1 else f"{failures.agents} agents {plural}"
+    phrases = {
+        f"{agents} at {failures.time:g} s": failures.agents > 0,
+        f"agents {plural} at a rate of {failures.rate:g} per second": failures.rate > 0,
     }
-    return [words for words, holds in told.items() if holds]
+    return [phrase for phrase, applies in phrases.items() if applies]

@@ -1,4 +1,4 @@
-"""Evaluation of a controller beside those of the package, in any scenario."""
+"""Evaluation of a controller against baselines of the package, in any scenario."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ FLIGHT_METRICS: dict[str, Callable[[Trajectory], Any]] = {
     "component_count": lambda run: metrics.component_count(run.flock(), run.comm_radius),
     DISCONNECTED: lambda run: (metrics.component_count(run.flock(), run.comm_radius) > 1).astype(float),
 }
-"""Metrics of a whole flight, one number for each flock; in a table their rows have the time of the last moment."""
+"""Metrics of a whole flight, one number per flock; their table rows have the time of the last moment."""
 RECORDED_METRICS = (
     metrics.velocity_variance,
     metrics.mean_acceleration_norm,
     metrics.peak_acceleration_norm,
     metrics.minimum_separation,
 )
-"""The series that these metrics are computed from."""
+"""Series from which these metrics are computed."""
 HEADINGS = {
     "ivv": "IVV",
     "iman": "IMAN",
@@ -55,69 +55,69 @@ HEADINGS = {
     "peak_acceleration": "peak\n|a|",
     "smallest_separation": "smallest\nseparation",
     "component_count": "components\nat end",
-    DISCONNECTED: "in\npieces",
+    DISCONNECTED: "disconnected",
 }
-"""Columns of the printed table, in their order; further measures of a scenario come after these."""
+"""Columns of the printed table in their order; other measures of a scenario follow."""
 
 
 @dataclass(frozen=True)
 class EvaluationJob(FlightJob):
-    """The flights of one controller in a scenario."""
+    """Flights of one controller in a scenario."""
 
     controller: str
     seed: int | None
     scenario_name: str
     options: tuple[tuple[str, Any], ...]
-    """The options of the scenario, as `make_scenario` takes them."""
+    """Scenario options as `make_scenario` accepts them."""
     time_step: float
     duration: float
     name: str
     """The controller's name in tables and figures."""
     checksum: str
-    """The checksum of the file of weights that is to be flown; empty if there is none."""
+    """Checksum of the weights file; empty if the controller has none."""
     plugin: str = ""
-    """The checksum of the plugin that controller, scenario or body come from; empty if all come with the package."""
+    """Checksum of the plugin that defines controller, scenario or body; empty if the package defines all three."""
     world: World = DEFAULT_WORLD
-    """The world that it flies in."""
+    """Radio, body and failures of the flights."""
 
     @property
     def key(self) -> str:
-        """The job's name."""
+        """Name of the job."""
         return self.name.replace("/", "_")
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The columns that mark its rows in the experiment's table."""
+        """Columns that identify the job's rows in the experiment's table."""
         return {"controller": self.name, "seed": self.seed}
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario that is flown."""
+        """Scenario of the flights."""
         return make_scenario(self.scenario_name, **dict(self.options))
 
     def make_controller(self) -> Controller:
-        """The controller that flies."""
+        """Load the controller."""
         return load_with_seed(self.controller, self.seed)
 
     def run(self) -> pd.DataFrame:
-        """The table behind the scenario's figure: how each flight ended, or its measures over time and in the whole."""
-        # A worker may find another file under the path, or one that was changed since the command was given.
+        """Return the table behind the scenario's figure: outcomes, or measures over time and of whole flights."""
+        # On a worker the path may hold another file; here the file may have changed since the command started.
         if self.checksum and compute_weights_checksum(self.controller, self.seed) != self.checksum:
-            raise InputError(f"{self.controller} is missing, or not the file that was to be evaluated")
+            raise InputError(f"{self.controller} is missing, or differs from the file that the evaluation started with")
         if self.scenario.figure == "endings":
-            run = self.fly(self.start(), keep_every=None, record=_select_own_measures(self.scenario))
+            run = self.fly(self.draw_start(), keep_every=None, record=_select_own_measures(self.scenario))
             return build_outcome_table(run).assign(**{name: values[-1] for name, values in run.series.items()})
-        # Curves of the scenario's measures; metrics of the whole flight stand in rows of the last moment.
+        # Curves of the scenario's measures; whole-flight metrics have rows at the last moment.
         measures = resolve_measures(self.scenario)
         recorded = measures | {measure.__name__: measure for measure in RECORDED_METRICS}
-        run = self.fly(self.start(), keep_every=None, record=recorded)
+        run = self.fly(self.draw_start(), keep_every=None, record=recorded)
         curves = build_curve_table({name: run.series[name] for name in measures}, self.time_step)
-        numbers = {name: of(run) for name, of in FLIGHT_METRICS.items() if name not in measures}
+        numbers = {name: compute(run) for name, compute in FLIGHT_METRICS.items() if name not in measures}
         return pd.concat([curves, _build_final_rows(numbers, curves.time.max())], ignore_index=True)
 
 
 def _build_final_rows(numbers: dict[str, Any], time: float) -> pd.DataFrame:
-    """Quartiles over flocks as rows of `build_curve_table`, all at one time."""
+    """Return quartiles over flocks as rows like those of `build_curve_table`, all at one time."""
     rows = []
     for name, values in numbers.items():
         quartiles = {label: np.quantile(values, q) for label, q in QUARTILES.items()}
@@ -126,36 +126,36 @@ def _build_final_rows(numbers: dict[str, Any], time: float) -> pd.DataFrame:
 
 
 def check_reportable(scenario: Scenario) -> None:
-    """Raise a clear error, before anything is flown, if an evaluation could not show the results of the scenario."""
+    """Raise InputError, before any flight, if an evaluation cannot report the results of the scenario."""
     resolve_measures(scenario)
     if scenario.figure == "endings":
         find_failed_flights(scenario, ())
 
 
 def get_json_options(scenario: Scenario) -> dict[str, Any]:
-    """The scenario's options as a job keeps them, fit for JSON; an error if any other has not its default."""
-    usual = collect_options(make_scenario(scenario.name))
+    """Return the scenario's JSON-serializable options. Raise InputError if any other option is not at its default."""
+    defaults = collect_options(make_scenario(scenario.name))
     options = collect_options(scenario)
-    # Options such as an Orbit object cannot be kept; they are allowed if making the scenario by name gives the same.
-    found = {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str, NoneType))}
-    for name in set(options) - set(found):
-        if options[name] != usual[name]:
-            raise InputError(f"an evaluation cannot keep the option {name} = {shorten_repr(options[name])}")
-    return found
+    # Options such as an Orbit object cannot be stored; they are allowed if the scenario's name alone restores them.
+    result = {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str, NoneType))}
+    for name in set(options) - set(result):
+        if options[name] != defaults[name]:
+            raise InputError(f"an evaluation cannot store the option {name} = {shorten_repr(options[name])}")
+    return result
 
 
 def list_baselines(controller: str, start: Flock) -> tuple[str, ...]:
-    """The controllers to compare with: the networks of the package and, for flocks of followers only, the expert.
+    """Return the baselines: the networks of the package and, for flocks of followers only, the expert.
 
-    In the paper the expert flies flocks without leaders and obstacles; nothing in its law is about these. If the
-    controller is scaled to the units of a robot, so are its rivals.
+    In the paper the expert flies flocks without leaders and obstacles; its law does not model these. If the
+    controller is scaled to the units of a robot, so are the baselines.
     """
     # Followers have role 0, so any other role makes this true.
     experts = () if start.roles.any() else (EXPERT,)
-    asked = parse_controller_name(controller, {})
-    units = "".join(f":{key}={value}" for key, value in split_unit_options(asked[1])[0].items())
+    evaluated = parse_controller_name(controller, {})
+    units = "".join(f":{key}={value}" for key, value in split_unit_options(evaluated[1])[0].items())
     names = (f"{name}{units}" for name in (*experts, *PAPER_NETWORKS))
-    return tuple(name for name in names if parse_controller_name(name, {}) != asked)
+    return tuple(name for name in names if parse_controller_name(name, {}) != evaluated)
 
 
 def build_evaluation_jobs(
@@ -168,44 +168,52 @@ def build_evaluation_jobs(
     plugin: str = "",
     world: Mapping[str, Any] | None = None,
 ) -> Sequence[EvaluationJob]:
-    """One job for the controller, and one for each of its rivals, networks of the package with training seed 0.
+    """Return a job for the controller and one per baseline; networks of the package have training seed 0.
 
-    `plugin` is the checksum of the plugin that was imported, if any; jobs that depend on it have it in their names.
-    `world` has the settings of the world that all fly in, as `make_world` takes them; that of the paper if left out.
+    `plugin` is the checksum of the imported plugin, if any; jobs that depend on it have it in their names.
+    `world` holds options of `make_world`, the same for all jobs; by default the paper's environment.
     """
-    flown_in = make_world(**(world or {}))
+    environment = make_world(**(world or {}))
     jobs = []
     for name in (controller, *baselines):
-        # A job of the package's own parts does not depend on a plugin, so it is shared by all evaluations.
+        # A job whose parts all come with the package does not depend on a plugin; all evaluations share it.
         seed = 0 if has_open_seed(name) else None
-        flown = compute_weights_checksum(name, seed)
-        bundled = is_bundled(name) and registry.is_bundled(scenario) and flown_in.is_bundled
-        ours = scenario, tuple(sorted(options.items())), time_step, duration
-        jobs.append(EvaluationJob(name, seed, *ours, format_label(name), flown, "" if bundled else plugin, flown_in))
+        checksum = compute_weights_checksum(name, seed)
+        bundled = is_bundled(name) and registry.is_bundled(scenario) and environment.is_bundled
+        flight = scenario, tuple(sorted(options.items())), time_step, duration
+        jobs.append(
+            EvaluationJob(name, seed, *flight, format_label(name), checksum, "" if bundled else plugin, environment)
+        )
     return jobs
 
 
 def format_label(controller: str) -> str:
-    """The name of a controller in tables and figures: that of a file of weights, with its folder if it is "weights"."""
-    file, told = _split_options(controller)
+    """Return the controller's name in tables and figures.
+
+    For a weights file this is the file name, preceded by its directory if the file is called "weights".
+    """
+    file, options = _split_options(controller)
     path = Path(file)
     if path.suffix != WEIGHTS_SUFFIX:
         return controller
-    return (f"{path.absolute().parent.name}/{path.name}" if path.stem == "weights" else path.name) + told
+    return (f"{path.absolute().parent.name}/{path.name}" if path.stem == "weights" else path.name) + options
 
 
 def format_run_dir_name(controller: str, scenario: str, world: World = DEFAULT_WORLD) -> str:
-    """The folder of an evaluation; a file of weights has its checksum in it, as many files have the same name."""
-    file, told = _split_options(controller)
+    """Return the name of an evaluation's run directory.
+
+    It contains the checksum of a weights file, since many weights files have the same name.
+    """
+    file, options = _split_options(controller)
     path = Path(file)
     name = controller.replace("/", "_").replace(":", "-")
     if path.suffix == WEIGHTS_SUFFIX:
-        name = f"{path.absolute().parent.name}-{path.stem}-{compute_weights_checksum(file)}{told.replace(':', '-')}"
+        name = f"{path.absolute().parent.name}-{path.stem}-{compute_weights_checksum(file)}{options.replace(':', '-')}"
     return f"{name}-{scenario}-{world.file_suffix}".removesuffix("-")
 
 
 def _split_options(controller: str) -> tuple[str, str]:
-    """A controller's name without its options, and these as they follow it."""
+    """Split a controller's name into the name without options, and the options with their leading colon."""
     name, _ = parse_controller_name(controller, {})
     return name, controller[len(name) :]
 
@@ -213,43 +221,45 @@ def _split_options(controller: str) -> tuple[str, str]:
 def build_table_rows(
     table: pd.DataFrame, scenario: Scenario, quartiles: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """The table that is printed: header, and a row for every controller, with quartiles over flocks or without."""
+    """Return header and rows of the printed table, one row per controller, with or without quartiles over flocks."""
     if scenario.figure == "endings":
         return _build_outcome_rows(table, scenario)
-    # Values at the end, and those of whole flights, which have the same time.
+    # Final values, and whole-flight metrics, which have the same time.
     last = table[table.time == table.time.max()]
     shown = [metric for metric in dict.fromkeys((*HEADINGS, *last.metric)) if metric in set(last.metric)]
     rows = []
     for name in dict.fromkeys(table.controller):
-        mine = last[last.controller == name].set_index("metric")
-        rows.append([name, *(_format_cell(metric, mine.loc[metric], quartiles) for metric in shown)])
-    told = "median (quartiles)" if quartiles else "median"
-    return [f"{told}\nover flocks", *map(_format_heading, shown)], rows
+        values = last[last.controller == name].set_index("metric")
+        rows.append([name, *(_format_cell(metric, values.loc[metric], quartiles) for metric in shown)])
+    statistic = "median (quartiles)" if quartiles else "median"
+    return [f"{statistic}\nover flocks", *map(_format_heading, shown)], rows
 
 
 def _build_outcome_rows(table: pd.DataFrame, scenario: Scenario) -> tuple[list[str], list[list[str]]]:
-    """The shares of flights by how they ended, the median time, and medians of what the scenario itself measures."""
+    """Return the shares of flights by outcome, the median time, and medians of the scenario's own measures."""
     # Only outcomes that occurred have a column.
-    endings = [outcome for outcome in Outcome.all() if outcome.name in set(table.outcome)]
-    failed = [outcome.name for outcome in endings if outcome not in scenario.success_outcomes]
+    outcomes = [outcome for outcome in Outcome.all() if outcome.name in set(table.outcome)]
+    failed = [outcome.name for outcome in outcomes if outcome not in scenario.success_outcomes]
     own = _select_own_measures(scenario)
     rows = []
     for name in dict.fromkeys(table.controller):
-        mine = table[table.controller == name]
-        shares = [f"{(mine.outcome == ending.name).mean():.0%}" for ending in endings]
-        medians = [f"{mine[measure].median():.3g}" for measure in own]
-        rows.append(
-            [name, f"{mine.outcome.isin(failed).mean():.0%}", *shares, f"{mine.seconds.median():.2f} s", *medians]
-        )
-    names = (ending.name.replace("_", "\n").lower() for ending in endings)
+        flights = table[table.controller == name]
+        failure_rate = f"{flights.outcome.isin(failed).mean():.0%}"
+        shares = [f"{(flights.outcome == outcome.name).mean():.0%}" for outcome in outcomes]
+        medians = [f"{flights[measure].median():.3g}" for measure in own]
+        rows.append([name, failure_rate, *shares, f"{flights.seconds.median():.2f} s", *medians])
+    names = (outcome.name.replace("_", "\n").lower() for outcome in outcomes)
     return ["", "failed", *names, "median\ntime", *map(_format_heading, own)], rows
 
 
 def _select_own_measures(scenario: Scenario) -> dict[str, Measure]:
-    """The measures that are a scenario's own; variance and effort of flights of different lengths tell little."""
+    """Return the measures that only this scenario has.
+
+    Variance and effort are left out: they are not comparable between flights of different lengths.
+    """
     return {
-        name: found
-        for name, found in resolve_measures(scenario).items()
+        name: measure
+        for name, measure in resolve_measures(scenario).items()
         if name not in registry.SCENARIO_DEFAULTS["measures"]
     }
 
@@ -258,11 +268,11 @@ def _format_heading(metric: str) -> str:
     return HEADINGS.get(metric, metric.replace("_", "\n") + "\nat end")
 
 
-def _format_cell(metric: str, found: Any, quartiles: bool) -> str:
+def _format_cell(metric: str, values: Any, quartiles: bool) -> str:
     if metric == DISCONNECTED:
-        return f"{found['mean']:.0%}"
-    # Three figures, and whole numbers from 1,000 on; equal quartiles are left out.
+        return f"{values['mean']:.0%}"
+    # Three significant figures, integers from 1,000 on; equal quartiles are left out.
     low, middle, high = (
-        f"{found[label]:,.0f}" if found[label] >= 1000 else f"{found[label]:.3g}" for label in QUARTILES
+        f"{values[label]:,.0f}" if values[label] >= 1000 else f"{values[label]:.3g}" for label in QUARTILES
     )
     return f"{middle} ({low}, {high})" if quartiles and low != high else middle

@@ -1,4 +1,4 @@
-"""Flights of a scenario under a controller, as jobs, commands and reports make them."""
+"""Flights of a scenario under a controller, for jobs, commands and reports."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from equiflock.simulation import metrics
 from equiflock.simulation.simulate import Measure, describe_part, simulate
 from equiflock.simulation.trajectory import Trajectory
 
-if TYPE_CHECKING:  # most commands do without pandas, which takes long to import
+if TYPE_CHECKING:  # most commands do not need pandas, which is slow to import
     import pandas as pd
 
 MOMENT_METRICS: Mapping[str, Measure] = {
-    name: found
-    for name, found in vars(metrics).items()
-    if inspect.isfunction(found) and not name.startswith("_") and "subject" in inspect.signature(found).parameters
+    name: metric
+    for name, metric in vars(metrics).items()
+    if inspect.isfunction(metric) and not name.startswith("_") and "subject" in inspect.signature(metric).parameters
 }
-"""The functions of `equiflock.metrics` that take a moment, by their names."""
+"""Functions of `equiflock.metrics` that take a moment, by name."""
 
 
 def fly(
@@ -37,32 +37,32 @@ def fly(
     world: World = DEFAULT_WORLD,
     **simulate_options: Any,
 ) -> Trajectory:
-    """Fly flocks by the rules of a scenario and a world; `simulate_options` are the arguments of `simulate` about what is kept.
+    """Simulate flocks in a scenario and environment; `simulate_options` are passed to `simulate`.
 
-    A controller with an `orbit` of its own flies by that where the scenario has the default one.
+    If the controller has an `orbit`, it replaces the scenario's default one.
     """
     flight_options = build_flight_options(scenario, controller) | world.flight_options
     return simulate(start, controller, time_step=time_step, duration=duration, **flight_options, **simulate_options)
 
 
 def resolve_measures(scenario: Scenario) -> dict[str, Measure]:
-    """The measures of a scenario, as functions of a moment by their names."""
-    found: dict[str, Measure] = {}
+    """Return the measures of a scenario, functions of a moment, by name."""
+    result: dict[str, Measure] = {}
     for measure in scenario.measures:
-        # A name of the package's metrics, or a function of the scenario's own, which needs a name for its column.
+        # Either the name of a metric of the package, or a function, whose name becomes the column.
         if isinstance(measure, str):
             if measure not in MOMENT_METRICS:
                 raise_wrong_choice(f"a measure of scenario {scenario.name!r}", measure, tuple(MOMENT_METRICS))
-            found[measure] = MOMENT_METRICS[measure]
+            result[measure] = MOMENT_METRICS[measure]
         elif getattr(measure, "__name__", "").isidentifier():
-            found[measure.__name__] = measure
+            result[measure.__name__] = measure
         else:
-            raise InputError(f"a measure must be a name, or a function that has one; got {shorten_repr(measure)}")
-    return found
+            raise InputError(f"a measure must be a name or a named function; got {shorten_repr(measure)}")
+    return result
 
 
 def scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
-    """The scenario's part of the config of a saved flight: its name, and its options under "start"."""
+    """Return the scenario's entries in the config of a saved flight: its name, and its options under "start"."""
     return {
         "scenario": scenario.name,
         "start": {name: _to_json_value(value) for name, value in collect_options(scenario).items()},
@@ -70,12 +70,12 @@ def scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
 
 
 def _to_json_value(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Convert a value to a JSON-serializable one."""
     return value if isinstance(value, (bool, int, float, str, NoneType)) else describe_part(value)
 
 
 def build_outcome_table(run: Trajectory) -> pd.DataFrame:
-    """How the flight of each flock ended, and when, a row for each."""
+    """Return a table with the outcome and duration of each flock's flight."""
     import pandas as pd
 
     names = [outcome.name for outcome in run.outcome]
@@ -83,7 +83,7 @@ def build_outcome_table(run: Trajectory) -> pd.DataFrame:
 
 
 class FlightJob(ABC):
-    """The common part of jobs that fly one controller through a scenario; they add `scenario`, `make_controller` and `run`."""
+    """Base class of jobs that fly one controller in a scenario; subclasses add `scenario`, `make_controller`, `run`."""
 
     time_step: float
     duration: float
@@ -92,18 +92,18 @@ class FlightJob(ABC):
     @property
     @abstractmethod
     def scenario(self) -> Scenario:
-        """The scenario that is flown."""
+        """Scenario of the flights."""
 
     @abstractmethod
     def make_controller(self) -> Controller:
-        """The controller that flies."""
+        """Load or train the controller."""
 
-    def start(self) -> Flock:
-        """The flocks at t = 0."""
+    def draw_start(self) -> Flock:
+        """Draw the flocks at t = 0."""
         return self.scenario.draw()
 
     def fly(self, start: Flock, **simulate_options: Any) -> Trajectory:
-        """The flight of these flocks; `simulate_options` are the arguments of `simulate` about what is kept of it."""
+        """Simulate these flocks; `simulate_options` are passed to `simulate`."""
         return fly(
             self.scenario, start, self.make_controller(), self.time_step, self.duration, self.world, **simulate_options
         )

@@ -1,4 +1,4 @@
-"""Flies a job of an experiment again, to be watched, since jobs keep tables and no flights."""
+"""Reruns the flight of a finished job for viewing: jobs store tables, not flights."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from equiflock.runtime.provenance import read_config
 from equiflock.simulation.trajectory import Trajectory
 
 MAX_FRAME_BYTES = 256 * 2**20
-"""Memory for the frames of a flight that is flown again."""
+"""Memory limit for the frames of a rerun flight."""
 FRAME_INTERVAL = 0.01
-"""Simulated seconds between two frames, if they fit into that memory."""
+"""Simulated seconds between two frames if they fit into that memory."""
 
 
 def find_job(path: Path, plugin: str = "") -> FlightJob:
-    """The job whose result a file is: FOLDER/jobs/NAME.csv in a folder of `equiflock reproduce` or `evaluate`.
+    """Return the job that wrote a result file, DIR/jobs/NAME.csv in a run directory of `reproduce` or `evaluate`.
 
-    `plugin` is the checksum of the plugin that was imported, if any.
+    `plugin` is the checksum of the imported plugin, if any.
     """
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     path = path.resolve()
     if path.parent.name != "jobs":
-        raise InputError(f"{path} is not a job of an experiment: those are in its folder, as jobs/*.csv")
-    # The file's name is made of the job's settings, so the job is found by making all names of the experiment.
+        raise InputError(f"{path} is not the result of a job: expected a file jobs/*.csv in a run directory")
+    # File names derive from the jobs' settings: rebuild all jobs of the experiment and compare names.
     for job in _rebuild_jobs(path.parent.parent, plugin):
         if get_result_path(job, path.parent) == path:
             if not isinstance(job, FlightJob):
                 raise InputError(f"{path} is the result of a training, which has no flight to watch")
             return job
     raise InputError(
-        f"{path} is not a job of the experiment in {path.parent.parent}, or one of another version, other weights or "
-        "another plugin (name it with --plugin)"
+        f"{path} is not the result of a job of the experiment in {path.parent.parent}, or stems from another version, "
+        "other weights or another plugin (pass it with --plugin)"
     )
 
 
 def rerun_flight(path: Path, plugin: str = "") -> Trajectory:
-    """The flight that a job's result was taken from, with as many frames as fit into some memory."""
+    """Simulate the flight behind a job's result again, with as many frames as fit into `MAX_FRAME_BYTES`."""
     job = find_job(path, plugin)
-    start = job.start()
-    # Positions, velocities and accelerations of every step; fewer frames if these are too many bytes.
-    wanted = max(round(FRAME_INTERVAL / job.time_step), 1)
-    bytes_in_all = 3 * start.positions.nbytes * job.duration / job.time_step
-    return job.fly(start, keep_every=max(wanted, math.ceil(bytes_in_all / MAX_FRAME_BYTES)))
+    start = job.draw_start()
+    # Every frame holds positions, velocities and accelerations; keep fewer frames if all would take too much memory.
+    steps_per_frame = max(round(FRAME_INTERVAL / job.time_step), 1)
+    total_bytes = 3 * start.positions.nbytes * job.duration / job.time_step
+    return job.fly(start, keep_every=max(steps_per_frame, math.ceil(total_bytes / MAX_FRAME_BYTES)))
 
 
 def _rebuild_jobs(folder: Path, plugin: str) -> Sequence[Job]:
-    """All jobs of the experiment in a folder, made again from its config."""
+    """Build all jobs of the experiment in a run directory from its config."""
     try:
         config = read_config(folder)
         if "profile" in config:
@@ -68,5 +68,5 @@ def _rebuild_jobs(folder: Path, plugin: str) -> Sequence[Job]:
         raise
     except (OSError, ValueError, TypeError, KeyError):
         raise InputError(
-            f"{folder} is not a folder of equiflock reproduce or evaluate: their jobs can be flown again"
+            f"{folder} is not a run directory of equiflock reproduce or evaluate: only their jobs can be rerun"
         ) from None

@@ -1,4 +1,4 @@
-"""The summary of a run: median and interquartile range over flocks of its most important metrics."""
+"""Summary of a run: median and interquartile range over flocks of its most important metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDED_METRICS: tuple[Measure, ...] = (
     metrics.component_count,
     metrics.minimum_separation,
 )
-"""The series that `summarize` reads; pass them to `simulate(record=...)`."""
+"""Series that `summarize` reads; pass them to `simulate(record=...)`."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,20 @@ class MetricSummary:
 
     @property
     def text(self) -> str:
-        """Median and quartiles to three figures; one number where they are the same."""
-        if (self.values == self.values[0]).all():  # infinity too, of which there are no quantiles
+        """Median and quartiles to three figures; a single number if they are equal."""
+        if (self.values == self.values[0]).all():  # covers infinity, which has no quantiles
             return f"{self.values[0]:.3g}"
         low, middle, high = (f"{value:.3g}" for value in self.quartiles)
         return middle if low == high else f"{middle} ({low}, {high})"
 
 
 def compute_peak_acceleration(run: Trajectory) -> Float64[np.ndarray, " B"]:
-    """The largest |a_i| of any agent at any step, for every flock; no step follows the last moment."""
+    """Return the largest |a_i| of any agent at any step, per flock; no step follows the last moment."""
     return np.asarray(run.series["peak_acceleration_norm"][:-1].max(axis=0, initial=0.0))
 
 
 def summarize(run: Trajectory) -> list[MetricSummary]:
-    """Integrals, values at the end, and extremes over the flight, of a run that recorded `RECORDED_METRICS`."""
+    """Return integrals, final values and extremes of a run that recorded `RECORDED_METRICS`."""
     series = run.series
     rows = [
         MetricSummary("velocity variance, integral (IVV)", metrics.ivv(run)),
@@ -73,20 +73,20 @@ def summarize(run: Trajectory) -> list[MetricSummary]:
         rows.append(
             MetricSummary("leader velocity distance (MLVD), end", metrics.mean_leader_velocity_distance(run.flock()))
         )
-    # Measures that a scenario recorded besides.
-    known = {metrics.mean_leader_velocity_distance.__name__, *(measure.__name__ for measure in RECORDED_METRICS)}
-    more = (name for name in series if name not in known)
-    return [*rows, *(MetricSummary(f"{name.replace('_', ' ')}, end", series[name][-1]) for name in more)]
+    # Additional measures of the scenario.
+    summarized = {metrics.mean_leader_velocity_distance.__name__, *(measure.__name__ for measure in RECORDED_METRICS)}
+    others = (name for name in series if name not in summarized)
+    return [*rows, *(MetricSummary(f"{name.replace('_', ' ')}, end", series[name][-1]) for name in others)]
 
 
 def summarize_outcomes(run: Trajectory, scenario: Scenario) -> list[list[str]]:
-    """The number of failed flights, and of each outcome, as name and text; nothing for a scenario without ending."""
+    """Return the number of failed flights and of each outcome as rows (name, text); empty without an ending."""
     if scenario.ending() is None:
         return []
     outcomes = run.outcome
     counts = {"failed": int(find_failed_flights(scenario, outcomes).sum())} if scenario.success_outcomes else {}
-    words = {outcome: outcome.name.replace("_", " ").lower() for outcome in sorted(set(outcomes))}
-    counts |= {f"ended: {words[outcome]}": outcomes.count(outcome) for outcome in words}
+    names = {outcome: outcome.name.replace("_", " ").lower() for outcome in sorted(set(outcomes))}
+    counts |= {f"ended: {names[outcome]}": outcomes.count(outcome) for outcome in names}
     rows = [[name, f"{count} of {len(outcomes)}"] for name, count in counts.items()]
-    flown = MetricSummary("seconds flown", run.steps * run.time_step)
-    return [[flown.name, flown.text], *rows]
+    durations = MetricSummary("seconds flown", run.steps * run.time_step)
+    return [[durations.name, durations.text], *rows]

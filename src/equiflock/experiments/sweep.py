@@ -1,4 +1,4 @@
-"""A sweep over a grid of controllers, flock sizes, radii, hops and worlds: each point is a job that may train first."""
+"""Sweep over a grid of controllers, flock sizes, radii, hops and environments; each point is a job that may train."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ METRICS = {
     "ivv": "integral of the velocity variance",
     "iman": "integral of the mean acceleration norm",
     "final_velocity_variance": "velocity variance at the end",
-    "disconnected": "share of flocks in pieces at the end",
+    "disconnected": "share of flocks disconnected at the end",
 }
 AXES = {"agents": "agents", "comm_radius": "communication radius", "hops": "hops"}
-"""The axes that every sweep has; options of worlds that were given are further ones."""
+"""Axes of every sweep; environment options with several values are further axes."""
 NON_AXIS_COLUMNS = {"controller", "seed", "flock", "remark", *METRICS}
-"""The columns of a sweep's table that are no axes."""
+"""Columns of a sweep's table that are not axes."""
 
 
 @dataclass(frozen=True)
 class SweepJob:
-    """One point of the grid: test flocks of a size under one controller, which may be trained for that point first."""
+    """One point of the grid: test flocks under one controller, which may be trained for that point first."""
 
     controller: str
     seed: int
     agents: int
     comm_radius: float
     hops: int | None
-    """K of a network that is trained for this point; None for controllers as they are."""
+    """K of a network that is trained for this point; None for controllers that are not trained here."""
     epochs: int = 0
-    """The epochs of a training with these agents, radius and hops; 0 for no training."""
+    """Epochs of a training with these agents, radius and hops; 0 for no training."""
     flocks: int = 20
     time_step: float = 0.01
     duration: float = 2.0
     checksum: str = ""
-    """The checksum of the file of weights that is to be flown; not checked if left out."""
+    """Checksum of the weights file; not verified if empty."""
     plugin: str = ""
-    """The checksum of the plugin that controller or body come from; empty if both come with the package."""
+    """Checksum of the plugin that defines controller or body; empty if the package defines both."""
     world: World = DEFAULT_WORLD
-    """The world that is flown in; trainings are in that of the paper."""
+    """Radio, body and failures of the test flights; trainings use the paper's."""
     axes: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
-    """The options of the world that the sweep varies, which mark the rows of the table; the result is without them."""
+    """Environment options that the sweep varies: columns of the table, not part of the stored result."""
 
     def __post_init__(self) -> None:
-        # Checked when jobs are made, before any of them runs.
+        # Checked when jobs are built, before any of them runs.
         for name in ("agents", "flocks"):
             check_count(name, getattr(self, name))
         for name in ("comm_radius", "time_step", "duration"):
@@ -71,26 +71,26 @@ class SweepJob:
 
     @property
     def key(self) -> str:
-        """The job's name."""
+        """Name of the job."""
         name = self.controller.replace("/", "_")
         point = f"sweep-{name}-{self.seed}-{self.agents}-{self.comm_radius:g}-{self.hops}"
         return f"{point}-{self.world.file_suffix}".removesuffix("-")
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The columns that mark its rows in the experiment's table."""
+        """Columns that identify the job's rows in the experiment's table."""
         names = "controller", "seed", "agents", "comm_radius", "hops"
         return {name: getattr(self, name) for name in names} | dict(self.axes)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All its settings, as JSON can hold them."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("world", "axes")}
-        return {**plain, "world": self.world.settings}
+        """All settings, JSON-serializable."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("world", "axes")}
+        return {**values, "world": self.world.settings}
 
     def run(self) -> pd.DataFrame:
-        """A row for every flock; a single one without numbers if no initial conditions were found for this point."""
-        # In a small radius no connected flock may exist: a result of the sweep, not a failure of the job.
+        """Return a row per flock, or a single row of NaN if no initial conditions exist for this point."""
+        # With a small radius no connected flock may exist: a result of the sweep, not a failure of the job.
         try:
             start = RandomDisk(self.flocks, self.agents, split="test", comm_radius=self.comm_radius).draw()
         except InputError as error:
@@ -117,14 +117,14 @@ class SweepJob:
         )
 
     def make_controller(self) -> Controller:
-        """The controller, trained first if the job has epochs."""
+        """Load the controller, or train it if the job has epochs."""
         if self.epochs == 0:
             if self.checksum and compute_weights_checksum(self.controller, self.seed) != self.checksum:
-                raise InputError(f"{self.controller} is missing, or not the file that the sweep was asked for")
+                raise InputError(f"{self.controller} is missing, or differs from the file that the sweep started with")
             return load_with_seed(self.controller, self.seed)
         from equiflock.learning.dagger import train
 
-        # Only the weights at the end are used, so the training is validated as little as possible.
+        # Only the final weights are used, so validate as little as possible.
         recipe = DAgger(
             controller=self.controller,
             epochs=self.epochs,
@@ -148,16 +148,16 @@ def build_sweep_jobs(
     worlds: Sequence[tuple[Mapping[str, Any], World]] = (({}, DEFAULT_WORLD),),
     **options: Any,
 ) -> list[SweepJob]:
-    """Every combination, the largest flocks first, so that no worker is left alone with one at the end.
+    """Return the jobs of all combinations, the largest flocks first, so that workers finish at similar times.
 
-    `plugin` is the checksum of the plugin that was imported, if any; jobs that depend on it have it in their names.
-    `worlds` are those to fly in, each with the options that mark it in the table.
+    `plugin` is the checksum of the imported plugin, if any; jobs that depend on it have it in their names.
+    `worlds` are the environments, each with the options that identify it in the table.
     """
     grid = product(sorted(agents, reverse=True), controllers, radii, hops, worlds)
 
-    # Each file of weights is read once; networks that are trained have no file.
+    # Read each weights file once; networks that the jobs train have no file.
     @cache
-    def flown(name: str, seed: int) -> str:
+    def get_checksum(name: str, seed: int) -> str:
         return "" if options.get("epochs") else compute_weights_checksum(name, seed)
 
     return [
@@ -167,31 +167,31 @@ def build_sweep_jobs(
             n,
             comm_radius,
             K,
-            checksum=flown(name, seed),
+            checksum=get_checksum(name, seed),
             plugin="" if is_bundled(name) and world.is_bundled else plugin,
             world=world,
             axes=tuple(axes.items()),
             **options,
         )
         for n, name, comm_radius, K, (axes, world) in grid
-        # Seeds belong to trained weights or to trainings; all other controllers are flown once.
+        # Seeds belong to trained weights or to trainings; all other controllers have one job.
         for seed in (seeds if has_open_seed(name) or options.get("epochs") else seeds[:1])
     ]
 
 
 def list_axes(table: pd.DataFrame) -> list[str]:
-    """The axes of a sweep by its table: agents, radius and hops first."""
+    """Return the axes of a sweep's table: agents, radius and hops first."""
     return [*AXES, *(column for column in table.columns if column not in NON_AXIS_COLUMNS and column not in AXES)]
 
 
 def summarize_sweep(table: pd.DataFrame, axes: Sequence[str] | None = None) -> pd.DataFrame:
-    """The median of every metric over flocks, seeds and all but these axes, for a share the mean; a row for each point.
+    """Return a row per point of `axes` (default: all), with medians over flocks, seeds and the remaining axes.
 
-    Without `axes`, for each point of the grid.
+    `disconnected`, a share, is the mean.
     """
     by = ["controller", *(list_axes(table) if axes is None else axes)]
-    # Controllers that were not trained here have no hops: NaN is a group, too.
+    # Controllers that are not trained here have NaN hops, which form a group.
     groups = table.groupby(by, dropna=False, sort=True)
-    found = groups[list(METRICS)].median()
-    found["disconnected"] = groups["disconnected"].mean()
-    return found.reset_index()
+    result = groups[list(METRICS)].median()
+    result["disconnected"] = groups["disconnected"].mean()
+    return result.reset_index()

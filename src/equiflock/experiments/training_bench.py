@@ -1,4 +1,4 @@
-"""How long an epoch of training takes, and what this machine could do at best."""
+"""Benchmark of a training epoch: times of its parts, and the minimal arithmetic of its updates."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from equiflock.learning.recipe import DAgger
 from equiflock.runtime.threads import use_one_thread
 
 TANH_MULTIPLY_ADDS = 12
-"""Multiply-adds that a tanh counts as, on the way forth and back."""
+"""Multiply-adds that a tanh counts as, in the forward and in the backward pass."""
 
 
 @dataclass(frozen=True)
 class EpochTiming:
-    """The time of an epoch of the paper's recipe, on one thread."""
+    """Times of an epoch of the paper's recipe, on one thread."""
 
     controller: str
     flight: float
-    """Milliseconds for the flight of 200 steps of 100 agents."""
+    """Milliseconds of the flight, 200 steps of 100 agents."""
     updates: float
-    """Milliseconds for the 200 steps of Adam."""
+    """Milliseconds of the 200 Adam steps."""
     validation: float
-    """Milliseconds for a validation, which is due every 40 epochs."""
+    """Milliseconds of a validation, which runs every 40 epochs."""
     multiply_adds: float
-    """What the updates must do at least, in multiply-adds."""
+    """Minimal multiply-adds of the updates."""
 
     @property
     def epoch(self) -> float:
-        """Milliseconds for an epoch, with its share of a validation."""
+        """Milliseconds of an epoch, including its share of a validation."""
         return self.flight + self.updates + self.validation / DAgger().validate_every
 
 
 def measure_epoch(controller: str, repeats: int = 5) -> EpochTiming:
-    """Time the parts of an epoch with a full replay."""
+    """Time the parts of an epoch with a full replay buffer."""
     with use_one_thread():
         recipe = DAgger(controller=controller, flocks=10)
         trainer = Trainer(recipe)
@@ -54,20 +54,21 @@ def measure_epoch(controller: str, repeats: int = 5) -> EpochTiming:
 
 
 def multiply_adds_per_agent(chain: Chain, D: int) -> float:
-    """Multiply-adds for one agent, forth and back.
+    """Return the multiply-adds of the forward and backward pass for one agent.
 
-    Each matrix is used to go forth, for its own gradient and, unless it is the first, for what is passed on.
+    Each matrix takes part in the forward pass, in its own gradient and, unless it is the first, in the gradient of
+    its input.
     """
     components = D if chain.acts_on_vectors else 1
     total = 0.0
-    for first, outputs, inputs, bent in _iterate_matrices(chain):
+    for first, outputs, inputs, nonlinear in _iterate_matrices(chain):
         total += (2 if first else 3) * outputs * inputs * components
-        total += 2 * outputs * (TANH_MULTIPLY_ADDS + 2 * components) if bent else 0
+        total += 2 * outputs * (TANH_MULTIPLY_ADDS + 2 * components) if nonlinear else 0
     return total
 
 
 def _iterate_matrices(chain: Chain) -> Iterator[tuple[bool, int, int, bool]]:
-    """Outputs and inputs of each matrix, layers with nothing between them being one, and what surrounds it."""
+    """Yield (is first, outputs, inputs, has activation) of each matrix; layers without activation between are one."""
     inputs, first = chain.input_width, True
     for number, (layer, row) in enumerate(zip(chain.layers, chain.table, strict=True)):
         last = number + 1 == len(chain.layers)

@@ -1,4 +1,4 @@
-"""The world that flocks fly in: how messages travel, what a commanded acceleration does, and who fails."""
+"""Environment of a flight: the radio, the body that executes commanded accelerations, and failures of agents."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from equiflock.simulation.failures import Failures
 RADIO_OPTIONS: Mapping[str, str] = {
     "radio_seed" if each.name == "seed" else each.name: each.name for each in fields(Radio)
 }
-"""The fields of `Radio` by their names as options of a world."""
+"""Option name -> field of `Radio`."""
 FAILURE_OPTIONS: Mapping[str, str] = {
     "fail": "agents",
     **{f"fail_{name}": name for name in ("kind", "time", "rate", "seed")},
 }
-"""The fields of `Failures` by their names as options of a world."""
+"""Option name -> field of `Failures`."""
 BODY_OPTION_NAMES: Mapping[str, str] = {"top_speed": "max_speed", "body_seed": "seed"}
-"""The fields of bodies that have another name as options of a world, as scenarios have options of those names."""
+"""Option name -> field of the body where the two differ, because scenarios have options of the same name."""
 DEFAULT_BODY_NAME = "double-integrator"
 DEFAULT_BODY = DoubleIntegrator()
 NO_FAILURES = Failures()
 MAX_SUFFIX_LENGTH = 80
-"""So many characters the name of a file has for a world."""
+"""Longest environment suffix of a file name, in characters; longer ones are hashed."""
 
 
 @dataclass(frozen=True, repr=False)
 class World:
-    """Radio, body and failures of a flight. By default those of the paper: perfect, and nobody fails."""
+    """Radio, body and failures of a flight. The defaults are the paper's: ideal radio and body, no failures."""
 
     radio: Radio = IDEAL_RADIO
     body: AnyBody = DEFAULT_BODY
@@ -42,7 +42,7 @@ class World:
 
     @property
     def flight_options(self) -> dict[str, Any]:
-        """The arguments of `flight` and `simulate` that it decides; None where a part does nothing."""
+        """Keyword arguments of `flight` and `simulate`; None for a part without effect."""
         return {
             "radio": None if self.radio.is_ideal else self.radio,
             "body": self.body,
@@ -51,45 +51,45 @@ class World:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The options that are not the usual ones, as JSON can hold them and `make_world` takes them."""
-        found = {
+        """Options that differ from the defaults, JSON-serializable, as `make_world` accepts them."""
+        options = {
             name: _to_int_if_whole(getattr(part, field))
-            for part, usual, names in (
+            for part, default, names in (
                 (self.radio, IDEAL_RADIO, RADIO_OPTIONS),
                 (self.failures, NO_FAILURES, FAILURE_OPTIONS),
             )
             for name, field in names.items()
-            if getattr(part, field) != getattr(usual, field)
+            if getattr(part, field) != getattr(default, field)
         }
-        return found if self.body == DEFAULT_BODY else {**found, "body": _format_body(self.body)}
+        return options if self.body == DEFAULT_BODY else {**options, "body": _format_body(self.body)}
 
     @property
     def file_suffix(self) -> str:
-        """What tells it from others in the names of files: its settings, or their hash if they are many; or nothing."""
+        """Suffix that identifies the environment in file names: its settings, or their hash if these are too long."""
         text = "-".join(f"{name}={value}" for name, value in self.settings.items()).replace(":", "-").replace("/", "_")
         return text if len(text) <= MAX_SUFFIX_LENGTH else hashlib.sha256(repr(self).encode()).hexdigest()[:12]
 
     @property
     def is_bundled(self) -> bool:
-        """Whether its body comes with the package."""
+        """Whether the body comes with the package."""
         return type(self.body).__module__.startswith("equiflock.")
 
     def check_duration(self, duration: float) -> None:
-        """Raise a clear error if agents were to fail after the end of a flight."""
+        """Raise InputError if agents would fail after the end of the flight."""
         if self.failures.agents and self.failures.time > duration:
             raise InputError(f"fail_time must be at most the duration, {duration:g} s; got {self.failures.time:g}")
 
     def check_followers(self, followers: int) -> None:
-        """Raise a clear error if more agents were to fail than there are followers in a flock."""
+        """Raise InputError if more agents would fail than a flock has followers."""
         if self.failures.agents > followers:
             raise InputError(f"fail must be at most the number of followers, {followers}; got {self.failures.agents}")
 
     def check_start(self, start: Flock) -> None:
-        """Raise a clear error if this world is none for these flocks."""
+        """Raise InputError if this environment does not suit these flocks."""
         self.check_followers(int((start.roles == Role.FOLLOWER).sum(axis=1).min()))
 
     def __repr__(self) -> str:
-        # Jobs keep their results by this text: the same world has the same text, however it was given.
+        # Names of job results derive from this text: equal environments must have equal texts.
         return f"World({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
 
 
@@ -97,9 +97,10 @@ DEFAULT_WORLD = World()
 
 
 def make_world(**options: Any) -> World:
-    """The world with these options: those in `RADIO_OPTIONS` and `FAILURE_OPTIONS`, `body`, a name as for `make_body`, and the body's.
+    """Build an environment from options.
 
-    Those of the body that are in `BODY_OPTION_NAMES` have their new names.
+    Options are the keys of `RADIO_OPTIONS` and `FAILURE_OPTIONS`, `body` (a name for `make_body`), and the body's
+    fields, renamed by `BODY_OPTION_NAMES`.
     """
     radio = _build_part(Radio, {name: options.pop(name) for name in RADIO_OPTIONS if name in options}, RADIO_OPTIONS)
     failures = _build_part(
@@ -111,7 +112,7 @@ def make_world(**options: Any) -> World:
 
 
 def _build_part(make: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> Any:
-    """A part made with these options; errors call them by their names as options."""
+    """Build a part from options; errors name the options rather than the fields."""
     try:
         return make(**{names[name]: value for name, value in options.items()})
     except InputError as error:
@@ -124,19 +125,19 @@ def _build_part(make: Any, options: Mapping[str, Any], names: Mapping[str, str])
 
 
 def _format_body(body: AnyBody) -> str:
-    """A body as one word: its name, and its options that are not the usual ones."""
+    """Return a body as text NAME:OPTION=VALUE.., with the options that differ from the defaults."""
     names = [name for name in body_names() if type(make_body(name)) is type(body)]
     if not names:
-        raise InputError(f"body must be one of those that have a name, {', '.join(body_names())}; got {body!r}")
-    usual = make_body(names[0])
-    told = [names[0]]
+        raise InputError(f"body must be a registered one, {', '.join(body_names())}; got {body!r}")
+    default = make_body(names[0])
+    parts = [names[0]]
     for each in fields(cast(Any, body)):
         value = getattr(body, each.name)
-        if value != getattr(usual, each.name):
-            told.append(f"{each.name}={_to_int_if_whole(value)}")
-    return ":".join(told)
+        if value != getattr(default, each.name):
+            parts.append(f"{each.name}={_to_int_if_whole(value)}")
+    return ":".join(parts)
 
 
 def _to_int_if_whole(value: Any) -> Any:
-    """2 for 2.0, as both are the same world."""
+    """Return 2 for 2.0, so that equal environments have equal texts."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,9 +1,9 @@
-"""The format of a checkpoint: everything that the next epoch of a training needs.
+"""The checkpoint format: everything that the next epoch of a training needs.
 
-A checkpoint holds weights, their average if there is one, Adam's state, the number of epochs done and the rows of the
-tables. No state of a random
-generator is needed, because every epoch draws from streams named by the seed and its number. The replay is not written:
-its flights are flown again, for which the checkpoint holds the network at the beginning of each.
+A checkpoint holds the weights, their average if any, Adam's state, the number of completed epochs and the rows of the
+tables. It needs no random generator state, because every epoch draws from streams named by the seed and the epoch. It
+does not hold the replay: `replay_refill` repeats the rollouts, for which the checkpoint stores the network at the start
+of each.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from equiflock.runtime.provenance import list_differences
 
 FORMAT = "equiflock checkpoint 4"
 ROLLOUT_FIELDS = "epoch", "tuples_before", "tuples", "checksum"
-"""The numbers of a flight, in their order."""
+"""Integer fields of a rollout, in the order of the stored columns."""
 
 
 class RecipeMismatchError(InputError):
-    """A checkpoint is intact, but of another training."""
+    """A checkpoint is intact but belongs to another training."""
 
 
 def write_checkpoint(
@@ -37,13 +37,13 @@ def write_checkpoint(
     run_key: Mapping[str, Any] | None = None,
     contents: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the state of a training to a file, from which `read_checkpoint` restores it.
+    """Write the state of a training to a file that `read_checkpoint` can restore.
 
     Args:
-        trainer: the training, between two epochs.
+        trainer: the trainer, between two epochs.
         path: the file to write.
-        run_key: the recipe and whatever else the bits depend on, fit for JSON; the recipe alone if left out.
-        contents: the content of each table, by its name.
+        run_key: the recipe and everything else that the result depends on, JSON-serializable; default: the recipe.
+        contents: the text of each table by name.
     """
     tensors = {
         **_add_prefix("network.", trainer.network.state_dict()),
@@ -51,7 +51,7 @@ def write_checkpoint(
         **_add_prefix("average.", {} if trainer.average is None else trainer.average.tensors),
         **_add_prefix("flights.", _pack_rollouts(list(trainer.rollouts))),
     }
-    # As tensors, since tables may grow beyond what safetensors allows as metadata.
+    # Tables are stored as tensors, because they may outgrow the size limit of safetensors metadata.
     for name, text in (contents or {}).items():
         tensors[f"table.{name}"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
     run_key = run_key or {"recipe": trainer.recipe.settings}
@@ -62,25 +62,25 @@ def write_checkpoint(
 def read_checkpoint(
     path: str | os.PathLike[str], trainer: Trainer, run_key: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """Restore the state of a checkpoint in a fresh trainer of the same recipe; returns the tables.
+    """Restore a checkpoint into a new trainer of the same recipe and return the tables.
 
-    The replay stays empty until `refill` fills it. The number of epochs may differ if no epoch depends on it.
+    The replay stays empty until `refill` is called. The number of epochs may differ if the recipe is extendable.
     """
     arrays, metadata = read_tensors(path, FORMAT)
     try:
-        # The number of epochs is taken from the trainer, so that it counts as a difference only where it makes one.
-        before = dict(metadata["made_by"])
+        # For an extendable recipe, use the trainer's number of epochs, so that it does not count as a difference.
+        stored_key = dict(metadata["made_by"])
         epoch = int(metadata["epoch"])
-        recipe = {**before["recipe"], **({"epochs": trainer.recipe.epochs} if trainer.recipe.is_extendable else {})}
+        recipe = {**stored_key["recipe"], **({"epochs": trainer.recipe.epochs} if trainer.recipe.is_extendable else {})}
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the metadata of {path} is damaged: {error!r}") from None
     run_key = run_key or {"recipe": trainer.recipe.settings}
-    other = list(list_differences({**before, "recipe": recipe}, run_key))
-    # Training backwards is impossible.
+    differences = list(list_differences({**stored_key, "recipe": recipe}, run_key))
+    # A training cannot go back to an earlier epoch.
     if epoch > trainer.recipe.epochs:
-        other.append(f"{epoch} epochs, not {trainer.recipe.epochs}")
-    if other:
-        raise RecipeMismatchError(f"{path} was written by another training: {', '.join(other)}")
+        differences.append(f"{epoch} epochs, not {trainer.recipe.epochs}")
+    if differences:
+        raise RecipeMismatchError(f"{path} was written by another training: {', '.join(differences)}")
     try:
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         _restore_trainer(trainer, tensors)
@@ -93,24 +93,24 @@ def read_checkpoint(
 
 
 def read_epochs_done(path: str | os.PathLike[str]) -> int:
-    """How many epochs were done when a checkpoint was written."""
+    """Return the number of epochs completed when the checkpoint was written."""
     _, metadata = read_tensors(path, FORMAT)
     return int(metadata["epoch"])
 
 
 def _restore_trainer(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
-    """Copy weights, their average, Adam's state and what it takes to fly again into a trainer."""
+    """Copy weights, averaged weights, Adam's state and the rollouts into a trainer."""
     trainer.network.load_state_dict(_select_prefix("network.", tensors))
     trainer.learner.load_state_dict(_select_prefix("learner.", tensors))
     if trainer.average is not None:
         trainer.average.load_state_dict(_select_prefix("average.", tensors))
-    trainer.rollouts.clear()  # an older checkpoint may be read after one that does not fit
+    trainer.rollouts.clear()  # a previous, mismatching checkpoint may have filled it
     for rollout in _unpack_rollouts(_select_prefix("flights.", tensors), trainer.network.state_dict()):
         trainer.rollouts.add(rollout)
 
 
 def _pack_rollouts(rollouts: list[Rollout]) -> dict[str, Tensor]:
-    """The flights as a table of their numbers, and for every weight of the network its values in all of them."""
+    """Return the integer fields of R rollouts, (R, fields), and their network weights, stacked along a first axis R."""
     numbers = [[getattr(rollout, name) for name in ROLLOUT_FIELDS] for rollout in rollouts]
     names = rollouts[0].network if rollouts else {}
     return {
@@ -120,21 +120,21 @@ def _pack_rollouts(rollouts: list[Rollout]) -> dict[str, Tensor]:
 
 
 def _unpack_rollouts(tensors: dict[str, Tensor], expected: Mapping[str, Tensor]) -> Iterator[Rollout]:
-    """The flights that `_pack_rollouts` packed; an error unless their networks have the weights that are expected."""
+    """Yield the rollouts that `_pack_rollouts` packed; raise ValueError if their weights do not match `expected`."""
     numbers, networks = tensors["numbers"].tolist(), _select_prefix("network.", tensors)
     shapes = {name: (len(numbers), *tensor.shape) for name, tensor in expected.items()}
     if numbers and {name: tuple(tensor.shape) for name, tensor in networks.items()} != shapes:
-        raise ValueError("the networks of its flights have other weights")
-    for place, row in enumerate(numbers):
-        network = {name: values[place] for name, values in networks.items()}
+        raise ValueError("the networks of its rollouts have other weights")
+    for index, row in enumerate(numbers):
+        network = {name: values[index] for name, values in networks.items()}
         yield Rollout(**dict(zip(ROLLOUT_FIELDS, row, strict=True)), network=network)
 
 
 def _add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors with a prefix before their names; `_select_prefix` is the inverse."""
+    """Return the tensors with a prefix added to their names; `_select_prefix` is the inverse."""
     return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
 
 
 def _select_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix, by the rest of their names."""
+    """Return the tensors whose names start with a prefix, by name without the prefix."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

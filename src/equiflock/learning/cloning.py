@@ -1,9 +1,9 @@
 """Behaviour cloning on fast-forward data, with the loss of the generalization bound (section 4.3).
 
-A tuple's loss is min(1, (b^2 + MSE) / M), where MSE is the mean over its agents of |a_expert - a_pupil|^2, and b in
-[0, sqrt(M)] is the one weight of the paper's scoring model. Every epoch uses each training tuple once.
+A tuple's loss is min(1, (b^2 + MSE) / M), where MSE is the mean over its agents of |a_expert - a_student|^2, and b in
+[0, sqrt(M)] is the only weight of the paper's scoring model. Every epoch uses each training tuple once.
 
-Where b^2 + MSE >= M a tuple has no gradient. The first `warm_up` steps use (b^2 + MSE) / M, which always has one.
+A tuple with b^2 + MSE >= M has no gradient, so the first `warm_up` steps use (b^2 + MSE) / M, which always has one.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ from equiflock.runtime.threads import use_one_thread
 from equiflock.simulation.flight_builder import check_controller
 
 BATCHES_PER_READ = 100
-"""How many batches are read from disk at once."""
+"""Number of batches to read from disk at once."""
 
 
 @dataclass(frozen=True)
 class CloningReport:
-    """The losses after an epoch; epoch 0 is before the first step of Adam."""
+    """Losses after an epoch; epoch 0 is before the first Adam step."""
 
     epoch: int
-    """How many epochs are done."""
+    """Number of completed epochs."""
     train_loss: float
-    """The mean loss of all training tuples, with the weights at the end of the epoch."""
+    """Mean loss of all training tuples with the weights at the end of the epoch."""
     test_loss: float
-    """The mean loss of all test tuples, with the same weights."""
+    """Mean loss of all test tuples with the same weights."""
     gradient_share: float
-    """The share of training tuples that have a gradient: whose loss is below 1."""
+    """Share of training tuples that have a gradient, i.e. a loss below 1."""
     score_bias: float
     """b, the weight of the scoring model."""
 
     @property
     def gap(self) -> float:
-        """The empirical generalization gap: test loss - training loss."""
+        """Empirical generalization gap: test loss - training loss."""
         return self.test_loss - self.train_loss
 
 
 class Cloner:
-    """The state of a training; `run_epoch` does one epoch, and `report` measures the losses.
+    """State of a cloning; `run_epoch` trains for one epoch, and `make_report` measures the losses.
 
     Args:
         recipe: the settings of the training.
-        data: the tuples, of as many hops as the network's senses.
-        network: the module to train, with `senses`; a fresh one of the recipe's controller if left out.
+        data: the tuples; their number of hops must match the network's senses.
+        network: torch module to train, with `senses`; default: a new network of the recipe's controller.
     """
 
     def __init__(self, recipe: Cloning, data: FastForwardData, network: nn.Module | None = None) -> None:
@@ -75,15 +75,15 @@ class Cloner:
         self.network, self.student = network.eval(), cast(LocalController, network)
         senses = self.student.senses
         if senses.hops != data.recipe.hops:
-            raise InputError(f"the network hears {senses.hops} hops, but the data has {data.recipe.hops}")
+            raise InputError(f"the network observes {senses.hops} hops, but the data has {data.recipe.hops}")
         if senses.hop_mean != data.recipe.hop_mean:
             raise InputError(
-                f"the network's hops are means by the {senses.hop_mean}'s degree, those of the data by the "
-                f"{data.recipe.hop_mean}'s: make it with FastForward(hop_mean=...)"
+                f"the network divides hops by the {senses.hop_mean}'s degree, but the data by the "
+                f"{data.recipe.hop_mean}'s: make the data with FastForward(hop_mean={senses.hop_mean!r})"
             )
         data.find_array_name(self.student.senses.channels)
         self.learner = make_learner(network, recipe.learning_rate)
-        # b begins at 0 and is trained together with the weights, by an Adam of its own.
+        # b starts at 0 and is trained together with the weights, by a separate Adam.
         self.score_bias = np.zeros(1, np.float32)
         self._bias_adam = Adam(1, recipe.learning_rate)
         self.epoch = self.updates = 0
@@ -92,38 +92,38 @@ class Cloner:
         """Use each training tuple once, in a random order.
 
         Raises:
-            DivergedError: if the weights are no longer finite; the text says at which epoch.
+            DivergedError: if the weights are no longer finite; the message names the epoch.
         """
         order = make_rng(self.recipe.seed, "cloning", self.epoch).permutation(self.data.samples)
-        # Many batches are read at once, as tuples are scattered over the file.
-        read = BATCHES_PER_READ * self.recipe.batch
+        # Read many batches at once, because their tuples are scattered over the file.
+        read_size = BATCHES_PER_READ * self.recipe.batch
         with torch.random.fork_rng(devices=[]):
-            # For modules that draw random numbers themselves, such as dropout.
+            # For modules that draw random numbers, such as dropout.
             torch.manual_seed(int(make_rng(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             self.network.train()
-            for first in range(0, len(order), read):
+            for first in range(0, len(order), read_size):
                 tuples = self._pack_tuples(
-                    *self.data.get_tuples(order[first : first + read], self.student.senses.channels)
+                    *self.data.get_tuples(order[first : first + read_size], self.student.senses.channels)
                 )
-                # One step of Adam per batch; what is left at the end is a smaller one.
+                # One Adam step per batch; the last batch may be smaller.
                 batch_indices = np.arange(len(tuples[0]))
-                whole = len(batch_indices) - len(batch_indices) % self.recipe.batch
-                self.learner.descend(tuples, batch_indices[:whole].reshape(-1, self.recipe.batch), self._weight_errors)
-                if whole < len(batch_indices):
-                    self.learner.descend(tuples, batch_indices[None, whole:], self._weight_errors)
+                full = len(batch_indices) - len(batch_indices) % self.recipe.batch
+                self.learner.descend(tuples, batch_indices[:full].reshape(-1, self.recipe.batch), self._weight_errors)
+                if full < len(batch_indices):
+                    self.learner.descend(tuples, batch_indices[None, full:], self._weight_errors)
             self.network.eval()
         self.epoch += 1
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
-            raise DivergedError(f"the weights are not numbers any more in epoch {self.epoch}: lower learning_rate")
+            raise DivergedError(f"the weights are no longer finite in epoch {self.epoch}: lower learning_rate")
 
     def make_report(self) -> CloningReport:
-        """Measure the loss on both sets with the present weights."""
+        """Measure the losses of both splits with the current weights."""
         (train_loss, gradient_share), (test_loss, _) = self.compute_losses("train"), self.compute_losses("test")
         return CloningReport(self.epoch, train_loss, test_loss, gradient_share, float(self.score_bias[0]))
 
     def compute_losses(self, split: Split) -> tuple[float, float]:
-        """The mean loss over all training or test tuples, and the share of tuples whose loss is below 1."""
-        # One time index at a time, as the data may not fit into memory.
+        """Return the mean loss of all training or test tuples, and the share of tuples with a loss below 1."""
+        # One time index at a time, because the data may not fit into memory.
         total, below, count = 0.0, 0, 0
         for step in range(self.data.recipe.index_count):
             tuples = self._pack_tuples(*self.data.get_block(step, split, self.student.senses.channels))
@@ -136,22 +136,22 @@ class Cloner:
     def _pack_tuples(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
     ) -> Tuples:
-        """Tuples in the form in which the learner reads them."""
+        """Return tuples in the memory layout of the learner."""
         T, N, D = targets.shape
-        memory = ReplayBuffer(T, N, D, self.learner)
-        memory.add(observations, targets)
-        return memory.tuples
+        buffer = ReplayBuffer(T, N, D, self.learner)
+        buffer.add(observations, targets)
+        return buffer.tuples
 
     def _compute_scores(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
-        """(b^2 + MSE) / M of every tuple."""
+        """Return (b^2 + MSE) / M of every tuple."""
         scores: Float64[np.ndarray, " b"] = (float(self.score_bias[0]) ** 2 + errors) / self.recipe.loss_scale
         return scores
 
     def _weight_errors(self, errors: Float64[np.ndarray, " b"]) -> Float64[np.ndarray, " b"]:
-        """The slope of the batch's mean loss in each tuple's MSE; b takes its own step on the way."""
+        """Return d(mean loss) / d(MSE) of each tuple, and take one Adam step on b."""
         slopes = np.full(len(errors), 1.0 / (self.recipe.loss_scale * len(errors)))
         if self.updates >= self.recipe.warm_up:
-            # min(1, .), whose slope is zero above 1.
+            # min(1, .) has slope 0 above 1.
             slopes[self._compute_scores(errors) > 1.0] = 0.0
         # d b^2 / db = 2 b, and b stays in [0, sqrt(M)].
         gradient = (2.0 * self.score_bias * slopes.sum()).astype(np.float32)
@@ -171,13 +171,12 @@ def clone(
 
     Args:
         recipe: the settings of the training.
-        data: from `FastForward.make`.
-        network: a torch module of your own with `senses`, to continue from its weights; if left out, a fresh one of
-            the recipe's controller.
-        on_epoch: called with the cloner and the report of every epoch that is measured, beginning with 0, before the
+        data: the result of `FastForward.make`.
+        network: torch module with `senses` to continue from; default: a new network of the recipe's controller.
+        on_epoch: called with the cloner and the report of every measured epoch, starting with epoch 0, before the
             first step.
     """
-    # More threads would only slow down networks this small, and could change torch's bits.
+    # More threads slow down networks this small, and could change torch's rounding.
     with use_one_thread():
         cloner = Cloner(recipe, data, network)
         if on_epoch is not None:

@@ -1,8 +1,8 @@
 """DAgger, by default with exactly the paper's settings (section 5, "Training").
 
-Each epoch flies one flock of the training set under a mixture of expert and pupil, adds each agent's observations and
-the expert's accelerations to the replay, and then takes some hundred steps of Adam on batches of it. All randomness of
-an epoch comes from streams named by the seed and the epoch, so no state of a generator has to be kept.
+Each epoch flies one flock of the training set under a mixture of expert and student, adds each agent's observations and
+the expert's accelerations to the replay, and then takes `updates` Adam steps on batches of it. All random numbers of an
+epoch come from streams named by the seed and the epoch, so no generator state has to be saved.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ from equiflock.simulation.flight_builder import flight
 
 
 class DivergedError(InputError):
-    """The weights, the loss, or a flight of the network are no longer finite."""
+    """The weights, the loss or a flight of the network are no longer finite."""
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """The loss of an epoch, and the validation after it."""
+    """Loss of an epoch, and the validation after it."""
 
     epoch: int
-    """How many epochs are done."""
+    """Number of completed epochs."""
     loss: float
-    """The mean loss over the epoch's updates."""
+    """Mean loss over the epoch's updates."""
     expert_share: float
-    """beta, the probability of the expert's acceleration."""
+    """beta, the probability that the expert acts in a step."""
     validation: Validation | None
-    """The validation after this epoch; None if none was due."""
+    """Validation after this epoch; None if none was due."""
 
 
 class Trainer:
-    """The state of a training; `run_epoch` does one epoch.
+    """State of a training; `run_epoch` trains for one epoch.
 
     Args:
         recipe: the settings of the training.
-        network: the module to train, with `senses`; a fresh one of the recipe's controller if left out.
+        network: torch module to train, with `senses`; default: a new network of the recipe's controller.
     """
 
     def __init__(self, recipe: DAgger, network: nn.Module | None = None) -> None:
@@ -69,12 +69,12 @@ class Trainer:
         self.network = prepare_network(recipe, network)
         self.student = cast(LocalController, self.network)
         self.expert = load(recipe.expert)
-        self.starts = [scene.draw(recipe.flocks, recipe.seed, "train") for scene in recipe.training_scenarios]
-        """The sets of initial conditions, one for each scenario."""
-        # The replay has one size for all flocks, and only followers learn.
+        self.starts = [scenario.draw(recipe.flocks, recipe.seed, "train") for scenario in recipe.training_scenarios]
+        """Initial conditions, one list per scenario."""
+        # All tuples of the replay have the same number of agents, and only followers learn.
         agents = min(start.followers for starts in self.starts for start in starts)
         if agents < 1:
-            raise InputError(f"every flock of {recipe.scenario!r} must have a follower at least: nobody else learns")
+            raise InputError(f"every flock of {recipe.scenario!r} must have at least one follower to learn from")
         self.learner = make_learner(self.network, recipe.learning_rate)
         D, senses = self.starts[0][0].flock.shape[2], self.student.senses
         check_memory(recipe.capacity + recipe.batch, agents, senses.hops, D, senses.width)
@@ -86,10 +86,10 @@ class Trainer:
         self.validator = Validator(recipe)
 
     def run_epoch(self) -> EpochReport:
-        """Collect one flight, update the network many times, and validate it if that is due.
+        """Run one rollout, update the network, and validate it if due.
 
         Raises:
-            DivergedError: if the loss or a flight is no longer finite; the text says at which epoch.
+            DivergedError: if the loss or a flight is no longer finite; the message names the epoch.
         """
         expert_share = self.recipe.compute_expert_share(self.epoch)
         with self.seed_torch():
@@ -99,45 +99,45 @@ class Trainer:
             loss = self.update()
             self.network.eval()
         self.epoch += 1
-        # The last update may make the weights infinite though the loss before it was finite.
+        # The last update may make the weights infinite although the loss before it was finite.
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
             loss = math.nan
         if not math.isfinite(loss):
-            raise _make_divergence_error(self.epoch, f"the loss turned {loss:g}")
+            raise _make_divergence_error(self.epoch, f"the loss became {loss:g}")
         if self.average is not None:
             self.average.add(self.network, self.epoch)
         validation = self.run_validation() if self.recipe.is_validation_due(self.epoch) else None
         return EpochReport(self.epoch, loss, expert_share, validation)
 
     def run_validation(self) -> Validation:
-        """Validate the network with its present weights, or their average if there is one."""
+        """Validate the network with its averaged weights, or its current ones if there is no average."""
         with self._report_divergence(self.epoch), self.use_averaged_weights():
             return self.validator(cast(Controller, self.network))
 
     def use_averaged_weights(self) -> AbstractContextManager[None]:
-        """Inside the block the network has the average as its weights, if there is one."""
+        """Return a context manager that temporarily loads the averaged weights, if any."""
         return nullcontext() if self.average is None else self.average.swap_into(self.network)
 
     @contextmanager
     def _report_divergence(self, epoch: int) -> Iterator[None]:
-        """Turn the error of a flight that left the range of float64 into one of divergence."""
+        """Convert NumericRangeError of a flight to DivergedError."""
         try:
             yield
         except NumericRangeError as error:
-            # Before the first update the training cannot be the cause.
+            # Before the first update, the training cannot be the cause.
             if self.epoch == 0:
                 raise
             raise _make_divergence_error(epoch, str(error)) from None
 
     @contextmanager
     def seed_torch(self) -> Iterator[None]:
-        """Seed torch with the epoch's number, for modules that draw random numbers themselves, such as dropout."""
+        """Seed torch from the seed and the epoch, for modules that draw random numbers, such as dropout."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(make_rng(self.recipe.seed, "torch", self.epoch).integers(2**63)))
             yield
 
     def run_rollout(self) -> None:
-        """Collect the epoch's flight, and note what it takes to fly it again."""
+        """Collect the epoch's rollout, and record what is needed to repeat it."""
         network, tuples_before = copy_state_dict(self.network), self.replay.total_added
         self.network.eval()
         checksum = self.collect()
@@ -147,22 +147,22 @@ class Trainer:
 
     @property
     def world(self) -> FlightWorld:
-        """The radio and the body of the epoch's flight, a function of the recipe and the epoch's number alone."""
+        """Radio and body of the epoch's rollout; they depend only on the recipe and the epoch."""
         return self._worlds.draw(self.recipe.seed, self.epoch)
 
     @property
     def scenario_index(self) -> int:
-        """Which of the scenarios the epoch's flight is of, drawn by their shares."""
-        shares = [scenario_index.share for scenario_index in self.recipe.training_scenarios]
+        """Index of the epoch's scenario, drawn according to the shares."""
+        shares = [scenario.share for scenario in self.recipe.training_scenarios]
         if len(shares) == 1:
             return 0
         return int(make_rng(self.recipe.seed, "scenario", self.epoch).choice(len(shares), p=shares))
 
     def collect(self) -> int:
-        """Fly one flock of the training set under the mixture, and add every step to the replay.
+        """Fly one flock of the training set under the mixture and add every step to the replay.
 
         Returns:
-            a checksum of what was added.
+            CRC-32 of the added tuples; 0 if the flight ended before its first step.
         """
         recipe = self.recipe
         rng = make_rng(recipe.seed, "collect", self.epoch)
@@ -170,33 +170,33 @@ class Trainer:
         starts = self.starts[self.scenario_index]
         scenario, start = starts[int(rng.integers(len(starts)))]
         rules: dict[str, Any] = {"orbit": scenario.orbit, "obstacles": scenario.obstacles}
-        # The expert may need other observations than the pupil, which the flight itself makes.
+        # The expert may need other observations than the student's, which the flight computes.
         sensing = DelayedAggregation(self.expert.senses, **rules)
         mixture = Mixture(self.expert, self.student, recipe.compute_expert_share(self.epoch), rng, sensing)
-        # The pupil hears by the radio that the epoch drew; the expert, which is privileged, hears everything.
+        # The student's messages pass the radio drawn for the epoch; the privileged expert has an ideal radio.
         world = self.world
         rules |= {"radio": world.radio, "body": world.body, "ending": scenario.ending()}
         loop = flight(start, mixture, time_step=recipe.time_step, **rules)
-        # Leaders and obstacle agents have no observations and no controller: there is nothing to learn from them.
-        who = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)
+        # Leaders and obstacle agents have no observations and no controller, so they provide no training data.
+        followers = start.roles[0] == FOLLOWER if start.roles.any() else slice(None)
         observations, targets = [], []
         for moment in islice(loop, recipe.steps):
             if not moment.flying[0]:
                 break
-            # Z of the pupil, and what the expert would do, whoever flew this step.
+            # Z of the student and the expert's accelerations, regardless of which of them acted in this step.
             assert mixture.target is not None
-            observations.append(moment.observations[0, who].copy())
-            targets.append(mixture.target[0, who].astype(np.float32))
+            observations.append(moment.observations[0, followers].copy())
+            targets.append(mixture.target[0, followers].astype(np.float32))
         if not observations:
             return 0
-        known, wanted = self.sample_agents(np.stack(observations), np.stack(targets))
-        self.replay.add(known, wanted)
-        return compute_crc32(known, wanted)
+        tuples = self.sample_agents(np.stack(observations), np.stack(targets))
+        self.replay.add(*tuples)
+        return compute_crc32(*tuples)
 
     def sample_agents(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"]
     ) -> tuple[Float32[np.ndarray, "T A K C D"], Float32[np.ndarray, "T A D"]]:
-        """As many agents of each step as a tuple holds, drawn at random if there are more."""
+        """Return A agents of each step, the number that a tuple holds, drawn at random if there are more."""
         (T, N), A = targets.shape[:2], self.replay.agents
         if N == A:
             return observations, targets
@@ -206,11 +206,11 @@ class Trainer:
         return observations[steps, agents], targets[steps, agents]
 
     def update(self) -> float:
-        """Take the epoch's steps of Adam; returns their mean loss."""
+        """Take the epoch's Adam steps and return their mean loss."""
         recipe = self.recipe
         if len(self.replay) == 0:
-            raise InputError(f"every flight of {recipe.scenario!r} ended before its first step: nothing to learn from")
-        # All batches of the epoch, drawn with replacement from the whole replay.
+            raise InputError(f"every flight of {recipe.scenario!r} ended before its first step: no training data")
+        # Draw all batches of the epoch with replacement from the whole replay.
         batch_indices = make_rng(recipe.seed, "batches", self.epoch).integers(
             len(self.replay), size=(recipe.updates, recipe.batch)
         )
@@ -218,8 +218,8 @@ class Trainer:
         return float(self.learner.descend(self.replay.tuples, batch_indices).mean())
 
 
-def _make_divergence_error(epoch: int, how: str) -> DivergedError:
-    return DivergedError(f"the training diverged in epoch {epoch}: {how}; lower learning_rate")
+def _make_divergence_error(epoch: int, reason: str) -> DivergedError:
+    return DivergedError(f"the training diverged in epoch {epoch}: {reason}; lower learning_rate")
 
 
 def train(
@@ -227,18 +227,17 @@ def train(
     network: nn.Module | None = None,
     on_epoch: Callable[[EpochReport], object] | None = None,
 ) -> nn.Module:
-    """Train a network and return it; `equiflock train` does the same and keeps everything in a folder.
+    """Train a network and return it; `equiflock train` does the same in a run directory.
 
     Args:
-        recipe: all numbers of the training.
-        network: a torch module of your own with `senses`, to go on from its weights; if left out, a fresh one of the
-            recipe's controller.
+        recipe: the settings of the training.
+        network: torch module with `senses` to continue from; default: a new network of the recipe's controller.
         on_epoch: called with the report of every epoch.
 
     Raises:
-        DivergedError: if the loss or a flight is no longer finite; the text says at which epoch.
+        DivergedError: if the loss or a flight is no longer finite; the message names the epoch.
     """
-    # More threads would only slow down networks this small, and could change torch's bits.
+    # More threads slow down networks this small, and could change torch's rounding.
     with use_one_thread():
         trainer = Trainer(recipe, network)
         while trainer.epoch < recipe.epochs:

@@ -1,17 +1,17 @@
 """The data of fast-forward behaviour cloning (section 4.2 of the paper, "Behavior cloning with fast-forwarding").
 
-The generalization bound needs independent samples, and the steps of one flight are not independent. So every tuple
-(observations, expert's accelerations) comes from a flock of its own, which the expert flew from t = 0 to the tuple's
-time index. The data does not depend on any network: it is made once, before any training.
+The generalization bound needs independent samples, and the steps of one flight are not independent. Therefore every
+tuple (observations, expert's accelerations) comes from a different flock, which the expert flew from t = 0 to the
+tuple's time index. The data does not depend on any network: it is made once, before any training.
 
-    config.json    the numbers, and versions
-    sum.npy        observations by the paper's channels, summed, (S, B, N, K, C, D): S time indices, B flocks for each
-    mean.npy       observations by the paper's channels, averaged, of the same flocks
-    own.npy        observations by channels of one's own, in place of these two
+    config.json    settings and versions
+    sum.npy        observations with the paper's channels, summed, (S, B, N, K, C, D): S time indices, B flocks each
+    mean.npy       observations with the paper's channels, averaged, of the same flocks
+    own.npy        observations with custom channels, instead of sum.npy and mean.npy
     targets.npy    the expert's accelerations, (S, B, N, D)
-    parts/         one mark for each time index that is done, with the checksum of its slices of all arrays
+    parts/         a file per completed time index with the checksum of its slices of all arrays
 
-At every time index the first flocks are for training and the rest for the test.
+At every time index, the first flocks are for training and the others for testing.
 """
 
 from __future__ import annotations
@@ -45,37 +45,37 @@ from equiflock.simulation.flight_builder import flight
 Split = Literal["train", "test"]
 DIMENSIONS = 2
 KIND = "fast-forward data set"
-"""The kind of folder that its config names."""
+"""Kind of directory, as named in config.json."""
 
 
 @dataclass(frozen=True)
 class FastForward:
-    """The settings of a data set. The defaults are the paper's: 201 x (150 + 250) = 80,400 tuples."""
+    """Settings of a data set. The defaults are the paper's: 201 x (150 + 250) = 80,400 tuples."""
 
     seed: int = 0
-    """Seeds the initial conditions."""
+    """Seed of the initial conditions."""
     train_flocks: int = 150
-    """How many training flocks there are for every time index."""
+    """Number of training flocks per time index."""
     test_flocks: int = 250
-    """How many test flocks there are for every time index."""
+    """Number of test flocks per time index."""
     steps: int = 200
-    """The largest time index; the first is 0."""
+    """Largest time index; the first is 0."""
     agents: int = 100
-    """N, the agents of a flock."""
+    """N, the number of agents per flock."""
     hops: int = 3
-    """K, the hops of the observations."""
+    """K, the number of hops of the observations."""
     time_step: float = 0.01
     """Seconds per step."""
     comm_radius: float = 1.0
-    """R, within which agents hear each other."""
+    """R, the communication radius."""
     expert: str = EXPERT
-    """The controller to learn from, as for `load`."""
+    """Controller to imitate, as for `load`."""
     channels: tuple[Channel, ...] | None = None
-    """The channels of the observations, as for `Senses`; if left out the paper's, once summed and once averaged."""
+    """Channels of the observations, as for `Senses`; default: the paper's, both summed and averaged."""
     velocities: VelocityRule = "entries"
-    """How velocities are drawn at t = 0, as for `RandomDisk`."""
+    """Distribution of the velocities at t = 0, as for `RandomDisk`."""
     hop_mean: HopMean = "receiver"
-    """By whose degree the sums of hops 2 .. K are divided, as for `Senses`."""
+    """Whose degree divides the sums of hops 2 .. K, as for `Senses`."""
 
     def __post_init__(self) -> None:
         if self.channels is not None:
@@ -91,38 +91,38 @@ class FastForward:
 
     @property
     def flocks(self) -> int:
-        """B, the flocks of every time index."""
+        """B, the number of flocks per time index."""
         return self.train_flocks + self.test_flocks
 
     @property
     def index_count(self) -> int:
-        """S, how many time indices there are."""
+        """S, the number of time indices."""
         return self.steps + 1
 
     @property
     def senses(self) -> dict[str, Senses]:
-        """The senses of each array of observations, by its name."""
+        """Senses of each observation array by name."""
         if self.channels is not None:
             return {"own": Senses(self.channels, self.hops, hop_mean=self.hop_mean)}
         return {kind: paper_senses(kind, self.hops, hop_mean=self.hop_mean) for kind in get_args(Aggregation)}
 
     def disk(self, step: int) -> RandomDisk:
-        """The initial conditions of the flocks of this time index; no two indices share a flock."""
-        numbers = self.flocks, self.agents, self.seed, f"fast-forward {step}"
-        return RandomDisk(*numbers, comm_radius=self.comm_radius, velocities=self.velocities)
+        """Return the initial conditions of the flocks of this time index; no two indices share a flock."""
+        arguments = self.flocks, self.agents, self.seed, f"fast-forward {step}"
+        return RandomDisk(*arguments, comm_radius=self.comm_radius, velocities=self.velocities)
 
     def compute_part(self, step: int) -> dict[str, Float32[np.ndarray, ...]]:
-        """The tuples of one time index: sum and mean, each (B, N, K, C, D), and targets, (B, N, D)."""
+        """Return the tuples of one time index: observations, each (B, N, K, C, D), and targets, (B, N, D)."""
         expert: Controller = load(self.expert)
         sensing = {name: DelayedAggregation(senses) for name, senses in self.senses.items()}
-        found: dict[str, Float32[np.ndarray, ...]] = {}
+        part: dict[str, Float32[np.ndarray, ...]] = {}
         loop = flight(self.disk(step).draw(), expert, time_step=self.time_step)
         for moment in islice(loop, step + 1):
-            # Observations of K hops depend on the last K moments only, so earlier ones need not be sensed.
+            # Observations of K hops depend only on the last K moments, so earlier ones are skipped.
             if moment.step > step - self.hops:
-                found |= {name: each.observe(moment.flock) for name, each in sensing.items()}
-        found["targets"] = moment.accelerations.astype(np.float32)
-        return found
+                part |= {name: aggregation.observe(moment.flock) for name, aggregation in sensing.items()}
+        part["targets"] = moment.accelerations.astype(np.float32)
+        return part
 
     def make(
         self,
@@ -134,11 +134,11 @@ class FastForward:
         """Make the data, or those parts of it that are missing or damaged.
 
         Args:
-            folder: where it is kept, memory-mapped; an interrupted call is continued there. In memory if left out.
-            workers: how many time indices are made at once, each on a thread; one per core if left out. The result
+            folder: directory of the memory-mapped data, where an interrupted call continues; default: in memory.
+            workers: number of time indices to compute at once, each on one thread; default: one per core. The result
                 does not depend on it.
-            on_part: called with every time index that is done, or was before.
-            on_notice: called with a line of text about damaged parts, which are made again.
+            on_part: called with every completed time index, including those of earlier calls.
+            on_notice: called with a line of text about damaged parts, which are recomputed.
         """
         workers = check_count("workers", threads.count() if workers is None else workers)
         if folder is None:
@@ -149,15 +149,15 @@ class FastForward:
         check_writable(folder / CONFIG)
         folder.mkdir(parents=True, exist_ok=True)
         parts = PartitionedArrays(folder, self.shapes)
-        with lock_dir(folder, wait=True):  # a second process waits, and then finds it done
+        with lock_dir(folder, wait=True):  # a second process waits and then finds the data complete
             parts.remove_if_config_damaged(on_notice)
             claim_run_dir(folder, KIND, {"fast_forward": asdict(self), "versions": read_package_versions()})
-            found = parts.check_parts()
-            if found.damaged:
-                on_notice(f"{folder} is damaged at {found.damage_summary} time indices; they are made again")
-            for step in sorted(found.intact):
+            status = parts.check_parts()
+            if status.damaged:
+                on_notice(f"{folder} is damaged at {status.damage_summary} time indices; they are recomputed")
+            for step in sorted(status.intact):
                 on_part(step)
-            missing = set(range(self.index_count)) - found.intact
+            missing = set(range(self.index_count)) - status.intact
             if missing:
                 mapped = parts.open_for_writing(missing)
 
@@ -170,11 +170,11 @@ class FastForward:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the arrays, by their names."""
-        tuples = self.index_count, self.flocks, self.agents
+        """Shapes of the arrays by name."""
+        leading = self.index_count, self.flocks, self.agents
         return {
-            **{name: (*tuples, senses.hops, senses.width, DIMENSIONS) for name, senses in self.senses.items()},
-            "targets": (*tuples, DIMENSIONS),
+            **{name: (*leading, senses.hops, senses.width, DIMENSIONS) for name, senses in self.senses.items()},
+            "targets": (*leading, DIMENSIONS),
         }
 
 
@@ -182,8 +182,8 @@ class FastForwardData:
     """Tuples of independent flocks, in memory or mapped from disk.
 
     Args:
-        recipe: the settings that they were made by.
-        arrays: observations and targets, by the names and shapes of `FastForward.shapes`.
+        recipe: the settings of the data set.
+        arrays: observations and targets, with the names and shapes of `FastForward.shapes`.
     """
 
     def __init__(self, recipe: FastForward, arrays: Mapping[str, Float32[np.ndarray, ...]]) -> None:
@@ -197,25 +197,30 @@ class FastForwardData:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> FastForwardData:
-        """The data that `FastForward.make` kept in a folder: checked now, then mapped into memory."""
+        """Verify the data that `FastForward.make` wrote to a directory, and map it into memory."""
         folder = Path(folder)
         recipe = _read_recipe(folder / CONFIG)
         parts = PartitionedArrays(folder, recipe.shapes)
-        found = parts.check_parts()
-        if found.damaged:
-            raise DamagedError(f"{folder} is damaged at {found.damage_summary} time indices: make it again to mend it")
-        missing = recipe.index_count - len(found.intact)
+        status = parts.check_parts()
+        if status.damaged:
+            raise DamagedError(
+                f"{folder} is damaged at {status.damage_summary} time indices: call FastForward.make again to repair it"
+            )
+        missing = recipe.index_count - len(status.intact)
         if missing:
-            raise InputError(f"{folder} lacks {missing} of {recipe.index_count} time indices: make it again to go on")
+            raise InputError(
+                f"{folder} lacks {missing} of {recipe.index_count} time indices: call FastForward.make again to "
+                "complete it"
+            )
         return cls(recipe, parts.open_arrays("r"))
 
     def __len__(self) -> int:
-        """How many tuples there are."""
+        """Return the number of tuples of both splits."""
         return self.recipe.index_count * self.recipe.flocks
 
     @property
     def hops(self) -> int:
-        """K, the hops of the observations."""
+        """K, the number of hops of the observations."""
         return self.recipe.hops
 
     @property
@@ -226,48 +231,50 @@ class FastForwardData:
     def get_block(
         self, step: int, split: Split, channels: tuple[Channel, ...]
     ) -> tuple[Float32[np.ndarray, "b N K C D"], Float32[np.ndarray, "b N D"]]:
-        """Observations and targets of all training or test tuples of one time index."""
+        """Return observations and targets of all training or test tuples of one time index."""
         check_choice("split", split, ("train", "test"))
-        first = self.recipe.train_flocks
-        part = slice(None, first) if split == "train" else slice(first, None)
-        return self.arrays[self.find_array_name(channels)][step, part], self.arrays["targets"][step, part]
+        train_flocks = self.recipe.train_flocks
+        flocks = slice(None, train_flocks) if split == "train" else slice(train_flocks, None)
+        return self.arrays[self.find_array_name(channels)][step, flocks], self.arrays["targets"][step, flocks]
 
     def get_tuples(
         self, batch_indices: Int64[np.ndarray, " b"], channels: tuple[Channel, ...]
     ) -> tuple[Float32[np.ndarray, "b N K C D"], Float32[np.ndarray, "b N D"]]:
-        """Observations and targets of the training tuples with these indices, from 0 to `samples` - 1."""
-        where = np.divmod(batch_indices, self.recipe.train_flocks)
-        return self.arrays[self.find_array_name(channels)][where], self.arrays["targets"][where]
+        """Return observations and targets of the training tuples with these indices, from 0 to `samples` - 1."""
+        step_and_flock = np.divmod(batch_indices, self.recipe.train_flocks)
+        return self.arrays[self.find_array_name(channels)][step_and_flock], self.arrays["targets"][step_and_flock]
 
     def largest_input(self, channels: tuple[Channel, ...]) -> float:
-        """The largest |Z_i|_F of any agent in any tuple, for observations with these channels."""
+        """Return the largest |Z_i|_F of any agent in any tuple, for observations with these channels."""
         return self._largest_norms[self.find_array_name(channels)]
 
     def find_array_name(self, channels: tuple[Channel, ...]) -> str:
-        """The name of the array of observations with these channels; a clear error if there is none."""
+        """Return the name of the array of observations with these channels; raise InputError if there is none."""
         for name, senses in self.recipe.senses.items():
             if senses.channels == channels:
                 return name
-        has = " or ".join(str(senses.channels) for senses in self.recipe.senses.values())
-        raise InputError(f"the data has the channels {has}, not {channels}: make it with FastForward(channels=...)")
+        available = " or ".join(str(senses.channels) for senses in self.recipe.senses.values())
+        raise InputError(
+            f"the data has the channels {available}, not {channels}: make it with FastForward(channels=...)"
+        )
 
     @property
     def largest_target(self) -> float:
-        """The largest norm of the expert's acceleration."""
+        """Largest norm of the expert's acceleration."""
         return self._largest_norms["targets"]
 
     @cached_property
     def _largest_norms(self) -> dict[str, float]:
-        found = {}
+        norms = {}
         for name, array in self.arrays.items():
-            squares = 0.0  # one time index after the other, as the whole may not fit into memory
+            squares = 0.0  # one time index at a time, because the whole array may not fit into memory
             for step in range(self.recipe.index_count):
                 vectors = np.asarray(array[step]).reshape(self.recipe.flocks * self.recipe.agents, -1)
                 squares = np.maximum(squares, np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64).max())
             if not np.isfinite(squares):
                 raise InputError(f"the data's {name} holds NaN or infinity")
-            found[name] = math.sqrt(squares)
-        return found
+            norms[name] = math.sqrt(squares)
+        return norms
 
 
 def _read_recipe(path: Path) -> FastForward:
@@ -279,6 +286,6 @@ def _read_recipe(path: Path) -> FastForward:
     except (DamagedError, VersionMismatchError):
         raise
     except FileNotFoundError:
-        raise InputError(f"{path.parent} is not a folder of fast-forward data: there is no config.json") from None
+        raise InputError(f"{path.parent} is not a directory of fast-forward data: there is no config.json") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} does not say what the data is: {error!r}") from None
+        raise InputError(f"{path} does not hold the settings of fast-forward data: {error!r}") from None

@@ -1,4 +1,4 @@
-"""The types of a recipe's fields: a recipe may come from a file, where nothing has checked them."""
+"""Type checks of recipe fields, for recipes that come from a file."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from equiflock.learning.ranges import Range, parse_range
 from equiflock.runtime.checks import LARGEST_COUNT, InputError, is_finite, shorten_repr
 
 NAME_TYPES = {"str": "a name"} | dict.fromkeys(("RadiusRule", "VelocityRule", "Schedule"), "the name of a rule")
-"""Annotations of fields that are words, and what they are called in errors."""
+"""Annotations of text fields, and the text that describes them in errors."""
 
 
 def check_field(name: str, kind: str, value: Any) -> Any:
-    """The value of a field as a recipe keeps it; a clear error unless it has the type of the field's annotation.
+    """Return the value of a field as a recipe stores it; raise InputError if it does not match the field's annotation.
 
     Args:
-        name: the field's, for errors.
-        kind: its annotation, as text; that of a number that may be a range ends in "| str".
-        value: what was given; its range is checked elsewhere.
+        name: field name, for errors.
+        kind: annotation as text; it ends in "| str" for a number that may be a range.
+        value: the value; the caller checks its bounds.
     """
-    if isinstance(value, np.generic):  # JSON, in which recipes are kept, knows plain numbers only
+    if isinstance(value, np.generic):  # recipes are stored as JSON, which has plain numbers only
         value = value.item()
     number = kind.removesuffix(" | str")
     if number != kind and isinstance(value, str):
-        found = parse_range(name, value, "uniform_integer" if number == "int" else "uniform")
-        return str(found) if isinstance(found, Range) else found
+        result = parse_range(name, value, "uniform_integer" if number == "int" else "uniform")
+        return str(result) if isinstance(result, Range) else result
     if not _has_type(number, value):
         raise InputError(f"{name} must be {_format_type(number)}; got {shorten_repr(value)}")
     return value
 
 
 def _has_type(kind: str, value: object) -> bool:
-    """Whether a value has the type of an annotation."""
+    """Return whether a value has the type of an annotation."""
     if value is None:
         return kind.endswith("| None")
     if kind in NAME_TYPES:
         return isinstance(value, str)
-    # True and False are integers to Python, but no number of epochs.
+    # bool is a subclass of int, but True is not a number of epochs.
     if kind == "bool" or isinstance(value, bool):
         return kind == "bool" and isinstance(value, bool)
     if kind.startswith("float"):
@@ -47,6 +47,6 @@ def _has_type(kind: str, value: object) -> bool:
 
 
 def _format_type(kind: str) -> str:
-    """An annotation in words, for errors."""
+    """Return the description of an annotation for errors."""
     words = {**NAME_TYPES, "bool": "True or False", "float": "a finite number"}
     return words.get(kind.removesuffix(" | None"), "a whole number below 2^63")

@@ -1,8 +1,8 @@
-"""What changes a network's weights: steps of Adam on batches of tuples, by torch or by compiled kernels.
+"""Learners, which update a network's weights: Adam steps on batches of tuples, by torch or by compiled kernels.
 
-A tuple is what the agents of one flock observed, (N, K, C, D), and the accelerations that they should have answered,
-(N, D). Its error is the mean over agents of |a_expert - a_pupil|^2. A step follows the gradient of a weighted sum of
-the errors of a batch: their mean, or what a gate makes of them.
+A tuple holds the observations of the agents of one flock, (N, K, C, D), and the expert's accelerations, (N, D). Its
+error is the mean over agents of |a_expert - a_student|^2. A step follows the gradient of a weighted sum of the errors
+of a batch: their mean, or the sum with the weights that a `LossWeighting` returns.
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ from equiflock.protocols import LocalController
 
 
 class Learner(Protocol):
-    """Trains one network, whose weights are those of the torch module after every call."""
+    """Trains one network; after every call, the torch module holds the current weights."""
 
     def set_learning_rate(self, learning_rate: float) -> None:
-        """Take the next steps with this learning rate."""
+        """Set the learning rate of the next steps."""
         ...
 
     def get_tuple_shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shapes of one tuple's packed observations and targets."""
+        """Return the shapes of one tuple's packed observations and targets."""
         ...
 
     def pack(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"], tuples: Tuples
     ) -> None:
-        """Write tuples in the form in which this learner reads them."""
+        """Write observations and targets to `tuples` in the memory layout of this learner."""
         ...
 
     def descend(
         self, tuples: Tuples, batch_indices: Int64[np.ndarray, "U b"], loss_weighting: LossWeighting | None = None
     ) -> Errors:
-        """Take U steps of Adam, each on the b tuples at its places; returns their errors (U, b) before each step."""
+        """Take U Adam steps, each on b tuples by index; return their errors (U, b) before each step."""
         ...
 
     def errors(self, tuples: Tuples) -> Errors:
-        """The errors of these tuples, (T,), with the present weights."""
+        """Return the errors of these tuples, (T,), with the current weights."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The state of Adam by names; the weights are in the module."""
+        """Return Adam's state by name; the weights are in the module."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from such a state; KeyError, ValueError or RuntimeError if it does not fit."""
+        """Restore a `state_dict`; raise KeyError, ValueError or RuntimeError if it does not match."""
         ...
 
 
 def make_learner(network: nn.Module, learning_rate: float) -> Learner:
-    """Compiled kernels for a network that is a chain of our layers, torch for any other module."""
+    """Return a CompiledLearner for a chain of equiflock's layers, and a TorchLearner for any other module."""
     chain = find_trainable_chain(network)
     return TorchLearner(network, learning_rate) if chain is None else CompiledLearner(chain, learning_rate)
 
 
 class TorchLearner:
-    """Trains any torch module by torch's own gradients and Adam."""
+    """Trains any torch module with torch's autograd and Adam."""
 
     def __init__(self, network: nn.Module, learning_rate: float) -> None:
         self.network = network
@@ -73,41 +73,41 @@ class TorchLearner:
         self.optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.999), fused=True)
 
     def set_learning_rate(self, learning_rate: float) -> None:
-        """Take the next steps with this learning rate."""
+        """Set the learning rate of the next steps."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
 
     def get_tuple_shapes(self, agents: int, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Tuples are kept as they come, (N, K, C, D) and (N, D)."""
+        """Return the unpacked shapes, (N, K, C, D) and (N, D)."""
         return (agents, self.senses.hops, self.senses.width, dimensions), (agents, dimensions)
 
     def pack(
         self, observations: Float32[np.ndarray, "T N K C D"], targets: Float32[np.ndarray, "T N D"], tuples: Tuples
     ) -> None:
-        """Copy tuples."""
+        """Copy observations and targets to `tuples`."""
         tuples[0][:], tuples[1][:] = observations, targets
 
     def descend(
         self, tuples: Tuples, batch_indices: Int64[np.ndarray, "U b"], loss_weighting: LossWeighting | None = None
     ) -> Errors:
-        """Take a step for every row of places; the module is in the mode that the caller chose, train or eval."""
-        found = []
+        """Take one step per row of indices; the caller sets the module to train or eval mode."""
+        step_errors = []
         observations, targets = map(torch.from_numpy, tuples)
         for row in torch.from_numpy(batch_indices):
             errors = self._compute_errors(observations.index_select(0, row), targets.index_select(0, row))
-            shares = (
+            weights = (
                 None if loss_weighting is None else torch.from_numpy(loss_weighting(errors.detach().double().numpy()))
             )
-            loss = errors.mean() if shares is None else (errors * shares.float()).sum()
+            loss = errors.mean() if weights is None else (errors * weights.float()).sum()
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
-            found.append(errors.detach())
-        # Fetched once, so that torch is not asked for numbers after every step.
-        return torch.stack(found).double().numpy() if found else np.empty(batch_indices.shape)
+            step_errors.append(errors.detach())
+        # Convert once at the end, which is faster than after every step.
+        return torch.stack(step_errors).double().numpy() if step_errors else np.empty(batch_indices.shape)
 
     def errors(self, tuples: Tuples) -> Errors:
-        """The errors of these tuples, (T,)."""
+        """Return the errors of these tuples, (T,)."""
         with torch.inference_mode():
             errors: Errors = (
                 self._compute_errors(torch.from_numpy(tuples[0]), torch.from_numpy(tuples[1])).double().numpy()
@@ -115,21 +115,19 @@ class TorchLearner:
         return errors
 
     def _compute_errors(self, observations: Tensor, targets: Tensor) -> Tensor:
-        """The mean over agents of |a_expert - a_pupil|^2, (b,)."""
+        """Return the mean over agents of |a_expert - a_student|^2, (b,)."""
         differences: Tensor = self.network(observations) - targets
         return differences.square().sum(-1).mean(-1)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Adam's moments and step counts, by the index of the weight that they belong to."""
+        """Return Adam's moments and step counts, named by the index of their parameter."""
         moments = self.optimizer.state_dict()["state"]
-        return {
-            f"{place}.{name}": tensor for place, state_dict in moments.items() for name, tensor in state_dict.items()
-        }
+        return {f"{index}.{name}": tensor for index, moment in moments.items() for name, tensor in moment.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from such a state."""
+        """Restore a `state_dict`."""
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in state.items():
-            place, key = name.split(".")
-            moments.setdefault(int(place), {})[key] = tensor
+            index, key = name.split(".")
+            moments.setdefault(int(index), {})[key] = tensor
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})

@@ -1,4 +1,4 @@
-"""What learners read and say: tuples, their errors, and gates."""
+"""Types of the learners: tuples, their errors, and loss weightings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from jaxtyping import Float32, Float64
 Tuples: TypeAlias = tuple[Float32[np.ndarray, "T ..."], Float32[np.ndarray, "T ..."]]
 """Observations and targets of T tuples, packed as a learner reads them."""
 Errors: TypeAlias = Float64[np.ndarray, "..."]
-"""For every tuple, the mean over its agents of |a_expert - a_pupil|^2."""
+"""For every tuple, the mean over its agents of |a_expert - a_student|^2."""
 LossWeighting: TypeAlias = Callable[[Errors], Errors]
-"""From the errors of a batch to the weight of each in what the step makes smaller."""
+"""Function from the errors of a batch to the weight of each error in the loss."""

@@ -1,4 +1,4 @@
-"""The controller of DAgger's flights: at each step either the expert or the pupil."""
+"""The controller of DAgger's rollouts: at each step either the expert or the student acts."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from equiflock.simulation.fused_training_step import FusedTrainingStep, make_fus
 
 
 class Mixture:
-    """A controller that uses, at every step, the expert's accelerations with probability beta, else the pupil's.
+    """Controller that returns, at each step, the expert's accelerations with probability beta, else the student's.
 
-    The expert is called at every step; `target` is its last result.
+    The expert is called at every step; `target` holds its last accelerations.
 
     Args:
         expert: any controller, privileged or not.
-        student: a local controller, whose observations the flight makes.
-        beta: the probability of the expert's acceleration.
-        rng: draws one number per step.
-        sensing: makes the expert's observations, whose channels and hops may differ from the pupil's.
+        student: a local controller, whose observations the flight computes.
+        beta: the probability that the expert acts in a step.
+        rng: generator of one number per step.
+        sensing: computes the expert's observations, whose channels and hops may differ from the student's.
     """
 
     privileged: Literal[True] = True
@@ -46,42 +46,42 @@ class Mixture:
         self.rng = rng
         self.target: Vectors | None = None
         self.expert = expert
-        # In its compiled form, if it has one, with the weights that it has now.
+        # The compiled form, if any, is a snapshot of the current weights.
         self.call_student: Callable[..., NDArray[Any]] = as_numpy_function(student)
         self._call_expert, _ = make_decision_function(expert)
         self.sensing = sensing or DelayedAggregation(expert.senses)
         self._restored_draw: float | None = None
 
     def __call__(self, flock: Flock, observations: Observations) -> NDArray[Any]:
-        """Accelerations (B, N, D) of the whole flock, all by the expert or all by the pupil."""
-        # The expert's accelerations are the targets to learn, whoever flies.
+        """Return the accelerations (B, N, D) of all agents, either all from the expert or all from the student."""
+        # The expert's accelerations are the training targets in every step.
         self.target = self._call_expert(flock, self.sensing.observe(flock))
         if self.draw() < self.beta:
             return self.target
-        # A copy, as these observations are read-only, and torch has no read-only tensors.
+        # Copy, because these observations are read-only and torch has no read-only tensors.
         return self.call_student(observations.copy())
 
     def draw(self) -> float:
-        """The number that decides who flies this step."""
+        """Return a uniform number from [0, 1); the expert acts if it is below beta."""
         number, self._restored_draw = self.rng.random() if self._restored_draw is None else self._restored_draw, None
         return number
 
     def restore_draw(self, number: float) -> None:
-        """Let the next draw be this number again, for a step that was not made with it."""
+        """Make the next draw return this number, after a step that failed."""
         self._restored_draw = number
 
     def make_fused_step(self, sensing: Sensing, body: AnyBody) -> FusedStep | None:
-        """A step that is one call, for a flight with these parts; None if an expert or pupil is not known to it."""
+        """Return the fused step, or None if this combination of expert, student, sensing and body is unsupported."""
         training_step = make_fused_training_step(self.expert, self.call_student, (self.sensing, sensing), body)
         return None if training_step is None else FusedMixtureStep(self, training_step)
 
 
 class FusedMixtureStep:
-    """The step of a flight under a mixture, as `equiflock.protocols.FusedStep` describes it.
+    """Fused step of a flight under a mixture; implements `equiflock.protocols.FusedStep`.
 
     Args:
-        mixture: draws who flies, and is told the expert's accelerations.
-        taught: makes the step.
+        mixture: draws whether expert or student acts, and stores the expert's accelerations.
+        training_step: computes the step.
     """
 
     def __init__(self, mixture: Mixture, training_step: FusedTrainingStep) -> None:
@@ -99,7 +99,7 @@ class FusedMixtureStep:
         active: NDArray[Any],
         move_first: bool,
     ) -> Observations | None:
-        """Move the flock, let both sense, and let one of them decide."""
+        """Move the flock, compute the observations of both policies, and let one of them act."""
         mixture = self.mixture
         if self._target.shape != accelerations.shape:
             self._target = np.empty_like(accelerations)
@@ -108,7 +108,7 @@ class FusedMixtureStep:
         observations = self._training_step(
             *arrays, time_step, move_first=move_first, student_acts=number >= mixture.beta
         )
-        # Where it fails the mixture is called after it, for the same step.
+        # If the fused step fails, the caller calls the mixture for the same step.
         if observations is None:
             mixture.restore_draw(number)
         mixture.target = self._target
@@ -117,5 +117,5 @@ class FusedMixtureStep:
     def skip(
         self, flock: Flock, state: FlockArrays, accelerations: Vectors, time_step: float, move_first: bool, steps: int
     ) -> bool:
-        """Nothing: every step of a lesson is one to learn from."""
+        """Return False: no step can be skipped, because every step adds a tuple to the replay."""
         return False

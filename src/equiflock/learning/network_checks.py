@@ -1,4 +1,4 @@
-"""What is checked before a training begins: that network, expert and recipe fit each other."""
+"""Checks before a training: network, expert and recipe must match."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from equiflock.simulation.flight_builder import check_controller
 
 
 def prepare_network(recipe: DAgger, network: nn.Module | None = None) -> nn.Module:
-    """The network to train, fresh if none is given; a clear error if it, or the expert, does not fit the recipe."""
+    """Return the network to train, by default a new one; raise InputError if it or the expert does not fit."""
     if not isinstance(recipe, DAgger):
         raise InputError(f"recipe must be an equiflock.DAgger; got {recipe!r:.80}")
     if network is None:
         options = select_network_options(recipe.controller, hops=recipe.hops, dimensions=recipe.dimensions)
-        # A lack of memory is reported before any is allocated.
+        # Report insufficient memory before allocating any.
         tuples = recipe.capacity + recipe.batch
         check_memory(tuples, recipe.min_agents, options.get("hops", 1), recipe.dimensions)
         network = make_network(recipe.controller, recipe.seed, **options)
@@ -36,20 +36,20 @@ def prepare_network(recipe: DAgger, network: nn.Module | None = None) -> nn.Modu
 
 
 def _check_output_shape(network: nn.Module, recipe: DAgger) -> None:
-    """Call the network once, so that a wrong shape is reported before the training begins."""
+    """Call the network once and raise InputError if the shape of its output is wrong."""
     senses = cast(LocalController, network).senses
-    wanted = 1, recipe.min_agents, recipe.dimensions
-    shape = *wanted[:2], senses.hops, senses.width, recipe.dimensions
-    # Without a trace: the mode and torch's random numbers are as before.
-    learning = network.training
+    expected_shape = 1, recipe.min_agents, recipe.dimensions
+    shape = *expected_shape[:2], senses.hops, senses.width, recipe.dimensions
+    # Restore the mode of the network and torch's random generator afterwards.
+    was_training = network.training
     try:
         with torch.random.fork_rng(devices=[]), torch.inference_mode():
-            answer = network.eval()(torch.zeros(shape))
+            output = network.eval()(torch.zeros(shape))
     except (RuntimeError, TypeError, IndexError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"the network does not take observations (B, N, K, C, D) = {shape}: {reason}") from None
     finally:
-        network.train(learning)
-    if not isinstance(answer, Tensor) or answer.shape != wanted:
-        got = tuple(answer.shape) if isinstance(answer, Tensor) else answer
-        raise InputError(f"the network must return accelerations (B, N, D) = {wanted}; got {got!r:.80}")
+        network.train(was_training)
+    if not isinstance(output, Tensor) or output.shape != expected_shape:
+        received = tuple(output.shape) if isinstance(output, Tensor) else output
+        raise InputError(f"the network must return accelerations (B, N, D) = {expected_shape}; got {received!r:.80}")

@@ -1,4 +1,4 @@
-"""Several trainings at once, each in a folder of its own, in processes that train one after the other."""
+"""Parallel trainings: worker processes that each run one training after another, each in its run directory."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ OnEpoch = Callable[[Path, "EpochReport"], object]
 OnNotice = Callable[[Path, str], object]
 
 STOP = None
-"""Sent to a process in place of a folder: it stops, in the middle of a training too."""
+"""Message to a worker instead of a run directory: stop, even during a training."""
 
 POLL_INTERVAL = 0.2
-"""`should_stop` is called at least this often, in seconds, while no process sends anything."""
+"""Longest time between two calls of `should_stop`, in seconds."""
 
 
 def train_several(
@@ -38,44 +38,44 @@ def train_several(
     prepare: Callable[[], object] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Train what `TrainingRun.create` made in these folders, `workers` of them at a time.
+    """Train in run directories that `TrainingRun.create` made, `workers` of them at a time.
 
-    A training that fails does not stop the others; its error is raised at the end.
+    If a training fails, the others continue, and the error is raised at the end.
 
     Args:
-        folders: the folders of the trainings; finished ones are skipped.
-        workers: how many processes run at once.
-        on_epoch: called with the folder and the report of every epoch.
-        on_notice: called with the folder and a line that a user should see.
-        prepare: called in every process first, such as to register one's own networks; it must be importable.
-        should_stop: called several times a second; once it returns True, every process ends its epoch and writes a
-            checkpoint.
+        folders: run directories; finished trainings are skipped.
+        workers: number of processes.
+        on_epoch: called with the run directory and the report of every epoch.
+        on_notice: called with the run directory and a line of text for the user.
+        prepare: called first in every process, e.g. to register custom networks; it must be importable.
+        should_stop: called several times a second; once it returns True, every process completes its epoch and writes
+            a checkpoint.
 
     Raises:
-        KeyboardInterrupt: if `should_stop` returned True, after the checkpoints are written.
+        KeyboardInterrupt: if `should_stop` returned True, after all checkpoints are written.
     """
     check_count("workers", workers)
-    # Not forked from this process: they would inherit locks of torch's threads, but not the threads.
+    # Do not fork: the children would inherit the locks of torch's threads, but not the threads.
     context = get_process_context()
     waiting = deque(folder for folder in folders if not TrainingRun(folder).is_finished)
-    # A pipe for each process, so that a process that dies cannot damage what others send.
+    # One pipe per process, so that a dying process cannot corrupt the messages of others.
     running: dict[Connection, tuple[Path, BaseProcess]] = {}
     failures: list[str] = []
     stopped = False
     try:
         while waiting or running:
-            # Start as many processes as there is room for.
+            # Start processes up to the limit.
             while waiting and len(running) < workers:
-                ours, theirs = context.Pipe()
-                # Daemons: they end with the parent.
-                process = context.Process(target=_run_worker, args=(theirs, prepare), daemon=True)
-                # Ctrl-C goes to the whole group of processes; only the parent shall act on it.
+                parent_end, child_end = context.Pipe()
+                # Daemon processes end with the parent.
+                process = context.Process(target=_run_worker, args=(child_end, prepare), daemon=True)
+                # Ctrl-C reaches the whole process group; only the parent handles it.
                 with ignore_sigint_in_children():
                     process.start()
-                # The child has its own copy of this end; closing ours lets its death be seen as the end of the pipe.
-                theirs.close()
-                running[ours] = _assign_run(waiting.popleft(), ours, process)
-            # Pass on what the processes send.
+                # The child has a copy of this end. Close the parent's, so that the child's death closes the pipe.
+                child_end.close()
+                running[parent_end] = _assign_run(waiting.popleft(), parent_end, process)
+            # Forward the messages of the processes.
             for ready in cast(list[Connection], wait(list(running), POLL_INTERVAL)):
                 folder, worker = running[ready]
                 try:
@@ -93,12 +93,12 @@ def train_several(
                 else:
                     if kind == "failure":
                         failures.append(f"{folder}: {content}")
-                    # The process is there, with torch imported: it takes the next training.
+                    # Reuse the process, which has imported torch, for the next training.
                     if waiting:
                         running[ready] = _assign_run(waiting.popleft(), ready, worker)
                     else:
                         _send(ready, STOP)
-            # Ask the processes to stop, once.
+            # Tell the processes to stop, once.
             if not stopped and should_stop():
                 stopped = True
                 waiting.clear()
@@ -106,7 +106,7 @@ def train_several(
                     _send(pipe, STOP)
     finally:
         for _, worker in running.values():
-            worker.kill()  # safe: a killed training continues from its last checkpoint
+            worker.kill()  # safe: a killed training can continue from its last checkpoint
             worker.join()
     if failures:
         raise InputError("; ".join(failures))
@@ -115,43 +115,43 @@ def train_several(
 
 
 def _assign_run(folder: Path, pipe: Connection, process: BaseProcess) -> tuple[Path, BaseProcess]:
-    """Let a process train in a folder."""
+    """Send a run directory to a process."""
     process.name = str(folder)
     _send(pipe, folder)
     return folder, process
 
 
 def _send(pipe: Connection, content: Path | None) -> None:
-    with suppress(OSError):  # the process may have ended, which the parent learns from the end of the pipe
+    with suppress(OSError):  # the process may have ended; the parent detects this by EOF on the pipe
         pipe.send(content)
 
 
 def _run_worker(pipe: Connection, prepare: Callable[[], object] | None) -> None:
-    """Train in the folders that come through the pipe, and send reports, notices and failures back."""
-    # The parent decides when to stop, so Ctrl-C is ignored here.
+    """Train in the run directories received through the pipe; send back reports, notices and failures."""
+    # Ignore Ctrl-C: the parent decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def say(kind: str, content: object) -> None:
+    def send_message(kind: str, content: object) -> None:
         try:
             pipe.send((kind, content))
         except OSError:
-            sys.exit(1)  # the parent is gone
+            sys.exit(1)  # the parent has ended
 
-    failure = _catch_error(prepare) if prepare is not None else ""
-    with suppress(EOFError, OSError, KeyboardInterrupt):  # the parent is gone, or asked for it
+    prepare_error = _catch_error(prepare) if prepare is not None else ""
+    with suppress(EOFError, OSError, KeyboardInterrupt):  # the parent has ended, or sent STOP
         while (folder := pipe.recv()) is not STOP:
-            failed = failure or _catch_error(
+            error = prepare_error or _catch_error(
                 lambda: TrainingRun(folder).train(
-                    lambda epoch: say("epoch", epoch),
-                    lambda text: say("notice", text),
-                    should_stop=pipe.poll,  # true once the parent sent STOP, or has ended: no folder comes meanwhile
+                    lambda report: send_message("epoch", report),
+                    lambda text: send_message("notice", text),
+                    should_stop=pipe.poll,  # True once the parent sent STOP or ended
                 )
             )
-            say("failure" if failed else "done", failed)
+            send_message("failure" if error else "done", error)
 
 
 def _catch_error(work: Callable[[], object]) -> str:
-    """Do some work; returns the text of its error, which is empty if there was none."""
+    """Call `work` and return the text of its error, or an empty text."""
     try:
         work()
     except (InputError, OSError) as error:

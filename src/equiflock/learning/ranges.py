@@ -1,4 +1,4 @@
-"""Ranges of numbers, written such as 0-0.5, from which each flight of a training draws one."""
+"""Ranges of numbers, such as 0-0.5, from which a training draws a number per flight or flock."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 from equiflock.runtime.checks import InputError
 
 Distribution = Literal["uniform_integer", "uniform", "log_uniform"]
-"""How the numbers of a range are spread: whole numbers, all equally likely; numbers, equally likely wherever they are;
-or scales, as likely from 3 to 10 as from 30 to 100."""
+"""Distribution of the numbers of a range; log_uniform draws from 3 to 10 as often as from 30 to 100."""
 
 EXAMPLES: dict[Distribution, str] = {
     "uniform_integer": "a whole number, or a range of them such as 0-2",
@@ -21,40 +20,39 @@ EXAMPLES: dict[Distribution, str] = {
     "log_uniform": "a number, or a range such as 3-100",
 }
 NUMBER_PATTERN = r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-"""A number without a sign. The minus of its exponent belongs to it, so 1e-3 is one number and no range."""
+"""Regular expression of a number without a sign; it includes the minus of an exponent, so 1e-3 is not a range."""
 MAX_DIGITS = 19
-"""The most digits of a whole number that an int64 may have."""
+"""Most digits of an int64."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from low to high, spread in one of three ways.
-
-    low, high: the smallest and the largest number; whole ones, and both included, if it is a range of counts.
-    """
+    """The numbers from `low` to `high` with a distribution."""
 
     low: float
+    """Smallest number."""
     high: float
+    """Largest number; integer, as is `low`, and included if the distribution is uniform_integer."""
     distribution: Distribution = "uniform"
 
     def __str__(self) -> str:
         return f"{_format_number(self.low)}-{_format_number(self.high)}"
 
     def draw(self, rng: np.random.Generator) -> float:
-        """One number of the range."""
+        """Draw a number from the range."""
         match self.distribution:
             case "uniform_integer":
                 return int(rng.integers(int(self.low), int(self.high), endpoint=True))
             case "uniform":
                 return float(rng.uniform(self.low, self.high))
             case "log_uniform":
-                drawn = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
-                # The exponential of a logarithm may be an end's neighbour, and so outside of the range.
-                return min(max(drawn, self.low), self.high)
+                number = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+                # Rounding of exp(log(.)) may leave the range.
+                return min(max(number, self.low), self.high)
 
     @property
     def middle(self) -> float:
-        """The middle: of counts rounded down, of scales the geometric mean, (low + high) / 2 of others."""
+        """Middle of the range: (low + high) / 2, rounded down for uniform_integer; geometric mean for log_uniform."""
         match self.distribution:
             case "uniform_integer":
                 return (int(self.low) + int(self.high)) // 2
@@ -65,19 +63,19 @@ class Range:
 
 
 def parse_range(name: str, text: str, distribution: Distribution) -> Range | float:
-    """The range that a text such as 0-0.5 tells, or the number if it is one, or the same at both ends.
+    """Parse a text such as 0-0.5; return a number if the text is one, or if both ends are equal.
 
     Args:
-        name: what it is a range of, for errors.
+        name: name of the setting, for errors.
         text: one number, or two with a minus between them.
-        distribution: how its numbers are spread; only whole numbers make a range of counts.
+        distribution: distribution of the range; uniform_integer accepts only integers.
     """
     number = rf"(\d{{1,{MAX_DIGITS}}})" if distribution == "uniform_integer" else NUMBER_PATTERN
-    found = re.fullmatch(rf"\s*{number}(?:\s*-\s*{number})?\s*", text)
-    if found is None:
+    match = re.fullmatch(rf"\s*{number}(?:\s*-\s*{number})?\s*", text)
+    if match is None:
         raise InputError(f"{name} must be {EXAMPLES[distribution]}; got {text!r:.80}")
     low, high = (
-        int(each) if distribution == "uniform_integer" else float(each) for each in (found[1], found[2] or found[1])
+        int(end) if distribution == "uniform_integer" else float(end) for end in (match[1], match[2] or match[1])
     )
     if low > high:
         raise InputError(f"{name} must be a range from low to high, {Range(high, low)}; got {text!r:.80}")
@@ -85,5 +83,5 @@ def parse_range(name: str, text: str, distribution: Distribution) -> Range | flo
 
 
 def _format_number(number: float) -> str:
-    """A number as `parse_range` reads it back to the last bit."""
+    """Return the shortest text that `parse_range` converts back to exactly this number."""
     return repr(number).removesuffix(".0")

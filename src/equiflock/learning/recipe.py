@@ -1,4 +1,4 @@
-"""The settings of a training, called its recipe, and for DAgger the command that repeats it."""
+"""Recipes, i.e. the settings of a training: `DAgger`, with the command that repeats it, and `Cloning`."""
 
 from __future__ import annotations
 
@@ -18,127 +18,125 @@ from equiflock.scenarios.random_disk import RadiusRule, VelocityRule
 from equiflock.simulation.simulate import count_steps
 
 EXPERT = "tanner"
-"""The expert that the paper's pupils learn from."""
-
-
+"""The expert of the paper's trainings."""
 DEFAULT_CLAMP = 100.0
-"""The expert's clamp C in the paper's trainings, and the default of `Tanner`."""
+"""Clamp C of the expert in the paper's trainings, and the default of `Tanner`."""
 
 
 @dataclass(frozen=True)
 class DAgger:
-    """The settings of DAgger. The defaults are the paper's (section 5, "Training")."""
+    """Settings of DAgger. The defaults are the paper's (section 5, "Training")."""
 
     controller: str = "etdagnn"
-    """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own, with
-    its options such as mixer:width=8."""
+    """Network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or your own registered torch module, with options
+    such as mixer:width=8."""
     expert: str = EXPERT
-    """The controller to learn from, as for `load`: tanner, tanner:clamp=50, or one of your own."""
+    """Controller to imitate, as for `load`: tanner, tanner:clamp=50, or your own."""
     scenario: str = "flocking"
-    """The scenario of all flights: flocking, leaders, obstacles:sides=48, or one of your own; or several with their
-    shares of flights, 0.6*flocking+0.4*leaders. Numbers of its options may be ranges: leaders:leaders=1-3."""
+    """Scenario of the flights: flocking, leaders, obstacles:sides=48, or your own; or several with their shares of the
+    flights, 0.6*flocking+0.4*leaders. Numbers in its options may be ranges: leaders:leaders=1-3."""
     epochs: int = 400
-    """The number of epochs: one flight and then `updates` steps of Adam each."""
+    """Number of epochs; each is one flight and then `updates` Adam steps."""
     seed: int = 0
-    """Seeds the initial weights, the flights and the batches."""
+    """Seed of the initial weights, the flights and the batches."""
     agents: int | str = 100
-    """N, the agents of a flock: a number, or a range such as 50-200, of which each flock draws a number. If flocks have
-    not the same number of followers, as many as the fewest have are drawn at each step to learn from."""
+    """N, the number of agents per flock, or a range such as 50-200, from which each flock draws N. If the number of
+    followers differs between flocks, each step is reduced to the smallest number by drawing followers at random."""
     hops: int = 3
-    """K, for networks that take it as an option, as the paper's do."""
+    """K, the number of hops, for networks with this option, such as the paper's."""
     flocks: int = 400
-    """The size of the set of initial conditions; an epoch draws one of them with replacement."""
+    """Number of initial conditions; each epoch draws one of them with replacement."""
     time_step: float = 0.01
     """Seconds per step."""
     duration: float = 2.0
-    """Seconds per flight, whatever the scenario's own duration."""
+    """Seconds per flight; overrides the duration of the scenario."""
     comm_radius: float = 1.0
-    """R, within which agents hear each other."""
+    """R, the communication radius."""
     dimensions: Literal[2, 3] = 2
-    """D; for 3 a ball in which two agents hear each other as often as in the disk: the same mean degree."""
+    """D; for 3, agents start in a ball with the same mean degree as in the disk."""
     radius_rule: RadiusRule = "quarter-power"
-    """How the disk in which agents begin grows with the flock; see `RandomDisk` for this field and those after it."""
+    """Rule for the radius of the initial disk as a function of N; see `RandomDisk` for this and the next fields."""
     disk_radius: float | None = None
-    """The disk's radius itself, in place of a rule."""
+    """Radius of the disk, instead of a rule."""
     density: float | None = None
-    """Agents per unit area for the constant-density rule; if left out 10 / pi, that of 100 agents."""
+    """Agents per unit area for the constant-density rule; default: 10 / pi, the density of 100 agents."""
     min_separation: float = 0.1
-    """R_min, the least distance between agents at the start."""
+    """R_min, the smallest initial distance between agents."""
     min_degree: int = 2
-    """How many others each agent hears at least, at the start."""
+    """Smallest initial number of neighbours of an agent."""
     connected: bool = True
-    """Whether the communication graph must be connected at the start."""
+    """Whether the initial communication graph must be connected."""
     disk_scale: float | str = 1.0
-    """A factor on the disk's radius, such as 0.8, or 0.6-1.1, of which each flock draws a number."""
+    """Factor on the disk's radius, such as 0.8, or a range such as 0.6-1.1, from which each flock draws."""
     max_speed: float | str = 3.0
-    """The bound on each entry of a random velocity; under `velocities` = "disc" on its magnitude. A number, or a range
-    such as 1-3, of which each flock draws a number."""
+    """Bound on each entry of a random initial velocity, or on its magnitude if `velocities` is "disc". A number, or a
+    range such as 1-3, from which each flock draws."""
     velocities: VelocityRule = "entries"
-    """What is uniform up to max_speed: the "entries" of random velocities, or the vectors, in a "disc"."""
+    """Distribution of initial velocities: uniform "entries", or vectors uniform in a "disc" of radius max_speed."""
     expert_share: float = 0.993
-    """beta_0, the probability of the expert's acceleration in the first epoch, and its decay per epoch."""
+    """beta_0, the probability that the expert acts in a step of the first epoch, and its decay factor per epoch."""
     least_expert_share: float = 0.5
-    """The lower limit of that probability."""
+    """Lower limit of that probability."""
     capacity: int = 10_000
-    """How many tuples the replay keeps, the newest ones."""
+    """Number of tuples in the replay, which keeps the newest."""
     updates: int = 200
-    """Steps of Adam per epoch."""
+    """Adam steps per epoch."""
     batch: int = 20
-    """Tuples per step, drawn with replacement."""
+    """Tuples per Adam step, drawn with replacement."""
     learning_rate: float = 5e-5
-    """The learning rate of Adam, with betas 0.9 and 0.999."""
+    """Learning rate of Adam, with betas 0.9 and 0.999."""
     schedule: Schedule = "constant"
-    """How the learning rate changes over the epochs: not at all, or it falls to its end as a "cosine" or "linear"."""
+    """Learning rate schedule: "constant", or a "cosine" or "linear" decay to final_learning_rate."""
     final_learning_rate: float = 0.0
-    """What the schedule ends with, as a share of learning_rate, such as 0.05."""
+    """Learning rate at the end of the schedule, as a share of learning_rate, such as 0.05."""
     warm_up: int = 0
-    """For how many epochs at the start the learning rate grows, along a line from 0."""
+    """Number of epochs at the start during which the learning rate grows linearly from 0."""
     average: float = 0.0
-    """The decay per epoch, such as 0.98, of an exponential average of the weights: validation and the weights that are
-    written are the average's, flights the network's own. 0 for none."""
+    """Decay per epoch, such as 0.98, of an exponential average of the weights, which validation and the written weights
+    use; flights use the current weights. 0 for no average."""
     validation_flocks: int = 50
-    """How many flocks the network is validated on, the same ones for every seed."""
+    """Number of validation flocks, the same for every seed."""
     validate_every: int = 40
-    """Epochs from one validation to the next."""
+    """Epochs between validations."""
     checkpoint_every: int = 10
-    """Epochs from one checkpoint to the next, for a training that is kept in a folder."""
+    """Epochs between checkpoints, for a training in a run directory."""
     packet_loss: float | str = 0.0
-    """The share of messages that are lost, each link and step by itself: a number such as 0.2, or a range such as
-    0-0.5, of which each flight draws a number. So for all options that follow; see `Radio` and `DoubleIntegrator`."""
+    """Share of messages lost, independently per link and step: a number such as 0.2, or a range such as 0-0.5, from
+    which each flight draws, as for all following options; see `Radio` and `DoubleIntegrator`."""
     burst: float | str | None = None
-    """The mean length of a run of lost messages on a link, in steps, such as 5 or 2-20 (each decade as likely)."""
+    """Mean length of a run of lost messages on a link, in steps, such as 5 or 2-20 (log-uniform)."""
     delay: int | str = 0
-    """Steps from sending to hearing, such as 1 or 0-2 (each as likely)."""
+    """Steps from sending to receiving, such as 1 or 0-2 (each equally likely)."""
     jitter: int | str = 0
-    """Up to so many steps more, each message by itself, such as 1 or 0-3."""
+    """Largest additional delay in steps, drawn per message, such as 1 or 0-3."""
     noise: float | str = 0.0
-    """The standard deviation of measured relative positions, in R, and velocities, in R/s, such as 0.01 or 0-0.05."""
+    """Standard deviation of measured relative positions, in R, and velocities, in R/s, such as 0.01 or 0-0.05."""
     quantization: int | str | None = None
     """Bits per number of a message, from 10 to 32, such as 16 or 12-32."""
     send_interval: int | str = 1
-    """Agents send at every so many-th step only, at phases of their own, such as 2 or 1-4."""
+    """Steps between two messages of an agent, each with a different phase, such as 2 or 1-4."""
     last_known: int | str = 0
-    """For how many steps after its arrival a message is used if no newer one comes, such as 5 or 0-10."""
+    """Steps for which a received message is used if no newer one arrives, such as 5 or 0-10."""
     max_acceleration: float | str | None = None
-    """The most that a body can accelerate, such as 5 or 3-100 (as likely from 3 to 10 as from 30 to 100)."""
+    """Largest acceleration of a body, such as 5 or 3-100 (log-uniform)."""
     top_speed: float | str | None = None
-    """The most that a body can fly, such as 4 or 2-20 (each decade as likely): max_speed of `DoubleIntegrator`."""
+    """Largest speed of a body, such as 4 or 2-20 (log-uniform): max_speed of `DoubleIntegrator`."""
     drag: float | str = 0.0
-    """The rate, per second, at which a body's velocity decays by itself, such as 0.1 or 0-0.5."""
+    """Decay rate of a body's velocity, per second, such as 0.1 or 0-0.5."""
     lag: float | str = 0.0
-    """The time constant of a body's actuators in seconds, such as 0.05 or 0-0.1."""
+    """Time constant of a body's actuators in seconds, such as 0.05 or 0-0.1."""
     gust: float | str = 0.0
-    """The standard deviation of each entry of a random acceleration, drawn anew at every step, such as 1 or 0-3."""
+    """Standard deviation of each entry of a random acceleration, drawn at every step, such as 1 or 0-3."""
 
     def __post_init__(self) -> None:
-        # Types first: a recipe may come from a file, where nothing has checked them.
+        # Check types first, because a recipe may come from a file.
         for name in _FIELD_TYPES:
-            # Radio and body know themselves what makes sense for them.
+            # Radio and body check their own settings.
             if name in SETTINGS:
                 object.__setattr__(self, name, parse_setting(name, getattr(self, name)))
                 continue
             object.__setattr__(self, name, check_field(name, _FIELD_TYPES[name], getattr(self, name)))
-        # Then the range of every number.
+        # Then check the bounds of every number.
         counts = "epochs hops flocks capacity updates batch validation_flocks validate_every checkpoint_every"
         for name in counts.split():
             check_count(name, getattr(self, name))
@@ -149,81 +147,81 @@ class DAgger:
             check_count(name, getattr(self, name), least=0)
         check_choice("schedule", self.schedule, get_args(Schedule))
         if self.schedule == "constant" and self.final_learning_rate != 0.0:
-            raise InputError("final_learning_rate goes with a schedule that falls: take schedule cosine or linear")
+            raise InputError("final_learning_rate needs a decaying schedule: set schedule to cosine or linear")
         if not 0.0 <= self.average < 1.0:
             raise InputError(f"average must be from 0 to below 1; got {self.average!r}")
         for name in ("expert_share", "least_expert_share", "final_learning_rate"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"{name} must be from 0 to 1; got {getattr(self, name)!r}")
         check_count("duration / time_step", self.steps)
-        # Making the scenarios checks the fields that they share with the recipe.
-        for scene in self.training_scenarios:
-            scene.check(max(self.flocks, self.validation_flocks))
+        # Building the scenarios checks the fields that they share with the recipe.
+        for scenario in self.training_scenarios:
+            scenario.check(max(self.flocks, self.validation_flocks))
         self.worlds.check()
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All fields, fit for JSON, as files and folders keep them; `from_settings` reads them again."""
+        """All fields, JSON-serializable; `from_settings` is the inverse."""
         return asdict(self)
 
     @property
     def worlds(self) -> Worlds:
-        """The radios and bodies of the training's flights."""
+        """Radios and bodies of the training's flights."""
         return Worlds({name: getattr(self, name) for name in SETTINGS})
 
     @property
     def min_agents(self) -> int:
-        """N, or the least of its range."""
+        """N, or the lower end of its range."""
         return int(self.agents.partition("-")[0]) if isinstance(self.agents, str) else self.agents
 
     @property
     def steps(self) -> int:
-        """T, the steps of a flight."""
+        """T, the number of steps per flight."""
         return count_steps(self.duration, self.time_step)
 
     def compute_expert_share(self, epoch: int) -> float:
-        """beta_e = max(beta_0 beta_(e-1), least share), epochs counted from 0."""
+        """Return beta_e = max(beta_0^(e + 1), least_expert_share) of epoch e, counted from 0."""
         return float(max(self.expert_share ** (epoch + 1), self.least_expert_share))
 
     def compute_learning_rate(self, epoch: int) -> float:
-        """The learning rate of an epoch, counted from 0."""
-        told = self.schedule, epoch, self.epochs, self.warm_up, self.final_learning_rate
-        return self.learning_rate * compute_rate_factor(*told)
+        """Return the learning rate of an epoch, counted from 0."""
+        return self.learning_rate * compute_rate_factor(
+            self.schedule, epoch, self.epochs, self.warm_up, self.final_learning_rate
+        )
 
     @property
     def is_extendable(self) -> bool:
-        """Whether no epoch depends on how many there are; one of a schedule that falls does."""
+        """Whether the number of epochs may change: a decaying schedule depends on it, a constant one does not."""
         return self.schedule == "constant"
 
     def is_validation_due(self, epoch: int) -> bool:
-        """Whether the network is validated after this epoch: every `validate_every` epochs, and at the end."""
+        """Return whether a validation follows this epoch: every `validate_every` epochs, and at the end."""
         return epoch % self.validate_every == 0 or epoch == self.epochs
 
     @cached_property
     def training_scenarios(self) -> tuple[TrainingScenario, ...]:
-        """The scenarios of the flights, with their shares."""
-        # Fields that have the name of one of RandomDisk's go to the scenario, if they are not at their default: a
-        # scenario may have defaults of its own.
-        ours = {field.name: field.default for field in fields(self)}
-        shared = [field.name for field in fields(RandomDisk) if field.name in ours.keys() - {"flocks", "seed"}]
+        """Scenarios of the flights, with their shares."""
+        # Pass on the fields of RandomDisk that are not at their default, because a scenario may have other defaults.
+        defaults = {field.name: field.default for field in fields(self)}
+        shared = [field.name for field in fields(RandomDisk) if field.name in defaults.keys() - {"flocks", "seed"}]
         return parse_training_scenarios(
-            self.scenario, {name: getattr(self, name) for name in shared if getattr(self, name) != ours[name]}
+            self.scenario, {name: getattr(self, name) for name in shared if getattr(self, name) != defaults[name]}
         )
 
     @property
     def command(self) -> str:
-        """The command that trains by this recipe."""
-        # Options at their defaults are left out, except the two that usually tell trainings apart.
-        asked = [
+        """Command that trains with this recipe."""
+        # Omit options at their defaults, except the two that usually distinguish trainings.
+        options = [
             _format_option(field.name, getattr(self, field.name))
             for field in fields(self)
             if field.name in ("controller", "seed") or getattr(self, field.name) != field.default
         ]
-        return " ".join(["equiflock train", *asked])
+        return " ".join(["equiflock train", *options])
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], source: object) -> DAgger:
-        """Return the recipe with these settings; fields that are missing have their defaults. Errors name `source`."""
+        """Return the recipe with these settings; missing fields have their defaults, and errors name `source`."""
         unknown = sorted(set(settings) - set(_FIELD_TYPES))
         if unknown:
             raise InputError(f"the recipe in {source} has unknown fields: {', '.join(unknown)}")
@@ -234,37 +232,37 @@ class DAgger:
 
 
 _FIELD_TYPES = {field.name: str(field.type) for field in fields(DAgger)}
-"""The annotation of every field, as text."""
+"""Annotation of every field as text."""
 
 
 def _format_option(name: str, value: object) -> str:
-    """A field as an option of the command line; a boolean is --name or --no-name."""
-    words = name.replace("_", "-")
+    """Return a field as a command line option; a boolean is --name or --no-name."""
+    option = name.replace("_", "-")
     if isinstance(value, bool):
-        return f"--{words}" if value else f"--no-{words}"
-    return f"--{words} {shlex.quote(str(value))}"
+        return f"--{option}" if value else f"--no-{option}"
+    return f"--{option} {shlex.quote(str(value))}"
 
 
 @dataclass(frozen=True)
 class Cloning:
-    """The settings of behaviour cloning. The defaults are the paper's where it gives one (M), else those of DAgger."""
+    """Settings of behaviour cloning. The defaults are the paper's where it states one (M), else those of DAgger."""
 
     controller: str = "etdagnn"
-    """The network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or a registered torch module of your own."""
+    """Network to train: tdagnn, tdagnn-tf, tdagnn-tf-mean, etdagnn, or your own registered torch module."""
     seed: int = 0
-    """Seeds the initial weights and the batches."""
+    """Seed of the initial weights and the batches."""
     epochs: int = 50
-    """How many times the whole training set is used."""
+    """Number of passes over the training set."""
     batch: int = 20
-    """Tuples per step of Adam."""
+    """Tuples per Adam step."""
     learning_rate: float = 5e-5
-    """The learning rate of Adam, with betas 0.9 and 0.999."""
+    """Learning rate of Adam, with betas 0.9 and 0.999."""
     loss_scale: float = 2.0
-    """M: the loss of a tuple grows until b^2 + MSE = M."""
+    """M, the scale of the loss min(1, (b^2 + MSE) / M)."""
     warm_up: int = 0
-    """How many steps of Adam at the start use the plain loss, (b^2 + MSE) / M without min(1, .)."""
+    """Number of Adam steps at the start that use the loss (b^2 + MSE) / M, without min(1, .)."""
     measure_every: int = 1
-    """Epochs from one measurement of the losses to the next; the first and the last epoch are always measured."""
+    """Epochs between measurements of the losses; epoch 0 and the last epoch are always measured."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "measure_every"):

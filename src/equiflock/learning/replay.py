@@ -1,4 +1,4 @@
-"""The memory of DAgger: the newest tuples of observations and expert's accelerations."""
+"""The replay buffer of DAgger: the newest tuples of observations and expert's accelerations."""
 
 from __future__ import annotations
 
@@ -17,52 +17,55 @@ if TYPE_CHECKING:
 
 
 class ReplayBuffer:
-    """A ring buffer of (observations, expert's accelerations) of whole flocks; when full, the oldest is overwritten.
+    """Ring buffer of (observations, expert's accelerations) of whole flocks; when full, it overwrites the oldest tuple.
 
     Args:
-        capacity: how many tuples are kept.
+        capacity: largest number of tuples.
         agents: N.
         dimensions: D.
-        learner: reads the tuples, and says in which form they are kept.
+        learner: the learner that reads the tuples and defines their memory layout.
     """
 
     def __init__(self, capacity: int, agents: int, dimensions: int, learner: Learner) -> None:
         check_count("capacity", capacity)
-        known, wanted = learner.get_tuple_shapes(agents, dimensions)
+        observation_shape, target_shape = learner.get_tuple_shapes(agents, dimensions)
         self.learner = learner
         self.agents = agents
-        self.tuples: Tuples = np.zeros((capacity, *known), np.float32), np.zeros((capacity, *wanted), np.float32)
-        """Observations and targets as the learner packed them."""
+        self.tuples: Tuples = (
+            np.zeros((capacity, *observation_shape), np.float32),
+            np.zeros((capacity, *target_shape), np.float32),
+        )
+        """Observations and targets in the memory layout of the learner."""
         self.total_added = 0
-        """How many tuples were ever added; the next is written at index `total_added % capacity`."""
+        """Number of tuples ever added; the next is written at index `total_added % capacity`."""
 
     @property
     def capacity(self) -> int:
-        """How many tuples can be kept."""
+        """Largest number of tuples."""
         return len(self.tuples[0])
 
     def __len__(self) -> int:
-        """How many tuples are kept now."""
+        """Return the current number of tuples."""
         return min(self.total_added, self.capacity)
 
     def add(self, observations: Float[np.ndarray, "T N K C D"], targets: Float[np.ndarray, "T N D"]) -> None:
-        """Keep tuples: every agent's observations, (T, N, K, C, D), and the expert's accelerations, (T, N, D)."""
-        known, wanted = self.tuples
+        """Add T tuples: observations (T, N, K, C, D) and the expert's accelerations (T, N, D)."""
+        stored_observations, stored_targets = self.tuples
         done = 0
         while done < len(targets):
-            # As many as fit before the ring's end.
-            place = self.total_added % self.capacity
-            count = min(len(targets) - done, self.capacity - place)
-            part, ring = slice(done, done + count), slice(place, place + count)
-            self.learner.pack(observations[part], targets[part], (known[ring], wanted[ring]))
+            # As many tuples as fit before the end of the ring.
+            index = self.total_added % self.capacity
+            count = min(len(targets) - done, self.capacity - index)
+            part, ring = slice(done, done + count), slice(index, index + count)
+            self.learner.pack(observations[part], targets[part], (stored_observations[ring], stored_targets[ring]))
             self.total_added, done = self.total_added + count, done + count
 
 
 def check_memory(tuples: int, agents: int, hops: int, dimensions: int, channels: int = len(PAPER_FEATURES)) -> None:
-    """Raise a clear error, before memory is allocated, if the machine has too little for this many tuples."""
+    """Raise InputError if the physical memory of the machine cannot hold this many tuples."""
     size = 4 * tuples * agents * (channels * hops + 1) * dimensions  # bytes of float32
     if size > read_physical_memory():
         raise InputError(
             f"{tuples:,} tuples of {agents:,} agents and {hops:,} hops need {size // 2**30:,} GiB of memory, more than "
-            "this machine has: lower capacity or batch, or take fewer agents or hops"
+            "this machine has: lower capacity, batch, agents or hops"
         )

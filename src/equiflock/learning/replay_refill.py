@@ -1,4 +1,4 @@
-"""Fills the replay of a training that continues, by flying again the flights whose tuples it held."""
+"""Refills the replay of a resumed training by repeating the rollouts whose tuples it held."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from equiflock.learning.rollouts import Rollout, copy_state_dict
 from equiflock.runtime.checks import InputError
 
 NOTICE_DELAY = 5.0
-"""If the flights after the first take longer than this, in seconds, the user is told what is going on."""
+"""Seconds after which the user receives a progress notice, counted from the second rollout."""
 
 
 def refill(trainer: Trainer, notice: Callable[[str], object]) -> None:
-    """Fly the flights that a checkpoint has put into `trainer.rollouts`, and fill the replay with them.
+    """Repeat the rollouts in `trainer.rollouts`, restored from a checkpoint, and fill the replay with them.
 
-    On another machine or with other versions they may differ in the last bits, and one may even be shorter or longer.
-    The training then goes on with the flights as they are now, and with a notice.
+    On another machine or with other versions they may differ in rounding, and even in length. The training then
+    continues with the new rollouts, with a notice.
     """
     rollouts = list(trainer.rollouts)
     if not rollouts:
         return
-    # The network and the epoch are the flight's while it flies, and afterwards those of the checkpoint again.
+    # Each rollout uses its own network and epoch; restore those of the checkpoint afterwards.
     epoch, network = trainer.epoch, copy_state_dict(trainer.network)
     try:
         _repeat_rollouts(trainer, rollouts, rollouts[0].tuples_before, notice)
-        # Shorter flights than before leave places of the ring without a tuple: all are then put at its beginning.
+        # If rollouts are now shorter, parts of the ring stay empty: repeat them from the start of the ring.
         if trainer.replay.total_added - rollouts[0].tuples_before < len(trainer.replay):
             _repeat_rollouts(trainer, rollouts, 0, notice)
     finally:
@@ -35,23 +35,24 @@ def refill(trainer: Trainer, notice: Callable[[str], object]) -> None:
         trainer.epoch = epoch
     if list(trainer.rollouts) != rollouts:
         notice(
-            "its last flights, flown again, are not what they were: bits will differ from those without interruption"
+            "its last rollouts, repeated, differ from the original ones: the result will differ from that of an "
+            "uninterrupted training"
         )
 
 
 def _repeat_rollouts(
     trainer: Trainer, rollouts: Sequence[Rollout], first: int, notice: Callable[[str], object]
 ) -> None:
-    """Fly these flights; the first tuple goes where that with the number `first` was."""
+    """Repeat these rollouts; the first tuple has the number `first` in the replay."""
     trainer.rollouts.clear()
     trainer.replay.total_added = first
     deadline = math.inf
     for number, rollout in enumerate(rollouts):
-        # The first flight may compile kernels and says nothing about the others.
+        # The first rollout may compile kernels, so its time does not count.
         if number == 1:
             deadline = time.monotonic() + NOTICE_DELAY
         if time.monotonic() > deadline:
-            notice(f"flying the last {len(rollouts)} flights again, {number} done so far")
+            notice(f"repeating the last {len(rollouts)} rollouts, {number} done so far")
             deadline = math.inf
         trainer.network.load_state_dict(rollout.network)
         trainer.epoch = rollout.epoch
@@ -59,4 +60,4 @@ def _repeat_rollouts(
             with trainer.seed_torch():
                 trainer.run_rollout()
         except InputError as error:
-            raise InputError(f"the flight of epoch {rollout.epoch + 1} cannot be flown again: {error}") from None
+            raise InputError(f"the rollout of epoch {rollout.epoch + 1} cannot be repeated: {error}") from None

@@ -1,8 +1,8 @@
-"""The flights of DAgger whose tuples are in the replay, with what it takes to fly them again.
+"""The rollouts of DAgger whose tuples are in the replay, with the data needed to repeat them.
 
-A flight is a function of the recipe, its epoch and the network at the beginning of that epoch, as all randomness comes
-from streams named by the seed and the epoch. So a checkpoint keeps the network of every such epoch, some hundred kB in
-all, rather than the replay, which is a hundred times as large.
+A rollout is a function of the recipe, its epoch and the network at the start of that epoch, because all random numbers
+come from streams named by the seed and the epoch. Therefore a checkpoint stores the network of every such epoch, some
+hundred kB in total, instead of the replay, which is a hundred times as large.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Rollout:
-    """One flight; two are equal if they added the same tuples to the replay at the same places."""
+    """One flight of a training; two are equal if they added the same tuples at the same indices of the replay."""
 
     epoch: int
-    """How many epochs had been done before it."""
+    """Number of epochs completed before it."""
     tuples_before: int
-    """How many tuples had been added to the replay before it."""
+    """Number of tuples added to the replay before it."""
     tuples: int
-    """How many tuples it added."""
+    """Number of tuples it added."""
     checksum: int
     """CRC-32 of those tuples."""
     network: dict[str, Tensor] = field(compare=False)
-    """The network's weights and buffers when it began."""
+    """Weights and buffers of the network at its start."""
 
     @property
     def tuples_after(self) -> int:
-        """How many tuples had been added to the replay after it."""
+        """Number of tuples added to the replay up to its end."""
         return self.tuples_before + self.tuples
 
 
 class RolloutHistory:
-    """The flights of which at least one tuple is still in a replay of some capacity, the oldest first."""
+    """Rollouts with at least one tuple in a replay of this capacity, oldest first."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -53,27 +53,27 @@ class RolloutHistory:
         return iter(self._rollouts)
 
     def add(self, rollout: Rollout) -> None:
-        """Keep a flight, and forget those of which it overwrote the last tuple."""
-        # One that ended before its first step left nothing in the replay.
+        """Add a rollout, and drop those whose last tuple it overwrote."""
+        # A rollout that ended before its first step added no tuple.
         if rollout.tuples > 0:
             self._rollouts.append(rollout)
         while self._rollouts and self._rollouts[0].tuples_after <= rollout.tuples_after - self.capacity:
             self._rollouts.popleft()
 
     def clear(self) -> None:
-        """Forget all flights."""
+        """Drop all rollouts."""
         self._rollouts.clear()
 
 
 def copy_state_dict(network: nn.Module) -> dict[str, Tensor]:
-    """Copies of a network's weights and buffers, by their names."""
+    """Return copies of a network's weights and buffers by name."""
     state = network.state_dict().items()
-    # A module may keep other things in its state, which no file of weights can hold.
+    # The state of a module may hold other objects, which safetensors cannot store.
     return {name: tensor.detach().clone() for name, tensor in state if isinstance(tensor, Tensor)}
 
 
 def compute_crc32(*arrays: NDArray[Any]) -> int:
-    """CRC-32 of these arrays, one after the other."""
+    """Return the CRC-32 of the concatenated arrays."""
     total = 0
     for array in arrays:
         total = zlib.crc32(np.ascontiguousarray(array).data, total)

@@ -1,4 +1,4 @@
-"""The config of a training's folder: the recipe, the weights that it began from, and versions."""
+"""config.json of a training's run directory: the recipe, the initial weights, and versions."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ from equiflock.runtime.checksums import DamagedError
 from equiflock.runtime.provenance import CONFIG, KIND, format_kind, read_config, write_config
 
 TRAINING = "training"
-"""The kind of folder that its config names."""
+"""Kind of directory, as named in config.json."""
 
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """The file of weights that a training began from; a copy of it is in the folder."""
+    """Weights file that a training started from; the run directory holds a copy."""
 
     name: str
-    """The path that the user gave."""
+    """Path given by the user."""
     checksum: str
-    """The checksum of its content."""
+    """Checksum of the file."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything on which the bits of a training depend."""
+    """Everything that the result of a training depends on."""
 
     recipe: DAgger
     initial_versions: Mapping[str, str]
-    """The versions of the program and its libraries when it began."""
+    """Versions of equiflock and its libraries at the start of the training."""
     initial_weights: InitialWeights | None = None
-    """The weights that the network began from; None if it began with fresh ones."""
+    """Weights that the training started from; None for newly initialized ones."""
 
     @property
     def run_key(self) -> dict[str, Any]:
-        """The recipe and origin, which are written with every result so that it is not taken for another training's."""
-        begun = {} if self.initial_weights is None else {"from": asdict(self.initial_weights)}
-        return {"recipe": self.recipe.settings, **begun}
+        """Recipe and initial weights; stored with every result to identify its training."""
+        initial_weights = {} if self.initial_weights is None else {"from": asdict(self.initial_weights)}
+        return {"recipe": self.recipe.settings, **initial_weights}
 
     @property
     def command(self) -> str:
-        """The command that repeats the training."""
-        begun = "" if self.initial_weights is None else f" --from {shlex.quote(self.initial_weights.name)}"
-        return self.recipe.command + begun
+        """Command that repeats the training."""
+        option = "" if self.initial_weights is None else f" --from {shlex.quote(self.initial_weights.name)}"
+        return self.recipe.command + option
 
     def write(self, folder: Path) -> None:
-        """Write the folder's config, with a checksum."""
+        """Write config.json, with a checksum."""
         content = {"command": self.command, **self.run_key, "versions": dict(self.initial_versions)}
         write_config(folder, TRAINING, content)
 
     @classmethod
     def read(cls, folder: Path) -> RunConfig:
-        """Read the config of a folder; a clear error if the folder is not that of a training."""
+        """Read config.json; raise InputError if the directory is not the run directory of a training."""
         path = folder / CONFIG
         if not path.is_file():
-            why = f"there is no {CONFIG} in it" if folder.exists() else "there is no such folder"
-            raise InputError(f"{folder} is not the folder of a training: {why}")
+            reason = f"it has no {CONFIG}" if folder.exists() else "it does not exist"
+            raise InputError(f"{folder} is not the run directory of a training: {reason}")
         try:
             content = read_config(folder)
         except DamagedError as error:
-            raise DamagedError(f"{error}; begin anew with --force, or in another folder") from None
+            raise DamagedError(f"{error}; restart with --force, or choose another directory") from None
         if content.get(KIND) != TRAINING:
-            raise InputError(f"{folder} is the folder of {format_kind(content)}, not of a training")
-        # The checksum fitted, so whatever is missing here was written by another program or version.
+            raise InputError(f"{folder} is the run directory of {format_kind(content)}, not of a training")
+        # The checksum matched, so a file with missing entries was written by another program or version.
         try:
             settings, initial_versions = dict(content["recipe"]), dict(content["versions"])
             initial_weights = InitialWeights(**content["from"]) if "from" in content else None
@@ -78,12 +78,14 @@ class RunConfig:
 
 
 def adapt_recipe(weights: Path, recipe: DAgger, given: Collection[str] = ()) -> DAgger:
-    """The recipe with the network of a file of weights; fields that were `given` must agree with the file."""
-    held = read_weights(weights)
-    # The file decides on the network; only what the user asked for explicitly can contradict it.
-    found: dict[str, Any] = {"controller": held.network}
-    found |= {key: held.options[key] for key in ("hops", "dimensions") if key in held.options}
-    for key, value in found.items():
+    """Return the recipe with the network of a weights file; raise InputError if fields in `given` contradict it."""
+    content = read_weights(weights)
+    # The file determines the network; only options that the user set explicitly can contradict it.
+    network_fields: dict[str, Any] = {"controller": content.network}
+    network_fields |= {key: content.options[key] for key in ("hops", "dimensions") if key in content.options}
+    for key, value in network_fields.items():
         if key in given and getattr(recipe, key) != value:
-            raise InputError(f"{weights} holds weights of {key} = {value}, not {getattr(recipe, key)}: leave it out")
-    return replace(recipe, **found)
+            raise InputError(
+                f"{weights} holds weights of {key} = {value}, not {getattr(recipe, key)}: omit {key} or change it"
+            )
+    return replace(recipe, **network_fields)

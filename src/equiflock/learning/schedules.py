@@ -1,4 +1,4 @@
-"""The learning rate of every epoch of a training."""
+"""Learning rate schedules."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ Schedule = Literal["constant", "cosine", "linear"]
 
 
 def compute_rate_factor(schedule: Schedule, epoch: int, epochs: int, warm_up: int = 0, final: float = 0.0) -> float:
-    """The share of the full learning rate that an epoch has.
+    """Return the factor on the learning rate in epoch e.
 
-    It grows along a line, (e + 1) / (W + 1) for the W epochs of the warm-up. Then it is 1, or falls to `final`, as a
-    line or a half wave of the cosine does: with x = (e - W) / (E - W), 1 - x or (1 + cos(pi x)) / 2 is the share of
-    what is to fall that is left. The end, x = 1, comes after the last epoch, so no epoch goes by with a rate of 0.
+    During the W warm-up epochs the factor is (e + 1) / (W + 1). Then it is 1, or decays to `final`:
+
+        final + (1 - final) s(x),  x = (e - W) / (E - W),
+
+    with s(x) = 1 - x ("linear") or s(x) = (1 + cos(pi x)) / 2 ("cosine"). x = 1 comes after the last epoch, so that no
+    epoch has a rate of 0.
 
     Args:
-        schedule: how it falls after the warm-up.
+        schedule: shape of the decay after the warm-up.
         epoch: e, counted from 0.
-        epochs: E, how many there are.
-        warm_up: W, how many epochs it takes to reach the full rate.
-        final: the share at the end.
+        epochs: E, the number of epochs.
+        warm_up: W, the number of warm-up epochs.
+        final: the factor at x = 1.
     """
     if epoch < warm_up:
         return (epoch + 1) / (warm_up + 1)
     if schedule == "constant":
         return 1.0
-    done = (epoch - warm_up) / (epochs - warm_up)
-    left = 1.0 - done if schedule == "linear" else (1.0 + math.cos(math.pi * done)) / 2.0
-    return final + (1.0 - final) * left
+    x = (epoch - warm_up) / (epochs - warm_up)
+    decay = 1.0 - x if schedule == "linear" else (1.0 + math.cos(math.pi * x)) / 2.0
+    return final + (1.0 - final) * decay

@@ -1,4 +1,4 @@
-"""The results of a training: the weights, whose metadata has the checksums of the tables beside them."""
+"""The results of a training: weights, whose metadata holds the checksums of the tables, and the tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 
 class Results:
-    """The weights and tables of the training with this config, whose damage is detected by checksums."""
+    """Weights and tables of the training with this config, verified by checksums."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self.folder = folder
@@ -26,38 +26,38 @@ class Results:
         self.config = config
 
     def write(self, network: nn.Module, tables: Tables) -> Path:
-        """Write the weights, with the checksums of the tables, which must be written before."""
+        """Write the weights and the checksums of the tables, which must already be on disk."""
         extra = {"command": self.config.command, **self.config.run_key, "versions": collect_versions("torch")}
-        # Versions at the end, and those at the beginning if they were others: bits may depend on both.
+        # Store the versions at the end, and those at the start if they differ, as the result may depend on both.
         if self.config.initial_versions != collect_versions("torch"):
             extra["begun_with"] = dict(self.config.initial_versions)
         return write_weights(network, self.weights, {**extra, "tables": tables.checksums})
 
     def epochs(self) -> int:
-        """How many epochs the weights were trained for; 0 if there are none.
+        """Return the number of epochs that the weights were trained for, or 0 if there are none.
 
         Raises:
-            InputError: if they are damaged, or of another training.
+            InputError: if the weights are damaged or belong to another training.
         """
         if not self.weights.exists():
             return 0
-        run_key = dict(self._metadata())
-        ours = self.config.run_key
+        metadata = dict(self._metadata())
+        run_key = self.config.run_key
         try:
-            epochs = int(run_key["recipe"]["epochs"])
-            before = {"recipe": {**run_key["recipe"], "epochs": ours["recipe"]["epochs"]}}
+            epochs = int(metadata["recipe"]["epochs"])
+            # The number of epochs may differ, because a training can be extended.
+            stored_key = {"recipe": {**metadata["recipe"], "epochs": run_key["recipe"]["epochs"]}}
         except (KeyError, TypeError, ValueError):
-            raise InputError(f"{self.weights} does not say how it was trained") from None
-        if "from" in run_key:
-            before["from"] = run_key["from"]
-        # The number of epochs may differ: a training can be prolonged.
-        other = ", ".join(list_differences(before, ours))
-        if other:
-            raise InputError(f"{self.weights} was trained by another recipe: {other}")
+            raise InputError(f"the metadata of {self.weights} has no recipe") from None
+        if "from" in metadata:
+            stored_key["from"] = metadata["from"]
+        differences = ", ".join(list_differences(stored_key, run_key))
+        if differences:
+            raise InputError(f"{self.weights} was trained with another recipe: {differences}")
         return epochs
 
     def find_damaged_tables(self) -> list[Path]:
-        """The tables that changed since the weights were written."""
+        """Return the tables that are missing or changed since the weights were written."""
         checksums = dict(self._metadata().get("tables", {}))
         paths = {name: self.folder / name for name in COLUMNS}
         return [
@@ -67,5 +67,5 @@ class Results:
         ]
 
     def _metadata(self) -> dict[str, Any]:
-        read_weights(self.weights)  # checks that the tensors fit the network, and is not needed for anything else
+        read_weights(self.weights)  # only to check that the weights are valid
         return read_tensors(self.weights, FORMAT)[1]

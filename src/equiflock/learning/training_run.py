@@ -1,15 +1,15 @@
-"""A training that is kept in a folder and can be continued after any interruption.
+"""A training in a run directory, which can be resumed after any interruption.
 
     config.json           the recipe, the command that repeats it, and versions
-    from.safetensors      a copy of the weights that it began from, if it began from any
+    from.safetensors      a copy of the initial weights, if they were loaded from a file
     metrics.csv           epoch, loss, expert_share
     validation.csv        epoch, controller, flock, ivv, iman; the expert's rows come first, as epoch 0
     events.out.tfevents*  the same for TensorBoard
     checkpoints/          the newest two
-    weights.safetensors   the network, when the training is finished
+    weights.safetensors   the network, after the last epoch
 
-A continued run ends with the same bits as one that was never interrupted. All files but the events have a checksum
-(that of the tables is in the weights); a damaged one is refused, or written again with a notice.
+A resumed training gives the same bits as an uninterrupted one. All files except the events have a checksum (the
+checksums of the tables are in the weights); a damaged file raises an error, or is rewritten with a notice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Notice = Callable[[str], object]
 
 
 class TrainingRun:
-    """A training in a folder: `create` begins it, and `train` runs it, or continues it after an interruption."""
+    """A training in a run directory: `create` makes the directory, and `train` starts or resumes the training."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,23 +55,22 @@ class TrainingRun:
 
     @classmethod
     def create(cls, folder: Path, recipe: DAgger, weights: Path | None = None, force: bool = False) -> TrainingRun:
-        """Begin a training in a new folder.
+        """Create the run directory of a new training.
 
         Args:
-            folder: must not exist, or hold a training without any result.
+            folder: the run directory; it must not exist, or hold a training without results.
             recipe: the settings of the training.
-            weights: a file of the recipe's network to begin from, rather than with fresh weights; it is copied.
-            force: replace the training in the folder, even if it has results.
+            weights: weights file of the recipe's network to start from, which is copied; default: new weights.
+            force: replace the training in the directory, even if it has results.
         """
         if weights is not None:
-            adapt_recipe(
-                weights, recipe, ("controller", "hops", "dimensions")
-            )  # a clear error unless they are the same
-        # The file is read once, so that the checksum is that of the copy, whatever happens to the original.
+            # Raises InputError if the recipe contradicts the file.
+            adapt_recipe(weights, recipe, ("controller", "hops", "dimensions"))
+        # Read the file once, so that the checksum is that of the copy even if the original changes.
         content = None if weights is None else weights.read_bytes()
         initial_weights = None if content is None else InitialWeights(str(weights), compute_checksum(content))
         clear_run_dir(folder, force)
-        # The folder appears with its config, or not at all.
+        # Create the directory and its config atomically.
         with atomic_write(folder) as scratch:
             scratch.mkdir()
             RunConfig(recipe, collect_versions("torch"), initial_weights).write(scratch)
@@ -81,36 +80,36 @@ class TrainingRun:
 
     @property
     def recipe(self) -> DAgger:
-        """The settings of the training."""
+        """Settings of the training."""
         return self.config.recipe
 
     @property
     def is_finished(self) -> bool:
-        """Whether all epochs are done and all results are intact."""
+        """Whether all epochs are completed and all results are intact."""
         return self._epochs_trained == self.recipe.epochs and not self._results.find_damaged_tables()
 
     @property
     def checkpoints(self) -> list[Path]:
-        """The files of the checkpoints, the newest first."""
+        """Checkpoint files, newest first."""
         return self._checkpoints.paths
 
     def check_epochs(self, epochs: int) -> None:
-        """A clear error if the training cannot end after so many epochs: more are done, or its schedule has others."""
+        """Raise InputError if completed epochs or the schedule do not allow this number of epochs."""
         check_count("epochs", epochs)
         if epochs != self.recipe.epochs and not self.recipe.is_extendable:
             raise InputError(
-                f"the {self.recipe.schedule} schedule of {self.folder} ends with its {self.recipe.epochs} epochs: "
-                "go on from its weights with --from"
+                f"the {self.recipe.schedule} schedule of {self.folder} has {self.recipe.epochs} epochs and cannot be "
+                "extended: start a new training from its weights with --from"
             )
         done = max(self._epochs_trained, self._checkpoints.read_epochs_done())
         if epochs < done:
-            raise InputError(f"{done} epochs are done already in {self.folder}: epochs must be at least that")
+            raise InputError(f"epochs must be at least {done}, the epochs completed in {self.folder}; got {epochs}")
 
     def extend_epochs(self, epochs: int) -> None:
-        """Change the number of epochs, to no fewer than are done; `train` then trains the missing ones."""
+        """Change the number of epochs, to at least the completed ones; `train` then trains the remaining ones."""
         if epochs == self.recipe.epochs:
             return
-        # Under the lock, so that no process trains by the old number meanwhile.
+        # Hold the lock, so that no process trains with the old number meanwhile.
         with self._lock_run_dir(wait=False):
             self.check_epochs(epochs)
             config = replace(self.config, recipe=replace(self.recipe, epochs=epochs))
@@ -124,13 +123,13 @@ class TrainingRun:
         wait: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> Path:
-        """Train to the end, from the newest checkpoint if there is one; returns the path of the weights.
+        """Train to the end, from the newest checkpoint if any, and return the path of the weights.
 
         Args:
             on_epoch: called with the report of every epoch.
-            on_notice: called with a line of text that a user should read, such as about a damaged checkpoint.
-            wait: wait while another process trains in the folder, rather than raise an error.
-            should_stop: called before every epoch; once it returns True, a checkpoint is written.
+            on_notice: called with a line of text for the user, e.g. about a damaged checkpoint.
+            wait: wait while another process trains in the directory, instead of raising an error.
+            should_stop: called before every epoch; once it returns True, a checkpoint is written and training stops.
 
         Raises:
             KeyboardInterrupt: if `should_stop` returned True, after the checkpoint is written.
@@ -140,26 +139,26 @@ class TrainingRun:
 
         notice = on_notice or (lambda text: None)
         with self._lock_run_dir(wait), use_one_thread(), _report_memory_errors():
-            # A finished training is left as it is.
+            # Leave a finished training unchanged.
             if not self._needs_training(notice):
                 return self.weights
-            # Other versions may give other bits, which is allowed, but not silently.
+            # Other versions may change the result, so notify the user.
             if self.config.initial_versions != collect_versions("torch"):
-                other = ", ".join(list_differences(self.config.initial_versions, collect_versions("torch")))
-                notice(f"begun with {other}: bits may differ")
-            # A fresh trainer, brought to the state of the newest checkpoint.
+                differences = ", ".join(list_differences(self.config.initial_versions, collect_versions("torch")))
+                notice(f"started with {differences}: bits may differ")
+            # Restore the newest checkpoint into a new trainer.
             trainer = Trainer(self.recipe, self._load_initial_network())
             tables = Tables(self.folder, self.recipe)
             checkpoints = self._checkpoints
-            # Tables are written again from the checkpoint in any case; the user learns which files had been changed.
-            differ = set(checkpoints.restore(trainer, tables, notice))
+            # The tables are always rewritten from the checkpoint; a notice names those that were changed.
+            changed = set(checkpoints.restore(trainer, tables, notice))
             if self._epochs_trained == self.recipe.epochs:
-                differ.update(self._results.find_damaged_tables())
-            for table in sorted(differ):
-                notice(f"{table} is not as it was written: it is written again from the checkpoint")
+                changed.update(self._results.find_damaged_tables())
+            for table in sorted(changed):
+                notice(f"{table} was changed or is damaged: it is rewritten from the checkpoint")
             with self._open_logs(trainer, tables) as log:
                 while trainer.epoch < self.recipe.epochs:
-                    # Between two epochs the state is whole: `train` continues from this checkpoint later.
+                    # Stop between two epochs, where the state is consistent and a checkpoint can be written.
                     if should_stop():
                         checkpoints.write(trainer, tables)
                         raise KeyboardInterrupt
@@ -181,7 +180,7 @@ class TrainingRun:
 
     @property
     def _epochs_trained(self) -> int:
-        """How many epochs the weights were trained for; 0 if there are none, or damaged ones."""
+        """Number of epochs that the weights were trained for; 0 if they are missing or damaged."""
         try:
             return self._results.epochs()
         except InputError:
@@ -189,66 +188,66 @@ class TrainingRun:
 
     @contextmanager
     def _lock_run_dir(self, wait: bool) -> Iterator[None]:
-        """Hold the folder's lock; an error if the folder is gone, or holds another training by now."""
+        """Hold the lock of the run directory; raise InputError if it was removed or holds another training."""
         if not self.folder.is_dir():
-            raise InputError(f"{self.folder} is gone")
+            raise InputError(f"{self.folder} was removed")
         with lock_dir(self.folder, wait):
             if RunConfig.read(self.folder) != self.config:
-                raise InputError(f"another process began another training in {self.folder}")
-            # Remove what a killed process left half-written.
-            for names in (".config.*", ".metrics.*", ".validation.*", ".weights.*", f"{CHECKPOINTS}/.*"):
-                for half_written in self.folder.glob(names):
-                    half_written.unlink()
+                raise InputError(f"another process started another training in {self.folder}")
+            # Remove temporary files of killed processes.
+            for pattern in (".config.*", ".metrics.*", ".validation.*", ".weights.*", f"{CHECKPOINTS}/.*"):
+                for temporary in self.folder.glob(pattern):
+                    temporary.unlink()
             yield
 
     def _needs_training(self, notice: Notice) -> bool:
-        """Whether anything is left to do; damaged results are reported, and count as missing."""
+        """Return whether epochs or results are missing; report damaged results, which count as missing."""
         if not self.weights.exists():
             return True
-        again = "" if self.checkpoints else "; there is no checkpoint, so the training begins again"
+        restart = "" if self.checkpoints else "; there is no checkpoint, so the training restarts"
         try:
-            if self._results.epochs() != self.recipe.epochs:  # it was prolonged
-                if again:
-                    notice(again.removeprefix("; "))
+            if self._results.epochs() != self.recipe.epochs:  # it was extended
+                if restart:
+                    notice(restart.removeprefix("; "))
                 return True
         except InputError as error:
-            notice(f"{error}; it counts as missing and is written again{again}")
+            notice(f"{error}; it counts as missing and is rewritten{restart}")
             return True
-        # Tables are mended from a checkpoint; without one only a whole new training could, which the user must ask for.
+        # A checkpoint restores the tables. Without one, only a new training could, which the user must request.
         damaged = self._results.find_damaged_tables()
-        if damaged and again:
+        if damaged and restart:
             for path in damaged:
-                notice(f"{path} is not as it was written: remove {self.weights} to train again")
+                notice(f"{path} was changed or is damaged: remove {self.weights} to train again")
             return False
         return bool(damaged)
 
     def _load_initial_network(self) -> nn.Module | None:
-        """The network of the weights that the training begins from; None if it begins with fresh ones."""
+        """Return the network with the initial weights, or None if the training starts with new ones."""
         initial_weights, path = self.config.initial_weights, self.folder / INITIAL_WEIGHTS
         if initial_weights is None:
             return None
         if not path.is_file() or compute_file_checksum(path) != initial_weights.checksum:
             raise DamagedError(
-                f"{path} is missing or damaged: copy the file there that it began from, {initial_weights.name}"
+                f"{path} is missing or damaged: replace it by a copy of the initial weights, {initial_weights.name}"
             )
         return load_module(path)
 
     def _run_epoch(self, trainer: Trainer) -> EpochReport:
-        """Train an epoch; should it diverge, the error names the last checkpoint."""
+        """Train for one epoch; if it diverges, name the last checkpoint in the error."""
         from equiflock.learning.dagger import DivergedError
 
         try:
             return trainer.run_epoch()
         except DivergedError as error:
-            last = f"; the last good checkpoint is {found[0]}" if (found := self.checkpoints) else ""
-            raise DivergedError(f"{error}{last}") from None
+            hint = f"; the last good checkpoint is {paths[0]}" if (paths := self.checkpoints) else ""
+            raise DivergedError(f"{error}{hint}") from None
 
     @contextmanager
     def _open_logs(self, trainer: Trainer, tables: Tables) -> Iterator[Callable[[EpochReport], None]]:
-        """Open the tables and the events; rows of epochs that will be trained again are dropped."""
+        """Open the tables and the TensorBoard events, and drop events of epochs that will be repeated."""
         from torch.utils.tensorboard import SummaryWriter
 
-        # The expert is validated once: a training that continues has its rows already.
+        # Validate the expert once; a resumed training already has its rows.
         if trainer.epoch == 0:
             tables.add_expert_validation(trainer.validator(trainer.expert, ideal_radio=True))
         expert = _compute_medians("expert", tables.expert)
@@ -256,11 +255,10 @@ class TrainingRun:
 
             def log(report: EpochReport) -> None:
                 tables.add(report)
-                compute_learning_rate = self.recipe.compute_learning_rate(report.epoch - 1)
                 scalars = {
                     "loss": report.loss,
                     "expert share": report.expert_share,
-                    "learning rate": compute_learning_rate,
+                    "learning rate": self.recipe.compute_learning_rate(report.epoch - 1),
                 }
                 if report.validation is not None:
                     scalars |= _compute_medians("student", report.validation) | expert
@@ -270,8 +268,8 @@ class TrainingRun:
             yield log
 
     def _finish(self, trainer: Trainer, tables: Tables) -> Path:
-        """Write tables and weights, the weights last: they mark the training as finished."""
-        if not tables.has_validation(trainer.epoch):  # the number of epochs was lowered
+        """Write the tables and then the weights, which mark the training as finished."""
+        if not tables.has_validation(trainer.epoch):  # the number of epochs was reduced
             tables.add_validation(trainer.epoch, trainer.run_validation())
         tables.write()
         with trainer.use_averaged_weights():
@@ -280,14 +278,14 @@ class TrainingRun:
 
 @contextmanager
 def _report_memory_errors() -> Iterator[None]:
-    """Report a lack of memory in one line; torch raises a plain RuntimeError for it."""
+    """Convert out-of-memory errors to InputError; torch raises a plain RuntimeError for them."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
             raise
-        raise InputError("not enough memory: lower capacity or batch, or take fewer agents or flocks") from None
+        raise InputError("not enough memory: lower capacity, batch, agents or flocks") from None
 
 
-def _compute_medians(who: str, validation: Validation) -> dict[str, float]:
-    return {f"{who}/IVV": float(np.median(validation.ivv)), f"{who}/IMAN": float(np.median(validation.iman))}
+def _compute_medians(prefix: str, validation: Validation) -> dict[str, float]:
+    return {f"{prefix}/IVV": float(np.median(validation.ivv)), f"{prefix}/IMAN": float(np.median(validation.iman))}

@@ -1,7 +1,7 @@
 """The tables of a training, metrics.csv and validation.csv.
 
-Rows are kept in memory and in every checkpoint, which has a checksum. The files themselves are never read back: they
-are written again from the checkpoint when a training continues.
+The rows are in memory and in every checkpoint, which has a checksum. The files are rewritten from the checkpoint when a
+training resumes, never parsed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ COLUMNS = {
 
 
 class Tables:
-    """The two tables of a training: `add_expert_validation` or `restore` them, then `add` rows inside `with tables.open_files()`."""
+    """The two tables of a training.
+
+    Call `add_expert_validation` or `restore` first, then `add` rows inside `with tables.open_files()`.
+    """
 
     def __init__(self, folder: Path, recipe: DAgger) -> None:
         self.folder = folder
@@ -39,39 +42,39 @@ class Tables:
 
     @property
     def contents(self) -> dict[str, str]:
-        """The content of each table, by its name."""
+        """Text of each table by name."""
         return {name: "".join(lines) for name, lines in self._lines.items()}
 
     @property
     def checksums(self) -> dict[str, str]:
-        """The checksum of each table's content, by its name."""
+        """Checksum of each table by name."""
         return {name: compute_checksum(text.encode()) for name, text in self.contents.items()}
 
     def add_expert_validation(self, expert: Validation) -> None:
-        """Write the rows of the expert's validation, which come first, as epoch 0."""
+        """Add the rows of the expert's validation, which come first, as epoch 0."""
         self._add_validation_rows(0, self.recipe.expert, expert)
 
     @property
     def expert(self) -> Validation:
-        """The expert's validation, as it is in the table, to the bit."""
+        """The expert's validation, parsed from the table without loss of precision."""
         return _parse_validations(self._lines[VALIDATION][1:])[0]
 
     def restore(self, contents: Mapping[str, str]) -> list[Path]:
-        """Continue after the rows of a checkpoint; returns the files that do not begin with them."""
-        differ = []
-        for name, before in contents.items():
-            # A prolonged training drops the validation at its old end, unless one is due there anyway.
+        """Restore the rows of a checkpoint, and return the files that do not start with them."""
+        changed = []
+        for name, content in contents.items():
+            # An extended training drops the validation after its previous last epoch, unless one is due there.
             self._lines[name] = [
                 line
-                for number, line in enumerate(before.splitlines(keepends=True))
+                for number, line in enumerate(content.splitlines(keepends=True))
                 if number == 0 or name != VALIDATION or self.recipe.is_validation_due(_parse_epoch(line))
             ]
             path = self.folder / name
-            found = path.read_bytes() if path.is_file() else b""
-            # The file may have rows of later epochs, which will be trained again.
-            if not found.startswith((before.encode(), self.contents[name].encode())):
-                differ.append(path)
-        return differ
+            file_content = path.read_bytes() if path.is_file() else b""
+            # The file may have more rows, of epochs after the checkpoint, which will be repeated.
+            if not file_content.startswith((content.encode(), self.contents[name].encode())):
+                changed.append(path)
+        return changed
 
     def write(self) -> None:
         """Write both files from the rows in memory."""
@@ -81,7 +84,7 @@ class Tables:
 
     @contextmanager
     def open_files(self) -> Iterator[None]:
-        """Write both files, and inside the block every new row as soon as it is added."""
+        """Write both files, and inside the block append every new row immediately."""
         self.write()
         with (
             (self.folder / METRICS).open("a", encoding="utf-8", newline="") as metrics,
@@ -100,21 +103,21 @@ class Tables:
             self.add_validation(report.epoch, report.validation)
 
     def add_validation(self, epoch: int, validation: Validation) -> None:
-        """Add the rows of the network's validation."""
+        """Add the rows of a validation of the network."""
         self._add_validation_rows(epoch, self.recipe.controller, validation)
 
     def has_validation(self, epoch: int) -> bool:
-        """Whether the last validation in the table is that of this epoch."""
+        """Return whether the last validation in the table belongs to this epoch."""
         return _parse_epoch(self._lines[VALIDATION][-1]) == epoch
 
     def _add_validation_rows(self, epoch: int, controller: str, validation: Validation) -> None:
-        """Add one row for every flock of a validation."""
+        """Add one row per flock of a validation."""
         pairs = zip(validation.ivv.tolist(), validation.iman.tolist(), strict=True)
         rows = [(epoch, controller, flock, ivv, iman) for flock, (ivv, iman) in enumerate(pairs)]
         self._append(VALIDATION, rows)
 
     def _append(self, name: str, rows: list[tuple[Any, ...]]) -> None:
-        """Add rows to a table in memory and, while the files are open, on disk at once."""
+        """Add rows to a table in memory and, while the files are open, on disk."""
         lines = [_format_row(row) for row in rows]
         self._lines[name] += lines
         if name in self._files:
@@ -123,23 +126,23 @@ class Tables:
 
 
 def read_reports(folder: Path) -> tuple[tuple[EpochReport, ...], Validation]:
-    """The reports of all epochs of a finished training, to the bit, and the expert's validation."""
+    """Read the reports of all epochs of a finished training, without loss of precision, and the expert's validation."""
     from equiflock.learning.dagger import EpochReport
 
     rows = {name: (folder / name).read_text("utf-8").splitlines()[1:] for name in COLUMNS}
-    found = _parse_validations(rows[VALIDATION])
+    validations = _parse_validations(rows[VALIDATION])
     reports = (
-        EpochReport(int(epoch), float(loss), float(share), found.get(int(epoch)))
+        EpochReport(int(epoch), float(loss), float(share), validations.get(int(epoch)))
         for epoch, loss, share in (line.split(",") for line in rows[METRICS])
     )
-    return tuple(reports), found[0]
+    return tuple(reports), validations[0]
 
 
 def _parse_validations(lines: list[str]) -> dict[int, Validation]:
-    """The validations in the rows of their table, to the bit, by their epochs; epoch 0 is the expert's."""
+    """Return the validations in the rows of the table by epoch; epoch 0 is the expert's."""
     from equiflock.learning.validation import Validation
 
-    # Numbers were written in their shortest exact form, so reading them gives the same bits.
+    # Numbers are written in their shortest exact form, so parsing restores the same bits.
     flocks: dict[int, list[list[float]]] = {}
     for epoch, _, _, *numbers in (line.split(",") for line in lines):
         flocks.setdefault(int(epoch), []).append(list(map(float, numbers)))
@@ -151,6 +154,6 @@ def _format_row(row: tuple[Any, ...]) -> str:
 
 
 def _parse_epoch(line: str) -> int:
-    # The header has no number in its first column.
+    # The header, whose first column is not a number, has epoch -1.
     first = line.split(",")[0]
     return int(first) if first.isdecimal() else -1

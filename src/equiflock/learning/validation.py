@@ -1,4 +1,4 @@
-"""Validation: flights of a network from initial conditions that are not in its training set."""
+"""Validation: flights of a network from initial conditions outside its training set."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from equiflock.simulation import metrics
 from equiflock.simulation.simulate import simulate
 
 Integral: TypeAlias = Float64[np.ndarray, " B"]
-"""A number for every flock."""
+"""A number per flock."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The result of a validation: for every flock the integrals of velocity variance and mean acceleration norm."""
+    """Result of a validation: per flock the integrals of velocity variance (IVV) and mean acceleration norm (IMAN)."""
 
     ivv: Integral
     iman: Integral
@@ -36,29 +36,29 @@ class Validation:
 class Validator:
     """Flies the validation flocks of a recipe, which are the same for all of its seeds.
 
-    They fly under the recipe's radio and in its bodies, where of a range the middle is taken: the geometric mean for
-    limits, the middle rounded down for counts. What is random about these has the same seed at every validation of
-    every training. Of a recipe with several scenarios, each has its share of the flocks, in the recipe's order.
+    Flights use the recipe's radio and body with the middle of every range, see `Range.middle`. Radio and body have the
+    same seeds at every validation of every training. If the recipe has several scenarios, each has its share of the
+    flocks, in the recipe's order.
     """
 
     def __init__(self, recipe: DAgger) -> None:
         self.recipe = recipe
-        counts = split_by_shares(recipe.validation_flocks, [scene.share for scene in recipe.training_scenarios])
-        found = [
-            scene.middle(count, seed=0, split="validation")
-            for scene, count in zip(recipe.training_scenarios, counts, strict=True)
+        counts = split_by_shares(recipe.validation_flocks, [scenario.share for scenario in recipe.training_scenarios])
+        scenarios = [
+            scenario.middle(count, seed=0, split="validation")
+            for scenario, count in zip(recipe.training_scenarios, counts, strict=True)
             if count > 0
         ]
-        self.starts = [Start(scenario, scenario.draw()) for scenario in found]
+        self.starts = [Start(scenario, scenario.draw()) for scenario in scenarios]
         self.world = recipe.worlds.middle()
 
     def __call__(self, controller: Controller, ideal_radio: bool = False) -> Validation:
-        """Validate a network; or, with a perfect radio, the expert, which in flights of the training has one too."""
-        found = [self._run_scenario(start, controller, ideal_radio) for start in self.starts]
-        return Validation(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        """Validate a controller. The expert is validated with an ideal radio, which it also has during the training."""
+        integrals = [self._run_scenario(start, controller, ideal_radio) for start in self.starts]
+        return Validation(*(np.concatenate(parts) for parts in zip(*integrals, strict=True)))
 
     def _run_scenario(self, start: Start, controller: Controller, ideal_radio: bool) -> tuple[Integral, Integral]:
-        """IVV and IMAN of the flocks of one scenario."""
+        """Return IVV and IMAN of the flocks of one scenario."""
         run = simulate(
             start.flock,
             controller,
@@ -67,7 +67,7 @@ class Validator:
             **build_flight_options(start.scenario),
             radio=None if ideal_radio else self.world.radio,
             body=self.world.body,
-            # Only the integrals are needed, so no frames are kept.
+            # Only the integrals are needed, so keep no frames.
             keep_every=None,
             record=(metrics.velocity_variance, metrics.mean_acceleration_norm),
         )

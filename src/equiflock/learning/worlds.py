@@ -1,8 +1,8 @@
-"""The worlds of a training: by which radio agents hear each other in a flight, and which bodies they have.
+"""The environments of a training: radio and body of each flight, with domain randomization.
 
-A recipe has a setting for every number of `Radio` and `DoubleIntegrator`, which is a number or a range. Of a range each
-flight draws a number of its own (domain randomization), from a stream named by the training's seed, the epoch and the
-setting: a flight that is flown again has the same world.
+A recipe has a setting, a number or a range, for every field of `Radio` and `DoubleIntegrator`. Each flight draws a
+number from every range, from a stream named by the training's seed, the epoch and the setting, so that a repeated
+flight has the same environment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PartT = TypeVar("PartT", bound=Radio | DoubleIntegrator)
 
 @dataclass(frozen=True)
 class FlightWorld:
-    """The radio and the body of a flight; None where they are perfect, for which flights have faster kernels."""
+    """Radio and body of a flight; None if they are ideal, because flights without them use faster kernels."""
 
     radio: Radio | None = None
     body: DoubleIntegrator | None = None
@@ -34,63 +34,63 @@ class FlightWorld:
 
 @dataclass(frozen=True)
 class Setting:
-    """One number of a radio or a body, as a recipe sets it."""
+    """One field of a radio or a body, as a setting of a recipe."""
 
     part: Part
     name: str
-    """The name that the part itself has for it."""
+    """Name of the field in the part."""
     distribution: Distribution
-    """How a range of it is spread."""
+    """Distribution of a range of it."""
     default: Any
-    """Its value for a perfect part."""
+    """Its value for an ideal part."""
 
 
 def _settings(part: Part, renamed: Mapping[str, str]) -> dict[str, Setting]:
-    """The settings of a part, by their names in a recipe."""
-    found = {}
+    """Return the settings of a part by their names in a recipe."""
+    settings = {}
     for field in fields(part):
-        # Of what is counted only whole numbers make sense. What has no limit by default is a scale: it may be anything
-        # from 1 to 1000, and as an even range it would hardly ever be small.
-        counted = str(field.type).startswith("int")
+        # Counts are integers. Limits, which are None by default, may range from 1 to 1000; a uniform distribution would
+        # hardly ever draw a small one.
+        is_count = str(field.type).startswith("int")
         distribution: Distribution = (
-            "uniform_integer" if counted else "log_uniform" if field.default is None else "uniform"
+            "uniform_integer" if is_count else "log_uniform" if field.default is None else "uniform"
         )
-        if field.name != "seed":  # which the trainer sets itself
-            found[renamed.get(field.name, field.name)] = Setting(part, field.name, distribution, field.default)
-    return found
+        if field.name != "seed":  # set by the trainer
+            settings[renamed.get(field.name, field.name)] = Setting(part, field.name, distribution, field.default)
+    return settings
 
 
 SETTINGS = _settings(Radio, {}) | _settings(DoubleIntegrator, {"max_speed": "top_speed"})
-"""All settings of worlds. The max_speed of a recipe is that of the velocities with which flocks begin, as in
-`RandomDisk`, so that of the body has another name."""
+"""All settings of radio and body. In a recipe, max_speed is that of the initial velocities, as in `RandomDisk`, so that
+of the body is top_speed."""
 
 
 def parse_setting(name: str, value: Any) -> Any:
-    """The value of a setting as a recipe keeps it: a number, None or the text of a range.
+    """Return the value of a setting as a recipe stores it: a number, None or the text of a range.
 
     Raises:
-        InputError: if radio or body do not take it, or an end of its range.
+        InputError: if radio or body reject the value, or an end of the range.
     """
-    if isinstance(value, np.generic):  # JSON, in which recipes are kept, knows plain numbers only
+    if isinstance(value, np.generic):  # recipes are stored as JSON, which has plain numbers only
         value = value.item()
     setting = SETTINGS[name]
-    found = parse_range(name, value, setting.distribution) if isinstance(value, str) else value
-    # The part itself knows what makes sense, and a range makes sense if both its ends do.
-    for end in (found.low, found.high) if isinstance(found, Range) else (found,):
-        only: dict[str, Any] = {setting.name: end}
+    result = parse_range(name, value, setting.distribution) if isinstance(value, str) else value
+    # The part checks its values; a range is valid if both of its ends are.
+    for end in (result.low, result.high) if isinstance(result, Range) else (result,):
+        arguments: dict[str, Any] = {setting.name: end}
         try:
-            setting.part(**only)
+            setting.part(**arguments)
         except InputError as error:
-            where = f" in the range {found}" if isinstance(found, Range) else ""
-            raise InputError(str(error).replace(setting.name, name, 1) + where) from None
-    return str(found) if isinstance(found, Range) else found
+            suffix = f" in the range {result}" if isinstance(result, Range) else ""
+            raise InputError(str(error).replace(setting.name, name, 1) + suffix) from None
+    return str(result) if isinstance(result, Range) else result
 
 
 class Worlds:
-    """The worlds that the settings of a recipe allow.
+    """Environments that the settings of a recipe describe.
 
     Args:
-        values: a settled value for every one of `SETTINGS`.
+        values: a value from `parse_setting` for each of `SETTINGS`.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -102,8 +102,8 @@ class Worlds:
         }
 
     def check(self) -> None:
-        """Raise a clear error if one of these worlds makes no sense, such as short bursts of many losses."""
-        # What makes sense at all corners of the ranges does so between them.
+        """Raise InputError if a combination of values is invalid, e.g. short bursts with a high packet loss."""
+        # If all corners of the ranges are valid, so is everything between them.
         parts: tuple[Part, ...] = Radio, DoubleIntegrator
         for part in parts:
             ranges = {name: value for name, value in self._select_values(part).items() if isinstance(value, Range)}
@@ -111,30 +111,30 @@ class Worlds:
                 self._make_part(part, dict(zip(ranges, corner, strict=True)).__getitem__, seed=0)
 
     def draw(self, seed: int, epoch: int) -> FlightWorld:
-        """The world of an epoch's flight, with seeds of its own for the radio and the body."""
-        names = seed, "world", epoch
+        """Draw radio and body of an epoch's flight, including their seeds."""
+        stream = seed, "world", epoch
 
-        # A stream for each setting: whether one is a range or a number changes nothing in the others.
-        def drawn(name: str) -> float:
-            number: float = self._values[name].draw(make_rng(*names, name))
+        # One stream per setting, so that a range does not change the numbers of the others.
+        def draw_number(name: str) -> float:
+            number: float = self._values[name].draw(make_rng(*stream, name))
             return number
 
-        return self._world(drawn, make_rng(*names))
+        return self._make_world(draw_number, make_rng(*stream))
 
     def middle(self) -> FlightWorld:
-        """The world of validation: of every range its middle, with the same seeds for all trainings."""
-        return self._world(lambda name: self._values[name].middle, make_rng(0, "world", "validation"))
+        """Return radio and body for validation: the middle of every range, with the same seeds for all trainings."""
+        return self._make_world(lambda name: self._values[name].middle, make_rng(0, "world", "validation"))
 
-    def _world(self, choose: Callable[[str], float], rng: np.random.Generator) -> FlightWorld:
-        """The world with the values that `choose` chooses for the names of ranges, and seeds that `rng` draws."""
+    def _make_world(self, choose: Callable[[str], float], rng: np.random.Generator) -> FlightWorld:
+        """Return radio and body with `choose(name)` as the value of each range, and seeds from `rng`."""
         seeds = rng.integers(2**63, size=2)
         radio = self._make_part(Radio, choose, int(seeds[0]))
         body = self._make_part(DoubleIntegrator, choose, int(seeds[1]))
-        perfect = body == DoubleIntegrator(seed=body.seed)
-        return FlightWorld(None if radio.is_ideal else radio, None if perfect else body)
+        is_ideal_body = body == DoubleIntegrator(seed=body.seed)
+        return FlightWorld(None if radio.is_ideal else radio, None if is_ideal_body else body)
 
     def _make_part(self, part: type[PartT], choose: Callable[[str], float], seed: int) -> PartT:
-        """A radio or a body."""
+        """Return a radio or a body with `choose(name)` as the value of each range."""
         values: dict[str, Any] = {
             SETTINGS[name].name: choose(name) if isinstance(value, Range) else value
             for name, value in self._select_values(part).items()
@@ -142,12 +142,12 @@ class Worlds:
         return part(**values, seed=seed)
 
     def _select_values(self, part: type[object]) -> dict[str, Any]:
-        """The values of the settings of a part, by their names in a recipe."""
+        """Return the values of the settings of a part by their names in a recipe."""
         return {name: value for name, value in self._values.items() if SETTINGS[name].part is part}
 
 
 def _get_ends(values: Range) -> tuple[float, float]:
-    """The smallest and the largest number that is drawn of a range: an even one never draws `high` itself."""
-    # A loss of 1 may come in bursts of any length, one just below 1 must not: it is the latter that is drawn.
-    even = values.distribution == "uniform"
-    return values.low, float(np.nextafter(values.high, values.low)) if even else values.high
+    """Return the smallest and largest number that a range can draw; "uniform" never draws `high`."""
+    # A packet loss of 1 allows bursts of any length, but one just below 1, the largest that is drawn, does not.
+    is_open = values.distribution == "uniform"
+    return values.low, float(np.nextafter(values.high, values.low)) if is_open else values.high

@@ -1,7 +1,7 @@
-"""Sums of features over all pairs of a flock, at any distance: what the centralized laws are made of.
+"""Sums of features over all pairs of a flock at any distance, for centralized laws.
 
-Every agent compares itself with everybody else, a block of agents at a time: O(N^2) time, and memory O(N). Each agent
-adds up in the order of numbers, so neither blocks nor threads show in the result.
+Each agent is compared with all others, one block of agents at a time: time O(N^2), memory O(N). Each agent sums in the
+order of agents, so blocks and threads do not change the result.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from equiflock.runtime.checks import NumericRangeError
 from equiflock.runtime.jit import Array, Index, kernel
 
 MAX_DISTANCE = 1e6
-"""The weights of features must be finite up to this distance."""
+"""Distance up to which weights of features must be finite."""
 BLOCK = 256
-"""Agents that an agent is compared with at once: what is known of them stays in the processor's nearest cache."""
+"""Agents per block; the buffers of a block fit into the L1 cache."""
 PAIRS_PER_THREAD = 20_000
-"""Fewer pairs of agents than this are not worth a thread of their own."""
+"""Minimum number of pairs per thread."""
 
 
 def sum_over_all_pairs(
     flock: Flock, channels: tuple[Channel, ...], *, exclusion_radius: float = -1.0
 ) -> Float64[np.ndarray, "B N C D"]:
-    """Each channel summed over the whole flock, for the followers; zeros for all others.
+    """Return each channel aggregated over the whole flock, (B, N, C, D), for followers; zeros for other agents.
 
-    The flock is leaders and followers, without those that are silent or stopped. A mean is the sum over the number of
-    agents that it is made of, the agent itself counted among its own kind: 1/N times the sum, for all of a flock.
+    Leaders and followers contribute unless they are silent or stopped. A mean divides by the number of contributing
+    agents including the agent itself: 1/N times the sum for a whole flock.
 
     Args:
-        flock: at one instant.
+        flock: the agents now.
         channels: features with their aggregation, as for `Senses`.
-        exclusion_radius: a distance within which nobody is counted; everybody is if it is negative.
+        exclusion_radius: agents within this distance are skipped; none are if it is negative.
     """
     B, N, D = flock.shape
     table = build_channel_table(channels, MAX_DISTANCE)
@@ -66,7 +66,7 @@ def sum_over_all_pairs(
     )
     rows = threads.split_range(B * N, max(1, PAIRS_PER_THREAD // N))
     threads.run_parallel(add_all_pairs, [(*common, *part) for part in rows])
-    # Weights are finite where they were tried; agents may be farther apart than that, or faster.
+    # Weights were checked at sample distances only; agents may be farther apart or faster.
     if not np.isfinite(result).all():
         names = ", ".join(dict.fromkeys(name for name, _ in channels))
         raise NumericRangeError(f"sums of features must be finite numbers; one of {names} is off the scale")
@@ -86,16 +86,16 @@ def add_all_pairs(
     first: Index,
     last: Index,
 ) -> None:
-    """Add up all channels for the followers among the agents first .. last of all flocks.
+    """Aggregate all channels for the followers among agents first .. last - 1 of all flocks.
 
     Args:
         positions: (B, N, D).
         velocities: (B, N, D).
         roles: (B, N).
         groups: (B, N).
-        counted: (B, N), who is added.
+        counted: (B, N), mask of contributing agents.
         table: the channels, a `ChannelTable`.
-        squared_exclusion_radius: agents whose |r_ij|^2 is at most this are left out.
+        squared_exclusion_radius: agents with |r_ij|^2 of at most this are skipped.
         result: (B, N, C, D), zeros.
         first: the first agent, b N + i for agent i of flock b.
         last: the one after the last.
@@ -111,7 +111,7 @@ def add_all_pairs(
             continue
         numbers[:] = 0.0
         for begin in range(0, N, BLOCK):
-            # r_ij, v_ij, |r_ij|^2 and <r_ij, v_ij> of those in the block who count.
+            # r_ij, v_ij, |r_ij|^2 and <r_ij, v_ij> of the contributing agents of the block.
             entries = 0
             for j in range(begin, min(begin + BLOCK, N)):
                 if j == i or not counted[b, j]:
@@ -125,22 +125,22 @@ def add_all_pairs(
                     squares[entries], inners[entries] = max(square, MIN_DISTANCE * MIN_DISTANCE), inner
                     senders[entries] = j
                     entries += 1
-            # The weights of a channel, then its sum over those of the groups that it is made of.
+            # Compute the weights of each channel, then sum weight times vector over the groups it is restricted to.
             for c in range(C):
                 row = table[c]
-                known = squares.ctypes.data, inners.ctypes.data, weights.ctypes.data
-                call_loop(row[LOOP_ADDRESS], row[OPTIONS_ADDRESS], known[0], known[1], known[2], entries)  # type: ignore[call-arg]
-                k, whom = (D if row[IS_VELOCITY] else 0), row[AMONG_COLUMN]
+                addresses = squares.ctypes.data, inners.ctypes.data, weights.ctypes.data
+                call_loop(row[LOOP_ADDRESS], row[OPTIONS_ADDRESS], addresses[0], addresses[1], addresses[2], entries)  # type: ignore[call-arg]
+                k, among = (D if row[IS_VELOCITY] else 0), row[AMONG_COLUMN]
                 for e in range(entries):
-                    # Obstacle agents are not counted, so a channel among them is zero.
-                    if whom == AMONG_OBSTACLES:
+                    # Obstacle agents do not contribute, so a channel among them is zero.
+                    if among == AMONG_OBSTACLES:
                         continue
-                    if whom != AMONG_ALL and (groups[b, senders[e]] == groups[b, i]) != (whom == AMONG_SAME):
+                    if among != AMONG_ALL and (groups[b, senders[e]] == groups[b, i]) != (among == AMONG_SAME):
                         continue
                     numbers[c] += 1.0
                     for d in range(D):
                         result[b, i, c, d] += weights[e] * vectors[k + d, e]
-        # A mean counts the agent itself, whose own r_ii and v_ii are zero.
+        # A mean counts the agent itself, with r_ii = v_ii = 0.
         for c in range(C):
             if table[c, IS_MEAN]:
                 own = 1.0 if counted[b, i] and table[c, AMONG_COLUMN] in (AMONG_ALL, AMONG_SAME) else 0.0

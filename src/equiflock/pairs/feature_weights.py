@@ -1,8 +1,8 @@
-"""The weights of declared features as machine code that kernels call by its address.
+"""Weights of declared features, compiled to functions that kernels call by address.
 
-A kernel that contained a user's function would have to be compiled anew for every choice of channels, in every process.
-So each weight is a small loop of its own, compiled by itself, and the kernels, which are compiled once and kept on
-disk, call it with all neighbours of an agent at once.
+A kernel that contained a user's function would have to be recompiled for every choice of channels, in every process.
+Instead, each weight is compiled separately into a small loop, and the cached kernels call it for all neighbours of an
+agent at once.
 """
 
 from __future__ import annotations
@@ -25,40 +25,39 @@ from equiflock.features import Among, Channel, Feature, Senses, find_feature
 from equiflock.runtime.checks import InputError
 
 MIN_DISTANCE = 1e-8
-"""In features, |r_ij| counts as at least this: coincident agents push each other nowhere, and nothing overflows."""
+"""Lower bound of |r_ij| in weights: features of coincident agents are zero, and nothing overflows."""
 
-# What a feature is made of, as numbers for kernels.
+# Values of `among` as integers for kernels.
 AMONG_CODES: dict[Among, int] = {"all": 0, "same": 1, "others": 2, "obstacles": 3}
 AMONG_ALL, AMONG_SAME, AMONG_OBSTACLES = AMONG_CODES["all"], AMONG_CODES["same"], AMONG_CODES["obstacles"]
 
-# The C signature of a loop: the options, |r|^2, <r, v> and weights, one of each per neighbour, and how many there are.
+# C signature of a loop: options; |r|^2, <r, v> and weights, one of each per neighbour; number of neighbours.
 _FLOAT_POINTER = types.CPointer(types.float64)
 _LOOP_SIGNATURE = types.void(_FLOAT_POINTER, _FLOAT_POINTER, _FLOAT_POINTER, _FLOAT_POINTER, types.intp)
-# So many distances, from the shortest to the farthest, are tried.
+# Number of distances at which a weight is checked to be finite.
 _PROBE_COUNT = 2_000
 _PROBE_RADIAL_SPEEDS = (-1.0, -1e-3, 0.0, 1e-3, 1.0)
 """Values of <r, v> / |r| at which a weight of two arguments is checked to be finite."""
 
 
 LOOP_ADDRESS, OPTIONS_ADDRESS, IS_VELOCITY, AMONG_COLUMN, IS_MEAN = range(5)
-"""Columns of a channel table: the address of the loop that computes the weights, that of the values of its options,
-whether the weights multiply v_ij rather than r_ij, whom the channel is made of, and whether it is the mean rather than
-the sum."""
+"""Columns of a channel table: address of the loop that computes the weights, address of its option values, whether the
+weight multiplies v_ij rather than r_ij, code of `among`, and whether the aggregation is the mean."""
 
 ChannelTable: TypeAlias = UInt[np.ndarray, "C 5"]
-"""The channels of some senses as kernels read them."""
+"""Channels in the form that kernels read."""
 
 
 def build_senses_table(senses: Senses, comm_radius: float) -> ChannelTable | None:
-    """The table of these channels, None for the paper's, which have a kernel of their own.
+    """Return the table of the channels, or None for the paper's, which have a dedicated kernel.
 
-    A clear error if a weight cannot be compiled, or is not finite up to R.
+    Raise InputError if a weight cannot be compiled or is not finite up to R.
     """
     return None if senses.paper_aggregation is not None else build_channel_table(senses.channels, comm_radius)
 
 
 def build_channel_table(channels: tuple[Channel, ...], max_distance: float) -> ChannelTable:
-    """The table of any channels, whose weights must be finite up to a distance."""
+    """Return the table of any channels; raise InputError unless all weights are finite up to `max_distance`."""
     rows: list[tuple[int, ...]] = []
     for name, aggregation in channels:
         feature = find_feature(name)
@@ -73,19 +72,19 @@ _interned_options: dict[tuple[float, ...], NDArray[np.float64]] = {}
 
 
 def _intern_options(options: tuple[float, ...]) -> NDArray[np.float64]:
-    """The values of options where kernels find them, for as long as the process lives: tables hold their address."""
-    # Of several threads that are here at once all get the array of the first, which stays; a cache keeps the last one.
+    """Return option values in an array that lives as long as the process, since tables hold its address."""
+    # setdefault: concurrent threads all get the same array, whereas functools.cache would keep the last one.
     return _interned_options.setdefault(options, np.array(options, np.float64))
 
 
 _compile_lock = threading.Lock()
-"""Several threads may want the same weight at once; it must be compiled once, as tables keep its address."""
+"""Ensures that a weight is compiled once, since tables hold its address."""
 
 
 def compile_loop(feature: Feature) -> Any:
-    """The loop out[n] = weight(squares[n], <r, v>[n], *options) as a C function; it lives as long as the process.
+    """Return the C function of the loop out[n] = weight(squares[n], <r, v>[n], *options).
 
-    It is the same for all values of the options, so that a slider may move them.
+    It lives as long as the process. One function serves all option values, so that a slider can change them.
     """
     with _compile_lock:
         try:
@@ -97,7 +96,7 @@ def compile_loop(feature: Feature) -> Any:
 
 @cache
 def _compile_loop(function: Callable[..., float], uses_velocity: bool, count: int) -> Any:
-    # Division by zero gives infinity or NaN, as in NumPy, which the check below finds; Python would raise.
+    # Division by zero gives infinity or NaN, as in NumPy, which `_check_finite` detects; Python would raise.
     weight: Any = njit(error_model="numpy")(function)
     if uses_velocity:
 
@@ -117,44 +116,44 @@ def _compile_loop(function: Callable[..., float], uses_velocity: bool, count: in
 
 
 def _extract_reason(text: str) -> str:
-    """The first line of a compiler's long report that says something about the function, without machine code."""
+    """Return the first line of a compiler report that describes the error, without machine code."""
     lines = [line.strip(" -") for line in text.splitlines()]
-    telling = (line for line in lines if line and not line.startswith(("Failed in", "Resolution failure", "During:")))
-    return next(telling, "unknown").partition(': %"')[0]
+    useful = (line for line in lines if line and not line.startswith(("Failed in", "Resolution failure", "During:")))
+    return next(useful, "unknown").partition(': %"')[0]
 
 
 @cache
 def _check_finite(feature: Feature, max_distance: float) -> None:
-    """A clear error unless the weight is finite for |r| from 1e-8 to a distance, R for agents that hear."""
-    # Distances by equal factors, as weights may be steep near zero; the last is exactly the farthest.
+    """Raise InputError unless the weight is finite for |r| from 1e-8 to `max_distance`."""
+    # Logarithmic spacing, as weights may be steep near zero; the last distance is exact.
     distances = np.geomspace(MIN_DISTANCE, max(max_distance, MIN_DISTANCE), _PROBE_COUNT)
     distances[-1] = max_distance
     for inner in _PROBE_RADIAL_SPEEDS if feature.uses_velocity else (0.0,):
-        # Where the weight raises an error it returns nothing, and NaN stays.
-        squares, inners, found = distances**2, distances * inner, np.full(_PROBE_COUNT, np.nan)
+        # A weight that raises leaves NaN.
+        squares, inners, values = distances**2, distances * inner, np.full(_PROBE_COUNT, np.nan)
         call = compile_loop(feature).ctypes
         pointer = call.argtypes[0]
-        arrays = _intern_options(feature.options), squares, inners, found
+        arrays = _intern_options(feature.options), squares, inners, values
         call(*(array.ctypes.data_as(pointer) for array in arrays), _PROBE_COUNT)
-        # The weight times |r|, the size of the feature, must be finite in float32 too, in which observations are kept.
+        # Observations are float32, so weight times |r|, the norm of the feature, must be finite in float32.
         with np.errstate(over="ignore"):
-            bad = ~np.isfinite((found * distances).astype(np.float32))
+            bad = ~np.isfinite((values * distances).astype(np.float32))
         if bad.any():
             n = int(bad.argmax())
             velocity = f", <r, v> = {inners[n]:.3g}" if feature.uses_velocity else ""
             raise InputError(
                 f"the weight of the feature {feature.name!r} must be finite, and its product with |r| below 3e38, "
-                f"for |r| from {MIN_DISTANCE:g} to {max_distance:g}; it is {found[n]:g} at |r| = {distances[n]:.3g}{velocity}"
+                f"for |r| from {MIN_DISTANCE:g} to {max_distance:g}; got {values[n]:g} at |r| = {distances[n]:.3g}{velocity}"
             )
 
 
 @intrinsic
 def call_loop(typing: Any, address: Any, options: Any, squares: Any, inners: Any, out: Any, count: Any) -> Any:
-    """In a kernel: call the loop at `address` with the addresses of four float64 arrays and the length of three."""
+    """Call the loop at `address` from a kernel, with the addresses of four float64 arrays and the length of three."""
     signature = types.void(types.uintp, types.uintp, types.intp, types.intp, types.intp, types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        # Numba cannot call an address, so the call is written in LLVM: cast the address to a function, and call it.
+        # Numba cannot call an address, so this emits LLVM: cast the address to a function pointer and call it.
         numbers, whole = ir.DoubleType().as_pointer(), ir.IntType(8 * np.intp(0).itemsize)
         function = ir.FunctionType(ir.VoidType(), [numbers, numbers, numbers, numbers, whole])
         target, *arrays, length = arguments

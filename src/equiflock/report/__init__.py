@@ -1,1 +1,1 @@
-"""Films, figures and self-contained pages, made from saved flights and tables."""
+"""Films, figures and self-contained HTML reports, drawn from saved flights and tables."""

@@ -1,4 +1,4 @@
-"""Writes the atlas of laws: a film and a paragraph for each, and what was measured of its promises, as Markdown."""
+"""Markdown page of the atlas of laws: for each law a film, a description and the measured claims."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from equiflock.simulation.trajectory import Trajectory
 PAGE_FILE = "atlas.md"
 FRAMES_PER_SECOND = 8
 DOTS_PER_INCH = 50
-"""Of films: small, as there is one for each law on one page."""
+"""Resolution of the films; low, as the page has one film per law."""
 TIME_STEP = 0.01
 
 
 def draw_films(
     selected_entries: Sequence[Entry], folder: Path, on_film: Callable[[str], object] = lambda name: None
 ) -> list[Path]:
-    """Fly and film each entry, its controllers side by side from the same start; films that are there stay."""
+    """Simulate and film each entry, its controllers side by side from the same start; existing films are kept."""
     films = []
     for entry in selected_entries:
         path = folder / f"{entry.name}.gif"
@@ -47,28 +47,28 @@ def draw_films(
 
 
 def _simulate_entry(entry: Entry) -> list[Trajectory]:
-    """The flights of an entry's film; without the scenario's ending, so that all are as long."""
+    """Simulate the flights of an entry's film, without the scenario's ending so that all have the same duration."""
     start = make_scenario(entry.scenario, flocks=1).draw()
-    # A flight keeps as many frames as the film shows.
-    every = max(round(entry.speed / FRAMES_PER_SECOND / TIME_STEP), 1)
+    # Keep only the frames that the film shows.
+    keep_every = max(round(entry.speed / FRAMES_PER_SECOND / TIME_STEP), 1)
     return [
-        simulate(start, load(name), time_step=TIME_STEP, duration=entry.seconds, keep_every=every)
+        simulate(start, load(name), time_step=TIME_STEP, duration=entry.seconds, keep_every=keep_every)
         for name in entry.panels
     ]
 
 
 def write_atlas(table: pd.DataFrame, folder: Path) -> Path:
-    """Write the page of all laws in a table of claims: films that are there, paragraphs, and numbers beside rules."""
+    """Write the page of all laws in a table of claims: existing films, descriptions, and values beside their limits."""
     lines = [
         "# An atlas of laws",
         "",
-        "The laws that flocking was studied by before it was learned, each a controller of the package by its name: "
-        '`ef.load("NAME")`, `--controller NAME` on the command line, and in the menu of the live page, where its '
-        "numbers are sliders. Names that end in `-local` are cut off at R, so that every agent can fly them by itself. "
-        "The [guide](../guide.md#controllers) says up to how many agents each is meant for.",
+        'The classical flocking laws. Each is a controller of the package: `ef.load("NAME")` in Python, '
+        "`--controller NAME` on the command line, and an entry in the menu of the live page, where its parameters are "
+        "sliders. Laws whose names end in `-local` are truncated at R, so that agents can compute them from their "
+        "neighbours. The [guide](../guide.md#controllers) gives the number of agents that each law is meant for.",
         "",
-        "The films and the numbers are made by one command, `equiflock atlas`. A promise is a number with a limit; "
-        "where there is no limit, nothing is promised, and the number is what was found.",
+        "`equiflock atlas` makes the films and the tables. A claim is a measured number with a limit; a number without "
+        "a limit is reported, not claimed.",
         "",
     ]
     for entry in entries.ENTRIES:
@@ -78,9 +78,11 @@ def write_atlas(table: pd.DataFrame, folder: Path) -> Path:
         lines += [f"## {entry.title}", ""]
         if (folder / f"{entry.name}.gif").exists():
             lines += [f"![{' beside '.join(entry.panels)}]({entry.name}.gif)", ""]
-        lines += [f"**Promises.** {entry.promises}", "", f"**Fails.** {entry.failure_modes}", ""]
+        lines += [f"**Claims.** {entry.promises}", "", f"**Fails.** {entry.failure_modes}", ""]
         lines += [
-            format_markdown_table(["measured", "controller", "number", "promised", ""], _format_rows(rows), words=True),
+            format_markdown_table(
+                ["measured", "controller", "number", "claimed", "verdict"], _format_rows(rows), align_left=True
+            ),
             "",
         ]
     path = folder / PAGE_FILE
@@ -90,14 +92,14 @@ def write_atlas(table: pd.DataFrame, folder: Path) -> Path:
 
 
 def _format_rows(rows: pd.DataFrame) -> list[list[str]]:
-    """The rows of an entry's table as text."""
-    by_number = {job.number: job.claim for job in entries.build_claim_jobs()}
+    """Return the rows of an entry's table as text."""
+    claims = {job.number: job.claim for job in entries.build_claim_jobs()}
     return [
         [
             row.description,
             f"`{row.law}`",
-            f"{row.value:{by_number[row.claim].value_format}}",
-            by_number[row.claim].rule,
+            f"{row.value:{claims[row.claim].value_format}}",
+            claims[row.claim].rule,
             row.verdict,
         ]
         for row in rows.fillna("").itertuples()

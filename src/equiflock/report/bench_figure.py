@@ -1,4 +1,4 @@
-"""The figure of `equiflock bench`: the time of a step by its parts, beside the least that the machine allows."""
+"""Figure of `equiflock bench`: the time of a step by its parts, with the machine's limit."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ REST_COLOUR = "#dddddd"
 
 
 def draw_bench(timings: Sequence[LoopTiming], limits: MachineLimits, path: str | os.PathLike[str]) -> Path:
-    """Draw the time of a step for every size as a stacked bar of its parts, with a mark at the machine's limit."""
+    """Draw the step time of every flock size as a stacked bar of its parts, with a mark at the machine's limit."""
     figure = Figure(figsize=(8.5, 3.8), dpi=130, layout="constrained")
     axes = figure.subplots()
-    # The measured parts, one on the other.
+    # Stack the measured parts.
     places = np.arange(len(timings))
     below = np.zeros(len(timings))
     for part, colour in PART_COLOURS.items():
         heights = np.array([getattr(timing, part) for timing in timings])
         axes.bar(places, heights, 0.62, bottom=below, color=colour, label=part)
         below += heights
-    # What the whole step takes beyond its parts; timings are noisy, so it may come out below zero.
+    # The step time beyond the parts; timings are noisy, so the difference may be negative.
     rest = np.maximum([timing.step for timing in timings] - below, 0.0)
-    axes.bar(places, rest, 0.62, bottom=below, color=REST_COLOUR, label="the rest: Python between kernels, checks")
-    # The limit by arithmetic or memory, whichever is larger.
-    least = [limits.least(timing)[0] for timing in timings]
+    axes.bar(places, rest, 0.62, bottom=below, color=REST_COLOUR, label="rest: Python between kernels, checks")
+    # The lower bound by arithmetic or by memory, whichever is larger.
+    least = [limits.compute_lower_bound(timing)[0] for timing in timings]
     axes.hlines(
-        least, places - 0.36, places + 0.36, color=TEXT_COLOUR, linewidth=1.6, label="what the machine could do at best"
+        least, places - 0.36, places + 0.36, color=TEXT_COLOUR, linewidth=1.6, label="lower bound of this machine"
     )
     axes.set_xticks(places, [f"{timing.flocks} x {timing.agents:,}" for timing in timings])
     axes.set(xlabel="flocks x agents", ylabel=f"ns per agent and step, {timings[0].threads} threads")

@@ -1,4 +1,4 @@
-"""Figures of curves: medians as lines, interquartile ranges as bands."""
+"""Figures of curves with bands, such as medians with interquartile ranges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from equiflock.runtime.files import atomic_write
 class CurvePanel:
     """One panel of curves over time or epochs.
 
-    Each curve is (3, X): the lower end of its band, its line, and the upper end; names are controllers or others.
+    `curves` maps a controller's name, or another label, to (3, X): the lower end of the band, the line, the upper end.
     """
 
     x: Float[np.ndarray, " X"] | Int[np.ndarray, " X"]
@@ -32,14 +32,14 @@ class CurvePanel:
     y_scale: Literal["linear", "log"] = "log"
     y_limits: tuple[float, float] | None = None
     x_ticks: tuple[int, ...] | None = None
-    """If given, the horizontal axis is logarithmic with these ticks, and every point of a curve has a marker."""
+    """Ticks of a logarithmic x axis, with a marker at every point; None for a linear axis."""
     title: str | None = None
     has_overlapping_lines: bool = False
-    """Whether lines may coincide: then each is thinner than those before, so that all can be seen."""
+    """Whether lines may coincide; each is then drawn thinner than the one before, so that all are visible."""
 
 
 def compute_quartiles(values: Float64[np.ndarray, "X S"]) -> Float64[np.ndarray, "3 X"]:
-    """The quartiles over the second axis, flocks, as a curve of a `CurvePanel`."""
+    """Return the quartiles over the second axis, the flocks, as a curve of a `CurvePanel`."""
     return np.asarray(np.quantile(values, (0.25, 0.5, 0.75), axis=1))
 
 
@@ -50,25 +50,25 @@ def draw_panels(panels: Sequence[CurvePanel], path: str | os.PathLike[str]) -> P
     canvas = FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for place, (controller, (low, middle, high)) in enumerate(panel.curves.items()):
-            # A logarithmic axis has no zero: the curve has a gap there, and the band reaches to the curve's least.
+            # A logarithmic axis has no zero: the curve gets a gap, and the band extends to the curve's minimum.
             if panel.y_scale == "log":
                 middle, high = (np.where(curve > 0, curve, np.nan) for curve in (middle, high))
                 low = np.where(low > 0, low, np.nanmin(middle, initial=np.inf))
             style: dict[str, Any] = {"color": get_line_colour(controller), "linestyle": get_line_style(controller)}
             marker = "o" if panel.x_ticks or len(panel.x) == 1 else None
-            # Nested lines: the first is the thickest, and the last has the usual width.
-            thick = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.has_overlapping_lines
-            axes.plot(panel.x, middle, label=controller, linewidth=thick, marker=marker, markersize=4, **style)
+            # The first of overlapping lines is the thickest; the last has the default width.
+            line_width = 1.8 + 1.4 * (len(panel.curves) - 1 - place) * panel.has_overlapping_lines
+            axes.plot(panel.x, middle, label=controller, linewidth=line_width, marker=marker, markersize=4, **style)
             axes.fill_between(panel.x, low, high, color=get_line_colour(controller), alpha=0.18, linewidth=0)
         axes.set(xlabel=panel.x_label, ylabel=panel.y_label, yscale=panel.y_scale)
         if panel.title is not None:
             axes.set_title(panel.title, fontsize="medium")
-        # A single point would have limits of no width.
+        # The limits of a single point would have zero width.
         if len(panel.x) > 1:
             axes.set_xlim(panel.x[0], panel.x[-1])
         else:
             axes.set_xticks(panel.x)
-        # Epochs are whole numbers.
+        # Epochs have integer ticks.
         if not panel.x_ticks and len(panel.x) > 1 and np.issubdtype(panel.x.dtype, np.integer):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if panel.y_limits is not None:
@@ -79,9 +79,9 @@ def draw_panels(panels: Sequence[CurvePanel], path: str | os.PathLike[str]) -> P
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.minorticks_off()
         if panel.y_scale == "log":
-            # Ticks at powers of ten only, if there are many of them, else at 1, 2 and 5.
-            least, most = axes.get_ylim()
-            steps = (1.0,) if most > 1000 * least else (1.0, 2.0, 5.0)
+            # Ticks at powers of ten over more than three decades, else also at 2 and 5.
+            low_limit, high_limit = axes.get_ylim()
+            steps = (1.0,) if high_limit > 1000 * low_limit else (1.0, 2.0, 5.0)
             axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=20))
             axes.yaxis.set_major_formatter("{x:,g}")
             axes.yaxis.set_minor_formatter(NullFormatter())

@@ -1,4 +1,4 @@
-"""Writes the folder of the demonstration: weights, runs, films, figures and report.html."""
+"""Directory that `equiflock demo` writes: weights, flights, films, figures and report.html."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ REPORT_FILE = "report.html"
 WEIGHTS_FILE = f"{STUDENT}.safetensors"
 TRAINING_FIGURE, CURVES_FIGURE = "training.png", "curves.png"
 TRAINING_DIR = "demo-training"
-"""The folder of the training while the demonstration runs; it is removed when the whole folder is replaced."""
+"""Subdirectory of the training while the demonstration runs; absent from the finished directory."""
 
 
 def format_comparison(demonstration: Demonstration) -> tuple[list[str], list[list[str]]]:
-    """The table that compares the controllers: header and rows of text."""
+    """Return header and rows of the table that compares the controllers."""
     columns = [summarize(run) for run in demonstration.runs.values()]
     rows = [[cells[0].name, *(cell.text for cell in cells)] for cells in zip(*columns, strict=True)]
     count = len(demonstration.start)
     rows.append(
         [
-            "flocks that end in pieces",
+            "flocks disconnected at the end",
             *(f"{demonstration.find_disconnected(name).sum()} of {count}" for name in demonstration.runs),
         ]
     )
@@ -42,20 +42,20 @@ def format_comparison(demonstration: Demonstration) -> tuple[list[str], list[lis
 def format_short_comparison(
     demonstration: Demonstration, show_quartiles: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """A table narrow enough for a terminal: a row for each controller, with quartiles over flocks or without."""
+    """Return header and rows of a table that fits a terminal: a row per controller, optionally with quartiles."""
     count = len(demonstration.start)
     rows = []
     for name, run in demonstration.runs.items():
-        shown = [row.text if show_quartiles else row.median for row in summarize(run)[:3]]
-        rows.append([LABELS[name], *shown, f"{demonstration.find_disconnected(name).sum()} of {count}"])
-    told = "median (quartiles)" if show_quartiles else "median"
-    return [f"{told}\nover flocks", "IVV", "IMAN", "variance\nat end", "in\npieces"], rows
+        cells = [row.text if show_quartiles else row.median for row in summarize(run)[:3]]
+        rows.append([LABELS[name], *cells, f"{demonstration.find_disconnected(name).sum()} of {count}"])
+    statistic = "median (quartiles)" if show_quartiles else "median"
+    return [f"{statistic}\nover flocks", "IVV", "IMAN", "variance\nat end", "discon-\nnected"], rows
 
 
 def check_demo_dir(folder: Path) -> None:
-    """Raise a clear error, before anything is flown, unless `folder` is new or holds only a demonstration."""
+    """Raise InputError unless `folder` is new or holds only a demonstration."""
     check_writable(folder)
-    ours = {
+    own_files = {
         REPORT_FILE,
         WEIGHTS_FILE,
         TRAINING_FIGURE,
@@ -63,20 +63,20 @@ def check_demo_dir(folder: Path) -> None:
         *(f"{name}{kind}" for name in CONTROLLERS for kind in (".mp4", ".zarr")),
     }
     if is_training(folder / TRAINING_DIR):
-        ours.add(TRAINING_DIR)
-    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= ours):
-        raise InputError(f"{folder} holds something else: choose another folder with --out")
+        own_files.add(TRAINING_DIR)
+    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own_files):
+        raise InputError(f"{folder} contains other files: choose another directory with --out")
 
 
 def write_demo(
     demonstration: Demonstration, folder: Path, on_frame: Callable[[str, int, int], object] | None = None
 ) -> list[Path]:
-    """Write everything into `folder`, replacing an earlier demonstration; returns the files to look at."""
+    """Write `folder`, replacing an earlier demonstration, and return the paths of report, weights and films."""
     check_demo_dir(folder)
-    # The films show a flock on which the controllers differ, if there is one, all in the same window.
+    # Film a flock on which the controllers differ, if there is one, in the same window for all.
     film_flock = demonstration.contrasting_flocks[0] if demonstration.contrasting_flocks else 0
     window = compute_window_width([run[film_flock] for run in demonstration.runs.values()])
-    # Everything is written into a scratch folder, which then takes the place of an earlier demonstration.
+    # Write into a scratch directory, which then replaces an earlier demonstration.
     with atomic_write(folder, replace_folder=True) as scratch:
         scratch.mkdir()
         write_weights(demonstration.network, scratch / WEIGHTS_FILE, {"command": demonstration.recipe.command})
@@ -94,41 +94,41 @@ def write_demo(
 def _build_report(
     demonstration: Demonstration, film_flock: int, films: list[Path], training: Path, curves: Path
 ) -> HtmlReport:
-    """The report: training, test, films, curves and settings."""
+    """Return the report: training, test, films, curves and settings."""
     header, rows = format_comparison(demonstration)
     B, N, _ = demonstration.start.shape
+    epochs, contrasts = demonstration.recipe.epochs, len(demonstration.contrasting_flocks)
     page = HtmlReport(
-        "Learned from an expert, flown without one",
-        f"An ETDAGNN of 416 weights, trained from nothing for {demonstration.recipe.epochs} epochs, and {B} flocks of {N} "
-        "agents that it never saw.",
+        "Imitation learning of a decentralized flocking controller",
+        f"An ETDAGNN of 416 weights, trained from random weights for {epochs} epochs, and tested on {B} unseen flocks "
+        f"of {N} agents.",
     )
-    page.text(
-        "“tanner” knows every agent's velocity: no swarm can run it, but a controller can learn from it. The others "
-        "are decentralized: each agent uses only what it hears from neighbours within the communication radius. "
-        f"“etdagnn” was just trained for {demonstration.recipe.epochs} "
-        "epochs, “tdagnn” came with the package, trained for 400; "
-        "“tanner-dynamic” is the classical law."
+    page.add_text(
+        "“tanner”, the expert, uses the states of all agents: a swarm without a central computer cannot run it. The "
+        "other controllers are decentralized: each agent uses only messages from neighbours within the communication "
+        f"radius. “etdagnn” was just trained for {epochs} epochs, “tdagnn” comes with the package and was trained for "
+        "400, and “tanner-dynamic” is the classical law."
     )
-    page.add_heading("The training")
+    page.add_heading("Training")
     page.add_media(
         [training],
-        "Loss of every epoch; IVV and IMAN of the validation flocks, median and interquartile range, and the expert's.",
+        "Loss by epoch; IVV and IMAN on the validation flocks, median and interquartile range, beside the expert's.",
     )
-    page.add_heading("The test")
-    page.table(header, rows)
-    page.text(
-        f"In {len(demonstration.contrasting_flocks)} of {B} flocks the network that was just trained keeps the communication graph "
-        f"connected all the time while the classical law loses agents for good. The films show flock {film_flock} "
-        "(counted from 0), which begins with every agent hearing at least two others."
-        if demonstration.contrasting_flocks
-        else "In none of these flocks does the trained network keep a connection that the classical law loses."
+    page.add_heading("Test")
+    page.add_table(header, rows)
+    page.add_text(
+        f"In {contrasts} of {B} flocks the trained network keeps the communication graph connected throughout the "
+        "flight, while the classical law ends with a disconnected graph. The films show flock "
+        f"{film_flock} (counted from 0), in which every agent has at least two neighbours at the start."
+        if contrasts
+        else "There is no flock that the trained network keeps connected and the classical law does not."
     )
     page.add_heading("Films")
-    page.add_media(films, f"Flock {film_flock}. Orange: agents; blue: velocities; light lines: who hears whom.")
+    page.add_media(films, f"Flock {film_flock}. Orange: agents; blue: velocities; light lines: communication graph.")
     page.add_heading("Over time")
     page.add_media([curves], "Median over flocks (line) and interquartile range (band).")
     page.add_heading("Settings")
-    page.settings(
+    page.add_settings(
         {
             "training": demonstration.recipe.command,
             "recipe": demonstration.recipe.settings,
@@ -139,36 +139,41 @@ def _build_report(
 
 
 def _get_flight_settings(demonstration: Demonstration) -> dict[str, object]:
-    """The settings of the flights, which are the same for all controllers."""
-    some = next(iter(demonstration.runs.values()))
-    return {**some.config, "controller": ", ".join(demonstration.runs)}
+    """Return the settings of the flights, which are the same for all controllers."""
+    first_run = next(iter(demonstration.runs.values()))
+    return {**first_run.config, "controller": ", ".join(demonstration.runs)}
 
 
 def _draw_training(demonstration: Demonstration, path: Path) -> Path:
-    """Loss of every epoch, and IVV and IMAN of those that were validated, beside the expert's."""
+    """Draw the loss of every epoch, and IVV and IMAN of the validated epochs beside the expert's."""
     epochs = np.array([report.epoch for report in demonstration.epochs])
-    judged = [(report.epoch, report.validation) for report in demonstration.epochs if report.validation is not None]
-    at = np.array([epoch for epoch, _ in judged])
+    validated = [(report.epoch, report.validation) for report in demonstration.epochs if report.validation is not None]
+    validated_epochs = np.array([epoch for epoch, _ in validated])
     panels = [
         CurvePanel(epochs, "epoch", "loss", {STUDENT: np.array([[report.loss for report in demonstration.epochs]] * 3)})
     ]
     for name, label in (("ivv", "IVV (validation)"), ("iman", "IMAN (validation)")):
-        values = np.stack([getattr(validation, name) for _, validation in judged])
-        # The expert was validated once: a horizontal line.
-        expert = np.repeat(getattr(demonstration.expert, name)[None], len(at), axis=0)
+        values = np.stack([getattr(validation, name) for _, validation in validated])
+        # The expert is validated once and drawn as a horizontal line.
+        expert = np.repeat(getattr(demonstration.expert, name)[None], len(validated_epochs), axis=0)
         panels.append(
-            CurvePanel(at, "epoch", label, {"tanner": compute_quartiles(expert), STUDENT: compute_quartiles(values)})
+            CurvePanel(
+                validated_epochs,
+                "epoch",
+                label,
+                {"tanner": compute_quartiles(expert), STUDENT: compute_quartiles(values)},
+            )
         )
     return draw_panels(panels, path)
 
 
 def _draw_flight_curves(demonstration: Demonstration, path: Path) -> Path:
-    """Velocity variance and mean acceleration norm over time, for every controller."""
+    """Draw velocity variance and mean acceleration norm over time, for every controller."""
     labels = {"velocity_variance": "velocity variance", "mean_acceleration_norm": "mean acceleration norm"}
-    some = next(iter(demonstration.runs.values()))
+    first_run = next(iter(demonstration.runs.values()))
     panels = [
         CurvePanel(
-            some.times,
+            first_run.times,
             "time (s)",
             label,
             {name: compute_quartiles(run.series[series]) for name, run in demonstration.runs.items()},

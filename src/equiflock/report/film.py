@@ -1,4 +1,4 @@
-"""Films of flights: mp4 or gif, one panel per run."""
+"""Films of flights, as .mp4 or .gif, with one panel per run."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from equiflock.simulation.trajectory import Trajectory
 PANEL_INCHES = 4.8
 CODECS = {
     ".mp4": ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-preset", "slow", "-movflags", "+faststart"],
-    # One palette for the whole film, made from its own colours.
+    # One palette for the whole film, computed from its frames.
     ".gif": ["-vf", "split[a][b];[a]palettegen=max_colors=64[p];[b][p]paletteuse=dither=none"],
 }
 FORMATS = tuple(CODECS)
 MAX_AGENTS_WITH_EDGES = 5_000
-"""For more agents than this no edges are drawn: the lines would only hide the agents."""
+"""Largest flock whose edges are drawn; with more agents the lines would hide them."""
 
 
 def film(
@@ -66,27 +66,28 @@ def film(
     window: float | None = None,
     on_frame: Callable[[int, int], object] | None = None,
 ) -> Path:
-    """Draw one flock of each run, side by side on the same scale, and write the film.
+    """Draw one flock of each run, side by side to the same scale, and write the film.
 
-    Agents are orange dots with blue velocity arrows, light lines join those who hear each other; leaders are green,
-    obstacle agents purple around the disk of their obstacle, agents that have failed grey. Where there are several
-    groups, each has its colour. The camera follows the middle of the flock; a note tells the grid's spacing in
-    communication radii R. Flocks in space are seen from above.
+    Followers are orange dots with blue velocity arrows, or have a colour per group if there are several; leaders are
+    green, failed agents grey, obstacle agents purple around the disk of their obstacle. Light lines are the edges of
+    the communication graph. The camera follows the median position; a note gives the grid's spacing in communication
+    radii R. Flocks in three dimensions are seen from above.
 
     Args:
         runs: trajectories of the same duration.
         path: ends in .mp4 or .gif; an existing film is replaced when the new one is complete.
-        titles: one per run; the controllers' names if left out.
-        flock: which flock of the batch.
-        frames_per_second: the film's.
+        titles: one per run; defaults to the controllers' names.
+        flock: index of the flock in the batch.
+        frames_per_second: frame rate of the film.
         speed: simulated seconds per second of film.
-        dots_per_inch: each panel is 4.8 inches wide.
-        window: the width of what is seen, in units of length; chosen for the runs by `compute_window_width` if left out.
-        on_frame: called with (frames drawn, frames in all), for progress.
+        dots_per_inch: resolution; a panel is 4.8 inches wide.
+        window: width of the visible area, in units of length; defaults to `compute_window_width(runs)`.
+        on_frame: called with (frames drawn, total frames) after every frame.
     """
     check_film(path, speed, frames_per_second, dots_per_inch)
     if not runs or len({float(run.times[-1]) for run in runs}) > 1:
-        raise InputError("a film needs flights of the same duration, at least one")
+        durations = ", ".join(f"{float(run.times[-1]):g}" for run in runs) or "no flight"
+        raise InputError(f"a film needs one or more flights of the same duration in seconds; got {durations}")
     for run in runs:
         if not 0 <= flock < run.positions.shape[1]:
             raise InputError(f"flock must be from 0 to {run.positions.shape[1] - 1}; got {flock}")
@@ -94,18 +95,18 @@ def film(
     names = titles or [str(run.config.get("controller", "")) for run in runs]
     if window is None:
         window = compute_window_width(runs)
-    # Square panels side by side, with room for two lines of title.
+    # Square panels side by side, with room for titles of two lines.
     figure = Figure(figsize=(PANEL_INCHES * len(runs), PANEL_INCHES + 0.55), dpi=dots_per_inch)
     canvas = FigureCanvasAgg(figure)
     grid = figure.subplots(1, len(runs), squeeze=False)[0]
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.88, wspace=0.02)
-    panels = [FlockPanel(*part, window) for part in zip(grid, runs, names, strict=True)]
+    panels = [FlockPanel(*cell, window) for cell in zip(grid, runs, names, strict=True)]
 
-    # Once every flight has ended, frames only repeat the last.
+    # Stop the film when the last flight has ended.
     ended = max(int(run.steps[0]) * run.time_step for run in runs)
     seconds = min(float(runs[0].times[-1]), ended)
-    count = max(math.ceil(seconds / speed * frames_per_second - 1e-6), 1) + 1  # the last one shows the end
-    # The codec takes even numbers of pixels only.
+    count = max(math.ceil(seconds / speed * frames_per_second - 1e-6), 1) + 1  # includes the final state
+    # The codec requires even numbers of pixels.
     width, height = (int(v) // 2 * 2 for v in canvas.get_width_height())
     with atomic_write(path) as scratch, _open_encoder(scratch, width, height, frames_per_second) as send:
         for n in range(count):
@@ -120,9 +121,9 @@ def film(
 
 
 def check_film(path: str | os.PathLike[str], speed: float, frames_per_second: int, dots_per_inch: int) -> None:
-    """Raise a clear error, before anything is flown, if a film with these settings cannot be made."""
+    """Raise InputError if a film with these settings cannot be written."""
     if Path(path).suffix not in FORMATS:
-        raise InputError(f"a film's name must end in {' or '.join(FORMATS)}; got {Path(path).name!r}")
+        raise InputError(f"the file name of a film must end in {' or '.join(FORMATS)}; got {Path(path).name!r}")
     check_positive("speed", speed)
     check_count("frames_per_second", frames_per_second)
     if not 20 <= dots_per_inch <= 600:
@@ -132,21 +133,21 @@ def check_film(path: str | os.PathLike[str], speed: float, frames_per_second: in
 
 @contextmanager
 def _open_encoder(path: Path, width: int, height: int, frames_per_second: int) -> Iterator[Callable[[bytes], object]]:
-    """Ffmpeg, fed frame by frame (RGB bytes); an OSError if it does not write the whole film."""
+    """Start ffmpeg and yield a function that sends it a frame (RGB bytes); raise OSError if the film is incomplete."""
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(frames_per_second), "-i", "-"]
     command = [get_ffmpeg_exe(), "-v", "error", "-y", *source, *CODECS[path.suffix], str(path)]
-    # A session of its own, so that Ctrl-C in the terminal does not reach ffmpeg and is handled here.
+    # In a new session, Ctrl-C in the terminal does not reach ffmpeg; this process handles it.
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     stdin = cast(IO[bytes], process.stdin)
     try:
-        # If ffmpeg ends early, the pipe breaks, and its exit code says why.
+        # If ffmpeg exits early, the pipe breaks; its exit code is checked below.
         with suppress(BrokenPipeError):
             yield lambda frame: stdin.write(frame)
-        _, said = process.communicate()
+        _, errors = process.communicate()
         if process.returncode != 0:
-            full = b"No space left" in said
-            reason = said.decode(errors="replace").strip().splitlines() or ["ffmpeg failed"]
-            raise OSError(errno.ENOSPC if full else errno.EIO, f"the film could not be written: {reason[-1]}")
+            is_full = b"No space left" in errors
+            reason = errors.decode(errors="replace").strip().splitlines() or ["ffmpeg failed"]
+            raise OSError(errno.ENOSPC if is_full else errno.EIO, f"the film could not be written: {reason[-1]}")
     finally:
         process.kill()
         process.wait()
@@ -156,13 +157,13 @@ def _open_encoder(path: Path, width: int, height: int, frames_per_second: int) -
 
 
 class FlockPanel:
-    """One run's picture on some axes, drawn for one time after the other.
+    """Picture of one run, which `draw` updates to a time.
 
     Args:
         axes: the axes to draw on.
         run: a run of a single flock.
-        title: the title above the picture.
-        window: the width of what is seen, in units of length.
+        title: the first line of the title.
+        window: width of the visible area, in units of length.
     """
 
     def __init__(self, axes: Axes, run: Trajectory, title: str, window: float) -> None:
@@ -170,22 +171,22 @@ class FlockPanel:
         self.variance = velocity_variance(run)[:, 0]
         self.component_counts = component_count(run)[:, 0].astype(int)
         axes.set_aspect("equal")
-        # About twelve grid lines, whole communication radii apart.
+        # About twelve grid lines, spaced by a multiple of the communication radius.
         spacing = max(1, round(window / run.comm_radius / 12))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MultipleLocator(run.comm_radius * spacing))
         note = f"grid: {spacing if spacing > 1 else ''}R" + ("; seen from above" if run.positions.shape[3] == 3 else "")
         axes.text(0.985, 0.012, note, transform=axes.transAxes, ha="right", fontsize=8, color=FAINT_COLOUR)
-        paper = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 2.0}
+        background = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 2.0}
         self.outcome_label = axes.text(
-            0.5, 0.98, "", transform=axes.transAxes, ha="center", va="top", fontsize=10, bbox=paper, zorder=4
+            0.5, 0.98, "", transform=axes.transAxes, ha="center", va="top", fontsize=10, bbox=background, zorder=4
         )
         axes.grid(color=GRID_COLOUR, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.tick_params(length=0, labelbottom=False, labelleft=False)
         for spine in axes.spines.values():
             spine.set_color("#cccccc")
-        # Many agents get smaller dots, thinner lines and shorter arrows.
+        # Larger flocks get smaller dots, thinner lines and shorter arrows.
         N = run.positions.shape[2]
         crowding = min(1.0, math.sqrt(100 / N))
         self.edges = LineCollection([], colors=EDGE_COLOUR, linewidths=0.8 * crowding, zorder=1)
@@ -213,7 +214,7 @@ class FlockPanel:
         for disk in self.disks:
             axes.add_patch(disk)
         self.dots = axes.scatter(x, y, s=size, c=self.colours, zorder=3, linewidths=0)
-        # For a hundred agents, arrows at the start are at most a sixth of the window long, and half that in the mean.
+        # For 100 agents, initial arrows are at most 0.16 windows long and on average at most 0.08.
         speeds = np.sqrt(np.square(run.velocities[0, 0]).sum(axis=-1))[run.roles[0] != Role.OBSTACLE]
         typical = max(float(speeds.max()), 2.0 * float(speeds.mean()), 1e-9)
         self.arrow_length = 0.16 * crowding**1.2 * window / typical
@@ -222,48 +223,48 @@ class FlockPanel:
             axes.legend(handles=marks, loc="lower left", fontsize=8, frameon=False, handletextpad=0.1)
 
     def draw(self, time: float) -> None:
-        """Show the run at the frame nearest to this time."""
+        """Show the frame nearest to `time`, in seconds."""
         frame = int(np.argmin(np.abs(self.run.times - time)))
-        places = _get_plane_positions(self.run, frame)
-        # The camera follows the median of those that work, which agents that fly away do not move.
+        positions = _get_plane_positions(self.run, frame)
+        # The camera follows the median of the working agents, which stray agents do not move.
         now = self.run.flock(frame)
-        middle = np.median(places[now.working[0] if now.working.any() else now.roles[0] != Role.OBSTACLE], axis=0)
+        middle = np.median(positions[now.working[0] if now.working.any() else now.roles[0] != Role.OBSTACLE], axis=0)
         half = self.window / 2
         self.axes.set_xlim(middle[0] - half, middle[0] + half)
         self.axes.set_ylim(middle[1] - half, middle[1] + half)
         for disk, (*centre, _) in zip(self.disks, obstacle_disks(now).tolist(), strict=True):
-            disk.set_center(centre)  # the live page lets people move them
-        self.dots.set_offsets(places)
-        works = (now.conditions[0] == Condition.WORKING)[:, None]
-        self.dots.set_facecolor(np.where(works, self.colours, to_rgba(FAILED_COLOUR)).tolist())
-        self.arrows.set_offsets(places)
+            disk.set_center(centre)  # users can move obstacles on the live page
+        self.dots.set_offsets(positions)
+        working = (now.conditions[0] == Condition.WORKING)[:, None]
+        self.dots.set_facecolor(np.where(working, self.colours, to_rgba(FAILED_COLOUR)).tolist())
+        self.arrows.set_offsets(positions)
         self.arrows.set_UVC(*(now.velocities[0, :, :2] * self.arrow_length).T)
-        if len(places) <= MAX_AGENTS_WITH_EDGES:
-            self.edges.set_segments(list(places[_find_edges(now, self.run.config.get("obstacles", "nearest"))]))
-        # Half a step less, as times are rounded.
+        if len(positions) <= MAX_AGENTS_WITH_EDGES:
+            self.edges.set_segments(list(positions[_find_edges(now, self.run.config.get("obstacles", "nearest"))]))
+        # Allow half a step for rounding of times.
         ended = time >= (int(self.run.steps[0]) - 0.5) * self.run.time_step
         outcome = self.run.outcome[0]
         self.outcome_label.set_text(outcome.message if ended and outcome != Outcome.TIME_UP else "")
         self.axes.set_title(
             f"{self.title}\n$t$ = {self.run.times[frame]:.2f} s     velocity variance {self.variance[frame]:.3f}"
-            f"     {self.component_counts[frame]} piece{'s' if self.component_counts[frame] != 1 else ''}",
+            f"     {self.component_counts[frame]} component{'s' if self.component_counts[frame] != 1 else ''}",
             fontsize=11,
             color=TEXT_COLOUR,
         )
 
 
 def _list_agent_kinds(run: Trajectory) -> list[str]:
-    """The kind of each agent of a single flock, as the legend names it: its role, or one of several groups."""
+    """Return the kind of each agent as the legend names it: its role or, if there are several, its group."""
     roles, groups = run.roles[0], run.groups[0]
-    several = len(np.unique(groups[roles == Role.FOLLOWER])) > 1
+    has_groups = len(np.unique(groups[roles == Role.FOLLOWER])) > 1
     return [
-        f"group {group}" if several and role == Role.FOLLOWER else Role(role).name.lower()
+        f"group {group}" if has_groups and role == Role.FOLLOWER else Role(role).name.lower()
         for role, group in zip(roles.tolist(), groups.tolist(), strict=True)
     ]
 
 
 def _get_kind_colours(run: Trajectory) -> dict[str, str]:
-    """The kinds of agents that there are, groups first, with their colours."""
+    """Return the colour of each kind of agent that is present, groups first."""
     present = set(_list_agent_kinds(run))
     groups = [group for group in np.unique(run.groups[0]).tolist() if f"group {group}" in present]
     roles = [role for role in Role if role.name.lower() in present]
@@ -278,23 +279,23 @@ def _get_plane_positions(run: Trajectory, frame: int) -> Float64[np.ndarray, "N 
 
 
 def _find_edges(flock: Flock, obstacles: str) -> NDArray[Any]:
-    """The pairs of agents that are joined by an edge, each once; obstacle agents by the rule of the flight."""
+    """Return the edges to draw, each once; those of obstacle agents follow the flight's rule, "nearest" or "all"."""
     edges = find_observed_edges(flock) if obstacles == "nearest" else radius_graph(flock).edges(0)
     return np.unique(np.sort(edges, axis=1), axis=0)
 
 
 def compute_window_width(runs: Sequence[Trajectory]) -> float:
-    """The width of a window that shows all agents all the time or, if a flock bursts, most of them most of the time.
+    """Return the width of a window that always shows all agents or, if a flock disperses, most of them.
 
     Args:
-        runs: runs of a single flock each.
+        runs: runs of a single flock.
     """
     widths = [1e-9]
     for run in runs:
-        places = run.positions[:, 0, :, :2]
-        flock = places[:, run.roles[0] != Role.OBSTACLE]
-        # How far every agent, obstacle agents included, is from the middle of the flock in each frame.
-        reach = np.abs(places - np.median(flock, axis=1, keepdims=True)).max(axis=-1)
-        everyone, most = reach.max(), np.quantile(np.quantile(reach, 0.9, axis=1), 0.7)
-        widths.append(2.15 * float(everyone if everyone < 2 * reach[0].max() else max(reach[0].max(), most)))
+        positions = run.positions[:, 0, :, :2]
+        flock = positions[:, run.roles[0] != Role.OBSTACLE]
+        # Distance of every agent, including obstacle agents, from the median of the flock in each frame.
+        reach = np.abs(positions - np.median(flock, axis=1, keepdims=True)).max(axis=-1)
+        all_agents, most_agents = reach.max(), np.quantile(np.quantile(reach, 0.9, axis=1), 0.7)
+        widths.append(2.15 * float(all_agents if all_agents < 2 * reach[0].max() else max(reach[0].max(), most_agents)))
     return max(widths)

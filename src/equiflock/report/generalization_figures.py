@@ -1,4 +1,4 @@
-"""The four figures of the generalization experiment, as in the paper; bands are the range over training seeds."""
+"""The paper's four figures of the generalization experiment, and its table; bands are ranges over training seeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TERM_LABELS = {
 
 
 def draw_losses(table: pd.DataFrame, path: Path) -> Path:
-    """Training and test loss by epoch, a panel for each controller."""
+    """Draw training and test loss by epoch, a panel for each controller."""
     curves = Curves(table, over="epoch")
     panels = []
     for name in PAPER_NETWORKS:
@@ -39,38 +39,38 @@ def draw_losses(table: pd.DataFrame, path: Path) -> Path:
 
 
 def draw_bounds(table: pd.DataFrame, path: Path) -> Path:
-    """The bound and, far smaller, the empirical gap by epoch, for every controller."""
+    """Draw the bound and the empirical gap by epoch, for every controller."""
     curves = Curves(table, over="epoch")
     labels = {"bound": "generalization bound", "gap": "empirical gap"}
     return draw_panels([_build_controller_panel(curves, name, label) for name, label in labels.items()], path)
 
 
 def draw_terms(table: pd.DataFrame, path: Path) -> Path:
-    """The terms in which the bounds of the controllers differ, by epoch."""
+    """Draw the terms in which the controllers' bounds differ, by epoch."""
     curves = Curves(table, over="epoch")
     return draw_panels([_build_controller_panel(curves, name, label) for name, label in TERM_LABELS.items()], path)
 
 
 def draw_correlation(table: pd.DataFrame, path: Path) -> Path:
-    """Standardized bound and gap by epoch (mean 0, standard deviation 1), a panel for each controller."""
+    """Draw the standardized bound and gap (mean 0, standard deviation 1) by epoch, a panel for each controller."""
     curves = Curves(table, over="epoch")
     panels = []
     for name in PAPER_NETWORKS:
-        # From epoch 1 on, as in the correlation: epoch 0 is before the first step.
+        # Epoch 0, before the first update, is left out, as it is of the correlation.
         lines = {
             label: _compute_range(standardize(curves.get_curve(quantity, name)[:, 1:]))
             for quantity, label in {"bound": "bound", "gap": "empirical gap"}.items()
         }
-        found = compute_correlation(curves, name)
-        title = f"{name}: ρ = {np.median(found):.2f} [{found.min():.2f}, {found.max():.2f}]"
+        correlation = compute_correlation(curves, name)
+        title = f"{name}: ρ = {np.median(correlation):.2f} [{correlation.min():.2f}, {correlation.max():.2f}]"
         panels.append(CurvePanel(curves.x[1:], "epoch", "standard deviations", lines, "linear", title=title))
     return draw_panels(panels, path)
 
 
 def _build_controller_panel(curves: Curves, quantity: str, label: str) -> CurvePanel:
-    """A panel of one quantity by epoch, with a curve for each controller."""
+    """Return a panel of one quantity by epoch, with a curve for each controller."""
     lines = {name: _compute_range(curves.get_curve(quantity, name)) for name in PAPER_NETWORKS}
-    # Sum and mean aggregation differ in the data bound by orders of magnitude; other lines may coincide.
+    # Data bounds of sum and mean aggregation differ by orders of magnitude; other lines may coincide.
     scale: Literal["linear", "log"] = "log" if quantity == "data_bound" else "linear"
     return CurvePanel(
         curves.x, "epoch", label, lines, scale, has_overlapping_lines=quantity in ("bound", "data_bound", "coefficient")
@@ -78,12 +78,12 @@ def _build_controller_panel(curves: Curves, quantity: str, label: str) -> CurveP
 
 
 def _compute_range(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "3 X"]:
-    """The least, the median and the largest over seeds."""
+    """Return minimum, median and maximum over seeds."""
     return np.stack([values.min(axis=0), np.median(values, axis=0), values.max(axis=0)])
 
 
 def format_bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the bound and its terms at the last epoch, medians over training seeds."""
+    """Return header and rows of the bound and its terms at the last epoch, medians over training seeds."""
     curves = Curves(table, over="epoch")
     columns: dict[str, tuple[str, str]] = {
         "bound": ("bound, as proven", ".1f"),
@@ -98,14 +98,20 @@ def format_bound_rows(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         "root": ("√S", ".2f"),
     }
     rows = [
-        [name, *(f"{np.median(curves.last(column, name)):{form}}" for column, (_, form) in columns.items())]
+        [
+            name,
+            *(
+                f"{np.median(curves.last(column, name)):{number_format}}"
+                for column, (_, number_format) in columns.items()
+            ),
+        ]
         for name in PAPER_NETWORKS
     ]
     return ["controller", *(label for label, _ in columns.values())], rows
 
 
 def format_bound_table(table: pd.DataFrame) -> str:
-    """The bound and its terms as in `format_bound_rows`, in Markdown."""
+    """Return the table of `format_bound_rows` in Markdown."""
     header, rows = format_bound_rows(table)
     return format_markdown_table(header, [[f"`{row[0]}`", *row[1:]] for row in rows])
 

@@ -1,4 +1,4 @@
-"""A self-contained HTML page: pictures and films are stored inside the file."""
+"""Self-contained HTML report, with images and films embedded in the file, and Markdown tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-t
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .45rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
-.words th, .words td { text-align: left; vertical-align: top; }
+.left th, .left td { text-align: left; vertical-align: top; }
 img, video { max-width: 100%; border-radius: 6px; background: #fff; }
 .row { display: flex; flex-wrap: wrap; gap: 1rem; } .row > * { flex: 1 1 24rem; min-width: 0; }
 pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid var(--line); border-radius: 6px; font-size: .85rem; }
@@ -30,35 +30,34 @@ pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid var(--line); bord
 
 
 class HtmlReport:
-    """A page, put together from top to bottom and written at the end."""
+    """HTML page built from top to bottom by `add_*` methods and saved by `write`."""
 
     def __init__(self, title: str, lead: str) -> None:
         self.title = title
         self.parts = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(lead)}</p>']
 
     def add_heading(self, text: str) -> None:
-        """Begin a section."""
+        """Start a section."""
         self.parts.append(f"<h2>{escape(text)}</h2>")
 
-    def text(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Add a paragraph."""
         self.parts.append(f"<p>{escape(text)}</p>")
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> None:
-        """Add a table; its first column names the rows, the others hold numbers or, with `words`, text."""
+    def add_table(self, header: Sequence[str], rows: Sequence[Sequence[str]], align_left: bool = False) -> None:
+        """Add a table; the first column is aligned left, the others right unless `align_left`, as text should be."""
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        kind = ' class="words"' if words else ""
+        kind = ' class="left"' if align_left else ""
         self.parts.append(f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
     def add_media(self, paths: Sequence[Path], caption: str) -> None:
-        """Add pictures or films, stored inside the page, side by side where there is room."""
+        """Embed images or films, side by side if there is room, with a caption below."""
         self.parts.append('<div class="row">' + "".join(_embed_media(path, caption) for path in paths) + "</div>")
-        self.text(caption)
+        self.add_text(caption)
 
-    def settings(self, settings: Mapping[str, object]) -> None:
-        """Add a list of names and values; a value that is a mapping becomes an indented list."""
-        # One level of nesting is enough for recipes and profiles.
+    def add_settings(self, settings: Mapping[str, object]) -> None:
+        """Add a list of names and values; a value that is a mapping becomes an indented list (one level only)."""
         lines = []
         for name, value in settings.items():
             if isinstance(value, Mapping):
@@ -68,7 +67,7 @@ class HtmlReport:
         self.parts.append(f"<pre>{escape(chr(10).join(lines))}</pre>")
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page atomically; an existing one is replaced."""
+        """Write the page atomically, replacing an existing file."""
         html = (
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -81,15 +80,15 @@ class HtmlReport:
         return Path(path)
 
 
-def format_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
-    """A table as in `HtmlReport.table`, in Markdown."""
-    rule = "|---|" + ("---|" if words else "--:|") * (len(header) - 1)
+def format_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], align_left: bool = False) -> str:
+    """Return a table in Markdown, aligned as by `HtmlReport.add_table`."""
+    rule = "|---|" + ("---|" if align_left else "--:|") * (len(header) - 1)
     first, *others = ("|" + "|".join(f" {cell} " if cell else " " for cell in row) + "|" for row in (header, *rows))
     return "\n".join([first, rule, *others])
 
 
 def _embed_media(path: Path, caption: str) -> str:
-    # A data URL holds the whole file, as base64.
+    # A data URL holds the whole file in base64.
     kind = MEDIA_TYPES[path.suffix]
     source = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
     if kind.startswith("video"):

@@ -1,4 +1,4 @@
-"""The search over readings as tables: which statements hold under which choice, and which readings were tried."""
+"""Tables of the search over interpretations: which of the paper's statements hold under which interpretation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from equiflock.experiments.paper.ledger import Statement, read_ledger
 from equiflock.report.html_report import format_markdown_table
 from equiflock.runtime.files import atomic_write
 
-CSV_FILE, MARKDOWN_FILE = "readings.csv", "readings.md"
+CSV_FILE, MARKDOWN_FILE = "interpretations.csv", "interpretations.md"
 STATEMENT_PREFIXES = {
     "connectivity": "A",
     "training": "T",
@@ -28,11 +28,11 @@ STATEMENT_PREFIXES = {
     "obstacles": "O",
     "generalization": "G",
 }
-"""How the statements of each experiment begin."""
+"""First letter of the statement ids of each experiment."""
 
 
 def build_interpretations_table(search: Search) -> pd.DataFrame:
-    """A row for every reading that was tried and every statement: reading, statement, verdict, held, checks."""
+    """Return a row for each tried interpretation and statement, with the verdict and the number of checks that hold."""
     rows = [
         (str(judged.interpretation), each.id, each.verdict, each.held_count, len(each.checks))
         for judged in _iter_judged(search)
@@ -42,13 +42,13 @@ def build_interpretations_table(search: Search) -> pd.DataFrame:
 
 
 def _iter_judged(search: Search) -> Iterator[JudgedInterpretation]:
-    """What is known of every reading, of flights and of cloning each for itself."""
+    """Yield the judged interpretations, first of the experiments that fly, then of cloning."""
     yield from search.flight_results.values()
     yield from search.cloning_results.values()
 
 
 def write_interpretations(search: Search, folder: Path) -> list[Path]:
-    """Write what the search knows by now as a CSV and as tables in Markdown."""
+    """Write the results of the search so far as a CSV file and as Markdown tables; return both paths."""
     table = build_interpretations_table(search)
     with atomic_write(folder / CSV_FILE) as scratch:
         table.to_csv(scratch, index=False)
@@ -61,28 +61,29 @@ def write_interpretations(search: Search, folder: Path) -> list[Path]:
 
 
 def format_choices_table() -> str:
-    """The choices of a reading: their names, the usual values and those that are tried, and the paper's sentences."""
+    """Return the choices in Markdown: default value, other values tried, and the paper's sentence."""
     body = []
     for name, choice in CHOICES.items():
-        usual, *others = (f"`{format_value(value)}`" for value in list_values(name))
-        body.append([f"`{name}`", usual, ", ".join(others), choice.quotation])
-    return format_markdown_table(["choice", "usual", "others tried", "the paper's sentence"], body, words=True)
+        default, *others = (f"`{format_value(value)}`" for value in list_values(name))
+        body.append([f"`{name}`", default, ", ".join(others), choice.quotation])
+    return format_markdown_table(["choice", "usual", "others tried", "the paper's sentence"], body, align_left=True)
 
 
 def format_ledger_comparison(
-    default_statements: Sequence[Statement], other: Sequence[Statement], interpretation: Interpretation
+    default_statements: Sequence[Statement], other_statements: Sequence[Statement], interpretation: Interpretation
 ) -> str:
-    """Verdicts and checks that hold, statement by statement, under the usual and under another reading."""
-    theirs = {each.id: each for each in other}
+    """Return the verdicts under the default and under another interpretation in Markdown, a row per statement."""
+    others = {statement.id: statement for statement in other_statements}
     body = []
-    for each in default_statements:
-        ours, beside = _format_verdict(each), _format_verdict(theirs[each.id]) if each.id in theirs else ""
-        body.append([each.id, each.words, ours, beside])
-    held_count = [
-        f"{sum(s.verdict == 'holds' for s in ledger)} of {len(ledger)}" for ledger in (default_statements, other)
+    for statement in default_statements:
+        other_verdict = _format_verdict(others[statement.id]) if statement.id in others else ""
+        body.append([statement.id, statement.text, _format_verdict(statement), other_verdict])
+    totals = [
+        f"{sum(s.verdict == 'holds' for s in ledger)} of {len(ledger)}"
+        for ledger in (default_statements, other_statements)
     ]
-    body.append(["", "statements that hold", *held_count])
-    return format_markdown_table(["", "the paper's statement", "usual", f"`{interpretation}`"], body, words=True)
+    body.append(["", "statements that hold", *totals])
+    return format_markdown_table(["", "the paper's statement", "usual", f"`{interpretation}`"], body, align_left=True)
 
 
 def _format_verdict(statement: Statement) -> str:
@@ -92,24 +93,24 @@ def _format_verdict(statement: Statement) -> str:
 
 
 def format_single_choice_tables(table: pd.DataFrame) -> str:
-    """For the choices that change the same experiments, a table of statements x readings, each choice by itself."""
+    """Return Markdown tables of statements x interpretations with one changed choice, grouped by experiments."""
     groups: dict[tuple[str, ...], list[Interpretation]] = {}
     for name, choice in CHOICES.items():
         for value in choice.alternative_values:
-            groups.setdefault(choice.changes, []).append(Interpretation(**{name: value}))
-    found = []
+            groups.setdefault(choice.affected_experiments, []).append(Interpretation(**{name: value}))
+    tables = []
     for experiments, interpretations in groups.items():
-        # Cloning is searched for its own choice only.
+        # Cloning is searched only for the choice that affects nothing else.
         letters = {
             STATEMENT_PREFIXES[name] for name in experiments if len(experiments) == 1 or name != CLONING_EXPERIMENT
         }
         rows = table[table.statement.str[0].isin(letters)]
-        found.append(_format_statement_table(rows, [str(each) for each in (Interpretation(), *interpretations)]))
-    return "\n\n".join(found)
+        tables.append(_format_statement_table(rows, [str(each) for each in (Interpretation(), *interpretations)]))
+    return "\n\n".join(tables)
 
 
 def _format_statement_table(rows: pd.DataFrame, interpretations: list[str]) -> str:
-    """A row for every statement, a column for every reading: "holds", or how many of its checks do; then sums."""
+    """Return a row per statement and a column per interpretation: "holds" or how many checks hold; then totals."""
     body = []
     for statement in dict.fromkeys(rows.statement):
         cells = [
@@ -117,27 +118,27 @@ def _format_statement_table(rows: pd.DataFrame, interpretations: list[str]) -> s
             for each in interpretations
         ]
         body.append([statement, *cells])
-    sums = [_format_totals(rows[rows.interpretation == each]) for each in interpretations]
-    body.append(["statements", *(held_count for held_count, _ in sums)])
-    body.append(["checks", *(checks for _, checks in sums)])
+    totals = [_format_totals(rows[rows.interpretation == each]) for each in interpretations]
+    body.append(["statements", *(statements for statements, _ in totals)])
+    body.append(["checks", *(checks for _, checks in totals)])
     return format_markdown_table(["", *(f"`{each}`" if "=" in each else each for each in interpretations)], body)
 
 
 def _format_cell(rows: pd.DataFrame) -> str:
-    if rows.empty:  # it was not measured, or not yet
+    if rows.empty:  # not measured (yet)
         return ""
-    only = rows.iloc[0]
-    return "**holds**" if only.verdict == "holds" else f"{only.held_count} of {only.checks}"
+    row = rows.iloc[0]
+    return "**holds**" if row.verdict == "holds" else f"{row.held_count} of {row.checks}"
 
 
 def _format_totals(rows: pd.DataFrame) -> tuple[str, str]:
-    """How many statements and how many checks hold, with how many there are."""
+    """Return the numbers of statements and of checks that hold, each with its total."""
     statements = f"{(rows.verdict == 'holds').sum()} of {len(rows)}"
     return statements, f"{rows.held_count.sum()} of {rows.checks.sum()}"
 
 
 def format_combinations_table(table: pd.DataFrame) -> str:
-    """The readings of more than one choice that were tried in flights, the best first."""
+    """Return the interpretations with several changed choices that were tried in flights, best first, in Markdown."""
     body = []
     for interpretation, rows in table[~table.statement.str.startswith("G")].groupby("interpretation", sort=False):
         share = (rows.held_count / rows.checks).mean()
@@ -149,7 +150,7 @@ def format_combinations_table(table: pd.DataFrame) -> str:
 
 
 def write_ledger_comparison(default_path: Path, folder: Path, interpretation: Interpretation) -> Path:
-    """Write the ledger of the usual reading, from its file, beside that in a folder of another, as Markdown."""
+    """Write the ledger of the default interpretation beside the one in `folder`, as Markdown; return the path."""
     path = folder / "ledgers.md"
     text = format_ledger_comparison(read_ledger(default_path), read_ledger(folder / "ledger.json"), interpretation)
     with atomic_write(path) as scratch:

@@ -1,4 +1,4 @@
-"""Figures of what a scenario measures over time: a panel for each measure, a curve for each controller."""
+"""Figure of a scenario's measures over time: one panel per measure, one curve per controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from equiflock.report.curve_panels import CurvePanel, draw_panels
 
 
 def draw_measure_curves(table: pd.DataFrame, path: str | os.PathLike[str], measures: Sequence[str]) -> Path:
-    """Draw the median and quartiles over flocks of each measure against time.
+    """Draw the median and the quartiles over flocks of each measure, over time.
 
     Args:
         table: rows of `build_curve_table`, with columns controller and seed.
@@ -25,7 +25,7 @@ def draw_measure_curves(table: pd.DataFrame, path: str | os.PathLike[str], measu
     panels = []
     for measure in measures:
         lines = {name: curves.quartiles(name, metric=measure) for name in table.controller.unique()}
-        # Values within a factor of ten, such as numbers of components, are drawn on a linear axis.
+        # Values within a factor of ten, such as component counts, get a linear axis.
         narrow = bool(min(line.min() for line in lines.values()) >= 0.1 * max(line.max() for line in lines.values()))
         scale: Literal["linear", "log"] = "linear" if narrow else "log"
         panels.append(

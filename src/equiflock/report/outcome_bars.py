@@ -1,11 +1,10 @@
-"""The figure of how flights ended: one bar for each controller, divided by outcomes."""
+"""Figure of flight outcomes: one bar per controller, divided by outcome."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,40 +16,37 @@ from equiflock.report.style import GRID_COLOUR, TEXT_COLOUR, assign_outcome_colo
 from equiflock.runtime.files import atomic_write
 
 MIN_LABELLED_SHARE = 0.06
-"""The share of a bar below which a piece has no room for its number."""
+"""Least share of a bar that has room for a label."""
 
 
 def draw_outcome_bars(table: pd.DataFrame, path: str | os.PathLike[str], success_outcomes: Sequence[Outcome]) -> Path:
-    """A bar for each controller, divided by how its flights ended.
+    """Draw a bar for each controller, divided by the outcomes of its flights.
 
     Args:
         table: a row for every flight, with columns controller and outcome.
         path: the PNG file.
-        success_outcomes: the outcomes that are successes; they come first.
+        success_outcomes: the outcomes that count as success; they are drawn first.
     """
     names = list(dict.fromkeys(table.controller))
-    found = set(table.outcome)
-    # Outcomes that occurred, successes first, each with its colour.
-    colours = assign_outcome_colours([outcome for outcome in Outcome.all() if outcome.name in found], success_outcomes)
+    occurred = set(table.outcome)
+    outcomes = [outcome for outcome in Outcome.all() if outcome.name in occurred]
+    colours = assign_outcome_colours(outcomes, success_outcomes)
     figure = Figure(figsize=(7.2, 1.1 + 0.42 * len(names)), dpi=130, layout="constrained")
     axes = figure.subplots()
-    # One outcome after the other, each beginning where the last one ended in every bar.
+    # Each outcome starts where the previous one ends in every bar.
     ends = np.zeros(len(names))
-    for ending, colour in colours.items():
-        shares = np.array([(table[table.controller == name].outcome == ending.name).mean() for name in names])
-        label = ending.name.replace("_", " ").lower()
+    for outcome, colour in colours.items():
+        shares = np.array([(table[table.controller == name].outcome == outcome.name).mean() for name in names])
+        label = outcome.name.replace("_", " ").lower()
         axes.barh(names, shares, left=ends, color=colour, height=0.7, label=label)
         for place, (share, first) in enumerate(zip(shares, ends, strict=True)):
             if share >= MIN_LABELLED_SHARE:
-                told: dict[str, Any] = {
-                    "ha": "center",
-                    "va": "center",
-                    "color": choose_text_colour(colour),
-                    "fontsize": 8,
-                }
-                axes.text(first + share / 2, place, f"{share:.0%}", **told)
+                text_colour = choose_text_colour(colour)
+                axes.text(
+                    first + share / 2, place, f"{share:.0%}", ha="center", va="center", color=text_colour, fontsize=8
+                )
         ends += shares
-    # The first controller stands on top, as in the table.
+    # The first controller is at the top, as in the table.
     axes.invert_yaxis()
     axes.set(xlim=(0.0, 1.0), xlabel="share of flights")
     axes.xaxis.set_major_formatter("{x:.0%}")

@@ -1,4 +1,4 @@
-"""Writes the folder of the reproduction: tables, ledger, figures like the paper's, films, and report.html."""
+"""Directory that `equiflock reproduce` writes: tables, ledger, figures like the paper's, films, and report.html."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from equiflock.runtime.provenance import read_package_versions
 
 HEADINGS = {
     "training.png": "Training",
-    "connectivity.png": "Fig. 1: who keeps in touch",
+    "connectivity.png": "Fig. 1: connectivity",
     "flocking-variance.png": "Flocking: velocity variance",
     "flocking-acceleration.png": "Flocking: acceleration",
     "leaders.png": "Leader following",
-    "obstacles-without.png": "Obstacle avoidance without the technique",
-    "obstacles-with.png": "Obstacle avoidance with the technique",
+    "obstacles-without.png": "Obstacle avoidance without the orbit technique",
+    "obstacles-with.png": "Obstacle avoidance with the orbit technique",
     "generalization-losses.png": "Generalization: losses",
     "generalization-bound.png": "Generalization: bound and gap",
     "generalization-terms.png": "Generalization: the terms of the bound",
-    "generalization-correlation.png": "Generalization: do bound and gap move together?",
+    "generalization-correlation.png": "Generalization: correlation of bound and gap",
     "flocks.png": "Initial conditions: flocks",
     "courses.png": "Initial conditions: obstacle courses",
 }
@@ -53,14 +53,14 @@ CAPTIONS = {
     "flocking-variance.png": "Flocking: velocity variance over time for flocks of several sizes.",
     "flocking-acceleration.png": "Flocking: mean acceleration norm over time.",
     "leaders.png": "Leader following: mean leader velocity distance and mean acceleration norm over time.",
-    "obstacles-without.png": "Obstacle avoidance without the technique: flights that failed, and what failures were.",
-    "obstacles-with.png": "Obstacle avoidance with the technique. Bands: the range over training seeds.",
+    "obstacles-without.png": "Obstacle avoidance without the orbit technique: share of failed flights, and causes.",
+    "obstacles-with.png": "Obstacle avoidance with the orbit technique. Bands: range over training seeds.",
     "generalization-losses.png": "Behaviour cloning: loss on the training and the test set by epoch. Bands here and "
-    "below: the range over training seeds.",
-    "generalization-bound.png": "The bound (as proven) and the empirical gap, test loss - training loss, by epoch.",
-    "generalization-terms.png": "The terms in which the bounds differ.",
-    "generalization-correlation.png": "Bound and gap, each less its mean and by its standard deviation over epochs; ρ "
-    "is their correlation, median [range] over training seeds.",
+    "below: range over training seeds.",
+    "generalization-bound.png": "The bound (as proven) and the empirical gap (test loss - training loss) by epoch.",
+    "generalization-terms.png": "Terms in which the bounds differ.",
+    "generalization-correlation.png": "Bound and gap, standardized over epochs (mean 0, standard deviation 1); ρ is "
+    "their correlation, median [range] over training seeds.",
     "flocks.png": "Initial conditions: three flocks of the RandomDisk set.",
     "courses.png": "Initial conditions: three obstacle courses of 12, 48 and 96 sides.",
 }
@@ -73,48 +73,46 @@ def write_reproduction(
     with_films: bool,
     on_file: Callable[[str], object] = lambda name: None,
 ) -> list[Path]:
-    """Write tables, ledger, figures, films and the report; returns the files to look at.
+    """Write tables, ledger, figures, films and the report; return the paths of the report and the ledger.
 
-    Flights are read from the folder: `reproduce` has kept there what is shown.
+    Figures and films are drawn from the flights that `reproduce` saved in the folder.
     """
-    # Tables and ledger first: they are the results, and are there even if drawing fails.
+    # Tables and ledger, the results, come first, so that they exist even if drawing fails.
     for name, table in reproduction.tables.items():
         with atomic_write(folder / f"{name}.csv") as scratch:
             table.to_csv(scratch, index=False, float_format="%.6g")
     write_ledger(reproduction.statements, folder / "ledger.json")
     figures = draw_figures(reproduction, folder, on_file)
-    made = []
+    films = []
     for name in FILMS if with_films and reproduction.profile.has_networks(reproduction.tables) else ():
         on_file(f"{name}.mp4")
-        made.append(draw_scenario_film(name, folder))
-    page = _build_report(reproduction, figures, made, elapsed_seconds)
+        films.append(draw_scenario_film(name, folder))
+    page = _build_report(reproduction, figures, films, elapsed_seconds)
     return [page.write(folder / "report.html"), folder / "ledger.json"]
 
 
 def draw_figures(reproduction: Reproduction, folder: Path, on_file: Callable[[str], object]) -> list[Path]:
-    """Every figure for which there is a table, and pictures of initial conditions."""
-    # Only experiments that have a table have figures; a user may run some of them.
-    wanted: dict[str, Callable[[Path], object]] = {}
+    """Draw the figures of all experiments that have a table, and pictures of initial conditions; return their paths."""
+    drawings: dict[str, Callable[[Path], object]] = {}
     for experiment, table in reproduction.tables.items():
-        wanted |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
-    wanted |= {"flocks.png": _draw_flocks, "courses.png": _draw_courses}
-    for name, draw in wanted.items():
+        drawings |= {name: partial(draw, table) for name, draw in FIGURES[experiment].items()}
+    drawings |= {"flocks.png": _draw_flocks, "courses.png": _draw_courses}
+    for name, draw in drawings.items():
         on_file(name)
         draw(folder / name)
-    return [folder / name for name in wanted]
+    return [folder / name for name in drawings]
 
 
 def draw_scenario_film(name: str, folder: Path, **options: Any) -> Path:
-    """One flock of a scenario under each trained controller, side by side, from the flights in the folder."""
-    runs = [load_report_flight(folder, name, trained) for trained in PAPER_NETWORKS]
-    # Four panels side by side, so with fewer dots and frames than a film of one.
+    """Film one flock of a scenario under each of the paper's networks, side by side, from the saved flights."""
+    runs = [load_report_flight(folder, name, network) for network in PAPER_NETWORKS]
+    # Four panels: lower resolution and frame rate than a film of one panel.
     settings: Any = {"dots_per_inch": 70, "speed": FILMS[name].speed, "frames_per_second": 20, **options}
     return film(runs, folder / f"{name}.mp4", titles=PAPER_NETWORKS, **settings)
 
 
 def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
-    """A panel for each size of flock: quartiles over flocks of one metric over time, for every controller."""
-    # A panel for each size of flock.
+    """Draw quartiles over flocks of one metric over time, for every controller: a panel for each flock size."""
     curves = Curves(table)
     panels = []
     for agents in sorted(int(n) for n in table.agents.unique()):
@@ -124,52 +122,52 @@ def _draw_flocking(metric: str, table: pd.DataFrame, path: Path) -> Path:
 
 
 def _draw_leaders(table: pd.DataFrame, path: Path) -> Path:
-    """Distance to the leaders' velocity and mean acceleration norm over time, for every controller."""
+    """Draw distance to the leaders' velocity and mean acceleration norm over time, for every controller."""
     return draw_measure_curves(table, path, (DISTANCE, EFFORT))
 
 
 def _draw_obstacles(with_orbit: bool, table: pd.DataFrame, path: Path) -> Path:
-    """Failures by the obstacle's perimeter, and the shares of disconnections and collisions among them."""
-    ends = OutcomeTable(table)
-    sides = np.array(ends.sides)
+    """Draw failures by the obstacle's perimeter, and the shares of disconnections and collisions among them."""
+    outcomes = OutcomeTable(table)
+    sides = np.array(outcomes.sides)
     collisions = Outcome.COLLIDED, Outcome.HIT_OBSTACLE
-    # Three panels: failures, and how many of them were disconnections or collisions.
+    # Three panels: failures, and the shares of disconnections and of collisions among them.
     quantities: dict[str, Callable[[str, int], Any]] = {
-        "fraction that failed": lambda name, s: ends.failed(name, s, with_orbit),
-        "disconnected, of failures": lambda name, s: ends.share([Outcome.DISCONNECTED], [name], s, with_orbit),
-        "collided, of failures": lambda name, s: ends.share(collisions, [name], s, with_orbit),
+        "fraction that failed": lambda name, s: outcomes.compute_failure_rates(name, s, with_orbit),
+        "disconnected, of failures": lambda name, s: outcomes.compute_outcome_shares([Outcome.DISCONNECTED], [name], s, with_orbit),
+        "collided, of failures": lambda name, s: outcomes.compute_outcome_shares(collisions, [name], s, with_orbit),
     }
     panels = []
-    for label, of in quantities.items():
+    for label, compute in quantities.items():
         lines = {}
         for name in PAPER_NETWORKS:
-            lines[name] = np.transpose([_compute_range(of(name, s)) for s in ends.sides])
+            lines[name] = np.transpose([_compute_range(compute(name, s)) for s in outcomes.sides])
         x_label = "perimeter / $R_{min}$"
-        panels.append(CurvePanel(sides, x_label, label, lines, "linear", (-0.03, 1.03), tuple(ends.sides)))
+        panels.append(CurvePanel(sides, x_label, label, lines, "linear", (-0.03, 1.03), tuple(outcomes.sides)))
     return draw_panels(panels, path)
 
 
 def _compute_range(values: Float64[np.ndarray, " S"]) -> tuple[float, float, float]:
-    """The least, the median and the largest over seeds, NaN left out: a seed without failures has no shares of them."""
-    there = values[~np.isnan(values)]
-    return (there.min(), float(np.median(there)), there.max()) if len(there) else (np.nan, np.nan, np.nan)
+    """Return minimum, median and maximum over seeds; shares of a seed without failures are NaN and left out."""
+    finite = values[~np.isnan(values)]
+    return (finite.min(), float(np.median(finite)), finite.max()) if len(finite) else (np.nan, np.nan, np.nan)
 
 
 def _draw_connectivity(table: pd.DataFrame, path: Path) -> Path:
-    """The paper's Fig. 1: one flock at three instants, under the classical law and under the network."""
+    """Draw the paper's Fig. 1: one flock at three times, under the classical law and under the network."""
     runs = {name: load_report_flight(path.parent, "connectivity", name)[0] for name in (LAW, NETWORK)}
     rows = [[(run, name, step * run.time_step) for step in (0, 27, 53)] for name, run in runs.items()]
     return draw_snapshots(rows, path)
 
 
 def _draw_flocks(path: Path) -> Path:
-    """Some flocks of the RandomDisk set at t = 0."""
+    """Draw some flocks of the RandomDisk set at t = 0."""
     start = load_report_flight(path.parent, "flocks")
     return draw_snapshots([[(start[b], f"flock {b}", 0.0) for b in range(len(start.steps))]], path)
 
 
 def _draw_courses(path: Path) -> Path:
-    """An obstacle course of each size at t = 0."""
+    """Draw an obstacle course of each size at t = 0."""
     courses = {sides: load_report_flight(path.parent, "course", str(sides))[0] for sides in DRAWN_SIDES}
     return draw_snapshots([[(start, f"{sides} sides", 0.0) for sides, start in courses.items()]], path)
 
@@ -188,53 +186,61 @@ FIGURES: Mapping[str, Mapping[str, Callable[[pd.DataFrame, Path], object]]] = {
     },
     "generalization": generalization_figures.FIGURES,
 }
-"""The figures of each experiment, by the names of their files."""
+"""Drawing functions of each experiment, by the file name of the figure."""
 
 
 def _build_report(
     reproduction: Reproduction, figures: list[Path], films: list[Path], elapsed_seconds: float
 ) -> HtmlReport:
-    """The report: ledger, figures, bound, films, every check, and settings."""
+    """Return the report: ledger, figures, bound, films, checks and settings."""
     profile = reproduction.profile
     page = HtmlReport(
-        "The paper, run again",
+        "Reproduction of the paper",
         f"Profile “{profile.name}”: training seeds {', '.join(map(str, profile.seeds))}; {profile.flocks} flocks for "
-        f"each number. The reading of the paper: {profile.interpretation}.",
+        f"each number. Interpretation of the paper: {profile.interpretation}.",
     )
     if profile.name != "paper":
-        page.text("This is not the whole of the paper's experiments: fewer seeds, flocks and sizes.")
-    page.add_heading("The ledger")
-    page.text(
-        "A check compares medians over training seeds by the rule in the third column; a statement holds if all its "
-        "checks do, and partly if some do."
+        page.add_text("This profile has fewer seeds, flocks and sizes than the paper's experiments.")
+    page.add_heading("Ledger")
+    page.add_text(
+        "A check compares medians over training seeds by the rule in the third column. A statement holds if all its "
+        "checks hold, and partly holds if some do."
     )
-    # The ledger: one row per statement of the paper.
-    rows = [[s.id, s.words, s.rule, s.verdict, f"{s.count}. {s.remark}"] for s in reproduction.statements]
-    page.table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows, words=True)
+    rows = [[s.id, s.text, s.rule, s.verdict, f"{s.summary}. {s.remark}"] for s in reproduction.statements]
+    page.add_table(["", "the paper's statement", "rule", "verdict", "checks that hold"], rows, align_left=True)
     for path in figures:
         page.add_heading(HEADINGS[path.name])
         page.add_media([path], CAPTIONS[path.name])
     if "generalization" in reproduction.tables:
         page.add_heading("Generalization: the bound and its terms at the last epoch")
-        page.table(*format_bound_rows(reproduction.tables["generalization"]))
-        page.text("Medians over training seeds. The paper prints 3 L + 1 where its proof arrives at 3 (L + 1).")
+        page.add_table(*format_bound_rows(reproduction.tables["generalization"]))
+        page.add_text("Medians over training seeds. The paper prints 3 L + 1 where its proof gives 3 (L + 1).")
     for path in films:
         page.add_heading(f"Film: {FILMS[path.stem].title}")
-        page.add_media([path], "The same flock under each trained controller (seed 0).")
-    page.add_heading("Every check")
-    # The checks behind the ledger's verdicts, each with its measured numbers.
+        page.add_media([path], "The same flock under each of the paper's networks (seed 0).")
+    page.add_heading("Checks")
     checks = [
-        [statement.id, check.words, check.measured, "holds" if check.holds else "does not", f"{sum(check.seeds)}"]
+        [
+            statement.id,
+            check.description,
+            check.measured,
+            "holds" if check.holds else "does not hold",
+            f"{sum(check.seeds)}",
+        ]
         for statement in reproduction.statements
         for check in statement.checks
     ]
-    page.table(["", "check", "measured: median [range over seeds]", "for the medians", "seeds"], checks, words=True)
+    page.add_table(
+        ["", "check", "measured: median [range over seeds]", "verdict by medians", "seeds that pass"],
+        checks,
+        align_left=True,
+    )
     page.add_heading("Settings")
-    page.settings(
+    page.add_settings(
         {
             "profile": profile.settings,
             "versions": read_package_versions("torch"),
-            "seconds of the last run": round(elapsed_seconds, 1),
+            "duration of the last run (s)": round(elapsed_seconds, 1),
         }
     )
     return page

@@ -1,4 +1,4 @@
-"""Pictures of flocks at single instants."""
+"""Pictures of flocks at single times."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from equiflock.simulation.trajectory import Trajectory
 
 
 def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path: str | os.PathLike[str]) -> Path:
-    """Draw flocks on one scale.
+    """Draw a grid of flocks, all to the same scale.
 
     Args:
-        rows: rows of pictures, all of the same length; each picture is a run of a single flock, a title and a time.
+        rows: the grid, with rows of equal length; each cell is a run of a single flock, a title and a time in seconds.
         path: the PNG file.
     """
-    # Inches: square panels with room for a title above each, the same in all rows.
+    # In inches: square panels, each with room for a title above it.
     size, head = 0.8 * PANEL_INCHES, 0.6
     height = (size + head) * len(rows)
     figure = Figure(figsize=(size * len(rows[0]), height), dpi=110)
@@ -30,11 +30,11 @@ def draw_snapshots(rows: Sequence[Sequence[tuple[Trajectory, str, float]]], path
     figure.subplots_adjust(
         left=0.005, right=0.995, bottom=0.05 / height, top=1 - head / height, wspace=0.02, hspace=head / size
     )
-    # One window for all, so that flocks can be compared by eye.
-    widest = compute_window_width([run for row in rows for run, _, _ in row])
+    # One window for all panels, so that flocks are comparable.
+    window = compute_window_width([run for row in rows for run, _, _ in row])
     for axes_row, row in zip(grid, rows, strict=True):
         for axes, (run, title, time) in zip(axes_row, row, strict=True):
-            FlockPanel(axes, run, title, widest).draw(time)
+            FlockPanel(axes, run, title, window).draw(time)
     with atomic_write(path) as scratch:
         canvas.print_png(str(scratch))
     return Path(path)

@@ -1,4 +1,4 @@
-"""Colours and sizes, the same in every film and figure."""
+"""Colours and line styles of all films and figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT_COLOUR = "#222222"
 GRID_COLOUR = "#ececec"
 FAINT_COLOUR = "#999999"
 
-# Okabe and Ito's palette, told apart by colour-blind readers and in grey.
+# Okabe and Ito's palette, which colour-blind readers can distinguish, also in grey.
 CONTROLLER_COLOURS = {
     "tanner": "#000000",
     "tanner-dynamic": "#d55e00",
@@ -35,45 +35,45 @@ OUTCOME_COLOURS = {
     Outcome.COLLIDED: "#d55e00",
     Outcome.HIT_OBSTACLE: "#cc79a7",
 }
-"""Colours of the package's outcomes, from the same palette; others take from SUCCESSES or FAILURES what is free."""
+"""Colours of the package's outcomes; registered ones take free colours of SUCCESS_COLOURS or FAILURE_COLOURS."""
 SUCCESS_COLOURS, FAILURE_COLOURS = ("#009e73", "#56b4e9", "#0072b2"), ("#f0e442", "#999999", "#000000")
-# Followers of several groups, group by group; the first is the usual follower.
+# Colours of followers by group; group 0 has the colour of followers without groups.
 GROUP_COLOURS = (ROLE_COLOURS[Role.FOLLOWER], "#0072b2", "#cc79a7", "#56b4e9", "#000000", "#f0e442")
 LINE_STYLES = {"tanner": "--", "tanner-dynamic": "-.", "tanner-fixed": ":", "test loss": "--"}
 
 
 def get_line_colour(name: str) -> str:
-    """The colour of a controller, or of what else a curve shows; a strong one for a controller of one's own."""
+    """Return the colour of a curve by its name; controllers that are not in the package share one colour."""
     return (CONTROLLER_COLOURS | CURVE_COLOURS).get(name, USER_CONTROLLER_COLOUR)
 
 
 def get_line_style(name: str) -> str:
-    """Dashes for the classical laws, a full line for everything that learned."""
+    """Return the line style of a curve by its name: dashed for Tanner's laws and the test loss, else solid."""
     return LINE_STYLES.get(name, "-")
 
 
 def assign_outcome_colours(outcomes: Iterable[Outcome], success_outcomes: Sequence[Outcome]) -> dict[Outcome, str]:
-    """A colour for each of these outcomes, successes first; those without one get green or blue for a success."""
-    found: dict[Outcome, str] = {}
+    """Return a colour for each outcome, successes first; registered successes are green or blue."""
+    colours: dict[Outcome, str] = {}
     order = [*OUTCOME_COLOURS, *Outcome.all()]
     for outcome in sorted(outcomes, key=lambda each: (each not in success_outcomes, order.index(each))):
-        # An outcome of one's own gets the first free colour of its kind, and grey when all are used.
+        # A registered outcome gets the first free colour of its kind, or grey if all are in use.
         spare = [
             colour
             for colour in (SUCCESS_COLOURS if outcome in success_outcomes else FAILURE_COLOURS)
-            if colour not in found.values()
+            if colour not in colours.values()
         ]
-        found[outcome] = OUTCOME_COLOURS.get(outcome) or (spare[0] if spare else FAINT_COLOUR)
-    return found
+        colours[outcome] = OUTCOME_COLOURS.get(outcome) or (spare[0] if spare else FAINT_COLOUR)
+    return colours
 
 
 def get_group_colour(group: int) -> str:
-    """The colour of the followers of a social group; groups beyond the last colour begin again with the first."""
+    """Return the colour of the followers of a social group; colours repeat if there are more groups."""
     return GROUP_COLOURS[group % len(GROUP_COLOURS)]
 
 
 def choose_text_colour(colour: str) -> str:
-    """Black or white, whatever can be read on that colour."""
-    # Perceived brightness by the weights of ITU-R BT.601.
+    """Return the text colour, dark or white, that is legible on a background colour, #rrggbb."""
+    # Luma with the weights of ITU-R BT.601.
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 130 else TEXT_COLOUR

@@ -1,1 +1,1 @@
-"""What all other parts use: compiled kernels, threads, random streams, files, checks of input."""
+"""Infrastructure: kernel compilation, threads, random streams, files, checks of input."""

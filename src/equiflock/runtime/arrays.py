@@ -1,4 +1,4 @@
-"""Arrays and dictionaries that cannot be changed."""
+"""Read-only arrays and dictionaries."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from numpy.typing import NDArray
 
 
 def as_read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A view of an array that cannot be written to."""
+    """Return a read-only view of an array."""
     view = array.view()
     view.setflags(write=False)
     return view
 
 
 class ReadOnlyDict(dict[str, Any]):
-    """A dictionary that is filled when it is made; it can be copied and sent to other processes as any other."""
+    """A dictionary that cannot be changed after construction; it can be copied and pickled."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("this dictionary is read-only: make a changed copy of it")
+        raise TypeError("this dictionary is read-only: change a copy of it")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     update = pop = popitem = clear = setdefault = _refuse
 
     def __reduce__(self) -> tuple[type[ReadOnlyDict], tuple[dict[str, Any]]]:
-        """Pickled as a plain dictionary that is made read-only again."""
+        """Pickle as a plain dictionary that becomes read-only again."""
         return ReadOnlyDict, (dict(self),)

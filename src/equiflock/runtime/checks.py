@@ -1,35 +1,37 @@
-"""Checks of input, where it enters: one clear line that says what was expected and what was given."""
+"""Validation of input: errors state in one line what was expected and what was received."""
 
 from __future__ import annotations
 
-import difflib
 import math
+from collections.abc import Iterable
 from typing import NoReturn
 
 import numpy as np
 
 LARGEST_COUNT = 2**63 - 1
-"""The largest number that an int64 holds."""
+"""Largest int64."""
+MAX_EDITS, MIN_PREFIX = 2, 3
+"""How close a known name must be for a suggestion: the largest edit distance, and the least length of a prefix."""
 
 
 class InputError(ValueError):
-    """A wrong argument. The text says what was expected and what was given."""
+    """Invalid input. The message states what was expected and what was received."""
 
 
 class NumericRangeError(InputError):
-    """A flight left the range of numbers in which float64 can compute it."""
+    """A flight left the range that float64 can represent."""
 
 
 def check_positive(name: str, value: float) -> float:
-    """`value` if it is a finite number above zero, else a clear error."""
+    """Return `value` as a float, or raise InputError unless it is finite and above zero."""
     if not is_finite(value) or value <= 0:
         raise InputError(f"{name} must be a finite number above 0; got {shorten_repr(value)}")
     return float(value)
 
 
 def check_count(name: str, value: int, least: int = 1) -> int:
-    """`value` if it is a whole number of at least `least`, else a clear error."""
-    # True and False are whole numbers to Python, but hardly to whoever wrote them.
+    """Return `value` as an int, or raise InputError unless it is an integer of at least `least`."""
+    # Python treats True and False as integers; here they are mistakes.
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}; got {shorten_repr(value)}")
     if value > LARGEST_COUNT:
@@ -38,24 +40,58 @@ def check_count(name: str, value: int, least: int = 1) -> int:
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """`value` if it is one of `choices`, else a clear error."""
+    """Return `value`, or raise InputError unless it is one of `choices`."""
     if value not in choices:
         raise_wrong_choice(name, value, choices)
     return value
 
 
 def raise_wrong_choice(name: str, value: object, choices: tuple[str, ...], more: str = "") -> NoReturn:
-    """Raise the error for a name that is not among `choices`, with the nearest one as a suggestion.
+    """Raise InputError for a name that is not among `choices`, with a suggestion if one is close.
 
-    `more` says what else it may be.
+    `more` continues the list of choices, such as ", or a registered one".
     """
-    near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = format_suggestion(str(value), choices)
     raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}{more}; got {value!r}{hint}")
 
 
+def suggest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `name` is probably a misspelling of, or None if none is close.
+
+    Close names differ by an edit distance of at most `MAX_EDITS`, or one begins with the other, which then has at least
+    `MIN_PREFIX` letters. Case is ignored. Names that begin with `name` come first, then those of least distance.
+    """
+    typed = name.casefold()
+    distances = {each: _compute_edit_distance(typed, each.casefold()) for each in known}
+    close = [each for each, distance in distances.items() if _is_close(typed, each.casefold(), distance)]
+    return min(close, key=lambda each: (not each.casefold().startswith(typed), distances[each]), default=None)
+
+
+def format_suggestion(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'tanner'?" as the end of an error message, or "" if no known name is close."""
+    suggestion = suggest_name(name, known)
+    return "" if suggestion is None else f"; did you mean {suggestion!r}?"
+
+
+def _is_close(a: str, b: str, distance: int) -> bool:
+    short, long = sorted((a, b), key=len)
+    # Two short names, such as "no" and "xy", may be two edits apart and have nothing in common.
+    return distance <= min(MAX_EDITS, len(short) - 1) or (len(short) >= MIN_PREFIX and long.startswith(short))
+
+
+def _compute_edit_distance(a: str, b: str) -> int:
+    """Return the Levenshtein distance: the least number of insertions, deletions and substitutions from a to b."""
+    # Dynamic programming over prefixes of a; `row[j]` is the distance from the current prefix to b[:j].
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a, start=1):
+        diagonal, row[0] = row[0], i
+        for j, other in enumerate(b, start=1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (letter != other))
+    return row[-1]
+
+
 def is_finite(value: object) -> bool:
-    """Whether it is a number, and one that a float can hold."""
+    """Return whether `value` is a finite real number that fits into a float."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False
     try:
@@ -65,9 +101,9 @@ def is_finite(value: object) -> bool:
 
 
 def shorten_repr(value: object) -> str:
-    """A value as the text of an error shows it: in one line of at most 80 characters."""
+    """Return repr(value) in one line of at most 80 characters, for error messages."""
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # a whole number of thousands of digits
+    except ValueError:  # an integer of thousands of digits
         text = "a number of too many digits"
     return text if len(text) <= 80 else f"{text[:77]}..."

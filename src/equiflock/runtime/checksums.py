@@ -1,4 +1,4 @@
-"""Files that carry a checksum, so that a damaged file is noticed when the program reads it again."""
+"""Files with a checksum, so that damage is detected when they are read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from equiflock.runtime.files import atomic_write
 
 CHECKSUM_KEY = "checksum"
 CHECKSUM_PREFIX = "# checksum "
-"""Begins the last line of a text; readers of CSV take it for a comment."""
+"""Prefix of the last line of a text file; CSV readers treat the line as a comment."""
 CHUNK_BYTES = 64 * 2**20
-"""How much is added to a checksum at once."""
+"""Bytes per update of a checksum."""
 
 
 class DamagedError(InputError):
@@ -24,74 +24,74 @@ class DamagedError(InputError):
 
 
 class VersionMismatchError(InputError):
-    """A file or folder is of the right kind, but in the format of another version."""
+    """A file or directory has the right kind but the format of another version."""
 
 
 def compute_checksum(*parts: bytes | memoryview) -> str:
-    """CRC-32 of these bytes, one part after the other, as eight hexadecimal digits."""
+    """Return the CRC-32 of the concatenated parts as eight hexadecimal digits."""
     total = 0
     for part in (memoryview(part).cast("B") for part in parts if len(part)):
-        # In pieces, so that Ctrl-C takes effect between two of them.
+        # In chunks, so that Ctrl-C takes effect between two of them.
         for first in range(0, len(part), CHUNK_BYTES):
             total = zlib.crc32(part[first : first + CHUNK_BYTES], total)
     return f"{total:08x}"
 
 
 def compute_file_checksum(path: str | os.PathLike[str]) -> str:
-    """The checksum of a file's content."""
+    """Return the checksum of a file's content."""
     return compute_checksum(Path(path).read_bytes())
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write lines of text and, as the last one, their checksum."""
+    """Write lines of text, followed by a line with their checksum."""
     content = text.encode()
     with atomic_write(path) as scratch:
         scratch.write_bytes(content + f"{CHECKSUM_PREFIX}{compute_checksum(content)}\n".encode())
 
 
 def read_text(path: Path) -> str:
-    """The lines that `write_text` wrote, without that of the checksum.
+    """Return the text that `write_text` wrote, without the checksum.
 
     Raises:
-        DamagedError: if they do not match it.
+        DamagedError: if the checksum does not match.
     """
-    # The last line of that kind is the checksum, even if a line of the text looks like one.
-    content, found, last = path.read_bytes().rpartition(CHECKSUM_PREFIX.encode())
-    if not found or last != f"{compute_checksum(content)}\n".encode():
-        raise DamagedError(f"{path} is damaged: its checksum does not fit")
+    # The last such line is the checksum, even if a line of the text looks like one.
+    content, prefix, last = path.read_bytes().rpartition(CHECKSUM_PREFIX.encode())
+    if not prefix or last != f"{compute_checksum(content)}\n".encode():
+        raise DamagedError(f"{path} is damaged: its checksum does not match")
     return content.decode()
 
 
 def write_json(content: Mapping[str, Any], path: Path) -> None:
-    """Write a JSON object with its checksum as one more entry."""
+    """Write a JSON object with its checksum as an additional entry."""
     with atomic_write(path) as scratch:
         scratch.write_text(format_json(content), encoding="utf-8")
 
 
 def format_json(content: Mapping[str, Any]) -> str:
-    """The text of a JSON object with its checksum as one more entry."""
+    """Return the text of a JSON object with its checksum as an additional entry."""
     return json.dumps({**content, CHECKSUM_KEY: _compute_json_checksum(content)}, indent=2) + "\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object that `write_json` wrote, without its checksum.
+    """Return the object that `write_json` wrote, without its checksum.
 
     Raises:
-        DamagedError: if it does not match it.
+        DamagedError: if the checksum is missing or does not match.
     """
     try:
         content = json.loads(path.read_bytes())
-        has_one = isinstance(content, dict) and CHECKSUM_KEY in content
-        fits = has_one and content.pop(CHECKSUM_KEY) == _compute_json_checksum(content)
+        has_checksum = isinstance(content, dict) and CHECKSUM_KEY in content
+        matches = has_checksum and content.pop(CHECKSUM_KEY) == _compute_json_checksum(content)
     except (ValueError, RecursionError):
-        has_one, fits = True, False
-    if not has_one:
+        has_checksum, matches = True, False
+    if not has_checksum:
         raise DamagedError(f"{path} is damaged: it has no checksum")
-    if not fits:
-        raise DamagedError(f"{path} is damaged: its checksum does not fit")
+    if not matches:
+        raise DamagedError(f"{path} is damaged: its checksum does not match")
     return dict(content)
 
 
 def _compute_json_checksum(content: Mapping[str, Any]) -> str:
-    # Sorted, so that it does not depend on the order of entries in the file.
+    # Sorted, so that the checksum does not depend on the order of entries.
     return compute_checksum(json.dumps(content, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""Progress of the compiler: without a cache, the kernels of a first run take up to a minute.
+"""Progress of kernel compilation, which takes up to a minute in a first run without a cache.
 
 Numba reports the start and the end of each function that it compiles, and nothing for functions from the cache, so a
 warm start costs nothing. This module counts kernels, without Numba's own functions in them. The total is the number of
@@ -45,17 +45,17 @@ def suppress_progress_output() -> Iterator[None]:
 
 
 class _Listener(event.Listener):
-    """Counts kernels. Numba compiles one function at a time, so events come one after the other."""
+    """Counts compiled kernels. Numba compiles one function at a time, so events never overlap."""
 
     def __init__(self) -> None:
         self.display_count = 0
         self._compiled_count = 0
         self._compiling_stack: list[Dispatcher] = []
-        """The kernels that are being compiled, each for the sake of the one before it."""
+        """Kernels being compiled; each is needed by the one before it."""
         self._reachable: list[Dispatcher] = []
-        """All kernels that the first of them may call."""
+        """All kernels that the first of the stack may call."""
         self._total_seconds = 0.0
-        """How long was compiled, without the first of those that are open."""
+        """Seconds of finished compilations."""
         self._started_at = 0.0
         self._has_written = False
 
@@ -64,7 +64,7 @@ class _Listener(event.Listener):
         return bool(self._compiling_stack) and self._total_seconds + time.monotonic() - self._started_at > DISPLAY_DELAY
 
     def format_text(self) -> str:
-        # Whatever has no compiled form yet may need one.
+        # Kernels without a compiled overload may still need one.
         waiting = {id(each) for each in self._reachable if not each.overloads} | {
             id(each) for each in self._compiling_stack
         }
@@ -91,7 +91,7 @@ class _Listener(event.Listener):
             self._write(CLEAR_LINE)
 
     def _show(self) -> None:
-        # Jobs in other processes are silent, as they share a terminal.
+        # Child processes stay silent, as they share the terminal.
         if not self.is_slow or self.display_count or multiprocessing.parent_process() is not None:
             return
         if sys.stderr is not None and sys.stderr.isatty():
@@ -114,24 +114,24 @@ def _is_kernel(dispatcher: Any) -> bool:
 
 
 def list_kernels(dispatcher: Dispatcher) -> list[Dispatcher]:
-    """A kernel and all kernels that it may call, by the names in its code and in that of functions inlined into it."""
-    found, waiting = {id(dispatcher): dispatcher}, [dispatcher]
+    """Return a kernel and all kernels that it may call, found by the names in its code and in inlined functions."""
+    reachable, waiting = {id(dispatcher): dispatcher}, [dispatcher]
     while waiting:
         function = waiting.pop().py_func
         names = function.__code__.co_names
-        known = [function.__globals__.get(name) for name in names]
-        # Of a module, too: geometry.diameter is the names geometry and diameter.
-        known += [vars(each).get(name) for each in known if isinstance(each, ModuleType) for name in names]
-        for each in known:
-            if isinstance(each, Dispatcher) and id(each) not in found:
-                found[id(each)] = each
+        values = [function.__globals__.get(name) for name in names]
+        # Attributes of modules: geometry.diameter has the names geometry and diameter.
+        values += [vars(each).get(name) for each in values if isinstance(each, ModuleType) for name in names]
+        for each in values:
+            if isinstance(each, Dispatcher) and id(each) not in reachable:
+                reachable[id(each)] = each
                 waiting.append(each)
-    return [each for each in found.values() if _is_kernel(each)]
+    return [each for each in reachable.values() if _is_kernel(each)]
 
 
 _listener = _Listener()
 
 
 def register_listener() -> None:
-    """Begin to count kernels."""
+    """Start counting compiled kernels."""
     event.register("numba:compile", _listener)

@@ -1,4 +1,4 @@
-"""Modules that are found because they are there: a new part of the package is one new file."""
+"""Automatic import of submodules: a new part of the package is one new file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def import_submodules(package: str, path: Iterable[str]) -> None:
-    """Import every module of a package, in the order of their names, so that each registers what it has.
+    """Import every module of a package in alphabetical order, so that each registers its parts.
 
     Args:
         package: its `__name__`.

@@ -1,4 +1,4 @@
-"""The docstrings of a dataclass's fields, which Python itself does not keep: help for the command line and the page."""
+"""Docstrings of dataclass fields, which Python does not keep; the command line and the page show them as help."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 @cache
 def read_field_docstrings(kind: type[Any]) -> dict[str, str]:
-    """The text below each field of a class and of those it inherits from, in one line each.
+    """Return the docstring below each field of a class and its bases, as one line each.
 
-    Fields without such a text, and classes whose source is not at hand, are left out.
+    Fields without a docstring and classes without source code are left out.
     """
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for each in reversed(kind.__mro__[:-1]):
         try:
             body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]
@@ -25,5 +25,5 @@ def read_field_docstrings(kind: type[Any]) -> dict[str, str]:
         for statement, below in pairwise(getattr(body, "body", [])):
             match statement, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = " ".join(text.split())
-    return found
+                    docstrings[name] = " ".join(text.split())
+    return docstrings

@@ -11,9 +11,9 @@ def require_modules(extra: str, purpose: str, *modules: str) -> None:
     """Raise InputError, with the command that installs them, unless these modules can be imported.
 
     Args:
-        extra: the extra of the package that installs them, such as "train".
-        purpose: what needs them, as the subject of the error.
-        modules: their names.
+        extra: extra of the package that installs the modules, such as "train".
+        purpose: subject of the error message: the feature that needs them.
+        modules: module names.
     """
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""Atomic writes, folder locks, and Ctrl-C while files are written."""
+"""Atomic writes, directory locks, and Ctrl-C during writes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Result = TypeVar("Result")
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) -> Iterator[Path]:
-    """A scratch path beside `path` to write a file or folder to; it is renamed to `path` when the block succeeds.
+    """Yield a temporary path for a file or folder, and rename it to `path` when the block succeeds.
 
-    If the block fails or is interrupted, the scratch is removed and everything else is as it was. A file under the
-    name is replaced; a folder only if `replace_folder` says so. What was written is flushed to the disk before it is
-    renamed, so that not even a power cut leaves a name without its content.
+    If the block fails or is interrupted, the temporary path is removed and nothing else changes. An existing file is
+    replaced; an existing folder only with `replace_folder`. Content is flushed to disk before it is renamed, so that a
+    power failure cannot leave a name without its content.
     """
-    # Links are followed: what they point to is replaced, not the link.
+    # Follow links: replace the target, not the link.
     target = Path(path).resolve()
     if target.is_dir() and not replace_folder:
-        raise InputError(f"{path} is a folder: choose another name, or remove it first")
+        raise InputError(f"{path} is a folder: choose another name or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, as only a rename within a file system is atomic; with the process's number, so that two
-    # processes that write the same file do not share it; with the suffix, by which libraries choose a format.
+    # In the same folder, as a rename is atomic only within a file system; with the process id, so that two processes
+    # can write the same file; with the suffix, by which libraries choose a format.
     scratch = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
     try:
         yield scratch
@@ -47,11 +47,11 @@ def atomic_write(path: str | os.PathLike[str], *, replace_folder: bool = False) 
 
 
 def _rename_into_place(scratch: Path, target: Path) -> None:
-    """Rename the scratch to the target; if that fails, a folder that was there before is put back."""
+    """Rename the temporary path to the target; if that fails, restore an existing folder."""
     if not target.is_dir():
         scratch.replace(target)
         return
-    # A folder that is not empty cannot be replaced by a rename, so the old one is moved aside first.
+    # A rename cannot replace a non-empty folder, so move the old one aside first.
     aside = target.with_name(f".{target.name}.{os.getpid()}.aside")
     target.rename(aside)
     try:
@@ -63,15 +63,15 @@ def _rename_into_place(scratch: Path, target: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    """Wait until a file, or a folder and all that is in it, is on the disk."""
+    """Flush a file, or a folder with its content, to disk."""
     for part in [path, *path.rglob("*")] if path.is_dir() else [path]:
         _flush_entry(part)
 
 
 def _flush_entry(path: Path) -> None:
-    """Wait until a file, or the list of names in a folder, is on the disk."""
+    """Flush a file, or the entries of a folder, to disk."""
     if path.is_dir() and os.name != "posix":
-        return  # only POSIX lets a program flush a folder
+        return  # only POSIX can flush a folder
     handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     try:
         os.fsync(handle)
@@ -80,7 +80,7 @@ def _flush_entry(path: Path) -> None:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file or folder, trying again for a while: zarr may still be writing to it in the background."""
+    """Remove a file or folder; retry for five seconds, as zarr may still be writing in the background."""
     if not path.is_dir():
         path.unlink(missing_ok=True)
     for _ in range(50):
@@ -91,29 +91,29 @@ def remove_path(path: Path) -> None:
 
 
 def check_absent(path: str | os.PathLike[str]) -> None:
-    """Raise a clear error, before any work is done, unless something new can be written at `path`."""
+    """Raise InputError, before any work is done, if `path` exists or cannot be written."""
     if Path(path).exists():
-        raise InputError(f"{path} exists already: choose another name, or remove it first")
+        raise InputError(f"{path} already exists: choose another name or remove it first")
     check_writable(path)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise a clear error, before any work is done, unless the folder that `path` is in can be written to."""
-    # The folder itself may not exist yet: then the nearest one above it must allow it to be made.
+    """Raise InputError, before any work is done, if the parent folder of `path` is not writable."""
+    # A missing folder will be created, so check its nearest existing ancestor.
     folder = Path(path).resolve().parent
     while not folder.exists():
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(f"{path} cannot be written: {folder} is not a folder that may be written to")
+        raise InputError(f"{path} cannot be written: {folder} is not a writable folder")
 
 
 @contextmanager
 def lock_dir(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Lock a folder against other processes; the system releases the lock even if this one is killed.
+    """Lock an existing folder against other processes; the system releases the lock even if this one is killed.
 
     Args:
-        folder: exists.
-        wait: wait while another process holds the lock, rather than raise an error.
+        folder: the folder.
+        wait: wait while another process holds the lock instead of raising InputError.
     """
     lock = FileLock(folder / ".lock", timeout=-1 if wait else 0)
     try:
@@ -128,14 +128,14 @@ def lock_dir(folder: Path, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def ignore_sigint_in_children() -> Iterator[None]:
-    """Processes that are started inside the block ignore Ctrl-C, which a terminal sends to all: their parent ends them.
+    """Let processes that start inside the block ignore Ctrl-C, which a terminal sends to all: their parent ends them.
 
-    Otherwise one that is still importing would die with a traceback. Ctrl-C during the block takes effect after it.
+    Otherwise a process that is still importing would die with a traceback. Ctrl-C takes effect after the block.
     """
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield
         return
-    # A child inherits the mask of signals that its parent blocks.
+    # A child inherits the signal mask of its parent.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -146,7 +146,7 @@ def ignore_sigint_in_children() -> Iterator[None]:
 @contextmanager
 def delay_sigint() -> Iterator[None]:
     """Delay Ctrl-C until the end of a short block, where libraries do not clean up after an interruption."""
-    # Python delivers signals to the main thread only, so no other is ever interrupted.
+    # Python delivers signals to the main thread only, so other threads are never interrupted.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -161,7 +161,7 @@ def delay_sigint() -> Iterator[None]:
 
 
 def run_interruptibly(work: Callable[[], Result]) -> Result:
-    """Run in another thread what may be one long call that Python cannot interrupt, so that Ctrl-C takes effect."""
+    """Run a long call that Python cannot interrupt in another thread, so that Ctrl-C takes effect."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     future: Future[Result] = Future()
@@ -173,7 +173,7 @@ def run_interruptibly(work: Callable[[], Result]) -> Result:
             future.set_exception(error)
 
     threading.Thread(target=fulfil, daemon=True).start()
-    # A wait without a timeout would not be interrupted on all systems.
+    # On some systems a wait without a timeout cannot be interrupted.
     while not future.done():
         wait([future], timeout=0.2)
     return future.result()

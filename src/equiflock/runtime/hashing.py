@@ -1,11 +1,10 @@
-"""Random numbers that are functions of what they are about: a hash of (seed, flock, step, sender, receiver), say.
+"""Counter-based random numbers for kernels: a number is a hash of, for example, (seed, flock, step, sender, receiver).
 
-A generator hands out its numbers in some order, so whoever asks first changes what the next one gets. A hash does not:
-threads may ask in any order, and nobody's number depends on whether another was asked for. All of it is for kernels,
-where uint64 wraps around:
+The numbers of a sequential generator depend on the order of calls; those of a hash do not, so threads may draw in any
+order. In kernels, where uint64 arithmetic wraps around:
 
-    h = blend(blend(begin(seed), flock), step)
-    if uniform(h) < share: ...
+    h = hash_combine(hash_combine(hash_seed(seed), flock), step)
+    if hash_to_uniform(h) < probability: ...
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ import numpy as np
 
 from equiflock.runtime.jit import Array, Index, inline_kernel
 
-# SplitMix64 (Steele, Lea, Flood 2014): the step of its counter, and the constants of its finalizer.
+# SplitMix64 (Steele, Lea, Flood 2014): increment of its counter and constants of its finalizer.
 GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 MIX_FACTOR_1, MIX_FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _11, _1 = (np.uint64(number) for number in (30, 27, 31, 11, 1))
 UNIFORM_SCALE = 2.0**-53
-"""53 random bits times this are a number from 0 to below 1."""
+"""Maps 53 random bits to [0, 1)."""
 
 NORMAL_BITS = 12
-"""Bits that one normal number takes: it is one of 4,096 equally likely values."""
+"""Bits per normal number, which is one of 4,096 equally likely values."""
 NORMAL_MASK = np.uint64(2**NORMAL_BITS - 1)
 
 
 def _compute_quantiles() -> Array:
-    """The normal distribution's quantiles at the middle of 4,096 equal shares, scaled to a variance of exactly 1."""
+    """Return the normal quantiles at the midpoints of 4,096 equal probabilities, scaled to a variance of exactly 1."""
     count = 2**NORMAL_BITS
     upper = np.array([NormalDist().inv_cdf((k + 0.5) / count) for k in range(count // 2, count)])
     both = np.concatenate([-upper[::-1], upper])
@@ -41,7 +40,7 @@ NORMAL_QUANTILES = _compute_quantiles()
 
 @inline_kernel
 def mix(h: Index) -> Index:
-    """All bits of a uint64 mixed, one to one."""
+    """Mix all bits of a uint64 (a bijection)."""
     h = (h ^ (h >> _30)) * MIX_FACTOR_1
     h = (h ^ (h >> _27)) * MIX_FACTOR_2
     return h ^ (h >> _31)
@@ -49,29 +48,29 @@ def mix(h: Index) -> Index:
 
 @inline_kernel
 def hash_seed(seed: Index) -> Index:
-    """The hash of a seed."""
+    """Return the hash of a seed."""
     return mix(np.uint64(seed) + GOLDEN_GAMMA)
 
 
 @inline_kernel
 def hash_word(number: Index) -> Index:
-    """What is blended into a hash of a number, which may be negative."""
+    """Return the uint64 word that `hash_combine` mixes in for an integer, which may be negative."""
     return (np.uint64(number) + _1) * GOLDEN_GAMMA
 
 
 @inline_kernel
 def hash_combine(h: Index, number: Index) -> Index:
-    """The hash of whatever `h` is of, and a number."""
+    """Return the hash `h` extended by a number."""
     return mix(h ^ hash_word(number))
 
 
 @inline_kernel
 def hash_to_uniform(h: Index) -> float:
-    """A number from 0 to below 1."""
+    """Return a uniform number in [0, 1)."""
     return float(np.float64(h >> _11) * UNIFORM_SCALE)
 
 
 @inline_kernel
 def hash_to_normal(h: Index, index: Index) -> Index:
-    """A float32 of the standard normal distribution; a hash has five of them, `index` is 0 to 4."""
+    """Return a standard normal float32; a hash provides five of them, `index` 0 to 4."""
     return NORMAL_QUANTILES[(h >> (np.uint64(index) * np.uint64(NORMAL_BITS))) & NORMAL_MASK]

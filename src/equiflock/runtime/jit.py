@@ -1,4 +1,4 @@
-"""How kernels are compiled: by Numba, without Python's lock, and cached on disk (`runtime.kernel_cache`)."""
+"""Compilation of kernels by Numba, without the GIL and cached on disk (`runtime.kernel_cache`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from equiflock.runtime.kernel_cache import KernelCache
 
 Array: TypeAlias = NDArray[Any]
 Index: TypeAlias = Any
-"""In a kernel: an integer, signed or not. Unsigned ones are faster to index with, as no test for a sign is needed."""
+"""Signed or unsigned integer in a kernel. Unsigned indices are faster, as Numba need not check their sign."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,9 +25,9 @@ compile_progress.register_listener()
 
 
 def kernel(function: Function, fastmath: bool = False) -> Function:
-    """Compile `function` at its first call, or take it from the cache.
+    """Compile `function` at its first call, or load it from the cache.
 
-    Only kernels of this package are cached, as the cache is keyed by its sources.
+    Only kernels of this package are cached, since its sources are the key of the cache.
     """
     # error_model="numpy": a division by zero gives infinity or NaN, without a test and a branch for it.
     compiled: Any = njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
@@ -37,24 +37,24 @@ def kernel(function: Function, fastmath: bool = False) -> Function:
 
 
 def inline_kernel(function: Function) -> Function:
-    """A part of a kernel's inner loop, compiled into each kernel that calls it, without the cost of a call."""
+    """Compile `function` inline into every kernel that calls it, for use in inner loops."""
     return cast(Function, njit(inline="always", nogil=True, error_model="numpy")(function))
 
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
 
     def fma(a: Any, b: Any, c: Any) -> Any:
-        """The sum a b + c."""
+        """Return a b + c."""
         return a * b + c
 
 else:
 
     @intrinsic
     def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
-        """The sum a b + c of three float32, rounded once.
+        """Return a b + c of three float32, rounded once.
 
-        Numba's fastmath would let the compiler choose where to fuse a product with a sum, and it chooses differently
-        for a kernel by itself and for the same kernel inside another; so sums that shall be fused say so.
+        With fastmath the compiler would choose where to fuse, differently for a kernel alone and inlined into another;
+        explicit calls keep the bits the same.
         """
         return types.float32(types.float32, types.float32, types.float32), _build_fma
 
@@ -62,14 +62,14 @@ else:
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
 
     def as_read_only_array(array: Any) -> Any:
-        """The array itself."""
+        """Return the array."""
         return array
 
 else:
 
     @intrinsic
     def as_read_only_array(context: Any, array: Any) -> Any:
-        """In a kernel: a read-only view of an array, so that a kernel is compiled once for both kinds of arrays."""
+        """Return a read-only view inside a kernel, so that callees are compiled once for both kinds of arrays."""
         return array.copy(readonly=True)(array), _build_view
 
 
@@ -81,22 +81,22 @@ def _build_fma(context: Any, builder: Any, signature: Any, arguments: Any) -> An
     return builder.fma(*arguments)
 
 
-# Two kernels for benchmarks, which measure the most that a machine can do.
+# Two kernels with which benchmarks measure the limits of the machine.
 
 PEAK_LANES = 128
-"""Numbers that fit into a core's registers."""
+"""Number of float32 that fit into the vector registers of a core."""
 
 
 @kernel
 def copy_array(source: Array, target: Array) -> None:
-    """Copy an array: as fast as memory can be read and written."""
+    """Copy an array, limited by memory bandwidth."""
     for i in range(source.size):
         target[i] = source[i]
 
 
 @partial(kernel, fastmath=True)
 def multiply_add(lanes: Array, rounds: Index) -> None:
-    """X <- 0.99 x + 0.01 so many times for all lanes: as fast as a core can compute."""
+    """Compute x <- 0.99 x + 0.01 `rounds` times for all lanes, limited by arithmetic throughput."""
     for _ in range(rounds):
         for lane in range(PEAK_LANES):
             lanes[lane] = lanes[lane] * float32(0.99) + float32(0.01)

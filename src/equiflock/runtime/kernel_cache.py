@@ -3,11 +3,10 @@
 Clones, environments and CI runs of one user share `<user cache>/equiflock/kernels/<key>/`; EQUIFLOCK_CACHE_DIR moves
 it. The key is a hash of the sources that kernels may depend on, of the versions of Numba, llvmlite, NumPy and Python,
 and of Numba's settings. A file in it is one kernel for one tuple of argument types on one processor; its name is a hash
-of these. Files are written under another name and renamed, so any number of processes may use the cache at once.
+of these. Files are written under a temporary name and renamed, so any number of processes may share the cache.
 
 Numba serialises machine code with pickle, and unpickling can run code. This is the one exception to the rule that this
-program never unpickles a file. So the folder must belong to the user, and nobody else may write to it; otherwise it is
-not used.
+program never unpickles a file. So the folder is used only if it belongs to the user and no other user can write to it.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ from numba.core.sigutils import normalize_signature
 PACKAGE = Path(__file__).parent.parent
 
 KERNEL_PACKAGES = ("runtime", "pairs", "senses", "bodies", "controllers", "scenarios", "simulation", "learning")
-"""Kernels, and the constants in them, are in these parts of the package and in the modules at its top."""
+"""Packages that contain kernels or constants used in kernels, besides the modules at the top of the package."""
 
 MAX_UNUSED_DAYS = 60
-"""A key that no process used for so long is removed."""
+"""Keys that were not used for this many days are removed."""
 
 IGNORED_SETTINGS = {
     "CACHE_DIR",
@@ -53,19 +52,19 @@ IGNORED_SETTINGS = {
     "NUMBA_DEFAULT_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 }
-"""Settings of Numba that do not change the code of a kernel, and differ between machines and processes."""
+"""Settings of Numba that do not change compiled code but differ between machines and processes."""
 
 _DIGEST_BYTES = 32
 
 
 def list_source_files(package: Path = PACKAGE) -> list[Path]:
-    """All files that kernels may depend on, in the order of their names."""
+    """Return all files that kernels may depend on, sorted."""
     parts = (path for part in KERNEL_PACKAGES for path in (package / part).rglob("*.py"))
     return sorted([*package.glob("*.py"), *parts])
 
 
 def compute_cache_key(package: Path = PACKAGE) -> str:
-    """The hash of everything, apart from the processor, that all kernels depend on."""
+    """Return the hash of everything that compiled kernels depend on, except the processor."""
     digest = hashlib.sha256()
     versions = numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version
     settings = sorted((name, repr(value)) for name, value in vars(config).items() if name.isupper())
@@ -77,18 +76,18 @@ def compute_cache_key(package: Path = PACKAGE) -> str:
 
 
 def _read_change_times(paths: list[Path]) -> list[tuple[int, int]]:
-    """When each file was changed, as far as its file system tells."""
+    """Return the modification and status change times of files."""
     return [(status.st_mtime_ns, status.st_ctime_ns) for status in map(os.stat, paths)]
 
 
-# Taken before any module with kernels is imported, so that the key is that of the code that is imported.
+# Computed before any module with kernels is imported, so that the key matches the imported code.
 _SOURCE_FILES = list_source_files()
 _CHANGE_TIMES = _read_change_times(_SOURCE_FILES)
 CACHE_KEY = compute_cache_key()
 
 
 def get_cache_root() -> Path:
-    """The folder of the keys: in EQUIFLOCK_CACHE_DIR, or in the user's cache."""
+    """Return the root folder of the cache: in EQUIFLOCK_CACHE_DIR, or in the user's cache directory."""
     named = os.environ.get("EQUIFLOCK_CACHE_DIR")
     if named:
         return Path(named).absolute() / "kernels"
@@ -99,7 +98,7 @@ def get_cache_root() -> Path:
 
 @cache
 def get_key_dir() -> Path | None:
-    """The folder with the kernels of this process; None, after a notice, if it cannot be used."""
+    """Return the folder of this process's kernels, or None, with a notice, if it cannot be used."""
     root = get_cache_root()
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,26 +106,26 @@ def get_key_dir() -> Path | None:
         return open_key_dir(root, CACHE_KEY)
     except OSError as error:
         print(
-            f"equiflock compiles its kernels in every process, as they cannot be kept in {root}: "
-            f"{error.strerror or error}; the variable EQUIFLOCK_CACHE_DIR names another folder",
+            f"equiflock cannot cache compiled kernels in {root} and compiles them in every process: "
+            f"{error.strerror or error}; set EQUIFLOCK_CACHE_DIR to use another folder",
             file=sys.stderr,
         )
         return None
 
 
 def _check_private(folder: Path) -> None:
-    """Raise an OSError if a folder belongs to another user, or if others may write to it."""
+    """Raise OSError if a folder belongs to another user or others can write to it."""
     status = folder.lstat()
     if not hasattr(os, "geteuid"):  # Windows keeps the user's folders private
         return
     if status.st_uid != os.geteuid():
         raise OSError("it belongs to another user")
     if status.st_mode & 0o022:
-        raise OSError("other users may write to it: remove it, and it is made anew")
+        raise OSError("other users can write to it; remove it and it will be created again")
 
 
 def open_key_dir(root: Path, key: str) -> Path:
-    """The folder of a key, marked as used now; if it is new, keys that were not used for long are removed."""
+    """Return the folder of a key, marked as used now; if it is new, remove unused keys."""
     folder = root / key
     try:
         folder.mkdir(mode=0o700)
@@ -139,9 +138,9 @@ def open_key_dir(root: Path, key: str) -> Path:
 
 
 def remove_unused_keys(root: Path) -> None:
-    """Remove all keys that were not used for DAYS_KEPT days.
+    """Remove all keys that were not used for MAX_UNUSED_DAYS days.
 
-    A process that uses one of them at this moment compiles its kernels anew.
+    A process that uses one at this moment recompiles its kernels.
     """
     oldest = time.time() - MAX_UNUSED_DAYS * 24 * 3600
     for folder in root.iterdir():
@@ -152,19 +151,19 @@ def remove_unused_keys(root: Path) -> None:
 
 
 class KernelCache(_Cache):
-    """The cache of one kernel, which Numba's dispatcher asks before it compiles."""
+    """Cache of one kernel, which Numba's dispatcher queries before it compiles."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     @property
     def cache_path(self) -> str:
-        """The folder of all kernels."""
+        """Folder of the cached kernels."""
         return str(get_key_dir())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled kernel for these argument types, or None."""
-        # Numba's runtime alone: what else compiling needs takes a third of a second to import.
+        """Return the compiled kernel for these argument types, or None."""
+        # Initialize only Numba's runtime: the rest of the compiler takes a third of a second to import.
         rtsys.initialize(target_context)
         path = self._path(sig, target_context.codegen())
         try:
@@ -176,59 +175,59 @@ class KernelCache(_Cache):
         if hashlib.sha256(payload).digest() != digest:
             return None
         signature, reduced = pickle.loads(payload)
-        # Types of another meaning could have the same name.
+        # Different types could have the same name.
         return CompileResult._rebuild(target_context, *reduced) if signature == _normalize_types(sig) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled kernel, unless its code holds addresses of this process or the sources have changed."""
+        """Save a compiled kernel, unless its code contains addresses of this process or the sources changed."""
         path = self._path(sig, data.codegen)
         if path is None or data.lifted or data.library.has_dynamic_globals or not _sources_are_unchanged():
             return
-        # Without the annotated source, which is for people and longer than the code.
+        # Drop the annotated source, which is only for humans and longer than the code.
         *reduced, environments = data._replace(type_annotation="")._reduce()
-        # Environments hold Python objects that compiled code uses, and import a module: those without any are left out.
-        kept = tuple(each for each in environments if each.consts)
-        payload = dumps((_normalize_types(sig), (*reduced, kept)))
+        # Environments hold Python objects of compiled code, and loading one imports its module: drop empty ones.
+        used_environments = tuple(each for each in environments if each.consts)
+        payload = dumps((_normalize_types(sig), (*reduced, used_environments)))
         scratch = path.with_suffix(f".{uuid4().hex}")
         try:
-            # The folder may have been removed since this process began.
+            # The folder may have been removed since this process started.
             path.parent.mkdir(mode=0o700, exist_ok=True)
             scratch.write_bytes(hashlib.sha256(payload).digest() + payload)
             scratch.replace(path)
         except OSError:
-            # A full disk, say: the kernel runs all the same.
+            # For example a full disk: the kernel still runs.
             scratch.unlink(missing_ok=True)
 
     def _path(self, sig: Any, codegen: Any) -> Path | None:
         folder = get_key_dir()
         types = str(_normalize_types(sig))
-        # Types that are named by an address differ from process to process, and so do the values of a closure.
+        # Types named by an address and closure values differ between processes.
         if folder is None or " at 0x" in types or self.function.__closure__:
             return None
         code = self.function.__code__
-        # The module and the line: one module may have two functions of the same name.
+        # With the line number, as a module may have two functions of the same name.
         name = self.function.__module__, self.function.__qualname__, code.co_firstlineno
         described = repr((name, code.co_code, types, codegen.magic_tuple()))
         return folder / f"{self.function.__name__}-{hashlib.sha256(described.encode()).hexdigest()[:32]}.kernel"
 
     def enable(self) -> None:
-        """Numba's way to turn a cache on; this one always is."""
+        """Do nothing: this cache is always on."""
 
     def disable(self) -> None:
-        """Numba's way to turn a cache off; this one never is."""
+        """Do nothing: this cache is always on."""
 
     def flush(self) -> None:
-        """Numba's way to empty a cache; files of this one go with their key."""
+        """Do nothing: files are removed together with their key."""
 
 
 def _normalize_types(sig: Any) -> tuple[Any, Any]:
-    """The types of the arguments, and of the result if it is declared."""
+    """Return the types of the arguments, and of the result if declared."""
     arguments, result = normalize_signature(sig)
     return tuple(arguments), result
 
 
 def _sources_are_unchanged() -> bool:
-    """Whether no source was edited since this process began, so that modules imported late are what the key says."""
+    """Return whether no source changed since this process started, so that late imports match the key."""
     try:
         return _read_change_times(_SOURCE_FILES) == _CHANGE_TIMES
     except OSError:

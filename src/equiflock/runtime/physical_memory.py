@@ -1,4 +1,4 @@
-"""How much memory the machine has."""
+"""Physical memory of the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def read_physical_memory() -> float:
-    """Bytes of memory that the machine has; infinite where it does not say."""
+    """Return the bytes of physical memory; infinity if unknown."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""How processes of the package start."""
+"""Start of child processes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 def get_process_context() -> ForkServerContext | SpawnContext:
     """Return the multiprocessing context for processes that share no thread and no lock with this one.
 
-    On Linux a server forks them. It imports once what this process has imported of the package, and torch, so that a
-    process starts within milliseconds, where an interpreter of its own would import for seconds. The server starts at
-    the first call, keeps the environment variables of that moment, and ends with this process.
+    On Linux a fork server creates them. It imports the package modules of this process, and torch, once, so that a
+    process starts within milliseconds instead of seconds. The server starts at the first call, keeps the environment
+    variables of that moment, and ends with this process.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     package = __name__.split(".")[0]
     context.set_forkserver_preload([name for name in sys.modules if name == "torch" or name.split(".")[0] == package])
-    # The start of the tracker unblocks Ctrl-C, which `ignore_sigint_in_children` blocks while processes start.
+    # Start the tracker first: its start would unblock Ctrl-C, which `ignore_sigint_in_children` blocks.
     resource_tracker.ensure_running()
-    # The server must import from the path of this process, and not from the directory that the user is in.
+    # The server must import from the path of this process, not from the current directory.
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
     os.environ |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
     try:

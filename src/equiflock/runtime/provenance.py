@@ -1,4 +1,4 @@
-"""Where results come from: the settings that a folder keeps beside its results, and versions."""
+"""Provenance of results: the config of a run directory, and package versions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from equiflock.version import __version__
 
 CONFIG = "config.json"
 KIND = "kind"
-"""The entry of a folder's config that says what is in it, such as "training"."""
+"""Config entry with the kind of results, such as "training"."""
 FORMAT = "equiflock run 1"
-"""The format of run directories. Version 0.2 wrote none into its configs."""
+"""Format of run directories; version 0.2 wrote none."""
 
 _plugin_checksums: dict[str, str] = {}
 
 
 def read_package_versions(*packages: str) -> dict[str, str]:
-    """Return the versions of all that the bits of a result depend on, and of `packages` that are installed."""
-    parts = {name: found for name in (*packages, "numpy", "numba") if (found := _read_version(name)) is not None}
-    return {"equiflock": __version__, "python": platform.python_version(), **parts}
+    """Return the versions that the bits of a result depend on, and those of installed `packages`."""
+    names = (*packages, "numpy", "numba")
+    versions = {name: version for name in names if (version := _read_version(name)) is not None}
+    return {"equiflock": __version__, "python": platform.python_version(), **versions}
 
 
 def _read_version(package: str) -> str | None:
@@ -39,7 +40,7 @@ def _read_version(package: str) -> str | None:
 
 
 def set_plugin_checksums(sources: Mapping[str, str]) -> None:
-    """Remember the files of the plugin in use, with their checksums; an empty mapping if there is no plugin."""
+    """Set the files of the plugin in use, with their checksums; an empty mapping if there is no plugin."""
     _plugin_checksums.clear()
     _plugin_checksums.update(sources)
 
@@ -53,16 +54,16 @@ def collect_versions(*packages: str) -> dict[str, str]:
 def lock_run_dir(
     folder: Path, kind: str, config: Mapping[str, Any], output_patterns: Sequence[str], force: bool = False
 ) -> Iterator[None]:
-    """Lock a folder for results of these settings, during the block.
+    """Lock a run directory for results of this config during the block.
 
     Args:
-        folder: made if it is not there.
-        kind: what is in it, such as "sweep".
-        config: all settings on which the results depend, as JSON can hold them.
-        output_patterns: patterns of the names that results of this kind have.
-        force: remove what is in the folder, if it is results of this kind and nothing else, and begin anew.
+        folder: run directory; created if missing.
+        kind: kind of results, such as "sweep".
+        config: all settings that the results depend on, JSON-serializable.
+        output_patterns: file name patterns of results of this kind.
+        force: remove existing results first, if the folder contains results of this kind and nothing else.
     """
-    # The lock comes first: what is in the folder may be another process's work of this moment.
+    # Lock first: another process may be writing to the folder.
     check_writable(folder / CONFIG)
     folder.mkdir(parents=True, exist_ok=True)
     with lock_dir(folder):
@@ -73,12 +74,12 @@ def lock_run_dir(
 
 
 def write_config(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
-    """Write the config of a run directory: its kind, its format and these settings, with a checksum."""
+    """Write the config of a run directory: kind, format and settings, with a checksum."""
     write_json({KIND: kind, "format": FORMAT, **config}, folder / CONFIG)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the kind and the settings that `write_config` wrote.
+    """Return the kind and settings that `write_config` wrote.
 
     Raises:
         DamagedError: if the checksum does not match.
@@ -96,80 +97,80 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def claim_run_dir(folder: Path, kind: str, config: Mapping[str, Any]) -> None:
-    """Write these settings into `folder`, or raise an error if it holds results of other settings.
+    """Write the config into `folder`, or raise InputError if the folder has results of another config.
 
-    A folder of other settings that has no result yet is taken over, as nothing is lost.
+    A folder with another config but no results is reused.
     """
-    # As it will be read again: tuples become lists, keys become texts.
+    # Normalize as JSON does: tuples become lists, keys become strings.
     wanted = json.loads(json.dumps({KIND: kind, **config}))
     if (folder / CONFIG).exists():
-        refusal = _find_conflict(folder, wanted)
-        if not refusal:
+        conflict = _find_conflict(folder, wanted)
+        if not conflict:
             return
         if _has_results(folder):
-            raise InputError(f"{refusal}; choose another folder with --out, or begin anew with --force")
+            raise InputError(f"{conflict}; choose another folder with --out, or start over with --force")
     elif _has_results(folder):
-        raise InputError(f"{folder} holds something else: choose another folder with --out")
+        raise InputError(f"{folder} contains other files: choose another folder with --out")
     write_config(folder, kind, config)
 
 
 def _find_conflict(folder: Path, wanted: Mapping[str, Any]) -> str:
-    """Why the results in a folder do not belong to the wanted config; empty if they do."""
+    """Return why the results in a folder do not belong to the wanted config; empty if they do."""
     try:
         before = read_config(folder)
     except DamagedError as error:
-        return f"{error}, so it is not known what the results in {folder} are of"
+        return f"{error}, so the settings of the results in {folder} are unknown"
     if before.get(KIND) != wanted[KIND]:
         raise InputError(
-            f"{folder} is the folder of {format_kind(before)}, not of {format_kind(wanted)}: choose another"
+            f"{folder} is the run directory of {format_kind(before)}, not of {format_kind(wanted)}: choose another"
         )
     other = ", ".join(list_differences(before, wanted))
-    return f"{folder} holds results of other settings: {other}" if other else ""
+    return f"{folder} has results of other settings: {other}" if other else ""
 
 
 def remove_results(folder: Path, kind: str, output_patterns: Sequence[str]) -> None:
-    """Remove results of a kind from a folder; if it holds anything else, raise an error and remove nothing.
+    """Remove results of a kind from a folder; if it contains anything else, raise InputError and remove nothing.
 
     Args:
-        folder: whose config says of what kind it is, even if it is damaged.
+        folder: run directory; its config, even if damaged, must state the kind.
         kind: such as "sweep".
-        output_patterns: patterns of the names that results of this kind have.
+        output_patterns: file name patterns of results of this kind.
     """
     inside = [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
     if not inside:
         return
-    # All is checked before anything is removed.
+    # Check everything before removing anything.
     if not is_of_kind(folder, kind):
-        raise InputError(f"{folder} holds something else: --force removes {format_kind({KIND: kind})} only")
+        raise InputError(f"{folder} contains other files: --force removes only {format_kind({KIND: kind})}")
     for path in inside:
         if not any(fnmatch(path.name, pattern) for pattern in (CONFIG, *output_patterns)):
             raise InputError(
-                f"{path} is no result of {format_kind({KIND: kind})}: move it elsewhere, then --force begins anew"
+                f"{path} is not a result of {format_kind({KIND: kind})}: move it elsewhere, then --force starts over"
             )
-    for path in sorted(inside, key=lambda path: path.name == CONFIG):  # the config last: until then it is ours
+    for path in sorted(inside, key=lambda path: path.name == CONFIG):  # the config last, as it identifies the folder
         remove_path(path)
 
 
 def is_of_kind(folder: Path, kind: str) -> bool:
-    """Whether a folder's config says that it holds results of this kind, even if the config is damaged."""
+    """Return whether the config of a folder, even if damaged, states this kind."""
     path = folder / CONFIG
     try:
         return read_json(path).get(KIND) == kind
     except DamagedError:
-        # A damaged config still says what the folder was, if the text of that entry is whole.
+        # A damaged config still identifies the folder if this entry is intact.
         return f'"{KIND}": "{kind}"'.encode() in path.read_bytes()
     except OSError:
         return False
 
 
 def format_kind(config: Mapping[str, Any]) -> str:
-    """What a folder holds, by its config, with an article: "a sweep"."""
+    """Return the kind in a config with an article, such as "a sweep"."""
     kind = config.get(KIND)
     return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}" if isinstance(kind, str) else "something else"
 
 
 def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
-    """Which settings differ, and how: "flocks = 50, not 10"."""
+    """Yield the settings that differ, such as "flocks = 50, not 10"."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*before, *now]):
             yield from list_differences(before.get(key), now.get(key), f"{name} {key}".strip())
@@ -178,7 +179,7 @@ def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 
 
 def _has_results(folder: Path) -> bool:
-    """Whether there are files in a folder, or below, other than its config and hidden ones."""
+    """Return whether a folder contains files, at any depth, other than its config and hidden ones."""
     if not folder.is_dir():
         return folder.exists()
     inside = (path for path in folder.rglob("*") if not path.name.startswith(".") and path != folder / CONFIG)

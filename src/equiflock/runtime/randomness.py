@@ -1,4 +1,4 @@
-"""Random numbers: a named stream for each purpose, so that drawing more from one never changes another."""
+"""Named random streams: drawing more numbers from one never changes another."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from equiflock.runtime.checks import check_count
 
 
 def make_rng(seed: int, *names: str | int) -> np.random.Generator:
-    """The generator of (seed, names): `make_rng(0, "initial", "test", 7)`; same arguments, same numbers."""
+    """Return the generator of (seed, names), as in `make_rng(0, "initial", "test", 7)`; same arguments, same numbers."""
     check_count("seed", seed, least=0)
-    # CRC-32 of a name, since Python's hash of a text differs from one process to the next.
+    # CRC-32 of a name, since Python's hash of a string differs between processes.
     key = tuple(name if isinstance(name, int) else zlib.crc32(name.encode()) for name in names)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))

@@ -1,8 +1,8 @@
 """Kernels on several threads.
 
-Kernels here are compiled without Python's lock and write to disjoint parts of an array, each agent's
-result being summed in an order of its own, so the number of threads never changes a bit of a result.
-Plain threads, not a parallel runtime: any number of flights may run at once.
+Kernels release the GIL and write to disjoint parts of an array, and each agent's sum has a fixed order, so the number
+of threads never changes a bit of a result. They run on plain threads rather than a parallel runtime, so any number of
+flights may run at once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 from equiflock.runtime.checks import InputError, check_count
 
 AGENTS_PER_THREAD = 1_500
-"""Fewer agents than this are not worth a thread of their own."""
+"""Minimum number of agents per thread."""
 
 MAX_SMALL_FLOCK = 3_000
-"""Up to so many agents a flock is one thread's work, and a batch is shared out by flocks."""
+"""Up to this size one thread computes a whole flock, and batches are split by flocks."""
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -32,23 +32,23 @@ _count: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 def count() -> int:
-    """How many threads kernels use: set by `use`, else by EQUIFLOCK_THREADS, else one per core."""
-    # A context variable, so that each thread, and each asynchronous task, has a choice of its own.
+    """Return the number of threads of kernels: set by `use`, else by EQUIFLOCK_THREADS, else one per core."""
+    # A context variable, so that each thread and asynchronous task has its own value.
     chosen = _count.get()
     if chosen is not None:
         return chosen
     named = os.environ.get("EQUIFLOCK_THREADS", "")
     if named:
         if not named.isdigit() or int(named) < 1:
-            raise InputError(f"EQUIFLOCK_THREADS must be a whole number of at least 1; got {named!r}")
+            raise InputError(f"EQUIFLOCK_THREADS must be an integer of at least 1; got {named!r}")
         return int(named)
-    # The cores that this process may use, which in a container are fewer than the machine has.
+    # The cores available to this process, which may be fewer than the machine has.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def use(threads: int) -> Iterator[None]:
-    """Use so many threads inside the block, on this thread: `with threads.use(1): ...`."""
+    """Limit kernels called from this thread to `threads` threads inside the block: `with threads.use(1): ...`."""
     token = _count.set(check_count("threads", threads))
     try:
         yield
@@ -57,34 +57,34 @@ def use(threads: int) -> Iterator[None]:
 
 
 def run_parallel(kernel: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Call `kernel(*part)` for every part at once, the first one on this thread; results in order."""
-    # One part needs no pool, and handing it over would take longer than a small kernel.
+    """Call `kernel(*part)` for all parts in parallel, the first on this thread; return the results in order."""
+    # A single part needs no pool: handing it over would take longer than a small kernel.
     if len(parts) == 1:
         return [kernel(*parts[0])]
     others = [_get_pool().submit(kernel, *part) for part in parts[1:]]
     try:
         first = kernel(*parts[0])
     finally:
-        wait(others)  # even if one failed: the caller may use the arrays as soon as this returns
+        wait(others)  # even after a failure, as the caller may use the arrays afterwards
     return [first, *(other.result() for other in others)]
 
 
 def split_range(size: int, least: int) -> list[tuple[int, int]]:
-    """Cut range(size) into at most `count()` nearly equal parts of at least `least` each."""
+    """Split range(size) into at most `count()` nearly equal parts of at least `least` each."""
     most = size // max(least, 1)
     parts = min(count(), most) if most > 1 else 1
     return list(itertools.pairwise(size * part // parts for part in range(parts + 1)))
 
 
 def split_flocks(flocks: int, agents: int) -> list[tuple[int, int]]:
-    """Cut range(flocks) into parts for threads, each with enough agents to be worth one."""
+    """Split range(flocks) into parts for threads, each with at least AGENTS_PER_THREAD agents."""
     return split_range(flocks, -(-AGENTS_PER_THREAD // agents))  # rounded up
 
 
 @contextmanager
 def use_one_thread() -> Iterator[None]:
-    """Use one thread in torch and in our kernels: more only hurt networks this small, and could change torch's bits."""
-    torch = sys.modules.get("torch")  # one that is not imported starts no threads
+    """Use one thread in torch and in kernels: more slow down networks this small and could change torch's bits."""
+    torch = sys.modules.get("torch")  # without an import there are no threads
     before = None if torch is None else torch.get_num_threads()
     if torch is not None:
         torch.set_num_threads(1)
@@ -97,7 +97,7 @@ def use_one_thread() -> Iterator[None]:
 
 
 def _get_pool() -> ThreadPoolExecutor:
-    """The pool, made anew in a forked child, where the parent's threads do not exist."""
+    """Return the thread pool; a forked child gets a new one, as the parent's threads do not exist there."""
     global _pool, _pool_process
     with _lock:
         if _pool is None or _pool_process != os.getpid():

@@ -1,4 +1,4 @@
-"""Datasets as zarr stores, written piece by piece, so that Ctrl-C takes effect however much there is to write."""
+"""Datasets as zarr stores, written in chunks so that Ctrl-C takes effect during large writes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     import xarray
 
 CHUNK_BYTES = 16 * 2**20
-"""How much is written at once, and the size of a chunk: a fraction of a second's work."""
+"""Size of a chunk, which is written in a fraction of a second."""
 
 
 def write_zarr(data: xarray.Dataset, path: Path) -> None:
-    """Write a dataset as `xarray.open_zarr` reads it, in zarr's format 2 with consolidated metadata."""
+    """Write a dataset for `xarray.open_zarr`, in zarr format 2 with consolidated metadata."""
     import zarr
 
     with delay_sigint():
         group = zarr.open_group(path, mode="w", zarr_format=2, attributes=dict(data.attrs))
     for name, variable in data.variables.items():
-        # Whole rows of the first axis, as many as make a piece.
+        # Write whole rows of the first axis, as many as fit into a chunk.
         values = variable.values
         row_bytes = max(values.itemsize * math.prod(values.shape[1:]), 1)
         rows = max(CHUNK_BYTES // row_bytes, 1)
@@ -34,11 +34,11 @@ def write_zarr(data: xarray.Dataset, path: Path) -> None:
                 shape=values.shape,
                 dtype=values.dtype,
                 chunks=(min(rows, max(len(values), 1)), *(max(size, 1) for size in values.shape[1:])),
-                fill_value=None,  # readers take any other for a mark of missing values
+                fill_value=None,  # readers interpret any other value as missing
                 attributes={"_ARRAY_DIMENSIONS": [str(name) for name in variable.dims]},
             )
         for first in range(0, len(values), rows):
-            # zarr writes in a thread of its own, which an interruption would leave behind at work.
+            # zarr writes in a background thread, which an interruption would leave running.
             with delay_sigint():
                 array[first : first + rows] = np.ascontiguousarray(values[first : first + rows])
     with delay_sigint():

@@ -1,6 +1,6 @@
-"""Scenarios, one file each: where flocks begin, who leads, obstacles, the ending, and what is measured.
+"""Scenarios, one file each: initial conditions, leaders, obstacles, the ending, and the recorded measures.
 
-All files of this folder are imported, so a scenario is registered by being here. Those in `equiflock` are named below.
+Importing this package imports all of its modules, which registers their scenarios.
 """
 
 from equiflock.runtime.discovery import import_submodules

@@ -1,4 +1,4 @@
-"""The corridor scenario: flocks led past several disks, one after the other, left and right of their path and on it."""
+"""The corridor scenario: leaders guide a flock past several disks, one after the other, on and beside its path."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from equiflock.senses.orbit import Orbit
 @scenario("corridor")
 @dataclass(frozen=True)
 class Corridor:
-    """Flocks of `disk` that fly in a random direction, led past several disks that stand in their way.
+    """Flocks of `disk` that leaders guide past several disks, in a random direction.
 
-    All agents start with the same unit vector as velocity. The first disk lies ahead of the whole flock, beyond R of
-    every agent, and each other one farther on. How far they lie to the left or right of the path of the flock's middle
-    is random, up to the flock's half width. Leaders are drawn among the agents whose straight path stays at least R_min
-    clear of all disks; a flock with too few of them is drawn again. Each disk is an obstacle with its own number.
+    All agents start with the same unit vector as velocity. The first disk lies ahead of the flock, beyond R of every
+    agent, and each further disk behind the one before. Their offsets to the left or right of the path of the flock's
+    centre are random, up to the flock's half width. Leaders are drawn among the agents whose straight path stays at
+    least R_min clear of all disks; a flock with too few of them is drawn again. Each disk is a separate obstacle.
     """
 
     duration: ClassVar[float] = 30.0
@@ -45,17 +45,17 @@ class Corridor:
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The initial conditions of the flocks."""
+    """Initial conditions of the flocks."""
     disks: int = 3
-    """How many disks lie in the way."""
+    """Number of disks in the way."""
     sides: int = 12
-    """The number of sides of the polygon of obstacle agents around each disk; each side is R_min long."""
+    """Sides of the polygon of obstacle agents around each disk; each side is R_min long."""
     gap: float = 4.0
-    """The distance between the rims of a disk and the next, along the flock's path."""
+    """Distance between the rims of one disk and the next, along the flock's path."""
     leaders: int = 2
-    """How many agents lead."""
+    """Number of leaders."""
     orbit: Orbit | None = field(default_factory=Orbit)
-    """The technique by which followers avoid obstacles; None if their agents just stand still."""
+    """Orbit technique by which followers avoid obstacles; None: obstacle agents only stand still."""
 
     def __post_init__(self) -> None:
         check_course(self.disk, self.sides, self.leaders, self.orbit)
@@ -64,57 +64,57 @@ class Corridor:
 
     @property
     def radius(self) -> float:
-        """The radius of the disks, R_min / (2 sin(pi / s)), for s sides."""
+        """Radius of the disks, R_min / (2 sin(pi / s)) for s sides."""
         return polygon_radius(self.sides, self.disk.min_separation)
 
     def ending(self) -> UntilPassed:
-        """Ends a flight when the flock has lost its connectivity, has collided, or has passed all disks."""
+        """Return an ending: the flock is disconnected, has collided, or has passed all disks."""
         return UntilPassed(None, self.disk.min_separation)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks and their obstacles; `stop` ends the search, as for `RandomDisk`."""
+        """Draw the flocks and their obstacles; `stop` cancels the search, as for `RandomDisk`."""
         stop = stop or Stop()
         flock = self.disk.draw(stop)
-        # Flocks are built one by one, and then given the disks, the first disk of all flocks at once, and so on.
+        # Build the flocks one by one, then add the first disk to all flocks at once, and so on.
         built = [self._build_flock(flock.positions[b], b, stop) for b in range(len(flock))]
         positions, velocities, roles, centres = (np.stack(part) for part in zip(*built, strict=True))
         flock = Flock(positions, velocities, roles, comm_radius=self.disk.comm_radius)
-        for places in centres.swapaxes(0, 1):  # (disks, B, 2)
-            rims = [ring(centre, self.radius, sides=self.sides) for centre in places]
+        for disk_centres in centres.swapaxes(0, 1):  # (disks, B, 2)
+            rims = [ring(centre, self.radius, sides=self.sides) for centre in disk_centres]
             flock = add_obstacle(flock, np.stack(rims))
         return flock
 
     def _build_flock(self, positions: Array, b: int, stop: Stop) -> tuple[Array, Array, Array, Points]:
-        """Positions, velocities and roles of flock b, and the centres of the disks in its way."""
+        """Return positions, velocities and roles of flock b, and the centres of its disks."""
         rng = make_rng(self.disk.seed, "corridor", self.disk.split, b)
-        # A direction and places for the disks, until enough agents can lead past them.
+        # Draw a heading and places for the disks, until enough agents can lead past them.
         for attempt in range(MAX_REDRAWS):
             stop.check()
-            angle, aside = rng.uniform(0.0, 2.0 * math.pi), rng.uniform(-1.0, 1.0, self.disks)
+            angle, offsets = rng.uniform(0.0, 2.0 * math.pi), rng.uniform(-1.0, 1.0, self.disks)
             heading = np.array([math.cos(angle), math.sin(angle)])
-            centres = self._place_disks(positions, heading, aside)
-            able = find_possible_leaders(positions, heading, centres, self.radius + self.disk.min_separation)
-            if len(able) >= self.leaders:
+            centres = self._place_disks(positions, heading, offsets)
+            candidates = find_possible_leaders(positions, heading, centres, self.radius + self.disk.min_separation)
+            if len(candidates) >= self.leaders:
                 break
             positions = redraw_positions(self.disk, b, attempt, stop)
         else:
             raise InputError(
-                f"in none of {MAX_REDRAWS} flocks {self.leaders} agents could lead past {self.disks} disks of {self.sides} "
-                "sides: take fewer disks, sides or leaders, or more agents"
+                f"none of {MAX_REDRAWS} flocks has {self.leaders} agents that can lead past {self.disks} disks of "
+                f"{self.sides} sides: choose fewer disks, sides or leaders, or more agents"
             )
-        # Leaders are drawn among the agents that can lead; everybody flies along the heading at speed 1.
+        # Draw the leaders among the candidates. All agents fly along the heading at speed 1.
         roles = np.full(len(positions), Role.FOLLOWER, np.int8)
-        roles[rng.choice(able, self.leaders, replace=False)] = Role.LEADER
+        roles[rng.choice(candidates, self.leaders, replace=False)] = Role.LEADER
         return positions, np.broadcast_to(heading, positions.shape), roles, centres
 
-    def _place_disks(self, positions: Array, heading: Point, aside: Array) -> Points:
-        """The centres of the disks; `aside` is how far each is to the left of the path, in half widths of the flock."""
+    def _place_disks(self, positions: Array, heading: Point, offsets: Array) -> Points:
+        """Return the centres of the disks; `offsets` to the left of the path are in half widths of the flock."""
         middle = positions.mean(axis=0)
         along, across = (positions - middle) @ heading, compute_lateral_offset(heading, positions - middle)
-        # Along the path: the first disk just beyond R of the foremost agent, the others farther on by the gap.
+        # Along the path: the first disk just beyond R of the foremost agent, the others the gap apart.
         first = along.max() + (self.radius + self.disk.comm_radius) * (1.0 + 1e-9)
         onward = first + np.arange(self.disks) * (2.0 * self.radius + self.gap)
-        # Across the path: by the half width of the flock.
-        left = aside * np.abs(across).max()
+        # Across the path: offsets times the half width of the flock.
+        left = offsets * np.abs(across).max()
         centres: Points = middle + onward[:, None] * heading + left[:, None] * np.array([-heading[1], heading[0]])
         return centres

@@ -1,4 +1,4 @@
-"""What courses past obstacles look at: pieces of the flock, separations, and how near obstacles are."""
+"""The survey of an obstacle course: components of the flock, separations, and distances from obstacles."""
 
 from __future__ import annotations
 
@@ -14,30 +14,61 @@ from equiflock.senses.cell_list import list_nearby_runs, select_neighbours, sort
 from equiflock.senses.graph import find_root, make_connectivity_buffers, run_over_flocks, unite
 
 ObstacleNode = Literal["one", "each"]
-"""Whether an obstacle is one node of the communication graph, or each of its agents is one."""
+"""Nodes that an obstacle adds to the communication graph: one, or one for each of its agents."""
 Awareness = Literal["followers", "flock"]
-"""Who within R of an obstacle makes it a node of the graph and is joined to it: followers, or leaders, too."""
+"""Agents within R of an obstacle that make it a node of the graph and are joined to it: followers, or leaders, too."""
 WALL_TOLERANCE = 1e-6
-"""How far from a straight line the agents of a wall may be, as a share of its half length: room for rounding."""
-FLOCK_COLUMNS = 5
-"""Numbers of a flock as a whole, before those of each obstacle."""
+"""Distance of a wall's agents from a straight line due to rounding, as a share of the wall's half length."""
+COMPONENT_COUNT, LARGEST_COMPONENT, SEPARATION, OBSTACLE_DISTANCE, RIM_DISTANCE, FLOCK_COLUMNS = range(6)
+"""Columns of a survey (B, FLOCK_COLUMNS + M): five for the flock as a whole, then the distance from each obstacle."""
 
 
 class CourseSurvey(NamedTuple):
-    """What is seen of B flocks, the agents that work, and of their M obstacles."""
+    """Connectivity and distances of the working agents of B flocks, with M obstacles."""
 
     component_count: Float64[np.ndarray, " B"]
-    """Connected components of the graph in which an obstacle that somebody is aware of is a node."""
+    """Connected components of the graph; an obstacle is a node while an agent is aware of it."""
     largest_component: Float64[np.ndarray, " B"]
-    """Flock agents in the component that has most of them."""
+    """Flock agents in the component with the most of them."""
     separation: Float64[np.ndarray, " B"]
-    """The least distance of a flock agent from another, failed or not; infinite beyond R."""
+    """Least distance between a working agent and any other flock agent, failed or not; infinite beyond R."""
     obstacle_distance: Float64[np.ndarray, " B"]
-    """The least distance of a flock agent from an obstacle agent; infinite beyond R."""
+    """Least distance between a working agent and an obstacle agent; infinite beyond R."""
     rim_distance: Float64[np.ndarray, " B"]
-    """How far the flock is from the nearest obstacle's rim, negative inside; infinite where there are walls only."""
+    """Least distance of a working agent from an obstacle's rim, negative inside; infinite if there are only walls."""
     obstacle_distances: Float64[np.ndarray, "B M"]
-    """As `obstacle_distance`, for each obstacle."""
+    """`obstacle_distance` for each obstacle."""
+
+
+class SurveyAgents(NamedTuple):
+    """The agents of one flock, as the kernels read them."""
+
+    roles: Array
+    """(N,) int8, values of `Role`."""
+    working: Array
+    """(N,) bool, leaders and followers that have not failed."""
+    obstacles: Array
+    """(N,) int32, the obstacle of each obstacle agent, as in `Flock.obstacles`."""
+
+
+class GraphInterpretation(NamedTuple):
+    """How the kernels read the paper's rule that an obstacle can be a node of the communication graph."""
+
+    one_node: bool
+    """Whether an obstacle is a single node, rather than one for each of its agents."""
+    leaders_aware: bool
+    """Whether leaders, like followers, are joined to an obstacle within R."""
+
+
+class SurveyBuffers(NamedTuple):
+    """Scratch memory of the survey of one flock."""
+
+    connectivity: Any
+    """Cell list and union-find forest, from `make_connectivity_buffers`."""
+    firsts: Array
+    """(N,) uintp, the first agent of each obstacle; later the size of each component."""
+    touched: Array
+    """(M,) bool, obstacles that an agent is aware of."""
 
 
 def survey_course(
@@ -47,23 +78,27 @@ def survey_course(
     awareness: Awareness = "followers",
     obstacles: int | None = None,
 ) -> CourseSurvey:
-    """Look at flocks on a course, or anywhere else.
+    """Return the survey of B flocks, with obstacles or without.
 
     Args:
         flock: the agents now.
-        comm_radius: R, that of the flock if left out.
+        comm_radius: R; default: the flock's.
         obstacle_node: as for `UntilPassed`.
         awareness: as for `UntilPassed`.
-        obstacles: M, if there may be more of them than in these flocks.
+        obstacles: M, if it can be larger than the number of obstacles in these flocks.
     """
     comm_radius = flock.comm_radius if comm_radius is None else comm_radius
     count = int(flock.obstacles.max()) + 1 if obstacles is None else obstacles
     survey = np.empty((len(flock), FLOCK_COLUMNS + count))
     state = flock.positions, flock.roles, flock.working, flock.obstacles
     run_over_flocks(_survey_flocks, flock, *state, comm_radius, obstacle_node == "one", awareness == "flock", survey)
-    component_count, largest_component, separation, obstacle_distance, rim_distance = survey[:, :FLOCK_COLUMNS].T
     return CourseSurvey(
-        component_count, largest_component, separation, obstacle_distance, rim_distance, survey[:, FLOCK_COLUMNS:]
+        component_count=survey[:, COMPONENT_COUNT],
+        largest_component=survey[:, LARGEST_COMPONENT],
+        separation=survey[:, SEPARATION],
+        obstacle_distance=survey[:, OBSTACLE_DISTANCE],
+        rim_distance=survey[:, RIM_DISTANCE],
+        obstacle_distances=survey[:, FLOCK_COLUMNS:],
     )
 
 
@@ -80,43 +115,51 @@ def _survey_flocks(
     first: Index,
     last: Index,
 ) -> bool:
-    """The numbers of `CourseSurvey` in their order, of flocks first .. last, into seen (B, NUMBERS + M)."""
+    """Write the fields of `CourseSurvey` for flocks first .. last into survey (B, FLOCK_COLUMNS + M).
+
+    Return False if a flock's positions are out of range.
+    """
     N, M = positions.shape[1], survey.shape[1] - FLOCK_COLUMNS
-    buffers = make_connectivity_buffers(N), np.empty(N, np.uintp), np.empty(M, np.bool_)
-    readings = one_node, leaders_aware
+    buffers = SurveyBuffers(make_connectivity_buffers(N), np.empty(N, np.uintp), np.empty(M, np.bool_))
+    interpretation = GraphInterpretation(one_node, leaders_aware)
     for b in range(first, last):
-        agents = roles[b], working[b], obstacles[b]
-        if not _survey_flock(positions[b], agents, comm_radius, readings, survey[b], buffers):
+        agents = SurveyAgents(roles[b], working[b], obstacles[b])
+        if not _survey_flock(positions[b], agents, comm_radius, interpretation, survey[b], buffers):
             return False
     return True
 
 
 @kernel
 def _survey_flock(
-    positions: Array, agents: Any, comm_radius: float, readings: Any, survey: Array, buffers: Any
+    positions: Array,
+    agents: SurveyAgents,
+    comm_radius: float,
+    interpretation: GraphInterpretation,
+    survey: Array,
+    buffers: SurveyBuffers,
 ) -> bool:
-    """One flock's row of `_survey_flocks`; False if its positions are out of range."""
-    roles, working, obstacles = agents
-    one_node, leaders_aware = readings
-    # Cells, and a union-find forest in which every agent is a set by itself, or all agents of an obstacle are one.
-    (cells, parent), firsts, touched = buffers
+    """Write one flock's row of `_survey_flocks`; return False if its positions are out of range."""
+    roles, working, obstacles = agents.roles, agents.working, agents.obstacles
+    # Sort agents into cells; start a union-find forest with a set for each agent, or one for each obstacle.
+    cells, parent = buffers.connectivity
     (order, starts, _), sorted_positions, (runs, hits) = cells
+    touched = buffers.touched
     shape = sort_flock(positions, comm_radius, cells)
     if shape[0] == 0:
         return False
-    _init_forest(obstacles, one_node, parent, firsts)
+    _init_forest(obstacles, interpretation.one_node, parent, buffers.firsts)
     separation, obstacle_distances = math.inf, survey[FLOCK_COLUMNS:]
     obstacle_distances[:] = math.inf
     touched[:] = False
-    # All pairs within R of each other: the least squared distances, and the edges of the graph.
+    # For all pairs within R: take the least squared distances, and unite the ends of each edge of the graph.
     for c in range(shape[0] * shape[1] * shape[2]):
         count = list_nearby_runs(c, shape, starts, runs)
         for s in range(starts[c], starts[c + 1]):
             i = order[s]
             if not working[i]:
                 continue
-            heard = select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, hits)
-            for h in range(heard):
+            degree = select_neighbours(s, sorted_positions, comm_radius * comm_radius, runs, count, hits)
+            for h in range(degree):
                 j, square = order[hits[h]], 0.0
                 for d in range(3):
                     square += (sorted_positions[hits[h], d] - sorted_positions[s, d]) ** 2
@@ -124,26 +167,28 @@ def _survey_flock(
                     obstacle_distances[obstacles[j]] = min(obstacle_distances[obstacles[j]], square)
                 else:
                     separation = min(separation, square)
-                # A failed agent joins nobody. Leaders hear nobody, but they may count as aware of obstacles.
+                # Failed agents have no edges. Leaders receive nothing, but may count as aware of obstacles.
                 if not working[j] and roles[j] != OBSTACLE:
                     continue
-                if roles[i] == FOLLOWER or (leaders_aware and roles[j] == OBSTACLE):
+                if roles[i] == FOLLOWER or (interpretation.leaders_aware and roles[j] == OBSTACLE):
                     unite(parent, i, j)
                     if roles[j] == OBSTACLE:
                         touched[obstacles[j]] = True
-    # From squares to distances, and the components; obstacles that nobody is aware of are no nodes.
+    # Turn squares into distances, and count components; an obstacle that no agent is aware of is not a node.
     for m in range(obstacle_distances.size):
         obstacle_distances[m] = math.sqrt(obstacle_distances[m])
-    survey[0], survey[1] = _count_components(working, obstacles, touched, parent, firsts)
-    survey[2], survey[3] = math.sqrt(separation), obstacle_distances.min() if obstacle_distances.size > 0 else math.inf
-    survey[4] = _compute_rim_distance(positions, working, obstacles, obstacle_distances.size)
+    component_count, largest_component = _count_components(working, obstacles, touched, parent, buffers.firsts)
+    survey[COMPONENT_COUNT], survey[LARGEST_COMPONENT] = component_count, largest_component
+    survey[SEPARATION] = math.sqrt(separation)
+    survey[OBSTACLE_DISTANCE] = obstacle_distances.min() if obstacle_distances.size > 0 else math.inf
+    survey[RIM_DISTANCE] = _compute_rim_distance(positions, working, obstacles, obstacle_distances.size)
     return True
 
 
 @kernel
 def _init_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array) -> None:
-    """A forest in which every agent is a set by itself, or joined to the first agent of its obstacle."""
-    # firsts[m] is the least number of an agent of obstacle m.
+    """Make each agent a set, or under `one_node` join the agents of an obstacle to the first of them."""
+    # firsts[m] is the smallest index of an agent of obstacle m.
     N = np.uintp(obstacles.size)
     for i in range(N):
         firsts[i] = N
@@ -159,17 +204,17 @@ def _init_forest(obstacles: Array, one_node: bool, parent: Array, firsts: Array)
 def _count_components(
     working: Array, obstacles: Array, touched: Array, parent: Array, sizes: Array
 ) -> tuple[Index, Index]:
-    """How many sets there are among flock agents and the agents of obstacles that somebody is aware of.
+    """Return the number of components, and the number of flock agents in the largest.
 
-    And how many flock agents the one with most of them has. `sizes` is memory for N numbers.
+    Obstacle agents count as nodes if `touched` holds for their obstacle. `sizes` is scratch memory, (N,).
     """
     N = np.uintp(obstacles.size)
     sizes[:] = 0
     component_count, largest_component = 0, 0
     for i in range(N):
         root = find_root(parent, i)
-        counts = working[i] or (obstacles[i] != NO_OBSTACLE and touched[obstacles[i]])
-        if counts and root == i:
+        is_node = working[i] or (obstacles[i] != NO_OBSTACLE and touched[obstacles[i]])
+        if is_node and root == i:
             component_count += 1
         if working[i]:
             sizes[root] += np.uintp(1)
@@ -179,20 +224,20 @@ def _count_components(
 
 @kernel
 def _compute_rim_distance(positions: Array, working: Array, obstacles: Array, count: Index) -> float:
-    """The least distance of a flock agent from the circle around the agents of an obstacle, negative inside it.
+    """Return the least distance of a working agent from the circle around an obstacle's agents, negative inside.
 
-    Walls, whose agents stand in one straight row, count for nothing here.
+    Walls, whose agents stand in one straight row, have no such circle and are ignored.
     """
     least = math.inf
     for m in range(count):
-        # The obstacle's middle.
-        x, y, rim = 0.0, 0.0, 0
+        # The obstacle's centre: the mean of its agents.
+        x, y, size = 0.0, 0.0, 0
         for i in range(obstacles.size):
-            rim += obstacles[i] == m
+            size += obstacles[i] == m
         for i in range(obstacles.size):
             if obstacles[i] == m:
-                x, y = x + positions[i, 0] / rim, y + positions[i, 1] / rim
-        # Its radius, in which direction its farthest agent lies, and who of the flock is nearest to the middle.
+                x, y = x + positions[i, 0] / size, y + positions[i, 1] / size
+        # Its radius, the offset of its farthest agent, and the least distance of a working agent from the centre.
         radius, nearest, along, across = 0.0, math.inf, 0.0, 0.0
         for i in range(obstacles.size):
             distance = math.sqrt((positions[i, 0] - x) ** 2 + (positions[i, 1] - y) ** 2)
@@ -201,11 +246,11 @@ def _compute_rim_distance(positions: Array, working: Array, obstacles: Array, co
                     radius, along, across = distance, positions[i, 0] - x, positions[i, 1] - y
             elif working[i]:
                 nearest = min(nearest, distance)
-        # How far its agents are from the line through the middle in that direction: not at all, for a wall.
+        # The largest cross product of that offset with another agent's: zero if all agents are on a line, a wall.
         width = 0.0
         for i in range(obstacles.size):
             if obstacles[i] == m:
                 width = max(width, abs(along * (positions[i, 1] - y) - across * (positions[i, 0] - x)))
-        if rim > 0 and width > WALL_TOLERANCE * radius * radius:
+        if size > 0 and width > WALL_TOLERANCE * radius * radius:
             least = min(least, nearest - radius)
     return least

@@ -1,15 +1,14 @@
-"""The kernels of `RandomDisk`: placing agents one after the other, and again where they break a condition.
+"""Kernels of `RandomDisk`: place agents one after the other, and again where they violate a condition.
 
-The grid here is not the cell list of `senses.cell_list`. That one sorts a whole flock at once, which is the fastest way to
-find everybody's neighbours; this one must take single agents in and out, and find out whether a place is free after
-each. So every cell of it is a linked list: `heads[cell]` is its first agent and `links[i]` the one after agent i, -1 at
-the end. Its cells are `side` wide, from the corner (-radius, -radius, ..) on, `across` in each dimension.
+The grid here is not the cell list of `senses.cell_list`. That one sorts a whole flock at once, which is the fastest way
+to find all neighbours; this one adds and removes single agents and checks after each whether a place is free. So each
+of its cells is a linked list (see `PlacementGrid`).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,16 +17,63 @@ from equiflock.senses.cell_list import make_cell_list, sort_into_cells
 from equiflock.senses.graph import compute_flock_connectivity, make_connectivity_buffers
 
 MAX_PLACES_PER_AGENT = 10_000
-"""The number of places that are tried for one agent before the disk counts as crowded."""
+"""Places tried for one agent before the disk counts as crowded."""
 PLACED, CROWDED, SPARSE, DISCONNECTED, CANCELLED = range(5)
-"""How drawing a flock ended."""
+"""Statuses of a placement: success, or the condition that could not be met, or a search that was stopped."""
+
+
+class DrawingBuffers(NamedTuple):
+    """Scratch memory for drawing flocks of N agents."""
+
+    degrees: Array
+    """(N,) int64, neighbours of each agent."""
+    labels: Array
+    """(N,) int64, component of each agent."""
+    sizes: Array
+    """(N,) int64, agents of each component."""
+    misplaced: Array
+    """(N,) int64, indices of the agents to place."""
+    connectivity: Any
+    """Cell list and union-find forest, from `make_connectivity_buffers`."""
+    roles: Array
+    """(N,) int8, all followers."""
+
+
+class PlacementGrid(NamedTuple):
+    """A grid over the square or cube around the disk or ball, from the corner (-radius, -radius, ..) on."""
+
+    radius: float
+    """Radius of the disk or ball."""
+    cell_size: float
+    """Width of a cell, at least min_separation."""
+    cells_per_axis: int
+    """Number of cells in each dimension."""
+    heads: Array
+    """(cells_per_axis^D,) int64, first agent of each cell, -1 if the cell is empty."""
+    links: Array
+    """(N,) int64, the agent after agent i in its cell, -1 at the end."""
+
+
+class PlacementResult(NamedTuple):
+    """The end of the search for one flock's positions."""
+
+    status: int
+    """PLACED, or the condition that could not be met."""
+    number: int
+    """CROWDED: index of the agent without a place. SPARSE: agents with too few neighbours. DISCONNECTED: components."""
 
 
 @kernel
-def make_drawing_buffers(N: Index) -> Any:
-    """Memory for drawing flocks: degrees, component labels and sizes, a list of agents, the survey's own, roles."""
-    lists = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
-    return lists, make_connectivity_buffers(N), np.zeros(N, np.int8)
+def make_drawing_buffers(N: Index) -> DrawingBuffers:
+    """Allocate scratch memory for drawing flocks of N agents."""
+    return DrawingBuffers(
+        np.empty(N, np.int64),
+        np.empty(N, np.int64),
+        np.empty(N, np.int64),
+        np.empty(N, np.int64),
+        make_connectivity_buffers(N),
+        np.zeros(N, np.int8),
+    )
 
 
 @kernel
@@ -40,69 +86,70 @@ def draw_positions(
     min_degree: Index,
     connected: bool,
     redraw_agents_only: bool,
-    compute_max_attempts: Index,
-    buffers: Any,
+    max_attempts: Index,
+    buffers: DrawingBuffers,
     stop: Array,
-) -> tuple[Index, Index]:
-    """Fill positions (N, D) of one flock.
+) -> PlacementResult:
+    """Draw the positions of one flock.
 
     Args:
-        rng: draws the places.
+        rng: random generator.
         positions: (N, D), written to.
-        radius: of the disk or ball.
+        radius: radius of the disk or ball.
         comm_radius: R.
         min_separation: R_min.
-        min_degree: how many others each agent must hear.
-        connected: whether the communication graph must be.
-        redraw_agents_only: whether only the agents that break a condition are placed again, rather than the whole flock.
-        compute_max_attempts: how often the flock is drawn, or its agents placed again, before the search ends without one.
-        buffers: `make_drawing_buffers`.
-        stop: (1,), the search ends soon after it becomes true. It is looked at before each agent is placed, which takes
+        min_degree: least number of neighbours of each agent.
+        connected: whether the communication graph must be connected.
+        redraw_agents_only: place only the agents that violate a condition again, rather than the whole flock.
+        max_attempts: how often to draw the flock, or to place such agents again, before giving up.
+        buffers: scratch memory from `make_drawing_buffers`.
+        stop: (1,), ends the search soon after it becomes true. It is read before each agent is placed, which takes
             about a millisecond at most, and so before each attempt, too.
-
-    Returns:
-        Which condition could not be met, FINE if all were, and the number that says by how much: of the agent that
-        found no place, of agents with too few neighbours, or of components.
     """
-    # A grid of about N cells over the disk, each at least min_separation wide; everybody is to be placed.
+    # A grid of about N cells over the disk, each at least min_separation wide. At first all agents need a place.
     N, D = positions.shape
-    (degrees, labels, sizes, misplaced), survey, roles = buffers
-    side = max(min_separation, 2.0 * radius / math.ceil(N ** (1.0 / D)))
-    across = int(2.0 * radius / side) + 1
-    heads, links = np.empty(across**D, np.int64), np.empty(N, np.int64)
-    grid = radius, side, across, heads, links
+    degrees, labels, misplaced = buffers.degrees, buffers.labels, buffers.misplaced
+    cell_size = max(min_separation, 2.0 * radius / math.ceil(N ** (1.0 / D)))
+    cells_per_axis = int(2.0 * radius / cell_size) + 1
+    heads, links = np.empty(cells_per_axis**D, np.int64), np.empty(N, np.int64)
+    grid = PlacementGrid(radius, cell_size, cells_per_axis, heads, links)
     heads[:] = -1
     count = N
     for i in range(N):
         misplaced[i] = i
-    failure, number = SPARSE, 0
-    for _ in range(compute_max_attempts):
-        # Place the agents that have no place, one after the other.
+    status, number = SPARSE, 0
+    for _ in range(max_attempts):
+        # Place the agents without a place, one after the other.
         for m in range(count):
             if stop[0]:
-                return CANCELLED, 0
+                return PlacementResult(CANCELLED, 0)
             if not _place_agent(rng, positions, misplaced[m], min_separation, grid):
-                return CROWDED, misplaced[m]
+                return PlacementResult(CROWDED, misplaced[m])
 
-        # List the agents that hear too few others, or are not in the largest component.
+        # List the agents with too few neighbours, or outside the largest component.
         compute_flock_connectivity(
-            as_read_only_array(positions), as_read_only_array(roles), comm_radius, degrees, labels, survey
+            as_read_only_array(positions),
+            as_read_only_array(buffers.roles),
+            comm_radius,
+            degrees,
+            labels,
+            buffers.connectivity,
         )
-        components, largest = _count_components(labels, sizes)
+        components, largest = _count_components(labels, buffers.sizes)
         count, sparse = 0, 0
         for i in range(N):
-            few = degrees[i] < min_degree
-            sparse += few
-            if few or (connected and labels[i] != largest):
+            is_sparse = degrees[i] < min_degree
+            sparse += is_sparse
+            if is_sparse or (connected and labels[i] != largest):
                 misplaced[count] = i
                 count += 1
         if count == 0:
             if redraw_agents_only:
                 _renumber_by_cell(positions, comm_radius)
-            return PLACED, 0
-        failure, number = (SPARSE, sparse) if sparse > 0 else (DISCONNECTED, components)
+            return PlacementResult(PLACED, 0)
+        status, number = (SPARSE, sparse) if sparse > 0 else (DISCONNECTED, components)
 
-        # Take these agents off the grid, or the whole flock.
+        # Remove these agents, or the whole flock, from the grid.
         if redraw_agents_only:
             for m in range(count):
                 _remove_agent(positions, misplaced[m], grid)
@@ -111,13 +158,12 @@ def draw_positions(
             count = N
             for i in range(N):
                 misplaced[i] = i
-    return failure, number
+    return PlacementResult(status, number)
 
 
 @kernel
 def _count_components(labels: Array, sizes: Array) -> tuple[Index, Index]:
-    """The number of components, and the label of the largest."""
-    # Labels are 0, 1, .. in the order of components, so a later one of the same size is not the largest.
+    """Return the number of components, and the label of the largest; the first one, if several are largest."""
     sizes[:] = 0
     components, largest = 0, 0
     for label in labels:
@@ -129,20 +175,22 @@ def _count_components(labels: Array, sizes: Array) -> tuple[Index, Index]:
 
 
 @kernel
-def _find_cell(positions: Array, i: Index, grid: Any, d: Index) -> Index:
-    """The cell of agent i along axis d; the rim of the disk is in the last one."""
-    radius, side, across, _, _ = grid
-    return min(int((positions[i, d] + radius) / side), across - 1)
+def _find_cell(positions: Array, i: Index, grid: PlacementGrid, d: Index) -> Index:
+    """Return the cell index of agent i along axis d; the far rim of the disk belongs to the last cell."""
+    return min(int((positions[i, d] + grid.radius) / grid.cell_size), grid.cells_per_axis - 1)
 
 
 @kernel
-def _place_agent(rng: Any, positions: Array, i: Index, min_separation: float, grid: Any) -> bool:
-    """Draw agent i uniformly in the disk or ball until it is clear of the others; False if that never happens."""
-    radius, _, across, heads, links = grid
+def _place_agent(rng: Any, positions: Array, i: Index, min_separation: float, grid: PlacementGrid) -> bool:
+    """Draw agent i uniformly in the disk or ball until it is at least min_separation from all others.
+
+    Return False after MAX_PLACES_PER_AGENT failures.
+    """
+    radius, cells_per_axis, heads, links = grid.radius, grid.cells_per_axis, grid.heads, grid.links
     D = positions.shape[1]
     depth = 1 if D == 3 else 0
     for _ in range(MAX_PLACES_PER_AGENT):
-        # Uniform in the square or cube around, until it is in the disk or ball.
+        # Draw uniformly in the square or cube around, until the point is in the disk or ball.
         square = math.inf
         while square > radius * radius:
             square = 0.0
@@ -152,12 +200,12 @@ def _place_agent(rng: Any, positions: Array, i: Index, min_separation: float, gr
         x, y = _find_cell(positions, i, grid, 0), _find_cell(positions, i, grid, 1)
         z = _find_cell(positions, i, grid, 2) if D == 3 else 0
 
-        # Clear of everybody in the cells around: cells are at least min_separation wide.
+        # Compare with the agents of the adjacent cells, which are at least min_separation wide.
         clear = True
-        for zz in range(max(z - depth, 0), min(z + depth, (across - 1) * depth) + 1):
-            for yy in range(max(y - 1, 0), min(y + 1, across - 1) + 1):
-                for xx in range(max(x - 1, 0), min(x + 1, across - 1) + 1):
-                    j = heads[(zz * across + yy) * across + xx]
+        for zz in range(max(z - depth, 0), min(z + depth, (cells_per_axis - 1) * depth) + 1):
+            for yy in range(max(y - 1, 0), min(y + 1, cells_per_axis - 1) + 1):
+                for xx in range(max(x - 1, 0), min(x + 1, cells_per_axis - 1) + 1):
+                    j = heads[(zz * cells_per_axis + yy) * cells_per_axis + xx]
                     while j >= 0 and clear:
                         square = 0.0
                         for d in range(D):
@@ -165,9 +213,9 @@ def _place_agent(rng: Any, positions: Array, i: Index, min_separation: float, gr
                         clear = square >= min_separation * min_separation
                         j = links[j]
 
-        # If so, the agent becomes the first of its cell.
+        # Insert the agent as the first of its cell.
         if clear:
-            cell = (z * across + y) * across + x
+            cell = (z * cells_per_axis + y) * cells_per_axis + x
             links[i] = heads[cell]
             heads[cell] = i
             return True
@@ -175,16 +223,16 @@ def _place_agent(rng: Any, positions: Array, i: Index, min_separation: float, gr
 
 
 @kernel
-def _remove_agent(positions: Array, i: Index, grid: Any) -> None:
-    """Take agent i off the grid."""
-    _, _, across, heads, links = grid
+def _remove_agent(positions: Array, i: Index, grid: PlacementGrid) -> None:
+    """Remove agent i from the grid."""
+    heads, links = grid.heads, grid.links
     cell = 0
     for d in range(positions.shape[1] - 1, -1, -1):
-        cell = cell * across + _find_cell(positions, i, grid, d)
+        cell = cell * grid.cells_per_axis + _find_cell(positions, i, grid, d)
     if heads[cell] == i:
         heads[cell] = links[i]
         return
-    # The agent that points to i in its list points to the one after i from now on.
+    # Let the agent before i in the list point to the one after i.
     j = heads[cell]
     while links[j] != i:
         j = links[j]
@@ -193,7 +241,7 @@ def _remove_agent(positions: Array, i: Index, grid: Any) -> None:
 
 @kernel
 def _renumber_by_cell(positions: Array, comm_radius: float) -> None:
-    """Renumber agents cell by cell, so that those who hear each other are near each other in memory."""
+    """Renumber agents cell by cell, so that neighbours are near each other in memory."""
     order, starts, bucket = make_cell_list(positions.shape[0])
     sort_into_cells(as_read_only_array(positions), comm_radius, order, starts, bucket)
     before = positions.copy()

@@ -1,4 +1,4 @@
-"""Flocking (section 5 of the paper, "Flocking"): agents at random in a disk shall come to fly as one."""
+"""Flocking (section 5 of the paper, "Flocking"): agents at random in a disk must reach a common velocity."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Flocking:
     time_step: ClassVar[float] = 1e-3
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The initial conditions of the flocks."""
+    """Initial conditions of the flocks."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
         return self.disk.draw(stop)

@@ -1,4 +1,4 @@
-"""The formation scenario: agents at random in a disk shall come to fly in a pattern."""
+"""The formation scenario: agents at random in a disk must form a pattern."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FORMED = Outcome.add("FORMED", "the flock has formed its pattern")
 
 @dataclass(frozen=True)
 class UntilFormed:
-    """Ends a flight once the agents that work fly in a pattern, each in its own place, with velocities that agree.
+    """Ending of a flight: all working agents are at their places in the pattern and their velocities agree.
 
     Args:
-        pattern: as for `equiflock.patterns.make_pattern_points`, points of one's own included.
-        spacing: the distance between neighbours in the pattern.
-        tolerance: the flock has formed when its `pattern_error` is below this.
-        variance: velocities agree when (1/N) sum_i |v_i - mean(v)|^2 is below this.
+        pattern: as for `equiflock.patterns.make_pattern_points`, including custom points.
+        spacing: distance between neighbours in the pattern.
+        tolerance: largest `pattern_error` of a flock that has formed the pattern.
+        variance: velocities agree if (1/N) sum_i |v_i - mean(v)|^2 is below this.
     """
 
     pattern: Pattern = "vee"
@@ -45,12 +45,12 @@ class UntilFormed:
             check_positive(name, getattr(self, name))
 
     def error(self, flock: Flock) -> Float64[np.ndarray, " B"]:
-        """How far the agents that work are from the pattern, as a share of its size."""
+        """Return the distance of the working agents from the pattern, as a share of its size, (B,)."""
         places = assign_places(flock, self.pattern, self.spacing)
         return patterns.pattern_error(flock.positions, places, flock.working)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """FORMED where a flying flock has the pattern and its velocity variance is small."""
+        """Return FORMED where a flying flock has the pattern and a small velocity variance, else FLYING."""
         formed = flying & flock.working.any(axis=1) & (self.error(flock) < self.tolerance)
         return np.where(formed & (compute_velocity_variance(flock) < self.variance), FORMED, Outcome.FLYING).astype(
             np.int8
@@ -60,11 +60,10 @@ class UntilFormed:
 @scenario("formation")
 @dataclass(frozen=True)
 class FormationFlight:
-    """Flocks of `disk` that shall fly in a pattern, each agent in the place that its number gives it, within 10 s.
+    """Flocks of `disk` that must form a pattern within 10 s; an agent's number determines its place.
 
-    Velocities are those of the disk, but for their mean, which points to the right: a vee flies head first. A
-    controller must know the pattern, too: `formation` has the same by default, and takes another by its options, such
-    as formation:pattern=circle.
+    Velocities are the disk's, except for their mean, which points to the right: a vee flies head first. The controller
+    must know the pattern, too: `formation` has the same default; an option such as formation:pattern=circle changes it.
     """
 
     duration: ClassVar[float] = 10.0
@@ -73,18 +72,17 @@ class FormationFlight:
     shared_options: ClassVar[tuple[str, ...]] = ("pattern", "spacing")
 
     disk: RandomDisk = field(default_factory=lambda: RandomDisk(agents=30))
-    """The initial conditions of the flocks."""
+    """Initial conditions of the flocks."""
     pattern: PatternName = "vee"
-    """The pattern: vee, circle, or a word in capital letters such as EQ."""
+    """Pattern: vee, circle, or a word in capital letters such as EQ."""
     spacing: float = DEFAULT_SPACING
-    """The distance between neighbours in the pattern."""
+    """Distance between neighbours in the pattern."""
     tolerance: float = 0.05
-    """The flock has formed when its distance from the pattern is below this share of the pattern's size, and its
-    velocities agree."""
+    """Largest distance from the pattern at which it counts as formed, as a share of its size."""
     variance: float = 0.01
-    """The velocity variance below which velocities agree."""
+    """Velocity variance below which velocities agree, as a formed pattern also requires."""
     mean_speed: float = 1.0
-    """The speed of the whole flock at the start, to the right."""
+    """Mean speed of the flock at the start, to the right."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
@@ -94,7 +92,7 @@ class FormationFlight:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """How far the flock is from its pattern, and from agreement."""
+        """The distance from the pattern, and the velocity variance."""
         error = self.ending().error
 
         def pattern_error(moment: Moment) -> Float64[np.ndarray, " B"]:
@@ -103,11 +101,11 @@ class FormationFlight:
         return pattern_error, "velocity_variance"
 
     def ending(self) -> UntilFormed:
-        """Ends a flight when the flock has formed its pattern."""
+        """Return an ending: the flock has formed its pattern."""
         return UntilFormed(self.pattern, self.spacing, self.tolerance, self.variance)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
         start = self.disk.draw(stop)
         velocities = start.velocities - start.velocities.mean(axis=1, keepdims=True)
         velocities[:, :, 0] += self.mean_speed

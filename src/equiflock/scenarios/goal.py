@@ -1,4 +1,4 @@
-"""The goal scenario: a few informed agents shall bring their flock to a goal that the others do not know."""
+"""The goal scenario: a few informed agents must bring their flock to a goal that the others do not know."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ARRIVED = Outcome.add("ARRIVED", "the flock reached its goal")
 
 @dataclass(frozen=True)
 class UntilArrived:
-    """Ends a flight once the agents that work are at the goal, their middle within R of it, slow, and connected.
+    """Ending of a flight: the working agents are connected, slow, and their centre is within R of the goal.
 
     Args:
         goal: a point, (D,).
-        arrival_speed: a flock whose mean velocity is faster than this flies past.
+        arrival_speed: largest norm of the mean velocity of a flock that has arrived; a faster one flies past.
     """
 
     goal: Sequence[float]
@@ -40,20 +40,19 @@ class UntilArrived:
         check_positive("arrival_speed", self.arrival_speed)
 
     def distance(self, flock: Flock) -> Float64[np.ndarray, " B"]:
-        """How far the middle of the agents that work is from the goal."""
+        """Return the distance between the centre of the working agents and the goal, (B,)."""
         D = flock.shape[2]
         if len(self.goal) != D:
             raise InputError(f"goal must have {D} numbers for flocks in {D} dimensions; got {shorten_repr(self.goal)}")
-        away = average_working(flock, flock.positions) - np.array(self.goal)
-        return _compute_norms(away)
+        return _compute_norms(average_working(flock, flock.positions) - np.array(self.goal))
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """ARRIVED where a flying flock is at the goal, slow and in one piece."""
+        """Return ARRIVED where a flying flock is at the goal, slow and connected, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
-        # The distance is cheap, the graph is not: it is made only where the flock is near.
-        slow = _compute_norms(average_working(flock, flock.velocities)) <= self.arrival_speed
-        there = slow & (self.distance(flock) <= flock.comm_radius)
-        near = np.flatnonzero(flying & flock.working.any(axis=1) & there)
+        # The distance is cheap, the graph is not: build the graph only for flocks that are near and slow.
+        is_slow = _compute_norms(average_working(flock, flock.velocities)) <= self.arrival_speed
+        is_near = is_slow & (self.distance(flock) <= flock.comm_radius)
+        near = np.flatnonzero(flying & flock.working.any(axis=1) & is_near)
         if len(near):
             outcomes[near[components(flock[near]).max(axis=1) == 0]] = ARRIVED
         return outcomes
@@ -66,11 +65,11 @@ def _compute_norms(vectors: Float64[np.ndarray, "B D"]) -> Float64[np.ndarray, "
 @scenario("goal")
 @dataclass(frozen=True)
 class GoalSeeking:
-    """Flocks of `disk` in which some agents, drawn at random, are informed of a goal: they are group 1.
+    """Flocks of `disk` in which randomly drawn agents, group 1, are informed of a goal.
 
-    The goal lies on the x axis, to the right of the flock. The flock has arrived when its middle is within R of the
-    goal, slow, and it is in one piece. A controller must know the goal, too: `gu-leader` has the same by default, and
-    takes another by its options, such as gu-leader:goal=8,0.
+    The goal lies on the x axis, to the right of the flock. The flock has arrived when it is connected and slow, and its
+    centre is within R of the goal. The controller must know the goal, too: `gu-leader` has the same default; an option
+    such as gu-leader:goal=8,0 changes it.
     """
 
     duration: ClassVar[float] = 25.0
@@ -78,13 +77,13 @@ class GoalSeeking:
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The initial conditions of the flocks."""
+    """Initial conditions of the flocks."""
     informed: float = INFORMED_SHARE
-    """The share of agents that are informed; at least one is."""
+    """Share of informed agents; at least one is informed."""
     distance: float = GOAL_DISTANCE
-    """How far the goal is from the middle of the disk, in communication radii."""
+    """Distance of the goal from the centre of the disk, in communication radii."""
     arrival_speed: float = 0.5
-    """A flock whose mean velocity is faster than this flies past the goal."""
+    """Largest norm of the mean velocity of a flock that has arrived; a faster one flies past the goal."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
@@ -95,12 +94,12 @@ class GoalSeeking:
 
     @property
     def goal(self) -> tuple[float, ...]:
-        """The point that the flock shall reach."""
+        """The point that the flock must reach, (D,)."""
         return self.distance * self.disk.comm_radius, *[0.0] * (self.disk.dimensions - 1)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """How far the flock is from its goal and from agreement, and in how many pieces."""
+        """The distance to the goal, the velocity variance, and the number of components."""
         distance = self.ending().distance
 
         def distance_to_goal(moment: Moment) -> Float64[np.ndarray, " B"]:
@@ -109,16 +108,16 @@ class GoalSeeking:
         return distance_to_goal, "velocity_variance", "component_count"
 
     def ending(self) -> UntilArrived:
-        """Ends a flight when the flock has reached its goal in one piece."""
+        """Return an ending: the flock has reached its goal and is connected."""
         return UntilArrived(self.goal, self.arrival_speed)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
         start = self.disk.draw(stop)
         groups = np.zeros(start.shape[:2], int)
         count = max(round(self.informed * self.disk.agents), 1)
         for b in range(len(start)):
-            # A stream for each flock, so that flock b is the same however many there are.
+            # A random stream for each flock, so that flock b does not depend on the number of flocks.
             rng = make_rng(self.disk.seed, "goal", self.disk.split, b)
             groups[b, rng.choice(self.disk.agents, count, replace=False)] = INFORMED_GROUP
         return replace(start, groups=groups)

@@ -20,9 +20,9 @@ LeaderVelocity = Literal["mean", "first", "fresh", "flock", "diagonal"]
 @scenario("leaders")
 @dataclass(frozen=True)
 class LeaderFollowing:
-    """Flocks of `disk` in which some agents, drawn at random, lead: they hear nobody and keep one common velocity.
+    """Flocks of `disk` in which randomly drawn leaders ignore all messages and keep one common velocity.
 
-    The paper does not say which velocity that is.
+    The paper does not specify that velocity: see `leader_velocity`.
     """
 
     split: ClassVar[str] = "leader following"
@@ -35,13 +35,13 @@ class LeaderFollowing:
     )
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The initial conditions of the flocks."""
+    """Initial conditions of the flocks."""
     leaders: int = 2
-    """How many agents lead."""
+    """Number of leaders."""
     leader_velocity: LeaderVelocity = "mean"
-    """The leaders' common velocity: the mean of their own, the first leader's own, a fresh draw by the disk's
-    rule `velocities`, the flock's mean, or on the diagonal: (u, u) with one u uniform in [-max_speed, max_speed], as
-    public code of the baseline has it."""
+    """The leaders' common velocity: the mean of their initial velocities, that of the first leader, a fresh draw by the
+    disk's rule `velocities`, the flock's mean, or on the diagonal: (u, u) with one u uniform in
+    [-max_speed, max_speed], as in the public code of the baseline."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
@@ -51,21 +51,22 @@ class LeaderFollowing:
             raise InputError(f"leaders must be fewer than agents = {self.disk.agents}; got {self.leaders}")
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
         start = self.disk.draw(stop)
         velocities, roles = start.velocities.copy(), start.roles.copy()
         for b in range(len(start)):
-            # A stream for each flock, and all draws in any case: the leaders are the same for every `leader_velocity`.
+            # A random stream for each flock. All numbers are drawn in any case, so that the leaders are the same for
+            # every `leader_velocity`.
             rng = make_rng(self.disk.seed, "leaders", self.disk.split, b)
             leaders = rng.choice(self.disk.agents, self.leaders, replace=False)
             fresh = self.disk.draw_velocities(rng, 1)[0]
-            slant = rng.uniform(-self.disk.max_speed, self.disk.max_speed)
+            diagonal = rng.uniform(-self.disk.max_speed, self.disk.max_speed)
             roles[b, leaders] = Role.LEADER
             velocities[b, leaders] = {
                 "mean": velocities[b, leaders].mean(axis=0),
                 "first": velocities[b, leaders[0]].copy(),
                 "fresh": fresh,
                 "flock": velocities[b].mean(axis=0),
-                "diagonal": np.full(start.shape[2], slant),
+                "diagonal": np.full(start.shape[2], diagonal),
             }[self.leader_velocity]
         return replace(start, velocities=np.ascontiguousarray(velocities), roles=roles)

@@ -1,4 +1,4 @@
-"""The merging scenario: two flocks meet and shall become one."""
+"""The merging scenario: two flocks meet and must become one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from equiflock.scenarios.registry import Figure, Measure, scenario
 from equiflock.scenarios.search_control import Stop
 from equiflock.senses.graph import components
 
-MERGED = Outcome.add("MERGED", "the flocks have become one")
+MERGED = Outcome.add("MERGED", "the flocks have merged")
 
 
 @dataclass(frozen=True)
 class UntilMerged:
-    """Ends a flight once the communication graph of all agents that work is connected and their velocities agree.
+    """Ending of a flight: the communication graph of all working agents is connected and their velocities agree.
 
     Args:
-        variance: velocities agree when (1/N) sum_i |v_i - mean(v)|^2 is below this.
+        variance: velocities agree if (1/N) sum_i |v_i - mean(v)|^2 is below this.
     """
 
     variance: float = 0.01
@@ -35,9 +35,9 @@ class UntilMerged:
         check_positive("variance", self.variance)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """MERGED where a flying flock is connected and its velocity variance is small."""
+        """Return MERGED where a flying flock is connected and its velocity variance is small, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
-        # The variance is cheap, the graph is not: it is made only where the variance is small.
+        # The variance is cheap, the graph is not: build the graph only where the variance is small.
         flying = flying & flock.working.any(axis=1)
         calm = np.flatnonzero(flying & (compute_velocity_variance(flock) < self.variance))
         if len(calm):
@@ -51,9 +51,9 @@ class UntilMerged:
 class Merging:
     """Two flocks, groups 0 and 1, that start beyond R of each other and fly towards each other for at most 10 s.
 
-    Each group has half of the agents; group 0 has one more if their number is odd. A group lies in a disk of its own,
-    as `disk` draws it for that many agents, and all its agents start with the same velocity, towards the other group.
-    The groups have merged once the communication graph of all is connected and the velocity variance is small.
+    Each group has half of the agents; group 0 has one more if their number is odd. Each group is drawn like a flock of
+    `disk` with that number of agents, and all its agents start with the same velocity, towards the other group. The
+    groups have merged once the communication graph of all agents is connected and the velocity variance is small.
     """
 
     duration: ClassVar[float] = 10.0
@@ -62,43 +62,44 @@ class Merging:
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=RandomDisk)
-    """The initial conditions; `agents` counts both groups, radius and density are those of each group."""
+    """Initial conditions; `agents` counts both groups, radius and density are those of each group."""
     gap: float = 1.5
-    """How far apart the nearest agents of the two groups are along the line of flight, in communication radii."""
+    """Distance between the nearest agents of the two groups along the line of flight, in communication radii."""
     approach_speed: float = 1.0
-    """The speed of each group towards the other."""
+    """Speed of each group towards the other."""
     variance: float = 0.01
-    """The velocity variance below which the groups have merged, if they are connected: in units of what it is at the
-    start, approach_speed squared."""
+    """Velocity variance below which connected groups have merged, in units of its initial value, approach_speed^2."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
         if check_positive("gap", self.gap) <= 1.0:
-            raise InputError(f"gap must be above 1, so that the groups do not hear each other yet; got {self.gap:g}")
+            raise InputError(
+                f"gap must be above 1, so that the groups start out of each other's range; got {self.gap:g}"
+            )
         check_positive("approach_speed", self.approach_speed)
         check_positive("variance", self.variance)
         if self.disk.agents < 2:
-            raise InputError(f"merging needs 2 agents or more; got {self.disk.agents}")
+            raise InputError(f"merging needs at least 2 agents; got {self.disk.agents}")
         self._make_disks()
 
     def ending(self) -> UntilMerged:
-        """Ends a flight when the two groups have merged."""
+        """Return an ending: the two groups have merged."""
         return UntilMerged(self.variance * self.approach_speed**2)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
         halves = [disk.draw(stop) for disk in self._make_disks()]
         positions = [half.positions.copy() for half in halves]
         velocities = [np.empty_like(half.velocities) for half in halves]
         for b in range(self.disk.flocks):
-            # A normal vector has a uniform direction, in the plane and in space.
+            # A vector of normal numbers has a uniform direction, in the plane and in space.
             direction = make_rng(self.disk.seed, "merging", self.disk.split, b).normal(size=self.disk.dimensions)
             direction /= np.linalg.norm(direction)
-            # Each is moved back along its own way until its foremost agent is half of the gap from the origin.
-            for group, way in enumerate((direction, -direction)):
-                front = (positions[group][b] @ way).max()
-                positions[group][b] -= (front + self.gap * self.disk.comm_radius / 2.0) * way
-                velocities[group][b] = self.approach_speed * way
+            # Move each group back along its heading until its foremost agent is half of the gap from the origin.
+            for group, heading in enumerate((direction, -direction)):
+                front = (positions[group][b] @ heading).max()
+                positions[group][b] -= (front + self.gap * self.disk.comm_radius / 2.0) * heading
+                velocities[group][b] = self.approach_speed * heading
         groups = np.repeat((0, 1), [half.shape[1] for half in halves])
         return Flock(
             np.concatenate(positions, axis=1),
@@ -108,12 +109,10 @@ class Merging:
         )
 
     def _make_disks(self) -> tuple[RandomDisk, RandomDisk]:
-        """The initial conditions of each group, which are independent of each other."""
-        # Each group is drawn from a split of its own, so the two are independent.
+        """Return the initial conditions of each group; separate splits make them independent."""
         first = (self.disk.agents + 1) // 2
-        sizes = first, self.disk.agents - first
-        one, other = (
+        disk_0, disk_1 = (
             replace(self.disk, agents=size, split=f"{self.disk.split}, group {group}")
-            for group, size in enumerate(sizes)
+            for group, size in enumerate((first, self.disk.agents - first))
         )
-        return one, other
+        return disk_0, disk_1

@@ -27,57 +27,57 @@ RadiusRule = Literal["quarter-power", "constant-density"]
 VelocityRule = Literal["entries", "disc"]
 
 MAX_AGENTS = 100_000_000
-"""The most agents of all flocks together: more would need tens of gigabytes."""
+"""Most agents of all flocks together: more would need tens of gigabytes."""
 MAX_PLACEMENTS_PER_FLOCK = 10_000_000
-"""The number of agents that are drawn for one flock before the search gives up, but at least 200 attempts are made."""
+"""Agents placed for one flock before the search gives up; at least 200 attempts are made in any case."""
 
 
 @dataclass(frozen=True)
 class RandomDisk:
-    """Flocks whose agents lie uniformly in a disk, connected and with enough neighbours each.
+    """Connected flocks with agents uniform in a disk, each with enough neighbours.
 
     Agents are placed one after the other, each uniformly in the disk at least `min_separation` from those before.
-    Under "quarter-power" (disk radius N^(1/4)) a flock that does not meet the conditions on degree and
-    connectivity is discarded and drawn again. Under "constant-density" (disk radius sqrt(N / (pi density))), made for
-    large flocks where some agent always breaks a condition, only those agents (too few neighbours, or outside the
-    largest component) are placed again, until none is left; agents are then numbered cell by cell.
-    Velocities are V + b, a random vector for each agent and one b for the whole flock, by the rule `velocities`.
+    Under "quarter-power" (disk radius N^(1/4)) a flock that violates the conditions on degree and connectivity is
+    discarded and drawn again. Under "constant-density" (disk radius sqrt(N / (pi density))), for large flocks in which
+    some agent always violates a condition, only such agents (too few neighbours, or outside the largest component) are
+    placed again, until none is left; agents are then numbered cell by cell.
+    Velocities are V + b: a random vector V for each agent and one b for the whole flock, by the rule `velocities`.
 
-    Flock b comes from its own stream (seed, split, b): more flocks begin with the same ones.
+    Flock b has its own random stream (seed, split, b), so it does not depend on the number of flocks.
     """
 
     flocks: int = 1
-    """How many flocks, B."""
+    """Number of flocks, B."""
     agents: int = 100
-    """How many agents in each, N."""
+    """Number of agents in each flock, N."""
     seed: int = 0
-    """Any whole number from 0 on; the same seed gives the same flocks."""
+    """Random seed, at least 0; the same seed gives the same flocks."""
     split: str = "test"
-    """Names a set of initial conditions, such as train, validation or test; sets are independent."""
+    """Name of a set of initial conditions, such as train, validation or test; sets are independent."""
     dimensions: Literal[2, 3] = 2
-    """D; for 3 a ball in which two agents hear each other as often as in the disk: the same mean degree."""
+    """D; for 3, a ball in which two agents are neighbours as often as in the disk, so the mean degree is the same."""
     radius_rule: RadiusRule = "quarter-power"
-    """How the disk grows with the flock."""
+    """How the disk grows with the number of agents."""
     disk_radius: float | None = None
-    """The disk's radius itself, in place of a rule."""
+    """Radius of the disk, instead of a rule."""
     density: float | None = None
-    """Agents per unit area for the constant-density rule; if left out 10 / pi, that of 100 agents."""
+    """Agents per unit area for the constant-density rule; default: 10 / pi, that of 100 agents."""
     comm_radius: float = 1.0
-    """R, within which agents hear each other."""
+    """Communication radius R."""
     min_separation: float = 0.1
     """R_min, the least distance between agents."""
     min_degree: int = 2
-    """The least number of others that each agent hears."""
+    """Least number of neighbours of each agent."""
     connected: bool = True
     """Whether the communication graph must be connected."""
     max_speed: float = 3.0
-    """The bound on each entry of a random velocity; under `velocities` = "disc" on its magnitude. How fast agents
-    can fly is up to their body: --top-speed on the command line."""
+    """Bound on each entry of a random velocity; under `velocities` = "disc", on its norm. It applies to initial
+    velocities only: --top-speed limits the body."""
     velocities: VelocityRule = "entries"
-    """What is uniform: the "entries" of V and b, each in [-max_speed, max_speed], as the text of section 5 says; or the
-    vectors, in the "disc" (ball) of radius max_speed: then |V + b| <= 2 max_speed, as a caption of the paper says."""
+    """What is uniform: the "entries" of V and b, each in [-max_speed, max_speed], as in the text of section 5; or the
+    vectors, in the "disc" (ball) of radius max_speed: then |V + b| <= 2 max_speed, as in a caption of the paper."""
     disk_scale: float = 1.0
-    """A factor on the disk's radius, whatever says that: below 1 the flock is denser, above 1 sparser."""
+    """Factor on the disk's radius: below 1 the flock is denser, above 1 sparser."""
 
     def __post_init__(self) -> None:
         check_count("flocks", self.flocks)
@@ -103,10 +103,10 @@ class RandomDisk:
             raise InputError(f"max_speed must be at most {MAX_MAGNITUDE / 2:g}; got {self.max_speed:g}")
         if self.min_degree >= self.agents:
             raise InputError(
-                f"agents must be more than min_degree = {self.min_degree}, the number of others that each must hear at "
-                f"least; got {self.agents}: lower min_degree or take more agents"
+                f"agents must be more than min_degree = {self.min_degree}, the least number of neighbours; "
+                f"got {self.agents}: lower min_degree or take more agents"
             )
-        # Options that would have no effect are refused rather than ignored.
+        # Refuse options that would have no effect, rather than ignore them.
         if self.density is not None and (self.radius_rule != "constant-density" or self.disk_radius is not None):
             raise InputError("density goes with the constant-density rule only, and not with disk_radius")
         if self.radius > 1e9 * self.comm_radius:
@@ -114,8 +114,7 @@ class RandomDisk:
 
     @property
     def radius(self) -> float:
-        """The radius of the disk, or of the ball."""
-        # A radius of one's own goes before any rule.
+        """Radius of the disk or ball: `disk_radius` if given, else by the rule."""
         if self.disk_radius is not None:
             return self.disk_scale * check_positive("disk_radius", self.disk_radius)
         if self.radius_rule == "quarter-power":
@@ -127,46 +126,48 @@ class RandomDisk:
 
     @property
     def redraws_agents_only(self) -> bool:
-        """Whether only agents that break a condition are placed again, rather than the whole flock."""
+        """Whether only agents that violate a condition are placed again, rather than the whole flock."""
         return self.radius_rule == "constant-density" and self.disk_radius is None
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks, or say after bounded effort which condition could not be met and what to change.
+        """Draw the flocks.
+
+        Raise NoStartError, which says what to change, if a condition cannot be met with bounded effort.
 
         Args:
-            stop: once it is set, by any thread, the search ends with a `SearchCancelledError`.
+            stop: once any thread has set it, the search ends with a `SearchCancelledError`.
         """
         stop = stop or Stop()
-        # Disks of radius R_min / 2 around the agents must not overlap, so they must fit in by their area or volume.
+        # Disks of radius R_min / 2 around the agents must not overlap, so their total area or volume must fit in.
         half = self.min_separation / 2
         if self.agents * half**self.dimensions > (self.radius + half) ** self.dimensions:
             self._raise_no_start(CROWDED, self.agents)
         conditions = self.radius, self.comm_radius, self.min_separation, self.min_degree, self.connected
-        compute_max_attempts = count_attempts(self.agents)
+        max_attempts = compute_max_attempts(self.agents)
         positions = np.empty((self.flocks, self.agents, self.dimensions))
         velocities = np.empty_like(positions)
         buffers = make_drawing_buffers(self.agents)
         for b in range(self.flocks):
-            # A stream for each flock, so that flock b is the same however many there are.
+            # A random stream for each flock, so that flock b does not depend on the number of flocks.
             rng = make_rng(self.seed, "random_disk", self.split, b)
-            failure, number = draw_positions(
-                rng, positions[b], *conditions, self.redraws_agents_only, compute_max_attempts, buffers, stop.requested
+            result = draw_positions(
+                rng, positions[b], *conditions, self.redraws_agents_only, max_attempts, buffers, stop.requested
             )
             stop.check()
-            if failure != PLACED:
-                self._raise_no_start(failure, number)
-            # V + b: one velocity for each agent, and one for the whole flock.
+            if result.status != PLACED:
+                self._raise_no_start(result.status, result.number)
+            # V + b: one vector for each agent, and one for the whole flock.
             shared = self.draw_velocities(rng, 1)
             velocities[b] = self.draw_velocities(rng, self.agents) + shared
         return Flock(positions, velocities, comm_radius=self.comm_radius)
 
     def draw_velocities(self, rng: np.random.Generator, count: int) -> Float64[np.ndarray, "count D"]:
-        """Random vectors by the rule `velocities`, as V and b are: each by itself, nothing added."""
+        """Return independent random vectors by the rule `velocities`: V or b, not their sum."""
         shape = count, self.dimensions
         if self.velocities == "entries":
             return rng.uniform(-self.max_speed, self.max_speed, shape)
-        # A normal vector has a uniform direction. A share (r / max_speed)^D of the ball lies within r of its middle, so
-        # r = max_speed u^(1/D) for u uniform in [0, 1].
+        # A vector of normal numbers has a uniform direction. A share (r / max_speed)^D of the ball lies within r of its
+        # centre, so r = max_speed u^(1/D) for u uniform in [0, 1].
         directions = rng.normal(size=shape)
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         vectors: Float64[np.ndarray, "count D"] = (
@@ -174,9 +175,9 @@ class RandomDisk:
         )
         return vectors
 
-    def _raise_no_start(self, failure: int, number: int) -> NoReturn:
-        """Raise the error that says which condition could not be met, and what to change."""
-        tried = f"after {count_attempts(self.agents):,} attempts"
+    def _raise_no_start(self, status: int, number: int) -> NoReturn:
+        """Raise NoStartError with the condition that could not be met and what to change."""
+        tried = f"after {compute_max_attempts(self.agents):,} attempts"
         large = "" if self.redraws_agents_only else ", or use the constant-density rule"
         where = f"in a disk of radius {self.radius:.4g}"
         size = "disk_radius" if self.disk_scale == 1.0 else "disk_scale"
@@ -184,54 +185,54 @@ class RandomDisk:
             {
                 CROWDED: f"no room {where} for agent {number} at least min_separation = {self.min_separation:g} from "
                 f"the others: lower min_separation, raise {size}{large}",
-                SPARSE: f"{number} agents {where} still hear fewer than min_degree = {self.min_degree} others {tried}: "
-                f"lower min_degree or {size}, raise comm_radius = {self.comm_radius:g}{large}",
+                SPARSE: f"{number} agents {where} still have fewer than min_degree = {self.min_degree} neighbours "
+                f"{tried}: lower min_degree or {size}, raise comm_radius = {self.comm_radius:g}{large}",
                 DISCONNECTED: f"the communication graph {where} still has {number} components {tried}: lower {size}, "
                 f"raise comm_radius = {self.comm_radius:g}, set connected to False{large}",
-            }[failure]
+            }[status]
         )
 
 
-def count_attempts(agents: int) -> int:
-    """Return how often a flock of `agents` is drawn, or its agents placed again, before the search gives up."""
+def compute_max_attempts(agents: int) -> int:
+    """Return how often to draw a flock of `agents`, or place its agents again, before giving up."""
     return max(200, MAX_PLACEMENTS_PER_FLOCK // agents)
 
 
 def check_disk(disk: RandomDisk) -> None:
-    """Raise a clear error unless `disk` is a `RandomDisk`."""
+    """Raise InputError unless `disk` is a `RandomDisk`."""
     if not isinstance(disk, RandomDisk):
-        raise InputError(f"disk must be an equiflock.RandomDisk, of which flocks are drawn; got {shorten_repr(disk)}")
+        raise InputError(f"disk must be an equiflock.RandomDisk; got {shorten_repr(disk)}")
 
 
 def random_disk(flocks: int = 1, agents: int = 100, seed: int = 0, **options: Any) -> Flock:
-    """Draw flocks of the RandomDisk set; `options` are the other fields of `RandomDisk`."""
+    """Draw flocks of a `RandomDisk`; `options` are its other fields."""
     try:
         disk = RandomDisk(flocks, agents, seed, **options)
     except TypeError as error:
-        raise InputError(f"random_disk takes the fields of RandomDisk: {error}") from None
+        raise InputError(f"options of random_disk must be fields of RandomDisk: {error}") from None
     return disk.draw()
 
 
 def ball_radius(disk_radius: float, comm_radius: float) -> float:
-    """The radius of the ball in which two agents hear each other as often as in the disk.
+    """Return the radius of the ball in which two agents are neighbours as often as in the disk.
 
     For two uniform points at distance d in a disk or ball of radius a, with u = R / a <= 2:
 
         disk:  P(d <= R) = 1 + (2/pi) (u^2 - 1) arccos(u/2) - (u/pi) (1 + u^2/2) sqrt(1 - u^2/4)
         ball:  P(d <= R) = u^3 - 9 u^4 / 16 + u^6 / 32
     """
-    # In a disk no wider than R everybody hears everybody, and so in a ball.
+    # In a disk or ball no wider than R all agents are neighbours.
     u = comm_radius / disk_radius
     if u >= 2.0:
         return disk_radius
-    chance = (
+    probability = (
         1.0
         + 2.0 / math.pi * (u * u - 1.0) * math.acos(u / 2.0)
         - u / math.pi * (1.0 + u * u / 2.0) * math.sqrt(1.0 - u * u / 4.0)
     )
-    # Bisection for the u of the ball: its chance grows from 0 at u = 0 to 1 at u = 2.
+    # Bisection for the u of the ball: its probability grows from 0 at u = 0 to 1 at u = 2.
     low, high = 0.0, 2.0
     for _ in range(60):
         u = (low + high) / 2.0
-        low, high = (u, high) if u**3 - 9.0 / 16.0 * u**4 + u**6 / 32.0 < chance else (low, u)
+        low, high = (u, high) if u**3 - 9.0 / 16.0 * u**4 + u**6 / 32.0 < probability else (low, u)
     return comm_radius / high

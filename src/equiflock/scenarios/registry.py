@@ -1,7 +1,7 @@
-"""Scenarios by name. `@scenario("name")` adds one, `make_scenario("name")` makes one.
+"""The registry of scenarios: `@scenario("name")` adds one, `make_scenario("name")` makes one.
 
-A scenario is everything about a flight but the controller: where flocks begin, who leads, what stands in the way, when
-it is over, and what is measured. `simulate`, `evaluate`, `view`, trainings, films and the reproduction read it alike.
+A scenario is everything about a flight but the controller: initial conditions, leaders, obstacles, the ending, and the
+recorded measures. `simulate`, `evaluate`, `view`, training, animations and the reproduction all use it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float64
 from equiflock.flock import Flock
 from equiflock.outcomes import Outcome
 from equiflock.protocols import Ending, Moment
-from equiflock.runtime.checks import InputError, raise_wrong_choice, shorten_repr
+from equiflock.runtime.checks import InputError, format_suggestion, raise_wrong_choice, shorten_repr
 from equiflock.runtime.options import parse_options
 from equiflock.scenarios.random_disk import RandomDisk, check_disk
 from equiflock.scenarios.search_control import Stop
@@ -24,26 +24,26 @@ from equiflock.senses.aggregation import Obstacles
 from equiflock.senses.orbit import Orbit
 
 Measure: TypeAlias = str | Callable[[Moment], Float64[np.ndarray, " B"]]
-"""The name of a function in `equiflock.metrics`, or a function of a moment with a name of its own."""
+"""The name of a function in `equiflock.metrics`, or a named function of a moment."""
 Figure: TypeAlias = Literal["curves", "endings"]
 
 
 @runtime_checkable
 class Scenario(Protocol):
-    """What the classes of scenarios have once they are registered. Only `draw` has no default.
+    """The interface of a registered scenario. Only `draw` has no default.
 
     Attributes:
-        name: under which it is registered.
-        split: names the set of initial conditions of its test, as for `RandomDisk`; the scenario's name by default.
-        duration: of its test, in seconds.
-        time_step: of its test, in seconds.
-        test_options: options of its test that are not the defaults.
-        orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
-        obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
-        success_outcomes: the outcomes that are successes; all others are failures. None of them if it cannot fail.
-        measures: what is recorded at every step and shown.
-        figure: which figure shows it: the measures over time, "curves", or how flights ended, "endings".
-        shared_options: its options that a controller which has them, too, must have alike: `describe_disagreement` tells.
+        name: the registered name.
+        split: set of initial conditions of its test, as for `RandomDisk`; default: the scenario's name.
+        duration: duration of its test, in seconds.
+        time_step: dt of its test, in seconds.
+        test_options: options of its test that differ from the defaults.
+        orbit: orbit technique by which followers avoid obstacles; None: obstacle agents only stand still.
+        obstacles: obstacle agents within R from which a follower receives messages: the "nearest" or "all".
+        success_outcomes: outcomes that are successes; all others are failures. Empty if a flight cannot fail.
+        measures: quantities recorded at every step and shown.
+        figure: the scenario's figure: "curves", the measures over time, or "endings", the shares of outcomes.
+        shared_options: options that must equal those of a controller that also has them: see `describe_disagreement`.
     """
 
     name: str
@@ -59,11 +59,11 @@ class Scenario(Protocol):
     shared_options: tuple[str, ...]
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """The flocks at t = 0; `stop` ends a search that takes long."""
+        """Return the flocks at t = 0; `stop` cancels a long search."""
         ...
 
     def ending(self) -> Ending | None:
-        """What decides when a flight is over, a new one for each flight; None if it flies for its whole duration."""
+        """Return a new ending for one flight; None if flights always last their whole duration."""
         ...
 
 
@@ -78,14 +78,14 @@ SCENARIO_DEFAULTS: Mapping[str, Any] = {
     "figure": "curves",
     "shared_options": (),
 }
-"""The values of attributes that a scenario does not define itself."""
+"""Values of the attributes that a scenario does not define."""
 
 _scenarios: dict[str, type[Any]] = {}
 Definition = TypeVar("Definition", bound=type[Any])
 
 
 def scenario(name: str) -> Callable[[Definition], Definition]:
-    """Add a scenario under a name, for `make_scenario`, trainings and the command line.
+    """Register a scenario for `make_scenario`, training and the command line.
 
         @ef.scenario("slow")
         @dataclass(frozen=True)
@@ -95,9 +95,9 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
             def draw(self, stop=None):
                 return self.disk.draw(stop)
 
-    It is a frozen dataclass with `draw`; what it lacks of `Scenario` is filled in with defaults. Its fields are its
-    options: `make_scenario("slow", agents=50)`, and `slow:agents=50` on the command line. Those of a field `disk` of
-    type RandomDisk count as its own.
+    A scenario is a frozen dataclass with `draw`; missing attributes of `Scenario` get default values. Its fields are
+    its options: `make_scenario("slow", agents=50)`, or `slow:agents=50` on the command line. The fields of a field
+    `disk` of type RandomDisk are options, too.
     """
     if not isinstance(name, str) or not name or ":" in name:
         raise InputError(f"a scenario's name must be a word without a colon; got {shorten_repr(name)}")
@@ -105,22 +105,22 @@ def scenario(name: str) -> Callable[[Definition], Definition]:
     def add(definition: Definition) -> Definition:
         if name in _scenarios:
             raise InputError(f"a scenario named {name!r} is registered already")
-        drawn = callable(getattr(definition, "draw", None))
+        has_draw = callable(getattr(definition, "draw", None))
         frozen = is_dataclass(definition) and definition.__dataclass_params__.frozen  # type: ignore[attr-defined]
-        if not (isinstance(definition, type) and frozen and drawn):
+        if not (isinstance(definition, type) and frozen and has_draw):
             raise InputError(
                 f"the scenario {name!r} must be a frozen dataclass with draw(); got {shorten_repr(definition)}"
             )
-        # What the class does not define is filled in, so that readers find every attribute of the protocol.
-        needed = [each.name for each in fields(definition) if each.init and _has_no_default(each)]
-        if needed:
-            raise InputError(f"the scenario {name!r} must have a default for its field {needed[0]!r}")
+        required = [field.name for field in fields(definition) if field.init and _has_no_default(field)]
+        if required:
+            raise InputError(f"the scenario {name!r} must have a default for its field {required[0]!r}")
+        # Add the attributes of the protocol that the class does not define.
         for attribute, value in {**SCENARIO_DEFAULTS, "ending": _no_ending}.items():
             if not hasattr(definition, attribute):
                 setattr(definition, attribute, value)
         if definition.success_outcomes and definition.ending is _no_ending:
-            raise InputError(f"the scenario {name!r} names outcomes that are successes, but has no ending()")
-        # Not those of a scenario that it inherits from.
+            raise InputError(f"the scenario {name!r} has success_outcomes, so it must have an ending()")
+        # Set name and split even if the class inherits them from another scenario.
         definition.name = name
         if "split" not in vars(definition):
             definition.split = name
@@ -135,102 +135,107 @@ def _has_no_default(field: Field[Any]) -> bool:
 
 
 def _no_ending(self: Any) -> None:
-    """The ending of a scenario whose flights end with their duration only."""
+    """Return None, the ending of a scenario whose flights always last their whole duration."""
     return
 
 
 def scenario_names() -> tuple[str, ...]:
-    """The names that `make_scenario` knows."""
+    """Return the names of all registered scenarios."""
     return tuple(_scenarios)
 
 
 def scenario_class(name: str) -> type[Any]:
-    """The class of a scenario, by its name without options; a clear error if there is none."""
+    """Return the class of a scenario by its name without options. Raise InputError if there is none."""
     if name not in _scenarios:
-        more = ", or one of your own that was registered first (on the command line by --plugin)"
+        more = ", or a custom scenario that is registered first (on the command line by --plugin)"
         raise_wrong_choice("scenario", name, scenario_names(), more)
     return _scenarios[name]
 
 
 def is_bundled(name: str) -> bool:
-    """Whether a scenario of that name, options or not, comes with the package."""
+    """Return whether the package contains the scenario of that name, which may have options."""
     return scenario_class(name.partition(":")[0]).__module__.startswith("equiflock.")
 
 
 def build_flight_options(scenario: Scenario, controller: object = None) -> dict[str, Any]:
-    """The arguments of `flight` and `simulate` that a scenario decides: a new ending, and the rules about obstacles.
+    """Return the arguments of `flight` and `simulate` that a scenario sets: a new ending, and the obstacle rules.
 
-    The technique may be the controller's: see `choose_orbit`.
+    The orbit technique may be the controller's: see `choose_orbit`.
     """
     orbit = choose_orbit(scenario, controller)
     return {"ending": scenario.ending(), "orbit": orbit, "obstacles": scenario.obstacles}
 
 
 def choose_orbit(scenario: Scenario, controller: object) -> Orbit | None:
-    """The orbit technique of a scenario under a controller.
+    """Return the orbit technique of a scenario under a controller.
 
-    The controller's own numbers, in its attribute `orbit`, take the place of the default ones; any others, and None
-    for no technique at all, were chosen by whoever made the scenario and stay.
+    The controller's attribute `orbit` replaces the default parameters of the technique. It does not replace parameters
+    that the scenario sets explicitly, including None for no orbit technique.
     """
-    own = getattr(controller, "orbit", None)
-    return own if isinstance(own, Orbit) and scenario.orbit == Orbit() else scenario.orbit
+    controller_orbit = getattr(controller, "orbit", None)
+    is_default = scenario.orbit == Orbit()
+    return controller_orbit if isinstance(controller_orbit, Orbit) and is_default else scenario.orbit
 
 
 def find_failed_flights(scenario: Scenario, outcomes: Sequence[Outcome]) -> Bool[np.ndarray, " B"]:
-    """Which flights failed: those whose outcome is none of the scenario's successes."""
+    """Return the mask (B,) of failed flights, whose outcome is none of the scenario's successes."""
     if not scenario.success_outcomes or scenario.ending() is None:
         raise InputError(
-            f"scenario {scenario.name!r} cannot tell failures: it needs an ending(), and in `succeeded` the outcomes "
-            "that are successes"
+            f"scenario {scenario.name!r} cannot tell failures: it needs an ending(), and the outcomes that are "
+            "successes in success_outcomes"
         )
     return np.array([outcome not in scenario.success_outcomes for outcome in outcomes], bool)
 
 
 def describe_disagreement(scenario: Scenario, controller: object) -> str | None:
-    """A line about an option that scenario and controller must have alike and have not, or None."""
+    """Return a message about the first shared option in which scenario and controller differ, or None."""
     for name in scenario.shared_options:
-        wanted = getattr(scenario, name)
-        found = getattr(controller, name, wanted)
-        if not np.array_equal(wanted, found):
-            told = f"the {name} of the scenario is {shorten_repr(wanted)}, that of the controller {shorten_repr(found)}"
-            return f"{told}: choose the same for both"
+        expected = getattr(scenario, name)
+        actual = getattr(controller, name, expected)
+        if not np.array_equal(expected, actual):
+            return (
+                f"the {name} of the scenario is {shorten_repr(expected)}, that of the controller "
+                f"{shorten_repr(actual)}: choose the same for both"
+            )
     return None
 
 
 def collect_options(scenario: Scenario) -> dict[str, Any]:
-    """The options that a scenario was made with, those of its disk among them, as `make_scenario` takes them."""
-    # Fields of the disk and of the scenario side by side; the scenario's own win where names are the same.
+    """Return all options of a scenario, including those of its disk, as `make_scenario` takes them."""
+    # A field of the scenario takes precedence over a field of the disk with the same name.
     values = {field.name: getattr(scenario, field.name) for field in fields(scenario) if field.init}  # type: ignore[arg-type]
     disk = values.pop("disk", None)
     return ({} if disk is None else {field.name: getattr(disk, field.name) for field in fields(disk)}) | values
 
 
 def make_scenario(name: str, defaults: Mapping[str, Any] | None = None, **options: Any) -> Scenario:
-    """The scenario of that name.
+    """Make the scenario of that name.
 
     Args:
         name: such as "flocking", or with options, "obstacles:sides=48".
-        defaults: options to use where the scenario has such and they are not given.
-        options: its fields, and those of its `disk`.
+        defaults: values of options that are not given otherwise; options that the scenario lacks are ignored.
+        options: fields of the scenario and of its `disk`.
     """
     if not isinstance(name, str):
-        raise InputError(f"a scenario must be named; got {shorten_repr(name)}")
-    # Options are the scenario's own fields and those of its disk, which need not be named as such.
-    head, colon, told = name.partition(":")
+        raise InputError(f"name must be the name of a scenario; got {shorten_repr(name)}")
+    # Options are the scenario's fields and those of its disk.
+    head, colon, option_text = name.partition(":")
     kind = scenario_class(head)
     own = {field.name for field in fields(kind) if field.init}
     disk = {field.name for field in fields(RandomDisk)} if "disk" in own else set()
-    named = parse_options(told) if colon else {}
+    named = parse_options(option_text) if colon else {}
     given = {**named, **options}
     for key in named.keys() & options.keys():
         if named[key] != options[key]:
             raise InputError(f"option {key!r} is given twice, as {named[key]!r} in {name!r} and as {options[key]!r}")
     unknown = sorted(set(given) - own - disk)
     if unknown:
+        known = sorted((own | disk) - {"disk"})
         raise InputError(
-            f"scenario {head!r} has no option {unknown[0]!r}; it has {', '.join(sorted((own | disk) - {'disk'}))}"
+            f"scenario {head!r} has no option {unknown[0]!r}; it has {', '.join(known)}"
+            f"{format_suggestion(unknown[0], known)}"
         )
-    # What the caller gives goes before what is usual; of the usual, only what the scenario has.
+    # Options that are given override the defaults that the scenario has.
     merged = {key: value for key, value in (defaults or {}).items() if key in own | disk} | given
     arguments = {key: value for key, value in merged.items() if key in own}
     if "disk" in arguments:
@@ -238,18 +243,17 @@ def make_scenario(name: str, defaults: Mapping[str, Any] | None = None, **option
     elif disk:
         arguments["disk"] = _make_disk(kind, {key: value for key, value in merged.items() if key in disk - own})
     try:
-        found: Scenario = kind(**arguments)
+        result: Scenario = kind(**arguments)
     except InputError:
         raise
-    except Exception as error:  # whatever a class of somebody else's raises
+    except Exception as error:  # a custom class may raise anything
         raise InputError(f"scenario {head!r} cannot be made: {type(error).__name__}: {error}") from None
-    return found
+    return result
 
 
 def _make_disk(kind: type[Any], options: Mapping[str, Any]) -> RandomDisk:
-    """The scenario's own disk with these options; its split is the scenario's if that is not given."""
-    # The class may have a disk with defaults of its own, which stay where no option says otherwise.
-    disk = next(field for field in fields(kind) if field.name == "disk")
-    default = disk.default_factory() if callable(disk.default_factory) else disk.default
-    usual: RandomDisk = default if isinstance(default, RandomDisk) else RandomDisk()
-    return replace(usual, **{"split": kind.split, **options})
+    """Return the default disk of the class with these options; the default split is the scenario's."""
+    field = next(field for field in fields(kind) if field.name == "disk")
+    default = field.default_factory() if callable(field.default_factory) else field.default
+    disk: RandomDisk = default if isinstance(default, RandomDisk) else RandomDisk()
+    return replace(disk, **{"split": kind.split, **options})

@@ -1,4 +1,4 @@
-"""The search for initial conditions, which another thread may stop."""
+"""Control of the search for initial conditions: a stop request from any thread, and the errors of the search."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from equiflock.runtime.checks import InputError
 
 
 class SearchCancelledError(InputError):
-    """The search for a start was stopped before it ended."""
+    """The search for initial conditions was stopped."""
 
 
 class NoStartError(InputError):
-    """After bounded effort there was no start that meets the conditions on distances, degrees and connectivity."""
+    """The search found no start that meets the conditions on distances, degrees and connectivity."""
 
 
 class Stop:
-    """A request to stop a search, which any thread may make at any time; it cannot be withdrawn.
+    """A request to stop a search. Any thread can make it at any time; it cannot be withdrawn.
 
     Attributes:
-        requested: (1,), the flag that kernels look at. They run without Python's lock, and read it anew each time,
-            since the compiler must expect the random generator that they call in between to change anything.
+        requested: (1,), the flag that kernels read. They run without Python's global lock, and read the flag from
+            memory each time, since the compiler must assume that calls of the random generator can change it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Segregation: agents of several groups, mixed at the start, shall part into groups that fly on as one flock."""
+"""The segregation scenario: agents of several groups start mixed and must separate by group."""
 
 from __future__ import annotations
 
@@ -19,53 +19,56 @@ from equiflock.scenarios.search_control import Stop
 from equiflock.senses.graph import components
 from equiflock.senses.group_neighbours import has_own_group_majority
 
-SEGREGATED = Outcome.add("SEGREGATED", "every group is in one piece and by itself")
+SEGREGATED = Outcome.add("SEGREGATED", "every group is connected and separate from the others")
 NEAREST_COUNT = 6
-"""How many of an agent's nearest neighbours count: as many as an agent touches in a dense flock of the plane."""
+"""Nearest neighbours of an agent that count: as many as an agent touches in a dense flock in the plane."""
 
 
 def compute_own_group_share(flock: Flock) -> Float64[np.ndarray, " B"]:
-    """The share of a flock's agents, (B,), whose nearest neighbours are by majority of their own group.
+    """Return the share of agents, (B,), for which the majority of the nearest neighbours is of the same group.
 
-    The nearest are the six nearest of those within R, or all of these if they are fewer. Whoever has none is not at
-    home. Obstacle agents and agents that have failed do not count.
+    The nearest neighbours are the six nearest agents within R, or all of those if there are fewer. An agent without
+    neighbours does not have such a majority. Obstacle agents and failed agents do not count.
     """
     own_group_share = has_own_group_majority(flock, NEAREST_COUNT)
     return np.asarray(own_group_share.sum(axis=1) / np.maximum(flock.working.sum(axis=1), 1))
 
 
 def count_group_components(flock: Flock) -> Float64[np.ndarray, " B"]:
-    """The number of connected pieces, (B,), that a flock falls into if agents hear only those of their own group."""
-    # Groups are put so far apart that nobody hears another group, whatever numbers they have.
+    """Return the number of components, (B,), of the communication graph without edges between different groups."""
+    # Shift each group along x so far that no agent is within R of another group, whatever the groups' numbers are.
     _, numbers = np.unique(flock.groups, return_inverse=True)
     step = np.ptp(flock.positions[..., 0], axis=1, keepdims=True) + 2.0 * flock.comm_radius
-    apart = flock.positions.copy()
-    apart[..., 0] += numbers.reshape(flock.groups.shape) * step
-    alone = Flock.view(apart, *flock.arrays[1:], comm_radius=flock.comm_radius)
-    return np.asarray(components(alone).max(axis=1) + 1, np.float64)
+    positions = flock.positions.copy()
+    positions[..., 0] += numbers.reshape(flock.groups.shape) * step
+    shifted = Flock.view(positions, *flock.arrays[1:], comm_radius=flock.comm_radius)
+    return np.asarray(components(shifted).max(axis=1) + 1, np.float64)
 
 
 def is_segregated(flock: Flock) -> Bool[np.ndarray, " B"]:
-    """Whether every group of a flock, (B,), is in one piece, and nobody is a stranger among its nearest neighbours."""
-    # The number of groups that there are; whoever does not work is in none.
+    """Return the mask (B,) of flocks with connected groups, in which every agent's neighbours are mostly of its group.
+
+    See `compute_own_group_share`.
+    """
+    # The number of groups with working agents.
     groups = np.sort(np.where(flock.working, flock.groups, NO_GROUP), axis=1)
     count = (np.diff(groups, axis=1, prepend=NO_GROUP) > 0).sum(axis=1)
-    # Most flocks that are mixed are in too many pieces, which is known sooner.
-    whole = np.asarray(count_group_components(flock) == count)
-    whole[whole] = compute_own_group_share(flock[whole]) == 1.0
-    return whole
+    # Components come first: they are faster to count, and too many in most mixed flocks.
+    segregated = np.asarray(count_group_components(flock) == count)
+    segregated[segregated] = compute_own_group_share(flock[segregated]) == 1.0
+    return segregated
 
 
 def own_group_share(moment: Moment) -> Float64[np.ndarray, " B"]:
-    """The share of agents whose nearest neighbours are by majority of their own group, (B,)."""
+    """Return the share of agents, (B,), for which the majority of the nearest neighbours is of the same group."""
     return compute_own_group_share(moment.flock)
 
 
 class UntilSegregated:
-    """Ends a flight once its groups have been segregated, without a break, for a while.
+    """Ending of a flight: the groups have been segregated without interruption for `hold` seconds.
 
     Args:
-        hold: for how long, in seconds.
+        hold: in seconds.
     """
 
     def __init__(self, hold: float = 1.0) -> None:
@@ -73,13 +76,13 @@ class UntilSegregated:
         self._segregated_since: Float64[np.ndarray, " B"] | None = None
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """SEGREGATED where a flying flock has been so for long enough."""
+        """Return SEGREGATED where a flying flock has been segregated for long enough, else FLYING."""
         if self._segregated_since is None:
             self._segregated_since = np.full(len(flock), np.inf)
-        # The time at which the present state began; infinity where groups are mixed.
-        parted = np.zeros(len(flock), bool)
-        parted[flying] = is_segregated(flock[flying])
-        self._segregated_since = np.where(parted, np.minimum(self._segregated_since, time), np.inf)
+        # The time since which the groups are segregated; infinity where they are mixed.
+        segregated = np.zeros(len(flock), bool)
+        segregated[flying] = is_segregated(flock[flying])
+        self._segregated_since = np.where(segregated, np.minimum(self._segregated_since, time), np.inf)
         return np.where(flying & (time - self._segregated_since >= self.hold), SEGREGATED, Outcome.FLYING).astype(
             np.int8
         )
@@ -88,10 +91,10 @@ class UntilSegregated:
 @scenario("segregation")
 @dataclass(frozen=True)
 class SegregationScenario:
-    """Agents of two to five groups, mixed at random in a disk and slow, for at most 10 s.
+    """Slow agents of two to five groups, mixed at random in a disk, for at most 10 s.
 
-    They have segregated once, for a second, every group has been in one piece, connected within R by agents of its own,
-    and nobody's nearest neighbours were by majority of other groups.
+    The groups are segregated once, for a second, every group has been connected within R by its own agents, and the
+    majority of every agent's nearest neighbours has been of the same group.
     """
 
     duration: ClassVar[float] = 10.0
@@ -100,30 +103,32 @@ class SegregationScenario:
     figure: ClassVar[Figure] = "endings"
 
     disk: RandomDisk = field(default_factory=lambda: RandomDisk(agents=50, max_speed=0.5))
-    """The initial conditions; the usual ones are 50 agents, and slow."""
+    """Initial conditions; default: 50 slow agents."""
     groups: int = 3
-    """How many groups there are, from 2 to 5, of sizes that differ by one at most."""
+    """Number of groups, from 2 to 5; their sizes differ by at most one."""
     hold: float = 1.0
-    """For how many seconds groups must have been apart."""
+    """Time for which the groups must have been segregated, in seconds."""
 
     def __post_init__(self) -> None:
         check_disk(self.disk)
         if not 2 <= check_count("groups", self.groups) <= 5:
             raise InputError(f"groups must be from 2 to 5; got {self.groups}")
         if self.disk.agents < 2 * self.groups:
-            raise InputError(f"segregation needs two agents or more in each group; got {self.disk.agents} in all")
+            raise InputError(
+                f"segregation needs at least 2 agents in each of {self.groups} groups; got {self.disk.agents} in all"
+            )
         check_positive("hold", self.hold)
 
     def ending(self) -> UntilSegregated:
-        """Ends a flight when groups have been apart for a while."""
+        """Return an ending: the groups have been segregated for `hold` seconds."""
         return UntilSegregated(self.hold)
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """Draw the flocks; `stop` ends the search, as for `RandomDisk`."""
+        """Draw the flocks; `stop` cancels the search, as for `RandomDisk`."""
         start = self.disk.draw(stop)
         groups = np.empty(start.shape[:2], np.int32)
         for b in range(len(start)):
-            # A stream for each flock: flock b is the same however many there are.
+            # A random stream for each flock, so that flock b does not depend on the number of flocks.
             rng = make_rng(self.disk.seed, "segregation", self.disk.split, b)
             groups[b] = rng.permutation(self.disk.agents) % self.groups
         return replace(start, groups=groups)

@@ -1,4 +1,4 @@
-"""The ending of a flight by the loss of connectivity."""
+"""The ending of a flight whose flock becomes disconnected."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from equiflock.senses.graph import components
 
 @dataclass(frozen=True)
 class UntilDisconnected:
-    """Ends a flight as soon as the communication graph of agents that work, directions ignored, is not connected.
+    """Ending of a flight: the communication graph of working agents, directions ignored, is not connected.
 
-    Who could hear whom is what counts, by where agents are, whatever messages are lost or late: that is
-    `metrics.message_component_count`.
+    The graph follows from positions alone, whatever messages are lost or late; `metrics.message_component_count` counts
+    the components of the messages that arrive.
 
     Args:
-        comm_radius: the communication radius R, if it shall be another than that of the flight.
+        comm_radius: R; default: the flight's.
     """
 
     comm_radius: float | None = None
@@ -31,9 +31,9 @@ class UntilDisconnected:
             check_positive("comm_radius", self.comm_radius)
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """DISCONNECTED where a flying flock has more than one component."""
+        """Return DISCONNECTED where a flying flock has more than one component, else FLYING."""
         outcomes = np.full(len(flock), Outcome.FLYING, np.int8)
-        # Components are numbered from 0, so a label above 0 is that of a second one.
+        # Components are numbered from 0, so a label above 0 means a second component.
         outcomes[flying] = np.where(
             components(flock[flying], self.comm_radius).max(axis=1) > 0, Outcome.DISCONNECTED, Outcome.FLYING
         )

@@ -1,1 +1,1 @@
-"""The loop of a flight, the trajectory that is kept of it, and the metrics that describe it."""
+"""Simulation: the loop of a flight, its recorded trajectory, and metrics."""

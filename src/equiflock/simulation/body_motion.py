@@ -1,4 +1,4 @@
-"""What moves the agents of a flight: a body, with what it remembers of them."""
+"""Motion of the agents of a flight: a body and its state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from equiflock.runtime.arrays import ReadOnlyDict, as_read_only
 from equiflock.runtime.checks import InputError, shorten_repr
 
 BodyState = Mapping[str, NDArray[Any]]
-"""What a body remembers: arrays (B, N, ..) by name."""
+"""State of a body beyond positions and velocities: arrays (B, N, ..) by name."""
 
 
 class BodyStep(NamedTuple):
-    """A step that was decided on, as bodies take it: the arguments of `StatefulBody.advance`, but for the state."""
+    """A commanded step: the arguments of `StatefulBody.advance` except the state."""
 
     positions: Vectors
     velocities: Vectors
@@ -32,29 +32,29 @@ class BodyStep(NamedTuple):
 
 
 class MovingBody:
-    """A body in flight.
+    """A body and its state during a flight.
 
     Args:
-        body: any body, with a state or without.
-        flock: the agents that it begins with.
-        state: what it remembers of them, if it has flown before; as `init_state` says if left out.
+        body: any body, with state or without.
+        flock: the agents at the start.
+        state: body state at the start, such as that of an earlier flight; default: that of `init_state`.
     """
 
     def __init__(self, body: AnyBody, flock: Flock, state: BodyState | None = None) -> None:
         self.body = check_body(body)
-        # Asked once, as looking at a protocol takes longer than a step of a small flock.
+        # Checked once, since isinstance with a protocol takes longer than a step of a small flock.
         self._stateful = body if isinstance(body, StatefulBody) else None
         self._stateless = None if isinstance(body, StatefulBody) else body
         fresh = _make_state(body, flock)
         self._store_state(fresh if state is None else _check_state(body, fresh, state))
 
     def advance(self, body_step: BodyStep) -> None:
-        """Move the active flocks."""
+        """Move the active flocks by one step."""
         self._advance(body_step, self._state)
 
     def compute_held_accelerations(self, body_step: BodyStep) -> Vectors:
-        """The accelerations (B, N, D) that, held, lead where the next step leads; nobody is moved."""
-        # The body makes the step with copies, so this is by its own law, whatever that is.
+        """Return the constant accelerations (B, N, D) that lead to the positions after the next step; move no agent."""
+        # The body advances copies, so this holds for any body.
         positions, velocities = body_step.positions, body_step.velocities
         copied = body_step._replace(positions=positions.copy(), velocities=velocities.copy())
         self._advance(copied, {name: array.copy() for name, array in self._state.items()})
@@ -69,81 +69,81 @@ class MovingBody:
             self._stateless.advance(*arguments)
 
     def reorder(self, order: Int64[np.ndarray, " N"]) -> None:
-        """Put agents into another order in memory."""
+        """Reorder the agents in memory."""
         self._store_state({name: array[:, order] for name, array in self._state.items()})
 
     def replace(self, flock: Flock, keep: Bool[np.ndarray, " N"]) -> None:
-        """Go on with another flock: its first agents are the kept ones, of which the body remembers what it did."""
+        """Continue with another flock, whose first agents are the kept ones; these keep their body state."""
         fresh = _make_state(self.body, flock)
         for name, array in fresh.items():
             array[:, : keep.sum()] = self._state[name][:, keep]
         self._store_state(fresh)
 
     def with_body(self, body: AnyBody, flock: Flock) -> MovingBody:
-        """Another body for the same agents; one of the same kind with other numbers goes on with what is remembered."""
-        other = MovingBody(body, flock)
+        """Return another body for the same agents; a body of the same type with other parameters keeps the state."""
+        result = MovingBody(body, flock)
         if type(body) is type(self.body):
-            other._store_state({name: self._state.get(name, array) for name, array in other._state.items()})
-        return other
+            result._store_state({name: self._state.get(name, array) for name, array in result._state.items()})
+        return result
 
     def _store_state(self, state: BodyState) -> None:
-        """Keep the state, and one read-only view of it: the body changes the state in place, so the view stays true."""
+        """Store the state and a read-only view of it; the body changes the state in place, so the view stays valid."""
         self._state = {name: np.ascontiguousarray(array) for name, array in state.items()}
         self.state_view: BodyState = ReadOnlyDict({name: as_read_only(array) for name, array in self._state.items()})
 
 
 def check_body(body: object) -> AnyBody:
-    """`body` if it is one, else a clear error."""
+    """Return `body`. Raise InputError unless it is an object with advance()."""
     if isinstance(body, type) or not isinstance(body, Body):
-        such = "equiflock.DoubleIntegrator() or equiflock.make_body('unicycle')"
-        raise InputError(f"body must be an object with advance(), such as {such}; got {shorten_repr(body)}")
+        examples = "equiflock.DoubleIntegrator() or equiflock.make_body('unicycle')"
+        raise InputError(f"body must be an object with advance(), such as {examples}; got {shorten_repr(body)}")
     return body
 
 
 def compute_acceleration_between(positions: Vectors, velocities: Vectors, later: Vectors, time: float) -> Vectors:
-    """The accelerations that, held for that time, lead from positions and velocities to later positions.
+    """Return the constant accelerations that lead from positions and velocities to later positions in that time.
 
-    a = 2 (r(t + time) - r(t) - v(t) time) / time^2: that of the double integrator, if it was one.
+    a = 2 (r(t + time) - r(t) - v(t) time) / time^2, which is the command itself for a double integrator.
     """
-    held: Vectors = 2.0 * ((later - positions) / time - velocities) / time
-    return held
+    accelerations: Vectors = 2.0 * ((later - positions) / time - velocities) / time
+    return accelerations
 
 
 def _make_state(body: AnyBody, flock: Flock) -> dict[str, NDArray[Any]]:
-    """What a body remembers of agents that are new; nothing if it has no memory."""
+    """Return the initial body state of new agents; empty if the body has no state."""
     if not isinstance(body, StatefulBody):
         return {}
-    found: Any = body.init_state(flock)
+    state: Any = body.init_state(flock)
     agents = flock.shape[:2]
-    if not isinstance(found, Mapping) or any(
+    if not isinstance(state, Mapping) or any(
         not (isinstance(name, str) and name.isidentifier())
         or not (isinstance(array, np.ndarray) and array.shape[:2] == agents and array.dtype.kind in "fiub")
-        for name, array in found.items()
+        for name, array in state.items()
     ):
         raise InputError(
-            f"begin() of {type(body).__name__} must return arrays of numbers of shape (B, N, ..) by name, here "
-            f"B, N = {agents[0]}, {agents[1]}; got {shorten_repr(found)}"
+            f"init_state() of {type(body).__name__} must return arrays of numbers of shape (B, N, ..) by name, here "
+            f"B, N = {agents[0]}, {agents[1]}; got {shorten_repr(state)}"
         )
-    # Copies, as one array may stand under two names, and the arrays are the flight's own from here on.
-    return {name: array.copy() for name, array in found.items()}
+    # Copy, since two names may share one array, and the flight changes the arrays from here on.
+    return {name: array.copy() for name, array in state.items()}
 
 
 def _check_state(body: AnyBody, fresh: BodyState, state: BodyState) -> dict[str, NDArray[Any]]:
-    """A state that was given, if it is one of this body and these agents."""
+    """Return a given state with the dtypes of a fresh one. Raise InputError if it does not fit body and agents."""
     if not isinstance(state, Mapping):
         raise InputError(
-            f"body_state must be a mapping such as Trajectory.body_state_at returns; got {shorten_repr(state)}"
+            f"body_state must be a mapping, such as Trajectory.body_state_at() returns; got {shorten_repr(state)}"
         )
     given = {name: np.asarray(array) for name, array in state.items()}
-    needed, came = _format_shapes(fresh), _format_shapes(given)
-    if needed != came:
-        raise InputError(f"body_state does not fit {shorten_repr(body)}, which remembers {needed}; got {came}")
+    expected, actual = _format_shapes(fresh), _format_shapes(given)
+    if expected != actual:
+        raise InputError(f"body_state does not fit {shorten_repr(body)}, whose state is {expected}; got {actual}")
     for name, array in given.items():
         if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-            raise InputError(f"body_state must be finite numbers; got {shorten_repr(array)} as {name!r}")
+            raise InputError(f"body_state must have finite numbers; got {shorten_repr(array)} as {name!r}")
     return {name: given[name].astype(array.dtype) for name, array in fresh.items()}
 
 
 def _format_shapes(state: BodyState) -> str:
-    """Names and shapes in a few words."""
-    return ", ".join(f"{name!r} of shape {state[name].shape}" for name in sorted(state)) or "nothing"
+    """Return names and shapes of the arrays as text."""
+    return ", ".join(f"{name!r} of shape {state[name].shape}" for name in sorted(state)) or "empty"

@@ -1,9 +1,9 @@
-"""The parts of a flight put together: the one place that chooses them where a caller does not."""
+"""Builds flights from their parts, with defaults for the parts that a caller omits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from equiflock.bodies import DoubleIntegrator
 from equiflock.controllers.torch_bridge import as_numpy_function
@@ -21,6 +21,15 @@ from equiflock.simulation.fused_network_step import make_fused_step
 from equiflock.simulation.memory_order import MemoryOrder
 
 
+class DecisionFunctions(NamedTuple):
+    """A controller as a flight calls it."""
+
+    decide: DecisionFunction
+    """Function of the flock and its observations."""
+    compiled: object | None
+    """Compiled form, which accepts agents in any order; None if there is none."""
+
+
 def flight(
     start: Flock,
     controller: Controller | None,
@@ -36,100 +45,103 @@ def flight(
     failures: Failures | None = None,
     body_state: BodyState | None = None,
 ) -> Flight:
-    """Fly a flock: `for moment in flight(start, controller): ...`, endless unless the ending ends every flock.
+    """Return a flight: `for moment in flight(start, controller): ...`, endless unless the ending ends every flock.
 
     Args:
         start: the flock at t = 0.
-        controller: such as `load("tanner")`; None if an outsider acts in its place, by `Flight.step`.
+        controller: such as `load("tanner")`; None if the caller provides accelerations by `Flight.step`.
         time_step: dt, in seconds.
-        comm_radius: R, if it shall be another than that of `start`.
-        senses: what agents observe, if there is no controller; with one, what it declares, or that with another
-            topology.
-        body: what a commanded acceleration does; the double integrator if left out.
-        ending: decides at every moment which flocks have ended; None lets them fly for ever.
-        orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
-        obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
-        radio: how messages travel; all arrive at once and exact if left out.
-        failures: who fails, how and when; nobody if left out.
-        body_state: what the body remembers of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
+        comm_radius: R; default: that of `start`.
+        senses: observations of the agents; default: those that the controller declares, from which only the topology
+            may differ. Required without a controller.
+        body: executes commanded accelerations; default: the double integrator.
+        ending: decides at every moment which flocks have ended; None: the flight is endless.
+        orbit: orbit technique by which followers avoid obstacles; None: obstacle agents only stand still.
+        obstacles: obstacle agents within R from which a follower receives messages: the "nearest" or "all".
+        radio: transmission of messages; default: all arrive at once and exact.
+        failures: failures of agents; default: none.
+        body_state: body state of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
     """
-    # What agents sense is declared by the controller, unless the caller overrides it.
+    # The controller declares the senses, unless the caller overrides them.
     if controller is not None:
         check_controller(controller)
         declared = controller.senses
         senses = declared if senses is None else senses
-        # Another topology is another flight; the controller is no function of other channels, hops or units.
+        # The controller can fly with another topology, but not with other channels, hops or units.
         if isinstance(senses, Senses) and _get_observation_spec(senses) != _get_observation_spec(declared):
             raise InputError(f"the controller needs the channels, hops and units of {declared}; got {senses}")
     elif senses is None:
         raise InputError("a flight without a controller needs senses, such as equiflock.paper_senses()")
     if not isinstance(start, Flock):
         raise InputError(f"start must be a Flock of at least one flock; got {shorten_repr(start)}")
-    # The state does not depend on R, so another R needs no new check of the arrays.
+    # The arrays do not depend on R, so another R needs no new check of them.
     if comm_radius is not None:
         start = Flock.view(*start.arrays, comm_radius=check_positive("comm_radius", comm_radius))
     if failures is not None and not isinstance(failures, Failures):
         raise InputError(
-            f"failures must be such as equiflock.Failures(agents=5, time=1.0); got {shorten_repr(failures)}"
+            f"failures must be a Failures, such as equiflock.Failures(agents=5, time=1.0); got {shorten_repr(failures)}"
         )
     if failures is not None and failures.is_empty:
         failures = None
-    # The paper's parts fill whatever the caller left open.
+    # The defaults are the paper's parts.
     sensing = DelayedAggregation(senses, orbit=orbit, obstacles=obstacles, radio=radio)
     body = DoubleIntegrator() if body is None else check_body(body)
     decide, compiled = (None, None) if controller is None else make_decision_function(controller)
-    # Cell order pays only if nobody looks at the flock: an ending would have it copied back at every step.
+    # Cell order saves time only without an ending, which would need the caller's order at every step.
     is_worthwhile = compiled is not None and ending is None and failures is None and MemoryOrder.is_worthwhile(start)
     order = MemoryOrder(sensing, start.shape[1]) if is_worthwhile else None
-    # A fused step does not look who has failed.
+    # Fused steps do not support failed agents.
     fused = _make_fused_step(controller, compiled, sensing, body) if failures is None else None
     parts: dict[str, Any] = {"ending": ending, "order": order, "fused": fused, "failures": failures}
     return Flight(start, sensing, decide, body, time_step=time_step, body_state=body_state, **parts)
 
 
 def change_controller(flying: Flight, controller: Controller) -> None:
-    """Go on with another controller from the next moment on; what was decided at this one is still done.
+    """Use another controller from the next moment on; the step that is already commanded is still executed.
 
-    Agents remember what they heard if the other controller has as many hops and channels, in the same units. The
-    topology is the other controller's own.
+    The state of the senses is kept if hop count, channel count and units are unchanged. The topology is that of the new
+    controller.
     """
     check_controller(controller)
     sensing = flying.sensing
     if not isinstance(sensing, DelayedAggregation):
-        raise InputError(f"only a flight by delayed aggregation can change its controller; got {shorten_repr(sensing)}")
+        raise InputError(
+            f"only a flight with DelayedAggregation can change its controller; got {shorten_repr(sensing)}"
+        )
     decide, compiled = make_decision_function(controller)
     sensing.set_senses(controller.senses)
     flying.set_controller(decide, _make_fused_step(controller, compiled, sensing, flying.body), compiled is not None)
 
 
 def _get_observation_spec(senses: Senses) -> tuple[Any, ...]:
-    """What observations are made of, whoever they are made of."""
+    """Return the fields of observations that must match; the topology may differ."""
     return senses.channels, senses.hops, senses.length_scale, senses.time_scale
 
 
 def _make_fused_step(controller: object, network: object | None, sensing: Sensing, body: AnyBody) -> FusedStep | None:
-    """The step that makes what these parts make in one call, if there is one."""
-    # A controller may bring its own, such as the mixture of expert and pupil in learning.
-    own: Callable[[Sensing, AnyBody], FusedStep | None] | None = getattr(controller, "make_fused_step", None)
-    if own is not None or network is None:
-        return None if own is None else own(sensing, body)
-    return make_fused_step(sensing, network, body)
+    """Return the step that fuses these parts into one call, or None if this combination is unsupported."""
+    # A controller may provide its own, such as the mixture of expert and student in training.
+    factory: Callable[[Sensing, AnyBody], FusedStep | None] | None = getattr(controller, "make_fused_step", None)
+    if factory is not None:
+        return factory(sensing, body)
+    return None if network is None else make_fused_step(sensing, network, body)
 
 
-def make_decision_function(controller: Controller) -> tuple[DecisionFunction, object | None]:
-    """The controller as a function of flock and observations; and its compiled form, which takes agents in any order.
+def make_decision_function(controller: Controller) -> DecisionFunctions:
+    """Return the controller as a function of flock and observations, and its compiled form.
 
-    This is where a network of the package is compiled, with the weights that it has now (see `as_numpy_function`).
+    This compiles a network of the package with its present weights (see `as_numpy_function`).
     """
-    ask: Any = as_numpy_function(controller)
-    # An expert indexes the flock itself, so agents must keep the caller's order.
+    function: Any = as_numpy_function(controller)
+    # A privileged controller indexes the flock, so agents must keep the caller's order.
     if getattr(controller, "privileged", False):
-        return ask, None
-    return (lambda flock, observations: ask(observations)), ask if getattr(ask, "order_independent", False) else None
+        return DecisionFunctions(function, None)
+    compiled = function if getattr(function, "order_independent", False) else None
+    return DecisionFunctions(lambda flock, observations: function(observations), compiled)
 
 
 def check_controller(controller: Any) -> None:
-    """Raise a clear error unless `controller` can be called and declares its senses."""
+    """Raise InputError unless `controller` is callable and declares its senses."""
     if isinstance(controller, str):
         raise InputError(f"controller must be a controller, not its name: use equiflock.load({controller!r})")
     if not callable(controller):

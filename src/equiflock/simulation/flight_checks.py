@@ -1,4 +1,4 @@
-"""What controllers, endings and readers of a flight hand to it, checked where it enters."""
+"""Checks of what controllers, endings and callers pass to a flight."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ FLYING = int(Outcome.FLYING)
 
 
 def check_accelerations(answer: Any) -> Vectors:
-    """What a controller returned, if that is an array of real numbers."""
+    """Return a controller's result as float64. Raise InputError unless it is an array of real numbers."""
     try:
         array = np.asarray(answer)
     except (TypeError, ValueError):  # such as rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "fiu":
-        came = f"{array.dtype} of shape {array.shape}" if array.shape else shorten_repr(answer)
-        raise InputError(f"the controller must return an array of real numbers; got {came}")
+        received = f"{array.dtype} of shape {array.shape}" if array.shape else shorten_repr(answer)
+        raise InputError(f"the controller must return an array of real numbers; got {received}")
     return array.astype(np.float64, copy=False)
 
 
 def check_ending(ending: Ending | None) -> None:
-    """Raise a clear error unless `ending` is an ending, or none."""
+    """Raise InputError unless `ending` is callable or None."""
     if isinstance(ending, type):
         raise InputError(f"ending must be an instance: {ending.__name__}(), not {ending.__name__}")
     if ending is not None and not callable(ending):
@@ -36,18 +36,19 @@ def check_ending(ending: Ending | None) -> None:
 
 
 def check_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
-    """What an ending returned, if it is one outcome per flock, or whether each has ended."""
+    """Return an ending's result as outcome codes (B,). Raise InputError unless it has an outcome or bool per flock."""
     try:
         outcomes = np.asarray(answer)
     except ValueError:  # such as rows of different lengths
         outcomes = np.asarray(None)
-    # A plain condition, true or false, ends a flock without naming how.
+    # True ends a flock without a more specific outcome.
     if outcomes.dtype == bool:
         outcomes = np.where(outcomes, int(Outcome.ENDED), FLYING)
-    known = outcomes.dtype.kind in "iu" and np.isin(outcomes, [int(outcome) for outcome in Outcome.all()]).all()
-    if outcomes.shape != (flocks,) or not known:
+    valid = outcomes.dtype.kind in "iu" and np.isin(outcomes, [int(outcome) for outcome in Outcome.all()]).all()
+    if outcomes.shape != (flocks,) or not valid:
         raise InputError(
-            f"the ending must return one Outcome, or True or False, for each flock, ({flocks},); got {shorten_repr(answer)}"
+            f"the ending must return one Outcome, or True or False, for each flock, ({flocks},); "
+            f"got {shorten_repr(answer)}"
         )
     return outcomes.astype(np.int8)
 
@@ -55,10 +56,12 @@ def check_outcomes(answer: Any, flocks: int) -> Int8[np.ndarray, " B"]:
 def check_keep_mask(
     flock: Flock, keep: Bool[np.ndarray, " N"] | None, shape: tuple[int, ...], comm_radius: float
 ) -> Bool[np.ndarray, " N"]:
-    """Which agents of a flight of that shape (B, N, D) stay, if they fit into a changed flock; all if left out."""
+    """Return the mask of agents that a flight of that shape (B, N, D) keeps in a changed flock; default: all.
+
+    Raise InputError if they do not fit into the new flock, or if it changes B, D or R of the flight.
+    """
     check_flock(flock)
     B, N, D = shape
-    # The kept agents must fit into the new flock, and nothing else of the flight may change with them.
     keep = np.ones(N, bool) if keep is None else np.asarray(keep)
     if keep.shape != (N,) or keep.dtype != bool:
         raise InputError(f"keep must be booleans of shape ({N},); got {keep.dtype} of shape {keep.shape}")

@@ -1,13 +1,13 @@
-"""The order in which the agents of a large flock stand in memory: near in space, near in memory.
+"""The order of a large flock's agents in memory: agents that are near in space are near in memory.
 
-It changes nothing but the speed. Sums over neighbours still run in the caller's order within a cell, and a moment's
-arrays are put back into the caller's order when they are read.
+It changes only the speed. Sums over neighbours still run in the caller's order within a cell, and a moment's arrays are
+copied back into the caller's order when they are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
@@ -19,25 +19,46 @@ from equiflock.runtime.threads import MAX_SMALL_FLOCK
 from equiflock.simulation.body_motion import BodyState
 
 CACHE_DISTANCE = 20_000
-"""Two agents this many places apart in memory are rarely in the processor's cache together."""
+"""Distance in memory, in agents, beyond which two agents are rarely in the processor's cache together."""
 MAX_STRAY_SHARE = 0.2
-"""Agents are reordered when more than this share of them is far in memory from the next one in cell order."""
+"""Agents are reordered if more than this share of them is far in memory from the next one in cell order."""
 
 
-MomentArrays: TypeAlias = tuple[Flock, Observations, Vectors, BodyState, Callable[[], Any] | None]
-"""What a moment is made of: flock, observations, accelerations, what bodies remember, and who heard whom."""
+class MomentArrays(NamedTuple):
+    """The large parts of a moment, with agents as they stand in memory."""
+
+    flock: Flock
+    observations: Observations
+    """(B, N, K, C, D)."""
+    accelerations: Vectors
+    """(B, N, D)."""
+    body_state: BodyState
+    """name -> (B, N, ..)."""
+    compute_message_graph: Callable[[], Any] | None
+    """Returns the graph of messages in use; None if the senses do not support it."""
+
+
+class FlightStatus(NamedTuple):
+    """The parts of a moment that do not depend on the order of agents."""
+
+    flying: Bool[np.ndarray, " B"]
+    """Flocks that still fly."""
+    outcomes: Int8[np.ndarray, " B"]
+    """Codes of `Outcome`."""
+    comm_radius: float
+    """R."""
 
 
 class ReorderableSensing(Protocol):
-    """Senses that know the agents cell by cell, and can go on with the same agents in another order."""
+    """Senses that sort agents into cells, and can continue with the same agents in another order."""
 
     @property
     def order(self) -> Int64[np.ndarray, " N"] | None:
-        """The agents of the last large flock that was heard, cell by cell."""
+        """The agents of the last large flock that was observed, cell by cell."""
         ...
 
     def renumber(self, order: Int64[np.ndarray, " N"]) -> None:
-        """Go on with the same agents in another order: the s-th is the one that was number order[s]."""
+        """Continue with the same agents in another order: agent s was number order[s] before."""
         ...
 
 
@@ -45,111 +66,104 @@ class MemoryOrder:
     """Keeps a single large flock in cell order.
 
     Args:
-        sensing: knows the agents cell by cell, and is renumbered whenever they are reordered.
+        sensing: provides the cell order, and is renumbered when agents are reordered.
         agents: N.
     """
 
     def __init__(self, sensing: ReorderableSensing, agents: int) -> None:
         self.sensing = sensing
         self.agent_ids: Int64[np.ndarray, " N"] = np.arange(agents)
-        """The caller's number of every agent, as they stand in memory."""
+        """The caller's number of each agent in memory."""
 
     def rebuild_for(self, flock: Flock) -> MemoryOrder | None:
-        """The order for a changed flock, in the caller's order so far; None if it is not large enough any more."""
+        """Return a memory order for a changed flock in the caller's order; None if it would not save time."""
         return MemoryOrder(self.sensing, flock.shape[1]) if self.is_worthwhile(flock) else None
 
     @staticmethod
     def is_worthwhile(flock: Flock) -> bool:
-        """Whether cell order saves time: only for a single flock of many agents, all of which work."""
+        """Return whether cell order saves time: only for a single flock of many agents, all of which work."""
         return len(flock) == 1 and flock.shape[1] > MAX_SMALL_FLOCK and flock.all_working
 
     def propose_order(self) -> Int64[np.ndarray, " N"] | None:
-        """The order to bring agents into now, or None if few of them have strayed."""
+        """Return the order into which to sort the agents now, or None if few have moved far from it."""
         order = self.sensing.order
         if order is None:
             return None
-        # Sorting all arrays costs more than some cache misses, so it waits until they are many.
+        # Sorting all arrays costs more than a few cache misses.
         strays = np.count_nonzero(np.abs(np.diff(order)) > CACHE_DISTANCE)
         return order.copy() if strays > len(order) * MAX_STRAY_SHARE else None
 
     def compute_inverse_order(self) -> Int64[np.ndarray, " N"]:
-        """The order that brings agents back to the caller's."""
+        """Return the order that restores the caller's."""
         return np.argsort(self.agent_ids)
 
     def reorder(self, order: Int64[np.ndarray, " N"]) -> None:
-        """Take note that the agent at place s is now the one that was at order[s]."""
+        """Record that the agent at place s in memory is the one that was at order[s]."""
         self.agent_ids = self.agent_ids[order]
         self.sensing.renumber(order)
 
-    def make_moment(
-        self,
-        step: int,
-        time: float,
-        stored: MomentArrays,
-        ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
-    ) -> Moment:
-        """The moment of a flight that stores flock, observations, accelerations and body state in this order."""
-        return _ReorderedMoment.from_memory(step, time, stored, ends, self.agent_ids)
+    def make_moment(self, step: int, time: float, arrays: MomentArrays, status: FlightStatus) -> Moment:
+        """Return a moment in the caller's order, from arrays in the order of memory."""
+        return _ReorderedMoment.from_memory(step, time, arrays, status, self.agent_ids)
 
 
 class _ReorderedMoment(Moment):
-    """A moment whose arrays are copied into the caller's order when somebody first looks at them."""
+    """A moment whose arrays are copied into the caller's order when they are first read."""
 
     @classmethod
     def from_memory(
         cls,
         step: int,
         time: float,
-        stored: MomentArrays,
-        ends: tuple[Bool[np.ndarray, " B"], Int8[np.ndarray, " B"], float],
+        arrays: MomentArrays,
+        status: FlightStatus,
         agent_ids: Int64[np.ndarray, " N"],
     ) -> _ReorderedMoment:
-        """A moment over arrays in cell order; place s in memory holds the caller's agent ranks[s]."""
-        # The large arrays are left unset on purpose: reading one calls __getattr__, which makes it.
+        """Return a moment over arrays in which place s holds the caller's agent agent_ids[s]."""
+        # The large arrays stay unset on purpose: reading one calls __getattr__, which makes it.
         moment = cls.__new__(cls)
-        known = dict(zip(("flying", "outcomes", "comm_radius"), ends, strict=True))
         for name, value in {
             "step": step,
             "time": time,
-            "_memory_arrays": stored,
+            "_memory_arrays": arrays,
             "_agent_ids": agent_ids,
-            **known,
+            **status._asdict(),
         }.items():
             object.__setattr__(moment, name, value)  # a moment is frozen
         return moment
 
     def __getattr__(self, name: str) -> Any:
-        """Make one of the large arrays, when it is read for the first time."""
-        in_order: dict[str, Callable[[], Any]] = {
+        """Make one of the large arrays when it is first read."""
+        factories: dict[str, Callable[[], Any]] = {
             "flock": self._make_flock,
-            "observations": lambda: as_read_only(self._to_caller_order(self._memory_arrays[1])),
-            "accelerations": lambda: as_read_only(self._to_caller_order(self._memory_arrays[2])),
+            "observations": lambda: as_read_only(self._to_caller_order(self._memory_arrays.observations)),
+            "accelerations": lambda: as_read_only(self._to_caller_order(self._memory_arrays.accelerations)),
             "body_state": self._make_body_state,
             "compute_message_graph": self._make_message_graph_function,
         }
-        if name not in in_order:
+        if name not in factories:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        # Kept under its name, so that reading it again does not come here.
-        found = in_order[name]()
-        object.__setattr__(self, name, found)
-        return found
+        # Set the attribute, so that the next read does not call __getattr__.
+        value = factories[name]()
+        object.__setattr__(self, name, value)
+        return value
 
     def _make_flock(self) -> Flock:
-        flock = self._memory_arrays[0]
+        flock = self._memory_arrays.flock
         return Flock.view(*map(self._to_caller_order, flock.arrays), comm_radius=flock.comm_radius)
 
     def _make_body_state(self) -> BodyState:
         return ReadOnlyDict(
-            {name: as_read_only(self._to_caller_order(array)) for name, array in self._memory_arrays[3].items()}
+            {name: as_read_only(self._to_caller_order(array)) for name, array in self._memory_arrays.body_state.items()}
         )
 
     def _make_message_graph_function(self) -> Callable[[], Any] | None:
-        # A graph is made when it is asked for, and in the order of memory.
-        heard, agent_ids = self._memory_arrays[4], self._agent_ids
-        return None if heard is None else lambda: heard().renumber_agents(agent_ids)
+        # The graph is computed when it is called for, in the order of memory.
+        compute_graph, agent_ids = self._memory_arrays.compute_message_graph, self._agent_ids
+        return None if compute_graph is None else lambda: compute_graph().renumber_agents(agent_ids)
 
     def _to_caller_order(self, array: Any) -> Any:
-        # Place s in memory holds the agent that the caller knows by the number ranks[s].
-        found = np.empty_like(array)
-        found[:, self._agent_ids] = array
-        return found
+        # Place s in memory holds the caller's agent agent_ids[s].
+        result = np.empty_like(array)
+        result[:, self._agent_ids] = array
+        return result

@@ -1,9 +1,9 @@
-"""Numbers that describe a flock, a moment or a trajectory (section 5 of the paper, "Metrics", and Definition 1).
+"""Metrics of a flock, a moment or a trajectory (section 5 of the paper, "Metrics", and Definition 1).
 
 Each function takes a `Flock` or `Moment` and returns one number per flock, (B,), or a `Trajectory` and returns
-(F, B), one per frame and flock. Metrics are taken over the flock: leaders included, obstacle agents not. They count
-agents that work, at that moment; the separation and the peak acceleration also those that have failed, since they are
-still there. Where nobody works they are 0.
+(F, B), one per frame and flock. Metrics include leaders, but not obstacle agents. They count the agents that work at
+that moment; separation and peak acceleration also include failed agents, which are still in the way. Without working
+agents they are 0.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def velocity_variance(subject: Subject) -> MetricValues:
 
 
 def mean_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
-    """(1/N) sum_i |a_i|, the effort commanded; (F - 1, B) for a trajectory, as no step follows its last frame."""
+    """(1/N) sum_i |a_i|, the commanded effort; (F - 1, B) for a trajectory, since no step follows its last frame."""
     return _apply_to_vectors(_compute_mean_norms, _get_accelerations(subject), _get_working_mask(subject))
 
 
 def peak_acceleration_norm(subject: Moment | Trajectory) -> MetricValues:
-    """Max over i of |a_i|, failed or not, the most that is commanded of a body; (F - 1, B) for a trajectory."""
+    """Max over i of |a_i|, failed agents included: the largest command to a body; (F - 1, B) for a trajectory."""
     return _apply_to_vectors(
         _compute_largest_norms, _get_accelerations(subject), _get_flock(subject).roles != Role.OBSTACLE
     )
 
 
 def ivv(run: Trajectory) -> Float64[np.ndarray, " B"]:
-    """IVV, the integral of the velocity variance: dt sum_{n < T} var(v(t_n)), over the T steps a flock flew."""
+    """IVV, the integral of the velocity variance: dt sum_{n < T} var(v(t_n)), over the T steps that a flock flew."""
     return _integrate_metric(run, "velocity_variance")
 
 
@@ -58,8 +58,8 @@ def iman(run: Trajectory) -> Float64[np.ndarray, " B"]:
 
 
 def mean_leader_velocity_distance(subject: Subject) -> MetricValues:
-    """MLVD = (1/N) sum_i |v_i - v_L| with v_L the leaders' velocity (their mean, should they differ)."""
-    # v_L, then the mean over all agents of the distance of their velocity from it.
+    """MLVD = (1/N) sum_i |v_i - v_L| with v_L the leaders' velocity (the mean, if they differ)."""
+    # v_L, then the mean over all agents of |v_i - v_L|.
     velocities, working, roles = _get_velocities(subject), _get_working_mask(subject), _get_flock(subject).roles
     leaders = working.reshape(-1, *roles.shape) & (roles == Role.LEADER)
     if not leaders.any(axis=-1).all():
@@ -87,55 +87,57 @@ def largest_velocity_difference(subject: Subject) -> MetricValues:
 
 
 def component_count(subject: Subject, comm_radius: float | None = None) -> MetricValues:
-    """The number of connected components of the graph of agents that work, within R, directions ignored.
+    """Number of connected components of the communication graph of working agents, directions ignored.
 
     Args:
-        subject: a moment or trajectory, or a flock.
-        comm_radius: R; that of the flock or flight if left out.
+        subject: a flock, moment or trajectory.
+        comm_radius: R; default: that of the flock or flight.
     """
-    # Labels are numbered from 0, so the largest is one less than their number.
+    # Components are numbered from 0.
     stacked = _stack_frames(subject)
     counts: MetricValues = components(stacked, comm_radius).max(axis=1) + 1.0
     return counts.reshape(_get_velocities(subject).shape[:-2])
 
 
 def message_component_count(subject: Moment) -> MetricValues:
-    """The number of connected components of agents that work, joined by messages that are used now, either way.
+    """Number of connected components of working agents, joined by the messages in use now, directions ignored.
 
-    `component_count` asks who could hear whom by where they are; this asks whose messages arrived, so a flock that is
-    one by geometry may be in pieces for some steps.
+    `component_count` depends on positions only; this counts messages that arrived, so a flock that is connected by
+    distance can be disconnected for some steps.
     """
     if not isinstance(subject, Moment) or subject.compute_message_graph is None:
-        raise InputError(f"messages are those of a Moment of a flight; got {shorten_repr(subject)}")
+        raise InputError(
+            f"message_component_count needs a Moment of a flight with messages; got {shorten_repr(subject)}"
+        )
     counts: MetricValues = label_components(subject.compute_message_graph(), subject.flock.working).max(axis=1) + 1.0
     return counts
 
 
 def _get_accelerations(subject: Moment | Trajectory) -> Array:
-    """(B, N, D), or all steps of a trajectory, (F - 1, B, N, D)."""
+    """Return accelerations (B, N, D), or those of all steps of a trajectory, (F - 1, B, N, D)."""
     if not isinstance(subject, (Moment, Trajectory)):
-        raise InputError(f"accelerations are those of a Moment or a Trajectory; got {shorten_repr(subject)}")
+        raise InputError(f"a metric of accelerations needs a Moment or a Trajectory; got {shorten_repr(subject)}")
     return subject.accelerations
 
 
 def _get_flock(subject: Subject) -> Flock:
-    """The flock of any subject; that of the last frame for a trajectory, whose roles never change."""
+    """Return the flock of any subject; for a trajectory, whose roles never change, that of the last frame."""
     if isinstance(subject, Moment):
         return subject.flock
     if isinstance(subject, Trajectory):
         return subject.flock()
     if not isinstance(subject, Flock):
-        raise InputError(f"a metric is of a Flock, a Moment or a Trajectory; got {shorten_repr(subject)}")
+        raise InputError(f"a metric needs a Flock, a Moment or a Trajectory; got {shorten_repr(subject)}")
     return subject
 
 
 def _get_velocities(subject: Subject) -> Array:
-    """(B, N, D), or all frames of a trajectory, (F, B, N, D)."""
+    """Return velocities (B, N, D), or those of all frames of a trajectory, (F, B, N, D)."""
     return subject.velocities if isinstance(subject, Trajectory) else _get_flock(subject).velocities
 
 
 def _get_working_mask(subject: Subject) -> Array:
-    """Which agents of the flock work, (B, N); (F * B, N) for a trajectory in which somebody has failed."""
+    """Return the mask of working agents, (B, N); (F * B, N) for a trajectory with failed agents."""
     if not isinstance(subject, Trajectory) or not np.count_nonzero(subject.conditions):
         return _get_flock(subject).working
     working: Array = (subject.roles != Role.OBSTACLE) & (subject.conditions == Condition.WORKING)
@@ -143,7 +145,7 @@ def _get_working_mask(subject: Subject) -> Array:
 
 
 def _apply_to_vectors(measure: Callable[..., None], vectors: Array, mask: Array) -> MetricValues:
-    """Apply a kernel for one vector per agent, (.., B, N, D), to every frame and flock: (.., B)."""
+    """Apply a kernel for one vector per agent, (.., B, N, D), to every frame and flock; return (.., B)."""
     *frames, N, D = vectors.shape
     result = np.empty(frames)
     stacked = as_read_only(np.ascontiguousarray(vectors).reshape(-1, N, D))
@@ -153,41 +155,41 @@ def _apply_to_vectors(measure: Callable[..., None], vectors: Array, mask: Array)
 
 
 def _integrate_metric(run: Trajectory, name: str) -> Float64[np.ndarray, " B"]:
-    """The sum of dt times a metric over the steps that each flock flew, from its recorded series if there is one."""
+    """Return the sum of dt times a metric over the steps that each flock flew, from its recorded series if present."""
     if not isinstance(run, Trajectory):
-        raise InputError(f"an integral is of a Trajectory; got a {type(run).__name__}")
-    # The recorded series has every step, even if few frames were kept.
+        raise InputError(f"an integral over time needs a Trajectory; got a {type(run).__name__}")
+    # The recorded series has every step, even if the trajectory has fewer frames.
     if name in run.series:
         values = run.series[name][:-1]
     elif run.has_every_step:
         values = {"velocity_variance": velocity_variance, "mean_acceleration_norm": mean_acceleration_norm}[name](run)
-        # The variance has one value per frame, one more than steps: the sum runs over n < T.
+        # The variance has one value per frame, one more than there are steps: the sum runs over n < T.
         values = values[: len(run.accelerations)]
     else:
-        raise InputError(f"the run kept too few frames for this integral: simulate with record=[metrics.{name}]")
+        raise InputError(f"the run has too few frames for this integral: simulate with record=[metrics.{name}]")
     # A flock that ended early adds nothing after its last step.
-    flown = np.arange(len(values))[:, None] < run.steps
-    return np.asarray(run.time_step * values.sum(axis=0, where=flown))
+    is_flying = np.arange(len(values))[:, None] < run.steps
+    return np.asarray(run.time_step * values.sum(axis=0, where=is_flying))
 
 
 def _stack_frames(subject: Subject) -> Flock:
-    """All frames as one batch of F * B flocks."""
+    """Return all frames as one batch of F * B flocks."""
     if not isinstance(subject, Trajectory):
         return _get_flock(subject)
     # Roles, obstacles and groups are the same in every frame.
     frames, B, N, D = subject.positions.shape
-    crew = (
+    agent_arrays = (
         np.broadcast_to(getattr(subject, name), (frames, B, N)).reshape(-1, N)
         for name in (*STATIC_ARRAYS, "conditions")
     )
-    vectors = (each.reshape(-1, N, D) for each in (subject.positions, subject.velocities))
-    return Flock.view(*vectors, *crew, comm_radius=subject.comm_radius)
+    vectors = (array.reshape(-1, N, D) for array in (subject.positions, subject.velocities))
+    return Flock.view(*vectors, *agent_arrays, comm_radius=subject.comm_radius)
 
 
 def _apply_to_points(
     measure: Callable[..., bool], subject: Subject, vectors: str, pairwise_limit: int, *, include_failed: bool = False
 ) -> MetricValues:
-    """Apply a kernel for points to every frame and flock: (F, B) for a trajectory, else (B,).
+    """Apply a kernel for points to every frame and flock; return (F, B) for a trajectory, else (B,).
 
     Up to `pairwise_limit` agents the kernel compares all pairs.
     """
@@ -199,28 +201,28 @@ def _apply_to_points(
     return result.reshape(_get_velocities(subject).shape[:-2])
 
 
-# Kernels over vectors (frames * B, N, D), of the flocks first .. last; `mask`, (B, N) for all frames alike or
-# (frames * B, N), says who counts.
+# Kernels over vectors (F * B, N, D) of the flocks first .. last. `mask` selects the agents that count: (B, N), the same
+# for all frames, or (F * B, N).
 
 
 @kernel
 def _compute_variances(vectors: Array, mask: Array, result: Array, first: Index, last: Index) -> None:
-    """The mean over members of |v_i - mean(v)|^2."""
+    """Write the mean over selected agents of |v_i - mean(v)|^2 into result."""
     _, N, D = vectors.shape
     mean = np.empty(D)
     for b in range(first, last):
-        counts = mask[b % len(mask)]
-        count = max(counts.sum(), 1)
-        # The mean velocity, then the squares of what velocities differ from it by.
+        selected = mask[b % len(mask)]
+        count = max(selected.sum(), 1)
+        # mean(v), then the sum of |v_i - mean(v)|^2.
         mean[:] = 0.0
         for i in range(N):
-            if counts[i]:
+            if selected[i]:
                 for d in range(D):
                     mean[d] += vectors[b, i, d]
         mean /= count
         total = 0.0
         for i in range(N):
-            if counts[i]:
+            if selected[i]:
                 for d in range(D):
                     total += (vectors[b, i, d] - mean[d]) ** 2
         result[b] = total / count
@@ -228,7 +230,7 @@ def _compute_variances(vectors: Array, mask: Array, result: Array, first: Index,
 
 @kernel
 def _compute_mean_norms(vectors: Array, mask: Array, result: Array, first: Index, last: Index) -> None:
-    """The mean over members of |v_i|."""
+    """Write the mean over selected agents of |v_i| into result."""
     for b in range(first, last):
         norms = _compute_norms(vectors[b], mask[b % len(mask)])
         total = 0.0
@@ -239,14 +241,14 @@ def _compute_mean_norms(vectors: Array, mask: Array, result: Array, first: Index
 
 @kernel
 def _compute_largest_norms(vectors: Array, mask: Array, result: Array, first: Index, last: Index) -> None:
-    """The largest |v_i| of members, of whom there is always one."""
+    """Write the largest |v_i| of selected agents, of which there is at least one, into result."""
     for b in range(first, last):
         result[b] = _compute_norms(vectors[b], mask[b % len(mask)]).max()
 
 
 @kernel
 def _compute_norms(vectors: Array, mask: Array) -> Array:
-    """|v_i| of (N, D) vectors of the members of one flock."""
+    """Return |v_i| of the selected agents of one flock, from vectors (N, D)."""
     norms, count = np.empty(len(vectors)), 0
     for i in range(len(vectors)):
         if mask[i]:
@@ -260,7 +262,7 @@ def _compute_norms(vectors: Array, mask: Array) -> Array:
 
 @kernel
 def _select_members(vectors: Array, mask: Array) -> Array:
-    """The vectors, of (N, D), of the agents that count."""
+    """Return the vectors of the selected agents of one flock, from vectors (N, D)."""
     points = np.empty(vectors.shape)
     count = 0
     for i in range(len(vectors)):
@@ -275,10 +277,10 @@ def _select_members(vectors: Array, mask: Array) -> Array:
 def _compute_minimum_separations(
     vectors: Array, mask: Array, result: Array, use_search: Any, first: Index, last: Index
 ) -> bool:
-    """The least distance in each of the flocks first .. last; all pairs are compared if `use_search` is None."""
+    """Write the least distance in each flock into result; `use_search` = None compares all pairs."""
     for b in range(first, last):
         points = _select_members(vectors[b], mask[b])
-        # Numba leaves out the branch that is not taken.
+        # Numba compiles only the branch for the type of use_search.
         if use_search is None:
             result[b] = math.sqrt(geometry.squared_distance_range(points)[0])
         else:
@@ -288,7 +290,7 @@ def _compute_minimum_separations(
 
 @kernel
 def _compute_diameters(vectors: Array, mask: Array, result: Array, use_search: Any, first: Index, last: Index) -> bool:
-    """The largest distance in each of the flocks first .. last; all pairs are compared if `use_search` is None."""
+    """Write the largest distance in each flock into result; `use_search` = None compares all pairs."""
     for b in range(first, last):
         points = _select_members(vectors[b], mask[b])
         if use_search is None:

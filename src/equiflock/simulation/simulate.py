@@ -1,4 +1,4 @@
-"""A flight of a given duration, and what is kept of it."""
+"""`simulate`: a flight of a given duration, recorded as a trajectory."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from equiflock.simulation.trajectory import Trajectory
 from equiflock.version import __version__
 
 MAX_STEPS = 100_000_000
-"""Flights of more steps are refused."""
+"""Largest number of steps of a flight."""
 
 Measure = Callable[[Moment], Float64[np.ndarray, " B"]]
-"""A number per flock of a moment: any function in `equiflock.simulation.metrics`, or one's own."""
+"""A function of a moment that returns a number per flock, such as those in `equiflock.simulation.metrics`."""
 
 
 def simulate(
@@ -51,38 +51,38 @@ def simulate(
     on_step: Callable[[Moment], object] | None = None,
     config: dict[str, Any] | None = None,
 ) -> Trajectory:
-    """Fly for a while and keep what happened.
+    """Simulate a flight of that duration and return its trajectory.
 
     Args:
         start: the flock at t = 0.
         controller: a controller, such as `load("tanner")`.
         time_step: dt, in seconds.
-        duration: in seconds; T = duration / time_step, rounded, steps are made.
-        comm_radius: the communication radius R, if it shall be another than that of `start`.
-        body: what a commanded acceleration does; the double integrator if left out.
-        ending: decides at every moment which flocks have ended; None lets them fly the whole time.
-        orbit: the technique by which followers avoid obstacles; None if obstacle agents just stand still.
-        obstacles: which obstacle agents within R a follower hears, the "nearest" or "all".
-        radio: how messages travel, such as `Radio(loss=0.2)`; all arrive at once and exact if left out.
-        failures: who fails, how and when, such as `Failures(agents=5, time=1.0)`; nobody if left out.
-        body_state: what the body remembers of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
-        keep_every: keep every so many-th frame; None keeps none. The first and the last are always kept.
-        record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values stand
-            in `series` under the functions' names, or those of a mapping, whatever frames are kept. They are given the
-            flocks that had not ended before; the others keep their last values.
+        duration: in seconds; the flight has T = duration / time_step steps, rounded.
+        comm_radius: R; default: that of `start`.
+        body: executes commanded accelerations; default: the double integrator.
+        ending: decides at every moment which flocks have ended; None: all flocks fly for the whole duration.
+        orbit: orbit technique by which followers avoid obstacles; None: obstacle agents only stand still.
+        obstacles: obstacle agents within R from which a follower receives messages: the "nearest" or "all".
+        radio: transmission of messages, such as `Radio(packet_loss=0.2)`; default: all arrive at once and exact.
+        failures: failures of agents, such as `Failures(agents=5, time=1.0)`; default: none.
+        body_state: body state of the agents of `start`, such as `run.body_state_at(-1)` of a saved flight.
+        keep_every: interval of the frames to keep, in steps; None: none in between. The first and last are always kept.
+        record: functions of a moment to evaluate at every step, such as `metrics.velocity_variance`; their values are
+            in `series` under the functions' names, or the keys of a mapping, at every step whatever frames are kept.
+            They receive the flocks that had not ended before; ended flocks keep their last values.
         on_step: called with every moment, for progress.
-        config: more settings to keep with the trajectory, such as JSON can hold.
+        config: further settings to store with the trajectory, JSON-serializable.
     """
     steps = count_steps(duration, time_step)
-    # An endless flight takes any time, but in this one it would mean that nobody fails.
+    # An endless flight accepts any time of failure; in this one no agent would fail.
     if isinstance(failures, Failures) and failures.agents > 0 and failures.compute_failure_step(time_step) > steps:
         raise InputError(f"failures.time must be at most the duration, {steps * time_step:g} s; got {failures.time:g}")
-    # The loop checks its own arguments, so time step and radius are taken from it from here on.
-    rules: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles, "radio": radio, "failures": failures}
-    rules |= {"body": body, "body_state": body_state}
-    loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, ending=ending, **rules)
+    # The loop checks its arguments, so use its time step and radius from here on.
+    parts: dict[str, Any] = {"orbit": orbit, "obstacles": obstacles, "radio": radio, "failures": failures}
+    parts |= {"body": body, "body_state": body_state}
+    loop = flight(start, controller, time_step=time_step, comm_radius=comm_radius, ending=ending, **parts)
     time_step, comm_radius, duration = loop.time_step, loop.comm_radius, float(duration)
-    # Whoever opens the trajectory later finds everything that its numbers depend on, except the start itself.
+    # All settings on which the results depend, except the start itself.
     settings = {
         "controller": getattr(controller, "name", type(controller).__name__),
         "senses": asdict(controller.senses),
@@ -100,19 +100,19 @@ def simulate(
         **(config or {}),
     }
     settings = _to_json_types(settings)
-    # Memory for the frames and the series is taken before the first step: too little of it is known at once.
+    # Allocate frames and series before the first step, so that a lack of memory shows at once.
     frames = _FrameBuffer(steps, keep_every, start.shape, loop.body_state)
     measures = _name_measures(record)
     series = {name: np.empty((steps + 1, len(start))) for name in measures}
-    flown = np.zeros(len(start), np.int64)
-    # A flock is measured once more at the step at which it ended, and never after.
+    flown_steps = np.zeros(len(start), np.int64)
+    # Measure a flock for the last time at the step at which it ends.
     changed = np.ones(len(start), bool)
 
-    # Where nothing happens but frames being kept, the steps between them need no moments.
-    watched = bool(measures) or on_step is not None or ending is not None
+    # Without measures, callback and ending, the steps between frames need no moments.
+    every_moment = bool(measures) or on_step is not None or ending is not None
     for moment in loop:
         frames.add(moment)
-        # Ended flocks repeat their last values; measures are given the others only.
+        # Ended flocks repeat their last values; measures receive only the others.
         for name, measure in measures.items():
             if not changed.all():
                 series[name][moment.step] = series[name][moment.step - 1]
@@ -121,13 +121,13 @@ def simulate(
             on_step(moment)
         if moment.step == steps or not moment.flying.any():
             break
-        # Whoever flies now makes one more step, or all those that nobody looks at.
-        unseen = 0 if watched else frames.next_step - moment.step - 1
-        flown[moment.flying] = moment.step + 1 + unseen
+        # Flying flocks make the step to the next moment, and the skipped ones before it.
+        skipped = 0 if every_moment else frames.next_step - moment.step - 1
+        flown_steps[moment.flying] = moment.step + 1 + skipped
         changed = moment.flying
-        if unseen > 0:
-            loop.skip(unseen)
-    # If all flocks ended early, what remains of the time repeats their last states.
+        if skipped > 0:
+            loop.skip(skipped)
+    # If all flocks ended early, repeat their last states until the end of the duration.
     frames.fill_rest(moment)
     for values in series.values():
         values[moment.step + 1 :] = values[moment.step]
@@ -141,7 +141,7 @@ def simulate(
         roles=start.roles.copy(),
         obstacles=start.obstacles.copy(),
         groups=start.groups.copy(),
-        steps=flown,
+        steps=flown_steps,
         outcomes=np.where(moment.flying, Outcome.TIME_UP, moment.outcomes).astype(np.int8),
         time_step=time_step,
         comm_radius=comm_radius,
@@ -152,7 +152,7 @@ def simulate(
 
 
 def count_steps(duration: float, time_step: float) -> int:
-    """How many steps a duration takes, to the nearest; a clear error if that is no sensible number."""
+    """Return the number of steps of a duration, rounded. Raise InputError if it is negative or above MAX_STEPS."""
     check_positive("time_step", time_step)
     if not is_finite(duration) or duration < 0:
         raise InputError(f"duration must be a finite number of at least 0; got {shorten_repr(duration)}")
@@ -163,59 +163,59 @@ def count_steps(duration: float, time_step: float) -> int:
 
 
 def describe_part(part: object) -> Any:
-    """What a part of a flight is, such as JSON can hold: its kind, and its numbers and words."""
+    """Return the type of a part of a flight, with its numbers and strings, as JSON-serializable values."""
     if part is None:
         return None
-    # A dataclass tells its fields; any other object its public attributes.
-    numbers = asdict(part) if is_dataclass(part) and not isinstance(part, type) else getattr(part, "__dict__", {})
-    plain = {
+    # The fields of a dataclass; the public attributes of any other object.
+    attributes = asdict(part) if is_dataclass(part) and not isinstance(part, type) else getattr(part, "__dict__", {})
+    values = {
         name: value
-        for name, value in numbers.items()
+        for name, value in attributes.items()
         if not name.startswith("_") and isinstance(value, (bool, int, float, str, type(None)))
     }
-    return {"kind": getattr(part, "__name__", type(part).__name__), **plain}
+    return {"kind": getattr(part, "__name__", type(part).__name__), **values}
 
 
 def _to_json_types(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings as they would come back from a file: lists for tuples."""
+    """Return the settings as a file would return them, with lists for tuples."""
     # Through JSON and back, so that a trajectory in memory equals the one that is loaded from disk.
     try:
-        found: dict[str, Any] = json.loads(json.dumps(settings))
-        return found
+        result: dict[str, Any] = json.loads(json.dumps(settings))
+        return result
     except (TypeError, ValueError) as error:
-        raise InputError(f"config must be such as JSON can hold: {error}") from None
+        raise InputError(f"config must be JSON-serializable: {error}") from None
 
 
 def _name_measures(record: Iterable[Measure] | Mapping[str, Measure]) -> dict[str, Measure]:
-    """The functions to record by the names of their series."""
+    """Return the functions to record by the names of their series."""
     if callable(record) or not isinstance(record, Iterable):
-        raise InputError(f"record must be functions in a list or a mapping; got {shorten_repr(record)}")
+        raise InputError(f"record must be a list or a mapping of functions; got {shorten_repr(record)}")
     if isinstance(record, Mapping):
         return dict(record)
-    # In a list, a function is known by its own name, which two lambdas share.
+    # In a list, the name of a function is that of its series; two lambdas have the same name.
     measures = list(record)
     names = [getattr(measure, "__name__", "") for measure in measures]
     if len(set(names)) < len(names) or "" in names:
-        raise InputError(f"functions to record need names of their own, or a mapping that gives them; got {names}")
+        raise InputError(f"functions to record need distinct names, or a mapping from names to functions; got {names}")
     return dict(zip(names, measures, strict=True))
 
 
 class _FrameBuffer:
-    """The frames that are kept, filled in as the flight goes on."""
+    """The frames to keep, filled in during the flight."""
 
     def __init__(self, steps: int, keep_every: int | None, shape: tuple[int, int, int], body_state: BodyState) -> None:
         every = keep_every or max(steps, 1)
-        # Three arrays of float64, conditions, and what bodies remember. Refused here, with a hint, rather than by the
-        # system in the middle of a flight.
+        # Three arrays of float64, conditions, and body state. Raise an error with a hint here, rather than let the
+        # system run out of memory in the middle of a flight.
         frames = -(-steps // every) + 1
-        remembered = sum(array.nbytes for array in body_state.values())
-        size = frames * (3 * 8 * math.prod(shape) + math.prod(shape[:2]) + remembered)
+        body_bytes = sum(array.nbytes for array in body_state.values())
+        size = frames * (3 * 8 * math.prod(shape) + math.prod(shape[:2]) + body_bytes)
         if size > read_physical_memory():
             raise InputError(
                 f"keeping {frames:,} frames needs {size / 2**30:,.0f} GiB, more than this machine has: "
                 "raise keep_every, or set it to None and record what you need"
             )
-        # The steps whose frames are kept, the first and the last in any case.
+        # The steps of the frames, always including the first and the last.
         self.frame_steps = np.append(np.arange(0, steps, every), steps)
         self.frames_filled = 0
         self.positions = np.empty((len(self.frame_steps), *shape))
@@ -233,7 +233,7 @@ class _FrameBuffer:
         return int(self.frame_steps[self.frames_filled])
 
     def add(self, moment: Moment) -> None:
-        """Keep the moment, if its step is one of those to keep."""
+        """Store the moment if its step has a frame."""
         if self.frames_filled < len(self.frame_steps) and moment.step == self.frame_steps[self.frames_filled]:
             self._write_frame(moment)
             if self.frames_filled < len(self.frame_steps):
@@ -254,7 +254,7 @@ class _FrameBuffer:
 
 
 def _select_flocks(moment: Moment, which: Bool[np.ndarray, " B"]) -> Moment:
-    """The same moment, with only those flocks for which `which` is true."""
+    """Return the moment with only the flocks for which `which` is true."""
     if which.all():
         return moment
     compute_message_graph = moment.compute_message_graph

@@ -1,4 +1,4 @@
-"""A flight that was kept: frames with labelled axes, and the settings that made them."""
+"""The trajectory of a flight: frames with labelled axes, recorded series, and settings; saved as a zarr store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float64, Int8, Int64
 from numpy.typing import NDArray
 
-from equiflock.flock import Condition, Flock, Groups, ObstacleIds, Roles
+from equiflock.flock import Condition, Flock, FlockArrays, Groups, ObstacleIds, Roles
 from equiflock.outcomes import Outcome
 from equiflock.runtime.arrays import ReadOnlyDict
 from equiflock.runtime.checks import InputError, check_positive, shorten_repr
@@ -27,34 +27,34 @@ if TYPE_CHECKING:
 FORMAT = "equiflock trajectory 4"
 CHECKSUM = "checksum"
 BODY_PREFIX = "body_"
-"""Begins the names of arrays of what bodies remembered."""
+"""Prefix of the names of body state arrays."""
 FRAME_ARRAYS, STATIC_ARRAYS = (
     ("positions", "velocities", "accelerations", "conditions"),
     ("roles", "obstacles", "groups"),
 )
-"""The names of the arrays that change from frame to frame, and of those that describe the agents and do not."""
+"""Names of the arrays that change from frame to frame, and of those that do not."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectory:
-    """What `simulate` returns: F kept frames of B flocks, and numbers recorded at each of T steps.
+    """The result of `simulate`: F frames of B flocks, and numbers recorded at each of T steps.
 
     Attributes:
-        times: (F,) of the frames, in seconds; every step's unless fewer were kept (then F - 1 is below T).
+        times: (F,), times of the frames in seconds; of every step, unless fewer were kept (then F - 1 < T).
         positions: (F, B, N, D).
         velocities: (F, B, N, D).
-        accelerations: (F - 1, B, N, D), what the agents were commanded to do after each frame but the last.
-        conditions: (F, B, N), values of `Condition`: who worked, and how others had failed.
+        accelerations: (F - 1, B, N, D), commanded after each frame but the last.
+        conditions: (F, B, N), values of `Condition`: working agents, and how the others have failed.
         roles: (B, N), values of `Role`.
         obstacles: (B, N), the number of each obstacle agent's obstacle, as in `Flock`.
         groups: (B, N), the social group of each agent, as in `Flock`.
-        steps: (B,), how many steps each flock flew; later frames of a flock repeat its last state.
+        steps: (B,), number of steps that each flock flew; later frames of a flock repeat its last state.
         outcomes: (B,), codes of `Outcome`.
         time_step: dt, in seconds.
         comm_radius: the communication radius R.
-        series: name -> (T + 1, B), what was recorded at every step.
-        config: the settings of the run, as JSON would hold them.
-        body_state: name -> (F, B, N, ..), what bodies remembered beyond position and velocity, such as headings.
+        series: name -> (T + 1, B), values recorded at every step.
+        config: settings of the run, with JSON types.
+        body_state: name -> (F, B, N, ..), body state beyond position and velocity, such as headings.
     """
 
     times: Float64[np.ndarray, " F"]
@@ -74,46 +74,53 @@ class Trajectory:
     body_state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Arrays are read-only, so that what is read from the trajectory stays what was flown.
+        # Arrays are read-only, so that a reader cannot change the trajectory.
         arrays = [getattr(self, name) for name in ("times", *FRAME_ARRAYS, *STATIC_ARRAYS, "steps", "outcomes")]
         for array in (*arrays, *self.series.values(), *self.body_state.values()):
             array.setflags(write=False)
-        # Nor can a series be added later: `dataclasses.replace` makes another trajectory with it.
+        # Mappings are read-only, too: `dataclasses.replace` makes a trajectory with further series.
         object.__setattr__(self, "series", ReadOnlyDict(self.series))
         object.__setattr__(self, "body_state", ReadOnlyDict(self.body_state))
 
     @property
     def outcome(self) -> tuple[Outcome, ...]:
-        """How each flock's flight ended."""
+        """The outcome of each flock's flight."""
         return tuple(Outcome(code) for code in self.outcomes.tolist())
 
     @property
     def has_every_step(self) -> bool:
-        """Whether the frames are all the steps of the flight."""
+        """Whether there is a frame for every step of the flight."""
         return len(self.times) == round(float(self.times[-1]) / self.time_step) + 1
 
     def flock(self, frame: int = -1) -> Flock:
-        """The flock at one of the frames, the last by default."""
-        crew = *(getattr(self, name) for name in STATIC_ARRAYS), self.conditions[frame]
-        return Flock.view(self.positions[frame], self.velocities[frame], *crew, comm_radius=self.comm_radius)
+        """Return the flock at a frame; default: the last."""
+        arrays = FlockArrays(
+            self.positions[frame],
+            self.velocities[frame],
+            self.roles,
+            self.obstacles,
+            self.groups,
+            self.conditions[frame],
+        )
+        return Flock.view(*arrays, comm_radius=self.comm_radius)
 
     def body_state_at(self, frame: int = -1) -> dict[str, NDArray[Any]]:
-        """What bodies remembered at one of the frames, the last by default: name -> (B, N, ..)."""
+        """Return the body state at a frame, name -> (B, N, ..); default: the last."""
         return {name: values[frame] for name, values in self.body_state.items()}
 
     def __getitem__(self, flock: int) -> Trajectory:
-        """One flock of the batch, as a trajectory of its own."""
-        # Through a range, so that negative and wrong indices behave like those of a list.
+        """Return the trajectory of one flock of the batch."""
+        # The range gives negative and wrong indices the meaning that they have for a list.
         b = range(len(self.steps))[flock]
-        one = slice(b, b + 1)
+        which = slice(b, b + 1)
         return replace(
             self,
-            **{name: getattr(self, name)[:, one] for name in FRAME_ARRAYS},
-            **{name: getattr(self, name)[one] for name in STATIC_ARRAYS},
-            steps=self.steps[one],
-            outcomes=self.outcomes[one],
-            series={name: values[:, one] for name, values in self.series.items()},
-            body_state={name: values[:, one] for name, values in self.body_state.items()},
+            **{name: getattr(self, name)[:, which] for name in FRAME_ARRAYS},
+            **{name: getattr(self, name)[which] for name in STATIC_ARRAYS},
+            steps=self.steps[which],
+            outcomes=self.outcomes[which],
+            series={name: values[:, which] for name, values in self.series.items()},
+            body_state={name: values[:, which] for name, values in self.body_state.items()},
         )
 
     def __repr__(self) -> str:
@@ -121,10 +128,10 @@ class Trajectory:
         return f"Trajectory({frames} frames to t = {self.times[-1]:g}, B={B}, N={N:,}, D={D})"
 
     def to_xarray(self) -> xarray.Dataset:
-        """The trajectory as a dataset with dimensions frame, flock, agent, axis (and step, for series)."""
+        """Return the trajectory as a dataset with dimensions frame, flock, agent, axis (and step, for series)."""
         import xarray
 
-        # Accelerations lie between frames, so they have an axis of their own.
+        # Accelerations lie between frames, so their first dimension is another: interval.
         vectors = ("frame", "flock", "agent", "axis")
         variables: dict[str, Any] = {
             "positions": (vectors, self.positions),
@@ -135,15 +142,15 @@ class Trajectory:
             "steps": ("flock", self.steps),
             "outcomes": ("flock", self.outcomes),
         }
-        # Series have every step, frames perhaps not, so these axes differ too.
+        # Series have every step, frames may not, so their first dimension is another: step.
         for name, values in self.series.items():
             variables[f"series_{name}"] = (("step", "flock"), values)
-        # Whatever further axes a body's memory has are its own.
+        # Body state may have further dimensions of any size.
         for name, values in self.body_state.items():
-            own = (f"{name}_{k}" for k in range(values.ndim - 3))
-            variables[f"{BODY_PREFIX}{name}"] = ((*vectors[:3], *own), values)
+            extra = (f"{name}_{k}" for k in range(values.ndim - 3))
+            variables[f"{BODY_PREFIX}{name}"] = ((*vectors[:3], *extra), values)
         coordinates = {"time": ("frame", self.times), "axis": list("xyz"[: self.positions.shape[-1]])}
-        # Zarr keeps attributes as JSON. Outcomes that a scenario added are written with name and text beside the code.
+        # Zarr stores attributes as JSON. Outcomes that a scenario added are stored with code, name and text.
         attributes = {
             "format": FORMAT,
             "time_step": self.time_step,
@@ -157,7 +164,7 @@ class Trajectory:
         return data.assign_attrs({CHECKSUM: _compute_checksum(data)})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the trajectory as a zarr store; nothing stands under `path` until all is written."""
+        """Write the trajectory as a zarr store; `path` does not exist until all is written."""
         check_absent(path)
         with atomic_write(path) as scratch:
             write_zarr(self.to_xarray(), scratch)
@@ -165,65 +172,66 @@ class Trajectory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trajectory:
-        """Read a trajectory that `save` wrote; anything else is refused with a clear error."""
+        """Read a trajectory that `save` wrote. Raise InputError for anything else."""
         import xarray
 
         if not isinstance(path, (str, os.PathLike)):
-            raise InputError(f"a trajectory is loaded from a path; got {shorten_repr(path)}")
+            raise InputError(f"path must be a string or a path; got {shorten_repr(path)}")
         source = Path(path)
         if not source.exists():
             raise InputError(f"no trajectory at {source}: there is no such file or folder")
         try:
             data = xarray.open_zarr(source, zarr_format=2, consolidated=True).load()
-        except Exception as error:  # whatever a foreign or damaged store makes the readers raise
+        except Exception as error:  # a foreign or damaged store can raise anything in xarray and zarr
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{source} is not a trajectory that can be read: {reason}") from None
         return _from_dataset(data, source)
 
 
 def load_trajectories(path: str | os.PathLike[str]) -> list[Trajectory]:
-    """The trajectory at a path or, if it is a folder of trajectories, all those in it, in the order of their names."""
+    """Load the trajectory at a path or, if it is a folder of trajectories, all of them in the order of their names."""
     source = Path(path)
-    inside = sorted(source.glob("*.zarr"))
-    return [Trajectory.load(store) for store in inside or [source]]
+    stores = sorted(source.glob("*.zarr"))
+    return [Trajectory.load(store) for store in stores or [source]]
 
 
 def _compute_checksum(data: xarray.Dataset) -> str:
-    """A checksum of all data, names, types and shapes in a dataset, as zarr reads a missing chunk as zeros."""
+    """Return a checksum of all data, names, types and shapes of a dataset: zarr reads a missing chunk as zeros."""
     # Attributes in the order of their names, except the checksum itself.
     settings = {name: value for name, value in data.attrs.items() if name != CHECKSUM}
     parts: list[bytes | memoryview] = [json.dumps(settings, sort_keys=True).encode()]
-    # Then every array: what it is, and its bytes.
+    # Then name, dimensions, type, shape and bytes of every array.
     for name in sorted(map(str, data.variables)):
         array = np.ascontiguousarray(data[name].values)
         if array.dtype.kind == "U":
-            array = np.asarray(array.tolist(), "S")  # names of axes, whatever kind of text they were read as
+            array = np.asarray(array.tolist(), "S")  # names of axes, which readers return as different string types
         parts.append(f"{name} {data[name].dims} {array.dtype.str} {array.shape}".encode())
         parts.append(array.reshape(-1).view(np.uint8).data)
     return compute_checksum(*parts)
 
 
 def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
-    """The trajectory in a dataset that was read from `source`, or a clear error."""
-    # The format is looked at first: an older trajectory is no damaged one.
-    if data.attrs.get("format") != FORMAT:
-        written = data.attrs.get("format")
-        ours = isinstance(written, str) and written.startswith(FORMAT[:-1])
+    """Return the trajectory in a dataset that was read from `source`. Raise InputError if it is not valid."""
+    # Check the format first: an older trajectory is not damaged.
+    file_format = data.attrs.get("format")
+    if file_format != FORMAT:
+        is_other_version = isinstance(file_format, str) and file_format.startswith(FORMAT[:-1])
         raise InputError(
-            f"{source} is a trajectory of another version, {written!r}, and this one reads {FORMAT!r}: fly it again"
-            if ours
-            else f"{source} is not a trajectory of this program: its format is {written!r}, expected {FORMAT!r}"
+            f"{source} is a trajectory of another version, {file_format!r}, but this one reads {FORMAT!r}: simulate it "
+            "again"
+            if is_other_version
+            else f"{source} is not a trajectory of equiflock: its format is {file_format!r}, expected {FORMAT!r}"
         )
     try:
         if _compute_checksum(data) != data.attrs.get(CHECKSUM):
-            raise ValueError("its checksum does not fit")
-        # Then everything is rebuilt; whatever is missing or of the wrong kind raises here.
+            raise ValueError("its checksum does not match")
+        # A part that is missing or of the wrong type raises an error here.
         arrays = {name: data[name].values for name in (*FRAME_ARRAYS, *STATIC_ARRAYS, "steps")}
         times, positions = data["time"].values, arrays["positions"]
         time_step = check_positive("time_step", data.attrs["time_step"])
         comm_radius = check_positive("comm_radius", data.attrs["comm_radius"])
         frames, B, N, D = positions.shape
-        found = Trajectory(
+        trajectory = Trajectory(
             times=times,
             **arrays,
             outcomes=_map_outcomes(data),
@@ -235,32 +243,31 @@ def _from_dataset(data: xarray.Dataset, source: Path) -> Trajectory:
                 str(n)[len(BODY_PREFIX) :]: data[n].values for n in data.data_vars if str(n).startswith(BODY_PREFIX)
             },
         )
-        # A checksum proves that the file is as written, not that it was written by this program.
+        # A checksum proves that the file is unchanged, not that this program wrote it.
         shapes_fit = (
-            found.velocities.shape == positions.shape
-            and found.accelerations.shape == (frames - 1, B, N, D)
+            trajectory.velocities.shape == positions.shape
+            and trajectory.accelerations.shape == (frames - 1, B, N, D)
             and all(arrays[name].shape == (B, N) for name in STATIC_ARRAYS)
-            and found.conditions.shape == (frames, B, N)
-            and 0 <= found.conditions.min() <= found.conditions.max() < len(Condition)
-            and found.steps.shape == found.outcomes.shape == (B,)
+            and trajectory.conditions.shape == (frames, B, N)
+            and 0 <= trajectory.conditions.min() <= trajectory.conditions.max() < len(Condition)
+            and trajectory.steps.shape == trajectory.outcomes.shape == (B,)
             and times.shape == (frames,)
-            and all(values.shape[:3] == (frames, B, N) for values in found.body_state.values())
+            and all(values.shape[:3] == (frames, B, N) for values in trajectory.body_state.values())
         )
         if not (shapes_fit and np.isfinite(times).all()):
             raise ValueError("shapes or values do not fit together")
-        crew = *(arrays[name] for name in STATIC_ARRAYS), found.conditions[-1]
-        # Making a checked flock of the last frame finds roles and numbers that no flock may have.
-        Flock(positions[-1], found.velocities[-1], *crew, comm_radius=comm_radius)
+        # The constructor checks roles and the numbers of obstacles and groups; `Flock.view` does not.
+        Flock(*trajectory.flock().arrays, comm_radius=comm_radius)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{source} is a damaged trajectory: {error}") from None
-    return found
+    return trajectory
 
 
 def _map_outcomes(data: xarray.Dataset) -> Int8[np.ndarray, " B"]:
-    """The outcomes by the codes that they have here; those that a scenario named itself may have had others."""
-    # Codes of added outcomes depend on the order of adding, so they are found by name; the text may have changed since.
-    named = json.loads(data.attrs["outcomes"])
-    known = {outcome.name: outcome for outcome in Outcome.all()}
-    codes = {int(code): int(known.get(name) or Outcome.add(name, text)) for code, (name, text) in named.items()}
-    own = [codes.get(code, code) for code in data["outcomes"].values.tolist()]
-    return np.array([int(Outcome(code)) for code in own], np.int8)
+    """Return the outcomes with the codes of this process, which may differ for outcomes that scenarios added."""
+    # Codes of added outcomes depend on the order of adding, so match them by name; the text may have changed since.
+    added = json.loads(data.attrs["outcomes"])
+    by_name = {outcome.name: outcome for outcome in Outcome.all()}
+    codes = {int(code): int(by_name.get(name) or Outcome.add(name, text)) for code, (name, text) in added.items()}
+    mapped = [codes.get(code, code) for code in data["outcomes"].values.tolist()]
+    return np.array([int(Outcome(code)) for code in mapped], np.int8)

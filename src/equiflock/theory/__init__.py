@@ -1,4 +1,4 @@
-"""Why trained controllers generalize: the bound on their generalization gap, and its parts (section 4 of the paper)."""
+"""The bound on the generalization gap of trained controllers, and its parts (section 4 of the paper)."""
 
 from equiflock.theory.bound import Bound, generalization_bound
 from equiflock.theory.covering import (

@@ -8,8 +8,8 @@ exceeds its mean loss on them by at most
     S = 3 (L + 1) ln(10 L beta C^L sqrt(D m M)) + (2 L + 3) sum_l ln max(1, |W_l|_F),
 
 for the L matrices W_l of its MLP form, D their largest dimension, beta >= 1 the data bound, C >= 1 the activations'
-Lipschitz constant, and the loss min(1, (b^2 + MSE) / M). The paper prints 3 L + 1 in place of 3 (L + 1); its proof
-arrives at the latter.
+Lipschitz constant, and the loss min(1, (b^2 + MSE) / M). The paper prints 3 L + 1 instead of 3 (L + 1), which
+its proof derives.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Variant = Literal["proven", "printed"]
 
 @runtime_checkable
 class BoundData(Protocol):
-    """What the bound needs of a data set, such as `FastForwardData`."""
+    """Properties of a data set that the bound depends on, such as `FastForwardData`."""
 
     @property
     def hops(self) -> int:
-        """K, the hops of the observations."""
+        """K, the number of hops of the observations."""
         ...
 
     @property
@@ -47,17 +47,17 @@ class BoundData(Protocol):
 
     @property
     def largest_target(self) -> float:
-        """The largest norm of the expert's acceleration."""
+        """Largest norm of the expert's acceleration."""
         ...
 
     def largest_input(self, channels: tuple[Channel, ...]) -> float:
-        """The largest |Z_i|_F of any agent, for observations with these channels."""
+        """Return the largest |Z_i|_F of any agent, for observations with these channels."""
         ...
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The bound and all of its terms; `str` gives them as a table."""
+    """The bound and all of its terms; `str` formats them as a table."""
 
     samples: int
     """m, the number of training tuples."""
@@ -68,7 +68,7 @@ class Bound:
     lipschitz: float
     """C >= 1, the Lipschitz constant of the activations."""
     norms: tuple[float, ...]
-    """|W_l|_F of every matrix."""
+    """|W_l|_F of each matrix."""
     loss_scale: float = 2.0
     """M, the scale of the loss min(1, (b^2 + MSE) / M)."""
     failure_probability: float = 1e-3
@@ -80,14 +80,14 @@ class Bound:
         for name in ("samples", "largest_dimension"):
             check_count(name, getattr(self, name))
         check_choice("variant", self.variant, ("proven", "printed"))
-        # The proof needs each of these; b is at most sqrt(M), so M bounds a norm too.
+        # The proof requires each of these to be at least 1; b is at most sqrt(M), so M bounds a norm too.
         for name in ("data_bound", "lipschitz", "loss_scale"):
             if check_positive(name, getattr(self, name)) < 1.0:
                 raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}")
         if not 0.0 < self.failure_probability < 1.0:
             raise InputError(f"failure_probability must be between 0 and 1; got {self.failure_probability!r}")
         if not self.norms or not all(math.isfinite(norm) and norm >= 0.0 for norm in self.norms):
-            raise InputError(f"norms must be the matrices' Frobenius norms; got {self.norms!r}")
+            raise InputError(f"norms must be the matrices' Frobenius norms, finite and at least 0; got {self.norms!r}")
 
     @property
     def layers(self) -> int:
@@ -113,7 +113,7 @@ class Bound:
     def logarithm(self) -> float:
         """ln(10 L beta C^L sqrt(D m M))."""
         return (
-            # Term by term, as the product could overflow.
+            # Term by term, because the product could overflow.
             math.log(10 * self.layers * self.data_bound)
             + self.layers * math.log(self.lipschitz)
             + math.log(self.largest_dimension * self.samples * self.loss_scale) / 2
@@ -121,7 +121,7 @@ class Bound:
 
     @property
     def norm_sum(self) -> float:
-        """The sum over matrices of ln max(1, |W_l|_F)."""
+        """Sum over matrices of ln max(1, |W_l|_F)."""
         return sum(math.log(max(1.0, norm)) for norm in self.norms)
 
     @property
@@ -141,11 +141,11 @@ class Bound:
 
     @property
     def value(self) -> float:
-        """The bound itself. The loss is at most 1, so a bound above 1 is void."""
+        """Value of the bound. The loss is at most 1, so a bound above 1 is vacuous."""
         return self.sample_term + self.coefficient * self.root + self.confidence_term
 
     def __str__(self) -> str:
-        # Both variants are shown, whichever was asked for.
+        # Show both variants.
         other: Variant = "printed" if self.variant == "proven" else "proven"
         rows = [
             ("training tuples, m", f"{self.samples:,}"),
@@ -177,25 +177,25 @@ def generalization_bound(
     failure_probability: float = 1e-3,
     variant: Variant = "proven",
 ) -> Bound:
-    """The bound for a controller with its present weights.
+    """Return the bound for a controller with its current weights.
 
     Args:
-        controller: of the paper's family: a torch module with `senses` and a `chain` of layers.
-        data: what it learns from, such as `FastForwardData`.
-        loss_scale: M, of the loss min(1, (b^2 + MSE) / M).
+        controller: a network of the paper's family: a torch module with `senses` and a `chain` of layers.
+        data: the training data, such as `FastForwardData`.
+        loss_scale: M, the scale of the loss min(1, (b^2 + MSE) / M).
         failure_probability: delta.
         variant: the factor as "proven", 3 (L + 1), or as "printed", 3 L + 1.
     """
     if not isinstance(data, BoundData):
-        raise InputError(f"data must be such as FastForward(...).make() gives; got {type(data).__name__}")
+        raise InputError(f"data must be a data set such as FastForward(...).make() returns; got {type(data).__name__}")
     controller = as_module(controller)
     mlp = as_mlp(controller)
     _check_same_function(controller, mlp)
     if controller.senses.hops != data.hops:
-        raise InputError(f"the controller hears {controller.senses.hops} hops, but the data has {data.hops}")
-    # sigma_0 .. sigma_(L-1) are L activations, as many as the bound has factors C for.
+        raise InputError(f"the controller observes {controller.senses.hops} hops, but the data has {data.hops}")
+    # The L activations sigma_0 .. sigma_(L-1) give the factor C^L of the bound.
     lipschitz = max(1.0, *(lipschitz_constant(sigma, vectors=mlp.equivariant) for sigma in mlp.activations))
-    # The columns of ones that carry the biases are part of the input, too.
+    # The columns of ones that carry the biases are part of the input.
     largest_input = math.hypot(data.largest_input(controller.senses.channels), math.sqrt(mlp.ones[0]))
     return Bound(
         samples=data.samples,
@@ -210,15 +210,15 @@ def generalization_bound(
 
 
 def _check_same_function(controller: LocalController, mlp: MLP) -> None:
-    """A clear error unless a controller computes what its chain of layers says, on a few observations in the plane."""
-    # Five agents with spread-out numbers: enough to tell two functions apart.
+    """Raise InputError unless controller and MLP return the same accelerations for a few observations in the plane."""
+    # Five agents with evenly spaced numbers are enough to distinguish two functions.
     shape = 1, 5, controller.senses.hops, controller.senses.width, 2
     observations = torch.linspace(-2.0, 2.0, math.prod(shape), dtype=mlp.weights[0].dtype).view(shape)
     try:
         with torch.no_grad():
-            said, done = mlp(observations), cast(Callable[[Any], Any], controller)(observations)
-        same = said.shape == done.shape == (1, 5, 2) and torch.allclose(said, done, rtol=1e-3, atol=1e-4)
+            expected, actual = mlp(observations), cast(Callable[[Any], Any], controller)(observations)
+        same = expected.shape == actual.shape == (1, 5, 2) and torch.allclose(expected, actual, rtol=1e-3, atol=1e-4)
     except RuntimeError as error:
-        raise InputError(f"the controller does not take observations in the plane: {error}") from None
+        raise InputError(f"the controller must accept observations in the plane (D = 2): {error}") from None
     if not same:
-        raise InputError("the controller does not compute what its chain of layers does, or not accelerations (.., 2)")
+        raise InputError("the controller must return the accelerations (B, N, 2) that its chain of layers computes")

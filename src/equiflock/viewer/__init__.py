@@ -1,1 +1,1 @@
-"""The live page: a server that flies flocks, and the page that shows them and lets a person touch them."""
+"""The live view: a server that simulates flocks, and a page that shows them and lets the user interact."""

@@ -1,4 +1,4 @@
-"""Which agents of a live flock are meant: by their role, by a place, or by the obstacle that they stand around."""
+"""Masks that select agents of a live flock (a batch of one) by role, position or obstacle."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ Mask = Bool[np.ndarray, " N"]
 
 
 def select_role(flock: Flock, role: Role) -> Mask:
-    """Which agents have this role."""
+    """Return the mask of the agents with a role."""
     return np.asarray(flock.roles[0] == role)
 
 
 def select_controlled(flock: Flock) -> Mask:
-    """Which agents fly as their controller says: followers, but those that stopped or drift."""
+    """Return the mask of the agents that the controller commands: followers that neither stopped nor drift."""
     return np.asarray(flock.effective_roles[0] == Role.FOLLOWER)
 
 
 def compute_distances(flock: Flock, position: tuple[float, float]) -> Float64[np.ndarray, " N"]:
-    """How far each agent is from a place."""
+    """Return the distance of each agent to a point."""
     return np.asarray(np.hypot(*(flock.positions[0] - position).T))
 
 
-def select_obstacle(flock: Flock, number: int) -> Mask:
-    """Which agents belong to the obstacle of a disk, counted as by `obstacle_disks`: walls are not counted."""
+def select_obstacle(flock: Flock, index: int) -> Mask:
+    """Return the mask of the agents of a disk obstacle, indexed as in `obstacle_disks`, which omits walls."""
     obstacles = flock.obstacles[0]
-    # Numbers are counted over disks, so an obstacle counts if it makes a disk together with the flock.
-    members = [obstacles == each for each in np.unique(obstacles[obstacles != NO_OBSTACLE])]
-    around = [mask for mask in members if len(obstacle_disks(keep_agents(flock, mask | (obstacles == NO_OBSTACLE))))]
-    if number >= len(around):
-        raise InputError(f"there is no obstacle number {number}")
-    return np.asarray(around[number])
+    # An obstacle is a disk, not a wall, if it yields a disk together with the flock.
+    masks = [obstacles == obstacle for obstacle in np.unique(obstacles[obstacles != NO_OBSTACLE])]
+    disks = [mask for mask in masks if len(obstacle_disks(keep_agents(flock, mask | (obstacles == NO_OBSTACLE))))]
+    if index >= len(disks):
+        raise InputError(f"obstacle index must be below {len(disks)}; got {index}")
+    return np.asarray(disks[index])
 
 
 def keep_agents(flock: Flock, keep: Mask) -> Flock:
-    """The flock of these agents."""
+    """Return the flock reduced to the agents of a mask."""
     return Flock(*(array[:, keep] for array in flock.arrays), comm_radius=flock.comm_radius)

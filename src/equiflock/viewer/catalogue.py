@@ -1,4 +1,4 @@
-"""Scenarios and laws that a page may choose, with their options: read from their definitions, those of plugins too."""
+"""Scenarios and laws with their options, read from their definitions (also those of plugins), for the page's forms."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from equiflock.scenarios.registry import scenario_class, scenario_names
 
 
 def list_scenarios(excluded_fields: Collection[str]) -> list[dict[str, Any]]:
-    """Name, help and options of each scenario, as JSON would hold them.
+    """Return name, help and options of each scenario, JSON-serializable.
 
-    An option is a field of the scenario's dataclass whose default is a finite number, True or False, or a word of a
+    An option is a field of the scenario's dataclass whose default is a finite number, a boolean, or a value of a
     `Literal` in its type; its help is the docstring below the field.
 
     Args:
-        excluded_fields: fields that a page chooses elsewhere, such as the number of agents.
+        excluded_fields: fields that the page sets elsewhere, such as the number of agents.
     """
     return [
         {"name": name, "help": _extract_class_help(kind), "options": _describe_scenario_options(kind, excluded_fields)}
@@ -34,82 +34,90 @@ def list_scenarios(excluded_fields: Collection[str]) -> list[dict[str, Any]]:
 
 
 def list_laws(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Name, help and options of each controller that is no trained network, as JSON would hold them.
+    """Return name, help and options of each controller that is not a trained network, JSON-serializable.
 
-    An option is a number, which may be none if it is annotated so, and is above zero if the law refuses that; a switch;
-    or a word of a `Literal` in its type. Options of other kinds keep their defaults.
+    An option is a number (None is allowed if its annotation says so, 0 unless the law refuses it), a boolean, or a
+    value of a `Literal` in its type. Options of other types keep their defaults.
 
     Args:
-        names: controllers, with units of robots after their name or not.
+        names: controllers, with or without scaling options after the name.
     """
-    found = []
+    laws = []
     for name in sorted(names):
         head = name.partition(":")[0]
         if head in bundled_names():
             continue
         options = [
-            told for option in controller_options(head) if (told := _describe_law_option(head, option)) is not None
+            description
+            for option in controller_options(head)
+            if (description := _describe_law_option(head, option)) is not None
         ]
-        options.sort(key=lambda told: bool(told["may_be_none"]))  # limits that may be left out come last
-        found.append({"name": name, "help": _extract_class_help(find_definition(head)), "options": options})
-    return found
+        options.sort(key=lambda option: bool(option["may_be_none"]))  # optional limits come last
+        laws.append({"name": name, "help": _extract_class_help(find_definition(head)), "options": options})
+    return laws
 
 
 def _describe_law_option(law: str, option: ControllerOption) -> dict[str, Any] | None:
-    """One option of a law; None if a page cannot offer it."""
-    # The types of its values, but for none.
+    """Return the description of a law's option, or None if a form cannot offer it."""
+    # Types of its values, without None.
     types = set(get_args(option.hint) or (option.hint,)) - {NoneType}
-    # Where none is usual, only a type of nothing but numbers tells that a number is the other choice.
+    # If the default is None, only a purely numeric type shows that the option is a number.
     if is_finite(option.default) or (option.default is None and types and types <= {int, float}):
-        kind = "whole" if types == {int} else "number"
-    elif (found := _choose_input_kind(option.default, option.choices)) is not None:
-        kind = found
+        kind = "integer" if types == {int} else "number"
+    elif (input_kind := _choose_input_kind(option.default, option.choices)) is not None:
+        kind = input_kind
     else:
         return None
-    told = {"name": option.name, "kind": kind, "default": option.default, "help": _flatten_text(option.help)}
-    must_be_positive = kind in ("whole", "number") and not _accepts_value(law, option.name, 0)
-    return {**told, "choices": list(option.choices), "may_be_none": option.may_be_none, "above_zero": must_be_positive}
+    return {
+        "name": option.name,
+        "kind": kind,
+        "default": option.default,
+        "help": _flatten_text(option.help),
+        "choices": list(option.choices),
+        "may_be_none": option.may_be_none,
+        "must_be_positive": kind in ("integer", "number") and not _accepts_value(law, option.name, 0),
+    }
 
 
 def _accepts_value(law: str, name: str, value: float) -> bool:
-    """Whether a law can be made with that value of an option."""
+    """Return whether a law can be built with this value of an option."""
     try:
         load(law, **{name: value})
-    except Exception:  # whatever the class of a plugin may raise
+    except Exception:  # a plugin may raise anything
         return False
     return True
 
 
 def _describe_scenario_options(kind: type[Any], excluded_fields: Collection[str]) -> list[dict[str, Any]]:
-    """The options of one scenario class; fields of other kinds than numbers, switches, choices keep their defaults."""
+    """Return the options of a scenario class; fields other than numbers, booleans and choices keep their defaults."""
     texts = read_field_docstrings(kind)  # type: ignore[arg-type]  # classes can be hashed
     types = read_annotations(kind)
-    found = []
+    options = []
     for field in fields(kind):
         choices = list_choices(types.get(field.name))
-        offered = _choose_input_kind(field.default, choices)
-        if field.init and offered is not None and field.name not in excluded_fields:
-            told = {"name": field.name, "kind": offered, "default": field.default, "choices": list(choices)}
-            found.append({**told, "help": _flatten_text(texts.get(field.name, ""))})
-    return found
+        input_kind = _choose_input_kind(field.default, choices)
+        if field.init and input_kind is not None and field.name not in excluded_fields:
+            option = {"name": field.name, "kind": input_kind, "default": field.default, "choices": list(choices)}
+            options.append({**option, "help": _flatten_text(texts.get(field.name, ""))})
+    return options
 
 
 def _choose_input_kind(default: object, choices: Collection[str]) -> str | None:
-    """What a page shall offer for an option: a switch, a menu, a box for a whole number or for any, or nothing."""
-    # is_finite refuses True and False, which are integers to Python.
+    """Return the kind of input for an option, "boolean", "integer", "number" or "choice", or None if there is none."""
+    # is_finite refuses booleans, which are integers in Python.
     if isinstance(default, bool):
-        return "switch"
+        return "boolean"
     if is_finite(default):
-        return "whole" if isinstance(default, int) else "number"
+        return "integer" if isinstance(default, int) else "number"
     return "choice" if isinstance(default, str) and default in choices else None
 
 
 def _extract_class_help(kind: Any) -> str:
-    """The first paragraph of a docstring; nothing if it is the signature that dataclasses fill in."""
+    """Return the first paragraph of a docstring, or "" if it is the signature that dataclasses generate."""
     text = inspect.cleandoc(kind.__doc__ or "")
     return "" if text.startswith(f"{kind.__name__}(") else _flatten_text(text.split("\n\n")[0])
 
 
 def _flatten_text(text: str) -> str:
-    """A docstring as one line of plain text."""
+    """Return a docstring as one line of plain text."""
     return " ".join(text.replace("`", "").split())

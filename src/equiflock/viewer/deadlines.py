@@ -1,6 +1,6 @@
-"""Closes connections on which a request, or a message, was begun but is not complete within MOST_SECONDS.
+"""Protocols that close a connection if a request or message is not complete within TIMEOUT_SECONDS.
 
-Uvicorn limits the time between two requests, but not that of one.
+Uvicorn limits the time between two requests, but not the duration of one.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 TIMEOUT_SECONDS = 10.0
-"""The longest time from the first byte of a request or message to its last, or from connecting to the first byte."""
+"""Time allowed from the first byte of a request or message to its last, and from connecting to the first byte."""
 EXTENDED_LENGTH_BYTES = {126: 2, 127: 8}
-"""Two values of a frame's 7-bit length field say that its true length follows, in this many bytes."""
+"""Size in bytes of the extended payload length, by the value of the 7-bit length field."""
 FIRST_CONTROL_OPCODE = 8
-"""The first operation code of frames that are no part of a message, such as a ping."""
+"""First opcode of control frames, such as pings, which are not part of a message."""
 
 
 class Deadline:
-    """A timer that closes a connection after MOST_SECONDS, unless what was awaited has come."""
+    """A timer that closes a connection after TIMEOUT_SECONDS unless it is cancelled."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start the timer unless it runs already, so that whoever sends byte by byte gets no more time."""
+        """Start the timer unless it is running: a client that sends byte by byte gets no extra time."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(TIMEOUT_SECONDS, self._transport.abort)
 
     def cancel(self) -> None:
-        """Stop the timer: what was awaited is there."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def update(self, is_complete: bool) -> None:
-        """Stop the timer if what was awaited is there, else start it."""
+        """Stop the timer if the request or message is complete, else start it."""
         if is_complete:
             self.cancel()
         else:
@@ -48,7 +48,7 @@ class Deadline:
 
 
 class TimeoutHttpProtocol(H11Protocol):
-    """HTTP where a connection is closed if a request is not complete in time."""
+    """HTTP protocol that closes a connection if a request is not complete in time."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -59,7 +59,7 @@ class TimeoutHttpProtocol(H11Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # A websocket has a deadline of its own. A request is complete when its sender owes neither head nor body.
+        # After an upgrade the websocket has a separate deadline. A request is complete once head and body are received.
         upgraded = self.transport.get_protocol() is not self
         self._deadline.update(upgraded or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY))
 
@@ -70,7 +70,7 @@ class TimeoutHttpProtocol(H11Protocol):
 
 
 class TimeoutWebSocketProtocol(WebSocketsSansIOProtocol):
-    """A websocket where a message must be complete in time once it was begun; without one it may stay open for ever."""
+    """Websocket protocol that closes a connection if a message is not complete in time; an idle one stays open."""
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -80,7 +80,7 @@ class TimeoutWebSocketProtocol(WebSocketsSansIOProtocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        # What comes before is the HTTP request that asks for the websocket, not frames.
+        # Before the handshake the data are the HTTP request for the upgrade, not frames.
         if self.handshake_initiated:
             self._boundaries.feed(data)
         super().data_received(data)
@@ -93,14 +93,14 @@ class TimeoutWebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 class MessageBoundaryTracker:
-    """Follows a stream of websocket frames (RFC 6455, section 5.2), only to know where messages end."""
+    """Parses a stream of websocket frames (RFC 6455, section 5.2) as far as needed to find the ends of messages."""
 
     def __init__(self) -> None:
         self._header = bytearray()
         self._remaining_bytes = 0
-        """Bytes of the present frame's payload that are still to come."""
+        """Missing bytes of the current frame's payload."""
         self._is_message_incomplete = False
-        """Whether the present message has more frames to come."""
+        """Whether the current message continues in another frame."""
 
     @property
     def is_between_messages(self) -> bool:
@@ -108,37 +108,37 @@ class MessageBoundaryTracker:
         return not (self._header or self._remaining_bytes or self._is_message_incomplete)
 
     def feed(self, data: bytes) -> None:
-        """Follow the next bytes of the stream, which may end anywhere in a frame."""
+        """Process the next bytes of the stream, which may end anywhere in a frame."""
         at = 0
         while at < len(data):
-            # Payload: skip as much of it as is there.
+            # Payload: skip what is available.
             if self._remaining_bytes:
-                taken = min(self._remaining_bytes, len(data) - at)
-                self._remaining_bytes -= taken
-                at += taken
+                skipped = min(self._remaining_bytes, len(data) - at)
+                self._remaining_bytes -= skipped
+                at += skipped
                 continue
-            # Header: collect it byte by byte, as its second byte says how long it is.
+            # Header: collect it byte by byte, as its second byte determines its size.
             self._header.append(data[at])
             at += 1
             if len(self._header) >= 2 and len(self._header) == self._compute_header_size():
                 self._parse_header()
 
     def _compute_header_size(self) -> int:
-        """Two bytes, those of a longer length, and four of the mask if there is one."""
+        """Return the size of the header: two bytes, the extended length, and four bytes of the mask if present."""
         masked, length = self._header[1] & 0x80, self._header[1] & 0x7F
         return 2 + EXTENDED_LENGTH_BYTES.get(length, 0) + (4 if masked else 0)
 
     def _parse_header(self) -> None:
-        """Read a complete header: how long the payload is, and whether the message goes on after this frame."""
-        final, code = bool(self._header[0] & 0x80), self._header[0] & 0x0F
+        """Parse a complete header: the payload's length, and whether the message continues after this frame."""
+        final, opcode = bool(self._header[0] & 0x80), self._header[0] & 0x0F
         length = self._header[1] & 0x7F
-        more = EXTENDED_LENGTH_BYTES.get(length, 0)
-        self._remaining_bytes = int.from_bytes(self._header[2 : 2 + more], "big") if more else length
-        # Control frames may come between the frames of a message and end none.
-        if code < FIRST_CONTROL_OPCODE:
+        extended = EXTENDED_LENGTH_BYTES.get(length, 0)
+        self._remaining_bytes = int.from_bytes(self._header[2 : 2 + extended], "big") if extended else length
+        # Control frames may occur between the frames of a message, and do not end it.
+        if opcode < FIRST_CONTROL_OPCODE:
             self._is_message_incomplete = not final
         self._header.clear()
 
 
 PROTOCOLS: dict[str, Any] = {"http": TimeoutHttpProtocol, "ws": TimeoutWebSocketProtocol}
-"""The two protocols as options of uvicorn."""
+"""Both protocols as options of uvicorn."""

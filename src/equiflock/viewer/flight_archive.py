@@ -1,4 +1,4 @@
-"""A live flight as files: a folder that `equiflock animate` and `equiflock view` open, with a film in it."""
+"""Saves live flights: each as a directory with a film, which `equiflock animate` and `equiflock view` open."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from equiflock.viewer.scratch_dirs import make_scratch_dir, remove_stale_scratch
 
 FILM_NAME = "film.mp4"
 MAX_FILM_SECONDS = 20.0
-"""Seconds of film; a longer flight is shown faster."""
+"""Maximum duration of the film; a longer flight is sped up."""
 MAX_PENDING_SAVES = 4
-"""Flights that may wait to be saved, the one that is being saved included."""
+"""Maximum number of unfinished saves, including the running one."""
 
 FrameCallback = Callable[[int, int], object]
+"""Called with (frames drawn, total frames) of the film."""
 
 
 class FlightArchive:
-    """Saves flights one after the other, and keeps a list of those that it saved.
-
-    Half-written folders that a killed server left are removed.
+    """Saves flights one after the other in a worker thread, and removes unfinished saves of killed servers.
 
     Args:
-        out: the folder that flights are saved to, made if it is not there.
+        out: output directory, created if missing.
     """
 
     def __init__(self, out: Path) -> None:
         self.out = out
         self.saved_dirs: dict[str, Path] = {}
-        """The folders of saved flights, by their names."""
+        """Directories of saved flights by name."""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="saving")
         self._pending: list[Future[Path]] = []
         self._is_cancelled = False
@@ -42,54 +41,54 @@ class FlightArchive:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being saved."""
-        return any(not work.done() for work in self._pending)
+        """Whether a save is unfinished."""
+        return any(not future.done() for future in self._pending)
 
     def cancel_all(self) -> None:
-        """Cancel all saving, because the server ends: the present film stops at its next frame and is removed."""
+        """Cancel all saves, as the server is shutting down: the current film stops at its next frame and is removed."""
         self._is_cancelled = True
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def save(self, runs: Sequence[Trajectory], speed: float, on_frame: FrameCallback) -> Future[Path]:
-        """Begin to save flights; the result is their folder. A clear error if too many wait already."""
-        self._pending = [work for work in self._pending if not work.done()]
+        """Start saving flights; return the future of their directory. Raise InputError if too many are pending."""
+        self._pending = [future for future in self._pending if not future.done()]
         if len(self._pending) >= MAX_PENDING_SAVES:
-            raise InputError(f"{MAX_PENDING_SAVES} flights are being saved: wait for one of them")
-        work = self._worker.submit(self._save, runs, speed, on_frame)
-        self._pending.append(work)
-        return work
+            raise InputError(f"{MAX_PENDING_SAVES} flights are being saved, which is the maximum: wait for one of them")
+        future = self._worker.submit(self._save, runs, speed, on_frame)
+        self._pending.append(future)
+        return future
 
     def _save(self, runs: Sequence[Trajectory], speed: float, on_frame: FrameCallback) -> Path:
-        # A thread cannot be stopped from outside, so it looks for itself at every frame of the film.
-        def on_each(done: int, total: int) -> None:
+        # A thread cannot be killed, so it checks for cancellation at every frame of the film.
+        def on_frame_unless_cancelled(done: int, total: int) -> None:
             if self._is_cancelled:
-                raise InputError("the server ends")
+                raise InputError("the server is shutting down")
             on_frame(done, total)
 
         remove_stale_scratch_dirs(self.out)
-        folder = save_flights(runs, self.out, speed, on_each)
+        folder = save_flights(runs, self.out, speed, on_frame_unless_cancelled)
         self.saved_dirs[folder.name] = folder
         return folder
 
 
 def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: FrameCallback) -> Path:
-    """Write flights and their film into a new folder in `out`, named by the time of day.
+    """Write flights and their film into a new directory in `out`, named by date and time, and return its path.
 
     Args:
-        runs: one, or two to be shown side by side.
-        out: the folder that holds all saved flights, made if it is not there.
-        speed: simulated seconds per second of film; raised if the film would become longer than LONGEST_FILM.
-        on_frame: called with (frames drawn, frames in all) of the film.
+        runs: one flight, or two to show side by side.
+        out: output directory, created if missing.
+        speed: simulated seconds per second of film; raised if the film would be longer than MAX_FILM_SECONDS.
+        on_frame: called with (frames drawn, total frames) of the film.
     """
     from equiflock.report.film import film
 
-    # A controller may be a path; what a folder's name can hold of it is kept.
+    # A controller may be a path; characters that a file name should not have are replaced.
     names = [re.sub(r"[^\w.-]+", "-", Path(str(run.config["controller"])).stem) for run in runs]
     folder = out / f"{datetime.now():%Y-%m-%d-%H%M%S}-{'-'.join(names)}"
     speed = max(float(runs[0].times[-1]) / MAX_FILM_SECONDS, speed)
-    # All is written into a scratch folder and renamed when complete: a folder under its own name is always whole.
-    with make_scratch_dir(out) as inside:
-        scratch = inside / folder.name
+    # Write into a scratch directory and rename it when complete, so that no saved directory is incomplete.
+    with make_scratch_dir(out) as scratch_dir:
+        scratch = scratch_dir / folder.name
         scratch.mkdir()
         for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):
             run.save(scratch / f"{number}-{name}.zarr")
@@ -99,9 +98,9 @@ def save_flights(runs: Sequence[Trajectory], out: Path, speed: float, on_frame: 
 
 
 def _find_unused_path(path: Path) -> Path:
-    """The path or, if it exists, the first of path-2, path-3, .. that does not."""
-    number, found = 1, path
-    while found.exists():
+    """Return the path or, if it exists, the first of path-2, path-3, .. that does not."""
+    number, candidate = 1, path
+    while candidate.exists():
         number += 1
-        found = path.with_name(f"{path.name}-{number}")
-    return found
+        candidate = path.with_name(f"{path.name}-{number}")
+    return candidate

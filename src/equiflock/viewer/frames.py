@@ -1,19 +1,19 @@
-"""The binary format of frames, which the page draws.
+"""The binary format of frames.
 
-All little-endian, every part beginning at a multiple of 8 bytes:
+All values are little-endian, and every array starts at a multiple of 8 bytes:
 
-    frame   uint32 kind = 3, uint32 pictures, float64 step, float64 time, then its pictures, one for each panel
+    frame   uint32 format version = 3, uint32 pictures, float64 step, float64 time, then one picture for each panel
     picture uint32 agents N, edges E, lost edges L, disks M, 1 if the flight has ended, else 0, and 0
             float64 origin x, y; velocity variance, components, minimum separation, mean acceleration norm
             float32 positions (N, 2), velocities (N, 2), accelerations (N, 2), disks (M, 3): x, y, radius
             uint32 edges (E, 2), lost edges (L, 2): receiver and sender of a message
             uint8 roles (N,)
-            uint8 groups (N,): 255 for obstacle agents, 254 for group 254 and all beyond
+            uint8 groups (N,): 255 for obstacle agents, 254 for groups from 254 on
             uint8 conditions (N,)
 
-The accelerations are those that, held, lead where each agent's body takes it next: the page draws by them between
-frames. Positions, those of disks too, are relative to the picture's origin. It is the flock's middle, so float32 is
-exact enough wherever the flock has flown to.
+The accelerations are constant accelerations that reproduce the motion of each agent's body to the next frame; the page
+extrapolates with them between frames. Positions, including those of disks, are relative to the picture's origin, the
+flock's centre, so float32 is precise enough however far the flock has flown.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ FRAME_HEADER = struct.Struct("<IIdd")
 PICTURE_HEADER = struct.Struct("<IIIIII6d")
 FORMAT_VERSION = 3
 NO_GROUP_BYTE, LAST_GROUP_BYTE = 255, 254
-"""The byte of an agent in no group, and that of group 254 and all beyond."""
+"""Byte of an agent without group, and of groups from 254 on."""
 MAX_EDGES = 300_000
-"""Beyond this many edges none are drawn: the lines would only hide the agents."""
+"""With more edges none are drawn: the lines would hide the agents."""
 
 Edges = Int64[np.ndarray, "edges 2"]
 """Messages as rows (receiver, sender)."""
 
 
 class Links(NamedTuple):
-    """Who hears whom."""
+    """Edges of the communication graph to draw."""
 
     edges: Edges
-    """The messages that are used now."""
+    """Messages in use."""
     lost_edges: Edges
-    """Those that would be used if all messages arrived at once, and did not."""
+    """Messages that would be in use with an ideal radio, but did not arrive."""
 
 
 NO_EDGES: Edges = np.empty((0, 2), np.int64)
@@ -63,13 +63,13 @@ class FlockPicture:
     """One flock to draw.
 
     Attributes:
-        flock: a batch of one; a flock in three dimensions is seen from above.
-        accelerations: (1, N, D), what the agents are commanded to do next; None if nothing comes next.
+        flock: a batch of one; of a flock in three dimensions x and y are drawn.
+        accelerations: (1, N, D), commanded accelerations; None after the last frame.
         disks: (M, 3), x, y and radius.
         links: the messages to draw.
-        has_ended: whether the flight has ended, so that its velocities move nobody any more.
-        held_accelerations: (1, N, D), the accelerations that, held, lead where the agents' bodies take them next; `accelerations` if
-            left out.
+        has_ended: whether the flight has ended, so that the agents stand still.
+        held_accelerations: (1, N, D), constant accelerations that reproduce the bodies' motion to the next frame;
+            `accelerations` by default.
     """
 
     flock: Flock
@@ -81,56 +81,56 @@ class FlockPicture:
 
     @property
     def metric_values(self) -> tuple[float, float, float, float]:
-        """Velocity variance, components, minimum separation and mean acceleration norm (NaN if there is none)."""
-        # As `metrics.mean_acceleration_norm`, which takes a moment; a picture has no moment.
-        effort = math.nan
+        """Velocity variance, components, minimum separation and mean acceleration norm (NaN without accelerations)."""
+        # As `metrics.mean_acceleration_norm`, which takes a moment.
+        mean_norm = math.nan
         if self.accelerations is not None:
             norms = np.sqrt(np.square(self.accelerations[0, self.flock.working[0]]).sum(axis=1))
-            effort = float(norms.mean()) if len(norms) > 0 else 0.0
+            mean_norm = float(norms.mean()) if len(norms) > 0 else 0.0
         measured = (
             metrics.velocity_variance(self.flock),
             metrics.component_count(self.flock),
             metrics.minimum_separation(self.flock),
         )
         variance, components, separation = (float(values[0]) for values in measured)
-        return variance, components, separation, effort
+        return variance, components, separation, mean_norm
 
 
 def build_links(
     flock: Flock, message_graph: Graph | None = None, fixed_graph: Graph | None = None, obstacles: str = "nearest"
 ) -> Links:
-    """Who hears whom, and which messages are missing; none if there are more than can be drawn apart.
+    """Return the messages in use and those that were lost; none if there are more than MAX_EDGES.
 
     Args:
         flock: a batch of one.
-        message_graph: who uses a message of whom, the obstacle rule left out; everybody who is within reach if left out.
-        fixed_graph: the graph of t = 0, for a controller of fixed topology.
-        obstacles: which obstacle agents a follower hears, the "nearest" or "all".
+        message_graph: messages in use before the obstacle rule; by default all within the communication radius.
+        fixed_graph: communication graph of t = 0, for a controller with fixed topology.
+        obstacles: obstacle rule, "nearest" or "all": the obstacle agents that a follower observes.
     """
-    # Degrees count the edges, and need no memory for them.
+    # Sum the degrees, which takes no memory for the edges.
     if fixed_graph is None and compute_connectivity(flock)[0].sum() > MAX_EDGES:
         return NO_LINKS
-    # Those who would hear each other if all messages arrived: not who is deaf, nor of whom nothing is sent.
-    within_reach = _drop_failed_agents(fixed_graph, flock) if fixed_graph is not None else radius_graph(flock)
-    all_edges = _apply_obstacle_rule(flock, within_reach, obstacles)
+    # The graph with an ideal radio: without receivers that receive nothing and senders that send nothing.
+    ideal_graph = _drop_failed_agents(fixed_graph, flock) if fixed_graph is not None else radius_graph(flock)
+    all_edges = _apply_obstacle_rule(flock, ideal_graph, obstacles)
     if message_graph is None:
         return Links(all_edges, NO_EDGES)
     edges = _apply_obstacle_rule(flock, message_graph, obstacles)
-    # An edge as one number, so that rows can be looked up.
+    # Encode each edge as one number, for the set difference.
     N = flock.shape[1]
     missing = ~np.isin(all_edges @ [N, 1], edges @ [N, 1])
     return Links(edges, all_edges[missing])
 
 
 def _drop_failed_agents(graph: Graph, flock: Flock) -> Graph:
-    """The graph without the messages of agents that send nothing, and those to agents that hear nobody."""
+    """Return the graph without messages from agents that send nothing or to agents that receive nothing."""
     if flock.all_working:
         return graph
-    hears = flock.effective_roles[0] == Role.FOLLOWER
+    can_receive = flock.effective_roles[0] == Role.FOLLOWER
     receivers, senders = graph.drop_senders(flock.muted).edges(0).T
-    kept = hears[receivers]
+    kept = can_receive[receivers]
     starts = np.zeros_like(graph.starts)
-    np.cumsum(np.bincount(receivers[kept], minlength=len(hears)), out=starts[1:])
+    np.cumsum(np.bincount(receivers[kept], minlength=len(can_receive)), out=starts[1:])
     return Graph(starts, senders[kept], graph.shape)
 
 
@@ -140,7 +140,7 @@ def _apply_obstacle_rule(flock: Flock, graph: Graph, obstacles: str) -> Edges:
 
 
 def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> bytes:
-    """A frame as bytes, in the format above."""
+    """Return a frame as bytes in the format above."""
     parts = [FRAME_HEADER.pack(FORMAT_VERSION, len(pictures), step, time)]
     for picture in pictures:
         parts += _pack_picture(picture)
@@ -148,19 +148,19 @@ def pack_frame(step: int, time: float, pictures: Sequence[FlockPicture]) -> byte
 
 
 def _pack_picture(picture: FlockPicture) -> list[bytes]:
-    """A picture as bytes, in the order of the format above."""
+    """Return the parts of a picture as bytes in the order of the format above."""
     flock = picture.flock
     places = flock.positions[0, :, :2]
-    # The origin is the middle of the flock proper; subtract it in float64, before positions become float32.
+    # The origin is the flock's centre without obstacle agents; subtract it in float64, before conversion to float32.
     origin = places[flock.roles[0] != Role.OBSTACLE].mean(axis=0)
     disks = picture.disks - [*origin, 0.0] if len(picture.disks) else picture.disks
     edges, lost_edges = picture.links
     sizes = len(places), len(edges), len(lost_edges), len(disks), picture.has_ended, 0
-    # After the last frame of a saved flight there is no acceleration: arrows of no length.
+    # After the last frame of a saved flight there are no accelerations: send zeros.
     held_accelerations = picture.accelerations if picture.held_accelerations is None else picture.held_accelerations
     next_step = np.zeros_like(flock.positions) if held_accelerations is None else held_accelerations
     vectors = places - origin, flock.velocities[0, :, :2], next_step[0, :, :2], disks
-    # Group numbers fill an int32, a byte is enough to choose colours by.
+    # Group numbers are int32; a byte is enough to select colours.
     groups = np.where(flock.groups[0] == NO_GROUP, NO_GROUP_BYTE, np.minimum(flock.groups[0], LAST_GROUP_BYTE))
     return [
         PICTURE_HEADER.pack(*sizes, *origin, *picture.metric_values),
@@ -174,6 +174,6 @@ def _pack_picture(picture: FlockPicture) -> list[bytes]:
 
 
 def _pack_array(array: NDArray[Any], kind: str) -> bytes:
-    """The array's bytes, and zeros up to a multiple of 8."""
+    """Return the bytes of an array, zero-padded to a multiple of 8."""
     content = array.astype(kind).tobytes()
     return content + bytes(-len(content) % 8)

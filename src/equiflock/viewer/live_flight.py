@@ -1,4 +1,4 @@
-"""A live flight, which may be changed between two steps: its flock, its law, its radio and its body."""
+"""A live flight, whose flock, law, radio and body may change between two steps."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from equiflock.viewer.frames import Links, build_links
 from equiflock.viewer.recording import Recording
 
 MAX_TRIAL_AGENTS = 100
-"""Agents on which a controller is tried out before it takes over."""
+"""Number of agents on which a new controller is tried before it takes over."""
 
 
 class LiveFlight:
-    """A flight with its present flock, and the recording of it.
+    """A flight with its current flock and its recording.
 
     Args:
-        start: the flock at t = 0.
-        controller: that flies it.
-        options: those that the controller was made with.
+        start: the flock at t = 0, a batch of one.
+        controller: the controller.
+        options: the options with which the controller was built.
         time_step: dt, in seconds.
-        scenario: whose rules hold.
-        orbit: the technique by which followers avoid obstacles, if they do.
+        scenario: supplies the obstacle rule.
+        orbit: orbit technique of the followers, or None.
         world: radio and body.
     """
 
@@ -46,7 +46,7 @@ class LiveFlight:
         orbit: Orbit | None,
         world: World,
     ) -> None:
-        # Without the scenario's ending: a flight that is watched and changed goes on.
+        # Without the scenario's ending: a live flight has no end.
         flight_options = {"orbit": orbit, "obstacles": scenario.obstacles, **world.flight_options}
         self.flight = flight(start, controller, time_step=time_step, **flight_options)
         self.sensing = cast(DelayedAggregation, self.flight.sensing)
@@ -55,34 +55,34 @@ class LiveFlight:
         self.recording = self._start_recording()
 
     def advance(self) -> None:
-        """Make a step."""
+        """Advance one step."""
         moment = next(self.flight)
         self.step, self.flock, self.accelerations = moment.step, moment.flock, moment.accelerations
         self._has_received = True
-        """Whether anybody has heard by the radio that there is now."""
+        """Whether messages were received over the current radio."""
 
     def record(self) -> None:
-        """Add the present state to the recording."""
+        """Add the current state to the recording."""
         self.recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
 
     def replace_flock(self, flock: Flock, keep: Mask | None = None) -> None:
-        """Go on with a changed flock (see `Flight.replace`)."""
+        """Continue with a changed flock (see `Flight.replace`)."""
         self.flight.replace(flock, keep)
-        # The accelerations shown are those of the agents that stay; new agents, leaders and obstacle agents have none.
-        decided = self.accelerations if keep is None else self.accelerations[:, keep]
+        # Remaining agents keep their accelerations; new agents, leaders and obstacle agents have none.
+        kept = self.accelerations if keep is None else self.accelerations[:, keep]
         accelerations = np.zeros_like(flock.positions)
-        accelerations[:, : decided.shape[1]] = decided
+        accelerations[:, : kept.shape[1]] = kept
         accelerations[flock.effective_roles != Role.FOLLOWER] = 0.0
-        # A trajectory has the same agents throughout, so other roles, obstacles or groups begin a new recording.
-        same_crew = all(np.array_equal(getattr(self.flock, name), getattr(flock, name)) for name in STATIC_ARRAYS)
+        # A trajectory has constant roles, obstacles and groups; a change starts a new recording.
+        same_agents = all(np.array_equal(getattr(self.flock, name), getattr(flock, name)) for name in STATIC_ARRAYS)
         self.flock, self.accelerations = flock, accelerations
-        if same_crew:
+        if same_agents:
             self.record()
         else:
             self.recording = self._start_recording()
 
     def change_world(self, world: World) -> None:
-        """Go on with another radio and another body, from the next step on."""
+        """Continue with another radio and body from the next step on."""
         if world == self.world:
             return
         self.world = world
@@ -91,23 +91,23 @@ class LiveFlight:
             self.sensing.radio, self._has_received = radio, False
         if world.body != self.flight.body:
             self.flight.body = world.body
-        # What bodies remember is the same in all frames of a recording.
+        # All frames of a recording have the same body state arrays.
         if set(self.flight.body_state) != set(self.recording.body_state_names):
             self.recording = self._start_recording()
         else:
             self.world_history.append((self.step, world.settings))
 
     def change_controller(self, controller: Controller, options: dict[str, Any]) -> None:
-        """Go on with another controller from the next step on, unless it cannot fly this flock: a clear error."""
-        # Some of the agents are enough to find out, and a step of all may take seconds.
-        some = Flock.view(
+        """Continue with another controller from the next step on; raise InputError if it fails on this flock."""
+        # Try it on a few agents, as a step of all may take seconds.
+        sample = Flock.view(
             *(array[:, :MAX_TRIAL_AGENTS] for array in self.flock.arrays), comm_radius=self.flock.comm_radius
         )
         try:
-            next(flight(some, controller))
+            next(flight(sample, controller))
         except InputError:
             raise
-        except Exception as error:  # whatever somebody's controller may raise
+        except Exception as error:  # a plugin's controller may raise anything
             raise InputError(f"the controller cannot fly this flock: {type(error).__name__}: {error}") from None
         message_buffer = self.sensing.radio_state.message_buffer
         change_controller(self.flight, controller)
@@ -116,16 +116,16 @@ class LiveFlight:
         self.law_history.append((self.step, options))
 
     def compute_links(self) -> Links:
-        """Who hears whom now, and which messages are missing."""
-        # Agents never stand in another order than their own in memory here, as there are too few of them.
+        """Return the messages in use and those that were lost."""
+        # Agents are in their original memory order: flocks here are too small to be sorted.
         message_graph = self.sensing.compute_message_graph(self.flock) if self._has_received else None
         return build_links(self.flock, message_graph, self.sensing.fixed_graph, self.sensing.obstacles)
 
     def _start_recording(self) -> Recording:
         self.world_history = [(self.step, self.world.settings)]
-        """The worlds of the recording: from which step on, and how each differs from the paper's."""
+        """Worlds of the recording: (first step, settings that differ from the paper's)."""
         self.law_history = [(self.step, self.options)]
-        """The options of the controller: from which step on, and those that differ from its defaults."""
+        """Controller options of the recording: (first step, options that differ from the defaults)."""
         recording = Recording(self.step, self.flock, self.flight.body_state)
         recording.add(self.step, self.flock, self.accelerations, self.flight.body_state)
         return recording

@@ -1,4 +1,4 @@
-"""The recording of a live flight, from which it can be saved: its whole duration, in bounded memory."""
+"""The recording of a live flight over its whole duration, in bounded memory, for saving."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from equiflock.simulation.trajectory import STATIC_ARRAYS, Trajectory
 
 EMPTY_BODY_STATE: BodyState = ReadOnlyDict()
 MAX_BYTES = 64 * 2**20
-"""Memory that the recording of one flight may take."""
+"""Maximum memory of one recording."""
 
 
 class Recording:
-    """Every step of a flight or, once that would take too much memory, every second, every fourth, and so on.
+    """Frames of a flight: every step or, when memory is full, every second step, every fourth, and so on.
 
-    A trajectory has the same agents all the time: when they change, a new recording begins.
+    A trajectory has constant agents; when they change, a new recording starts.
 
     Args:
-        step: the number of the first step.
-        flock: the agents at that step.
-        body_state: what bodies remember of them (see `Moment.body_state`).
-        max_bytes: the memory that its frames may take.
+        step: the first step.
+        flock: the flock at that step, a batch of one.
+        body_state: body state arrays (see `Moment.body_state`).
+        max_bytes: maximum memory of the frames.
     """
 
     def __init__(
@@ -40,34 +40,34 @@ class Recording:
         self._steps: list[int] = []
         self._frames: list[tuple[NDArray[Any], ...]] = []
         self.body_state_names = tuple(body_state)
-        """The names of what bodies remember."""
-        # Each frame is three arrays of the size of positions, conditions, and what bodies remember.
+        """Names of the body state arrays."""
+        # Each frame has positions, velocities, accelerations, conditions and the body state.
         size = 3 * flock.positions.nbytes + flock.conditions.nbytes + sum(array.nbytes for array in body_state.values())
         self._max_frames = max(max_bytes // size, 8)
 
     def add(self, step: int, flock: Flock, accelerations: Vectors, body_state: BodyState = EMPTY_BODY_STATE) -> None:
-        """Record a step; if it was recorded before, because a person changed the flock in between, it is replaced."""
+        """Record a step, replacing it if it was recorded before the user changed the flock."""
         last = self._steps[-1] if self._steps else None
-        # The newest step is always kept; once another follows, it goes unless it is a multiple of `keep_every`.
+        # The newest step is always kept; when another follows, it is dropped unless it is a multiple of `keep_every`.
         if last is not None and (last == step or (last - self.first_step) % self.keep_every):
             self._steps.pop()
             self._frames.pop()
-        # Memory is full: drop every second frame, and keep half as many from now on.
+        # Memory is full: drop every second frame, and double the interval.
         if len(self._steps) >= self._max_frames:
             self._steps, self._frames = self._steps[::2], self._frames[::2]
             self.keep_every *= 2
         self._steps.append(step)
-        body_state_names = (body_state[name] for name in self.body_state_names)
-        arrays = flock.positions, flock.velocities, accelerations, flock.conditions, *body_state_names
+        body_arrays = (body_state[name] for name in self.body_state_names)
+        arrays = flock.positions, flock.velocities, accelerations, flock.conditions, *body_arrays
         self._frames.append(tuple(array.copy() for array in arrays))
 
     def to_trajectory(self, time_step: float, config: dict[str, Any]) -> Trajectory:
-        """The recorded steps as a trajectory, whose time begins at 0."""
+        """Return the recording as a trajectory whose time starts at 0."""
         steps = np.array(self._steps) - self.first_step
         stacked = (np.stack(part) for part in zip(*self._frames, strict=True))
-        positions, velocities, accelerations, conditions, *body_state_names = stacked
-        # When it began in the live flight, and how many steps lie between frames, is in its settings.
-        told = {**config, "begins_at": self.first_step * time_step, "keep_every": self.keep_every}
+        positions, velocities, accelerations, conditions, *body_arrays = stacked
+        # The config has the start in the live flight, in seconds, and the steps between frames.
+        config = {**config, "start_time": self.first_step * time_step, "keep_every": self.keep_every}
         return Trajectory(
             times=steps * time_step,
             positions=positions,
@@ -79,6 +79,6 @@ class Recording:
             outcomes=np.array([Outcome.TIME_UP], np.int8),
             time_step=time_step,
             comm_radius=self.comm_radius,
-            config=told,
-            body_state=dict(zip(self.body_state_names, body_state_names, strict=True)),
+            config=config,
+            body_state=dict(zip(self.body_state_names, body_arrays, strict=True)),
         )

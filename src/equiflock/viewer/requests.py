@@ -1,4 +1,4 @@
-"""The requests of a page. Every message is checked against these classes, all numbers included, or refused."""
+"""Requests of a page. Every message is validated against these classes, including the range of every number."""
 
 from __future__ import annotations
 
@@ -24,69 +24,69 @@ from equiflock.viewer.strict_model import StrictModel, format_validation_error
 from equiflock.viewer.world import WorldSetting
 
 MAX_REQUEST_BYTES = 16 * 1024
-"""The largest size of a message from a page, in bytes."""
+"""Maximum size of a message from a page."""
 MAX_VELOCITY_COMPONENT = 10.0
-"""The largest component of a velocity that leaders can be given."""
+"""Bound of each component of the leaders' velocity."""
 
-# Every number from a page has limits, so that no request can fill memory or leave the range of the kernels.
+# Every number is bounded, so that no request can exhaust memory or leave the range of the kernels.
 VelocityComponent = Annotated[float, Field(ge=-MAX_VELOCITY_COMPONENT, le=MAX_VELOCITY_COMPONENT)]
 SelectionRadius = Annotated[float, Field(gt=0, le=MAX_COORDINATE)]
 BoundedIndex = Annotated[int, Field(ge=0, le=10**9)]
 
 
 class Start(StrictModel):
-    """Begin a flight in place of the present one. A search for another start that still runs is cancelled."""
+    """Start a flight in place of the current one, and cancel a running search for initial conditions."""
 
-    do: Literal["start"]
+    command: Literal["start"]
     setting: Setting
 
 
 class Cancel(StrictModel):
-    """Cancel the search for a start that is running; the flight from before goes on."""
+    """Cancel the running search for initial conditions; the current flight continues."""
 
-    do: Literal["cancel"]
+    command: Literal["cancel"]
 
 
 class Play(StrictModel):
-    """Begin to play the flights that the server was started with."""
+    """Play a flock of the saved flights with which the server was started."""
 
-    do: Literal["play"]
+    command: Literal["play"]
     flock: BoundedIndex = 0
 
 
 class Advance(StrictModel):
-    """Make this many steps, or as many as there is time for."""
+    """Advance up to `steps` steps, within the time budget of `LiveSimulation.advance`."""
 
-    do: Literal["advance"]
+    command: Literal["advance"]
     steps: Annotated[int, Field(ge=0, le=1000)]
 
 
 class Seek(StrictModel):
-    """Go to a frame of a playback."""
+    """Go to a frame of a saved flight."""
 
-    do: Literal["seek"]
+    command: Literal["seek"]
     frame: BoundedIndex
 
 
 class ShowEdges(StrictModel):
-    """Choose whether pictures show who hears whom."""
+    """Choose whether pictures include the communication graph."""
 
-    do: Literal["show"]
+    command: Literal["show_edges"]
     edges: bool
 
 
 class Action(StrictModel, ABC):
-    """A request that changes the flocks of live flights."""
+    """A request that changes live flights."""
 
     @abstractmethod
     def apply(self, live_simulation: LiveSimulation) -> None:
-        """Do it to the flights on the stage."""
+        """Apply the request to live flights."""
 
 
 class Steer(Action):
-    """Give all leaders a velocity."""
+    """Set the velocity of all leaders."""
 
-    do: Literal["steer"]
+    command: Literal["steer"]
     velocity: tuple[VelocityComponent, VelocityComponent]
 
     @override
@@ -95,9 +95,9 @@ class Steer(Action):
 
 
 class ToggleNearestLeader(Action):
-    """Make the agent nearest to a place a leader or, if it is one, a follower."""
+    """Toggle the agent nearest to a point between leader and follower."""
 
-    do: Literal["lead"]
+    command: Literal["toggle_nearest_leader"]
     position: Point
     reach: SelectionRadius
     panel: BoundedIndex = 0
@@ -108,9 +108,9 @@ class ToggleNearestLeader(Action):
 
 
 class ToggleLeader(Action):
-    """Make the agent of a number a leader or, if it is one, a follower, wherever it is."""
+    """Toggle the agent of an index between leader and follower."""
 
-    do: Literal["appoint"]
+    command: Literal["toggle_leader"]
     agent: BoundedIndex
 
     @override
@@ -119,9 +119,9 @@ class ToggleLeader(Action):
 
 
 class RemoveAgents(Action):
-    """Take away the agents within reach of some places."""
+    """Remove the agents within `reach` of any of the positions."""
 
-    do: Literal["remove"]
+    command: Literal["remove_agents"]
     positions: Annotated[tuple[Point, ...], Field(max_length=100)]
     reach: SelectionRadius
     panel: BoundedIndex = 0
@@ -132,9 +132,9 @@ class RemoveAgents(Action):
 
 
 class AddDisk(Action):
-    """Put an obstacle into the way."""
+    """Add a disk obstacle."""
 
-    do: Literal["drop"]
+    command: Literal["add_disk"]
     disk: DiskObstacle
 
     @override
@@ -143,43 +143,43 @@ class AddDisk(Action):
 
 
 class MoveDisk(Action):
-    """Put an obstacle somewhere else."""
+    """Move a disk obstacle."""
 
-    do: Literal["move"]
-    number: BoundedIndex
+    command: Literal["move_disk"]
+    index: BoundedIndex
     position: Point
 
     @override
     def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.move_disk(self.number, self.position)
+        live_simulation.move_disk(self.index, self.position)
 
 
 class RemoveDisk(Action):
-    """Take an obstacle away."""
+    """Remove a disk obstacle."""
 
-    do: Literal["lift"]
-    number: BoundedIndex
+    command: Literal["remove_disk"]
+    index: BoundedIndex
 
     @override
     def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.remove_disk(self.number)
+        live_simulation.remove_disk(self.index)
 
 
 class SetOrbit(Action):
     """Switch the orbit technique on or off."""
 
-    do: Literal["orbit"]
+    command: Literal["set_orbit"]
     active: bool
 
     @override
     def apply(self, live_simulation: LiveSimulation) -> None:
-        live_simulation.orbit(self.active)
+        live_simulation.set_orbit(self.active)
 
 
 class ChangeWorld(Action):
-    """Go on with another radio and another body."""
+    """Continue with another radio and body."""
 
-    do: Literal["world"]
+    command: Literal["change_world"]
     world: WorldSetting
 
     @override
@@ -188,9 +188,9 @@ class ChangeWorld(Action):
 
 
 class ChangeLaw(Action):
-    """Go on with other options of the controller of one flight."""
+    """Continue one flight with other options of its controller."""
 
-    do: Literal["law"]
+    command: Literal["change_law"]
     options: LawOptions
     panel: BoundedIndex = 0
 
@@ -205,9 +205,9 @@ class ChangeLaw(Action):
 
 
 class FailAgents(Action):
-    """Let so many followers fail, whoever that may be, or all that are left if they are fewer."""
+    """Let `agents` random followers fail, or all that work if they are fewer."""
 
-    do: Literal["fail"]
+    command: Literal["fail_agents"]
     kind: FailureKind
     agents: Annotated[int, Field(ge=1, le=MAX_AGENTS)] = 1
 
@@ -217,9 +217,9 @@ class FailAgents(Action):
 
 
 class RepairAgents(Action):
-    """Let all agents work again."""
+    """Repair all agents."""
 
-    do: Literal["repair"]
+    command: Literal["repair_agents"]
 
     @override
     def apply(self, live_simulation: LiveSimulation) -> None:
@@ -227,9 +227,9 @@ class RepairAgents(Action):
 
 
 class Scatter(Action):
-    """Give every follower a velocity of its own."""
+    """Draw new velocities for all followers."""
 
-    do: Literal["scatter"]
+    command: Literal["scatter"]
 
     @override
     def apply(self, live_simulation: LiveSimulation) -> None:
@@ -237,11 +237,11 @@ class Scatter(Action):
 
 
 class Save(StrictModel):
-    """Write the flight as a film and a folder."""
+    """Save the flight and a film of it."""
 
-    do: Literal["save"]
+    command: Literal["save"]
     speed: Annotated[float, Field(ge=0.01, le=10.0)] = 0.5
-    """How fast the film shows the flight, in simulated seconds per second."""
+    """Simulated seconds per second of film."""
 
 
 Request = (
@@ -266,14 +266,13 @@ Request = (
     | Scatter
     | Save
 )
-# The field `do` says which class a message belongs to, so errors are those of that class alone.
-_request_adapter: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
+# With a discriminator, errors concern only the class that `command` selects.
+_request_adapter: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="command")])
 
 
 def parse_request(text: str) -> Request:
-    """The request in a message, or one line that says what is wrong with it."""
+    """Parse a message; raise InputError with one line for the page if it is invalid."""
     try:
-        # Types and ranges are checked by pydantic; its report is shortened to one line for the page.
         return _request_adapter.validate_json(text)
     except ValidationError as error:
         raise InputError(format_validation_error(error)) from None

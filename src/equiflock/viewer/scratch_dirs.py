@@ -1,4 +1,4 @@
-"""Hidden folders in which flights are written until they are complete; those of killed processes are removed."""
+"""Hidden, locked directories for unfinished saves, and removal of those that killed processes left."""
 
 from __future__ import annotations
 
@@ -15,39 +15,37 @@ from equiflock.runtime.files import remove_path
 SCRATCH_PREFIX = ".saving-"
 LOCK_NAME = ".lock"
 MIN_AGE_SECONDS = 10.0
-"""Seconds; a younger scratch folder is left alone, as its process may not have locked it yet."""
+"""A younger scratch directory is kept, as its process may not have locked it yet."""
 
 
 @contextmanager
 def make_scratch_dir(out: Path) -> Iterator[Path]:
-    """A new hidden folder in `out`, which is made if it is not there. It is gone afterwards, however the block ends.
+    """Create a hidden directory in `out`, which is created if missing; remove it on exit, also after an error.
 
-    The folder is locked. If the process is killed, the system releases the lock, by which `remove_stale_scratch_dirs` finds it.
+    The directory is locked. If the process is killed, the system releases the lock, and `remove_stale_scratch_dirs` can
+    remove the directory.
     """
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=out))
     try:
-        with ExitStack() as held:
-            with suppress(NotImplementedError):  # a disk without locks; nothing is tidied up there
-                held.enter_context(FileLock(folder / LOCK_NAME))
+        with ExitStack() as lock:
+            with suppress(NotImplementedError):  # a file system without locks
+                lock.enter_context(FileLock(folder / LOCK_NAME))
             yield folder
     finally:
         remove_path(folder)
 
 
 def remove_stale_scratch_dirs(out: Path) -> None:
-    """Remove the scratch folders that processes which were killed have left in `out`."""
+    """Remove the scratch directories that killed processes left in `out`."""
     for folder in out.glob(f"{SCRATCH_PREFIX}*"):
         try:
             if time.time() - folder.stat().st_mtime < MIN_AGE_SECONDS:
                 continue
-            # Whoever gets the lock knows that the owner is gone.
+            # If the lock is free, the owner is gone.
             with FileLock(folder / LOCK_NAME, timeout=0):
                 pass
-        except (
-            Timeout,
-            OSError,
-            NotImplementedError,
-        ):  # in use, gone or not ours, or a disk without locks
+        # In use, removed or not accessible, or on a file system without locks.
+        except (Timeout, OSError, NotImplementedError):
             continue
         remove_path(folder)

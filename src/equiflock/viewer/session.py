@@ -1,4 +1,4 @@
-"""One page's connection: its requests are read as they come, and carried out and answered one after the other."""
+"""The session of one page: receives its requests, and executes and answers them one after the other."""
 
 from __future__ import annotations
 
@@ -23,36 +23,37 @@ from equiflock.viewer.playback import Playback
 from equiflock.viewer.viewer_config import ViewerConfig
 
 PROGRESS_INTERVAL = 0.25
-"""Seconds between two reports on a flight that is being saved, or on kernels that are being compiled."""
+"""Seconds between progress messages about saving or compiling."""
 MAX_PENDING_REQUESTS = 500
-"""Requests that may wait for answers; more close the connection. The page of this package sends a few."""
+"""With more pending requests the connection is closed. The page sends two at a time."""
 CLOSE_POLICY_VIOLATION = 1008
-"""The websocket close code for a violated policy."""
+"""Websocket close code "policy violation"."""
 log = logging.getLogger("equiflock.viewer")
 
 Reply = bytes | dict[str, Any]
+"""A frame, or a JSON object."""
 
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """A request that waits for its turn, or why it was refused, and what cancels the search that it may start."""
+    """A pending request, or the error in it, and the `Stop` that cancels the search it may start."""
 
     request: requests.Request | InputError
     stop: Stop
 
 
 class Session:
-    """What one page sees, and the requests that change it.
+    """The flights that one page shows, and the execution of its requests.
 
-    A request is answered by a frame (bytes) or by a JSON object that says what it `is`: "started", "done", "saving",
-    "refused" (the request was wrong; nothing has changed), "cancelled" (the search for a start was; nothing has
-    changed) or "failed" (the flight raised an error and is gone). Answers come in the order of the requests, so a page
-    that waits for each answer is never sent more than it can draw. Sent unasked: "welcome", "compiling" with
-    how far the compiler is, and "progress", "saved" or "unsaved" about a flight that is being saved.
+    The answer to a request is a frame (bytes) or a JSON object whose `event` is "started", "done", "saving", "refused"
+    (invalid request; nothing has changed), "cancelled" (the search for initial conditions was cancelled; nothing has
+    changed) or "failed" (the flight raised an error and was dropped). Answers have the order of the requests, so a page
+    that waits for each answer never receives more than it can draw. Events without a request are "welcome", "compiling"
+    (progress of the compiler), and "save_progress", "saved" and "save_failed".
 
     Args:
-        viewer_config: what there is to choose from.
-        workers: threads that fly. Kernels run on plain threads and without Python's lock, so sessions fly at once.
+        viewer_config: what the page may choose from.
+        workers: threads that simulate. Kernels release Python's lock, so sessions run in parallel.
         archive: saves flights.
     """
 
@@ -63,61 +64,61 @@ class Session:
         self._archive = archive
         self._save_job: _SaveJob | None = None
         self._stop = Stop()
-        """Cancels the search for the start that was requested last."""
+        """Cancels the search of the latest start request."""
 
     async def serve(self, socket: WebSocket) -> None:
-        """Answer requests until the page disconnects; then free its flight, and cancel a search that is running."""
-        # Reading and answering are two tasks, so that "cancel" is read while a search is running.
+        """Answer requests until the page disconnects; then free its flight, and cancel a running search."""
+        # Receiving and answering are separate tasks, so that "cancel" is received during a search.
         waiting: asyncio.Queue[PendingRequest] = asyncio.Queue()
-        listening = asyncio.create_task(self._receive_all(socket, waiting))
+        receiving = asyncio.create_task(self._receive_all(socket, waiting))
         answering = asyncio.create_task(self._answer_all(socket, waiting))
         try:
-            await asyncio.wait([listening, answering], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([receiving, answering], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._stop.set()
-            gone = listening.done()  # the page has disconnected, so an answer that cannot be sent is expected
-            for task in (listening, answering):
+            is_disconnected = receiving.done()  # then errors of sending answers are expected
+            for task in (receiving, answering):
                 task.cancel()
-            await asyncio.gather(listening, answering, return_exceptions=True)
+            await asyncio.gather(receiving, answering, return_exceptions=True)
             self.current = None
-        # Answering ended by itself: raise its error, unless it was only that the page disconnected.
-        if not gone:
+        # Answering failed: raise its error, unless the page disconnected.
+        if not is_disconnected:
             with suppress(WebSocketDisconnect):
                 answering.result()
 
     async def _receive_all(self, socket: WebSocket, waiting: asyncio.Queue[PendingRequest]) -> None:
-        """Put requests into the queue until the page disconnects."""
+        """Queue requests until the page disconnects."""
         while (message := await socket.receive())["type"] == "websocket.receive":
             if waiting.qsize() >= MAX_PENDING_REQUESTS:
-                await socket.close(CLOSE_POLICY_VIOLATION, "wait for answers before you ask for more")
+                await socket.close(CLOSE_POLICY_VIOLATION, "too many pending requests: wait for answers")
                 return
             waiting.put_nowait(self._receive(message.get("text") or ""))
 
     async def _answer_all(self, socket: WebSocket, waiting: asyncio.Queue[PendingRequest]) -> None:
-        """Carry out requests one after the other, on a worker's thread, and send the answers."""
-        await socket.send_json({"is": "welcome", **self.viewer_config.to_dict()})
+        """Execute requests one after the other on a worker thread, and send the answers."""
+        await socket.send_json({"event": "welcome", **self.viewer_config.to_dict()})
         loop = asyncio.get_running_loop()
         while True:
             work = loop.run_in_executor(self._workers, self._answer_request, await waiting.get())
-            # An answer may have to wait until kernels are compiled, which the page shows.
+            # Report the progress of the compiler while the answer waits for kernels.
             while not (await asyncio.wait([work], timeout=PROGRESS_INTERVAL))[0]:
                 if (text := compile_progress.format_progress()) is not None:
-                    await socket.send_json({"is": "compiling", "text": text})
+                    await socket.send_json({"event": "compiling", "text": text})
             answer = work.result()
             if isinstance(answer, bytes):
                 await socket.send_bytes(answer)
             else:
                 await socket.send_json(answer)
-            # Progress is told from here on, after the answer that saving has begun.
+            # Send progress only after the answer "saving".
             if self._save_job is not None and self._save_job.progress_task is None:
                 self._save_job.progress_task = asyncio.create_task(self._save_job.send_progress(socket))
 
     def answer(self, text: str) -> Reply:
-        """Carry out the request in a message; if anything goes wrong, the answer says so in one line."""
+        """Execute the request in a message and return the answer; an error is one line in the answer."""
         return self._answer_request(self._receive(text))
 
     def _receive(self, text: str) -> PendingRequest:
-        """Read a request. "start", "play" and "cancel" cancel the searches that were requested before."""
+        """Parse a request. "start", "play" and "cancel" cancel earlier searches."""
         try:
             request = requests.parse_request(text)
         except InputError as error:
@@ -133,36 +134,36 @@ class Session:
                 raise pending.request
             return self._execute(pending.request, pending.stop)
         except SearchCancelledError as error:
-            return {"is": "cancelled", "text": str(error)}
+            return {"event": "cancelled", "text": str(error)}
         except InputError as error:
-            return {"is": "refused", "text": str(error)}
-        except Exception as error:  # whatever somebody's controller may raise
-            log.exception("a flight broke down")
+            return {"event": "refused", "text": str(error)}
+        except Exception as error:  # a plugin's controller may raise anything
+            log.exception("a flight failed")
             return self._drop_flight(f"{type(error).__name__}: {error}")
 
     def _drop_flight(self, text: str) -> Reply:
         self.current = None
-        return {"is": "failed", "text": text}
+        return {"event": "failed", "text": text}
 
     def _execute(self, request: requests.Request, stop: Stop) -> Reply:
         if isinstance(request, requests.Cancel):
-            return {"is": "done"}  # the search was cancelled when the request was read
+            return {"event": "done"}  # the search was cancelled on receipt
         if isinstance(request, requests.Start):
             live_simulation = LiveSimulation(request.setting, self.viewer_config.load, stop)
-            # Shown only now: if the search failed or was cancelled, the flight from before goes on.
+            # If the search failed or was cancelled, the current flight continues.
             self.current = live_simulation
-            return {"is": "started", **live_simulation.to_dict()}
+            return {"event": "started", **live_simulation.to_dict()}
         if isinstance(request, requests.Play):
             if not self.viewer_config.flights:
-                raise InputError("there is no saved flight to play: start equiflock view with one")
+                raise InputError("there are no saved flights to play: start equiflock view with a saved flight")
             playback = Playback(self.viewer_config.flights, request.flock)
-            to_dict = playback.to_dict(stop)
+            description = playback.to_dict(stop)
             self.current = playback
-            return {"is": "started", "playback": to_dict}
-        # All other requests are about what is shown.
+            return {"event": "started", "playback": description}
+        # All other requests concern the current flight.
         current = self.current
         if current is None:
-            raise InputError("nothing is flying: start a flight first")
+            raise InputError("there is no flight: start a flight first")
         if isinstance(request, requests.ShowEdges):
             current.edges = request.edges
         elif isinstance(request, requests.Seek) and isinstance(current, Playback):
@@ -170,53 +171,54 @@ class Session:
         elif isinstance(request, requests.Advance) and isinstance(current, LiveSimulation):
             try:
                 current.advance(request.steps)
-            except InputError as error:  # such as NaN from a controller, or a flock that flew out of range
+            except InputError as error:  # such as NaN from a controller, or positions out of range
                 return self._drop_flight(str(error))
         elif isinstance(request, requests.Action) and isinstance(current, LiveSimulation):
             request.apply(current)
-            remarked = isinstance(request, requests.ChangeLaw) and current.warning is not None
-            return {"is": "done", **({"remark": current.warning} if remarked else {})}
+            has_warning = isinstance(request, requests.ChangeLaw) and current.warning is not None
+            return {"event": "done", **({"warning": current.warning} if has_warning else {})}
         elif isinstance(request, requests.Save) and isinstance(current, LiveSimulation):
             return self._start_saving(current, request.speed)
         else:
-            # A request for a live flight while a saved one is shown, or the other way round.
-            raise InputError("saved flights can only be looked at, and live ones have no frames to go to")
+            kind = "saved" if isinstance(current, Playback) else "live"
+            raise InputError(f"command {request.command!r} does not apply to {kind} flights")
         return pack_frame(current.step, current.time, current.make_pictures())
 
     def _start_saving(self, live_simulation: LiveSimulation, speed: float) -> Reply:
         if self._save_job is not None and not self._save_job.future.done():
-            raise InputError("a flight is being saved: wait for it")
+            raise InputError("a flight is being saved: wait until it is done")
         self._save_job = _SaveJob(self._archive, live_simulation, speed)
-        return {"is": "saving"}
+        return {"event": "saving"}
 
 
 class _SaveJob:
-    """A flight that is being saved; saving goes on even if its page disconnects."""
+    """A flight that is being saved; saving continues even if the page disconnects."""
 
     def __init__(self, archive: FlightArchive, live_simulation: LiveSimulation, speed: float) -> None:
         runs = live_simulation.to_trajectories()
-        self.start_time = runs[0].config["begins_at"]
+        self.start_time = runs[0].config["start_time"]
         self.film_progress = 0, 0
+        """Frames drawn, and total frames."""
         self.future: Future[Path] = archive.save(runs, speed, self._on_frame)
         self.progress_task: asyncio.Task[None] | None = None
-        """The task that sends progress to the page."""
+        """Sends progress to the page."""
 
     def _on_frame(self, done: int, total: int) -> None:
         self.film_progress = done, total
 
     async def send_progress(self, socket: WebSocket) -> None:
-        """Send the page its progress and in the end where the flight was saved, as long as the page is connected."""
+        """Send progress and finally the result to the page while it is connected."""
         future = asyncio.wrap_future(self.future)
         with suppress(RuntimeError, WebSocketDisconnect):
             while not future.done():
                 await asyncio.wait([future], timeout=PROGRESS_INTERVAL)
                 done, total = self.film_progress
-                await socket.send_json({"is": "progress", "done": done, "total": total})
+                await socket.send_json({"event": "save_progress", "done": done, "total": total})
             try:
                 folder = future.result()
-            except Exception as error:  # a full disk, a folder that must not be written to
+            except Exception as error:  # such as a full disk or missing permission
                 log.exception("a flight could not be saved")
-                await socket.send_json({"is": "unsaved", "text": f"the flight could not be saved: {error}"})
+                await socket.send_json({"event": "save_failed", "text": f"the flight could not be saved: {error}"})
             else:
-                told = {"folder": str(folder.resolve()), "name": folder.name, "since": self.start_time}
-                await socket.send_json({"is": "saved", **told})
+                result = {"folder": str(folder.resolve()), "name": folder.name, "start_time": self.start_time}
+                await socket.send_json({"event": "saved", **result})

@@ -1,4 +1,4 @@
-"""The setting of a live flight, which the page's address holds: scenario, options, controllers, numbers and world."""
+"""The setting of a live flight: scenario, controllers, their options, shared numbers, and world."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from equiflock.viewer.world import WorldSetting
 
 MAX_AGENTS = 10_000
 MAX_TOTAL_AGENTS = 2 * MAX_AGENTS
-"""The largest number of agents in all, those of obstacles included, whatever a scenario draws."""
+"""Maximum number of agents, including obstacle agents."""
 MAX_DISKS = 20
 MAX_COORDINATE = 1e6
-"""The largest coordinate at which anything may be put."""
+"""Bound of coordinates."""
 MAX_OPTION_LENGTH = 100
-"""The most characters that the name and the value of an option may have together."""
+"""Maximum number of characters of a scenario option's name and value together."""
 MAX_NAME_LENGTH = 1000
-"""The most characters of a controller's name, and of a word among its options."""
+"""Maximum number of characters of a controller's name, and of an option of it."""
 OPTION_FIELDS = {"controller": "controller_options", "compare": "compare_options"}
-"""Fields of a setting that name a controller, and those for its options."""
+"""Fields that name a controller, with the fields of its options."""
 MAX_AGENTS_PAPER_RULE = 1_000
-"""Beyond this many agents the paper's disk, of radius N^(1/4), is so dense that everybody hears hundreds."""
+"""With more agents the paper's disk, of radius N^(1/4), is so dense that each agent has hundreds of neighbours."""
 
 Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 Point = tuple[Coordinate, Coordinate]
@@ -38,88 +38,88 @@ DiskRadius = Annotated[float, Field(ge=0.05, le=5.0)]
 
 
 class DiskObstacle(StrictModel):
-    """An obstacle that a person put into the way: a disk with obstacle agents around its rim."""
+    """An obstacle that the user added: a disk with obstacle agents on its rim."""
 
     x: Coordinate
     y: Coordinate
     radius: DiskRadius
 
     def make_rim(self, spacing: float) -> Points:
-        """Where its agents stand: on a regular polygon whose sides are as near to `spacing` as can be."""
+        """Return the positions of its agents: a regular polygon with sides as close to `spacing` as possible."""
         return ring((self.x, self.y), self.radius, spacing=spacing)
 
 
 class Setting(StrictModel):
-    """A scenario with its options, a controller or two of them, and numbers that all scenarios share."""
+    """A scenario with its options, one or two controllers, and fields that all scenarios share."""
 
     scenario: Annotated[str, Field(max_length=100)] = "flocking"
-    """The name of a scenario, one of those that a page is sent when it connects."""
+    """Name of a scenario."""
     options: Annotated[dict[str, Any], Field(max_length=50)] = Field(default_factory=dict)
-    """Values for fields of the scenario, where they differ from its defaults."""
+    """Scenario fields that differ from their defaults."""
     controller: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = "etdagnn"
-    """The name of a controller; options that follow the name of a law go to `controller_options`."""
+    """Name of a controller; options after the name of a law are moved to `controller_options`."""
     controller_options: LawOptions = Field(default_factory=dict)
-    """Values for options of the law, where they differ from its defaults."""
+    """Options of the law that differ from their defaults."""
     compare: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] | None = None
-    """A second controller, flown in lockstep from the same start."""
+    """Second controller, simulated in lockstep from the same initial conditions, or None."""
     compare_options: LawOptions = Field(default_factory=dict)
     agents: Annotated[int, Field(ge=3, le=MAX_AGENTS)] = 100
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
     comm_radius: Annotated[float, Field(ge=0.1, le=3.0)] | None = None
-    """R, within which agents hear each other; None for the scenario's."""
+    """Communication radius R; None for the scenario's."""
     time_step: Annotated[float, Field(ge=1e-4, le=0.1)] = 0.01
     """Seconds per step."""
     radius_rule: Literal["automatic", "quarter-power", "constant-density"] = "automatic"
-    """How the disk of the start grows with the flock."""
+    """How the radius of the initial disk grows with the number of agents."""
     orbit: bool | None = None
-    """Whether followers avoid obstacles by the orbit technique; None if the scenario decides."""
+    """Whether followers use the orbit technique; None if the scenario decides."""
     disks: Annotated[tuple[DiskObstacle, ...], Field(max_length=MAX_DISKS)] = ()
-    """Obstacles that were put into the way on the page."""
+    """Obstacles that the user added."""
     world: WorldSetting = Field(default_factory=WorldSetting)
     """Radio and body."""
 
     @model_validator(mode="after")
     def _split_controller_names(self) -> Setting:
-        """Take options that follow the name of a law for fields of their own, where the page's sliders have them."""
+        """Move options after the name of a law to the options field, which the page's sliders show."""
         for name, (field, options) in zip(self.controllers, OPTION_FIELDS.items(), strict=False):
-            short_name, told = split_law_options(name)
-            # The class is frozen, so its fields are set this way.
+            short_name, name_options = split_law_options(name)
+            # The class is frozen.
             object.__setattr__(self, field, short_name)
-            object.__setattr__(self, options, {**told, **getattr(self, options)})
+            object.__setattr__(self, options, {**name_options, **getattr(self, options)})
         return self
 
     @model_validator(mode="after")
     def _check_buildable(self) -> Setting:
-        """Refuse an unknown scenario, and options that it does not have or that are out of range."""
+        """Raise InputError for an unknown scenario, and for options that it lacks or that are out of range."""
         for _, options in self.controller_specs:
             check_law_options(options)
         if self.compare is None and self.compare_options:
-            raise InputError("there is no controller to compare, so it has no options")
+            raise InputError("compare_options requires a second controller: set compare")
         for name, value in self.options.items():
             _check_option(name, value)
             if name in self.shared_fields:
-                raise InputError(f"{name} is no option of a scenario on this page: it is chosen for all scenarios")
+                raise InputError(f"{name} is not a scenario option here: set it as a field of the setting")
         self.make()
         return self
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """The names of the controllers, one for each flight."""
+        """Controller names, one for each flight."""
         return (self.controller,) if self.compare is None else (self.controller, self.compare)
 
     @property
     def controller_specs(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Name and options of each controller, one for each flight."""
+        """Name and options of each controller."""
         options = self.controller_options, self.compare_options
         return tuple(zip(self.controllers, options, strict=False))
 
     def replace_law_options(self, panel: int, options: dict[str, Any]) -> Setting:
-        """The setting with other options of the controller of one flight."""
+        """Return a copy with other options of one panel's controller."""
         return self.model_copy(update={list(OPTION_FIELDS.values())[panel]: options})
 
     @property
     def shared_fields(self) -> dict[str, Any]:
-        """Values for fields that many scenarios have, directly or in their disk; None leaves the scenario's default."""
+        """Values of fields that many scenarios have, directly or in their disk; None for the scenario's default."""
         dense = "constant-density" if self.agents > MAX_AGENTS_PAPER_RULE else None
         return {
             "flocks": 1,
@@ -130,63 +130,63 @@ class Setting(StrictModel):
         }
 
     def make(self) -> Scenario:
-        """The scenario itself."""
+        """Build the scenario."""
         shared_fields = {name: value for name, value in self.shared_fields.items() if value is not None}
         return make_scenario(self.scenario, defaults=shared_fields, **self.options)
 
     @property
     def disk(self) -> RandomDisk:
-        """The set of initial conditions that the scenario draws from, or the usual one if it has none."""
-        found = getattr(self.make(), "disk", None)
-        return found if isinstance(found, RandomDisk) else RandomDisk()
+        """Distribution of the scenario's initial conditions, or the default one if it has none."""
+        disk = getattr(self.make(), "disk", None)
+        return disk if isinstance(disk, RandomDisk) else RandomDisk()
 
     @property
     def rim_spacing(self) -> float:
-        """About how far apart agents on the rim of a dropped obstacle stand: R_min, unless that is 0."""
+        """Approximate distance between agents on the rim of an added obstacle: R_min, or its default if 0."""
         return self.disk.min_separation or RandomDisk.min_separation
 
     def draw(self, stop: Stop | None = None) -> Flock:
-        """The start: the flock with the scenario's obstacles, followed by those of `disks` in their order.
+        """Draw initial conditions: the flock with the scenario's obstacles, followed by `disks` in order.
 
         Args:
-            stop: ends the search for a start, as for `RandomDisk`.
+            stop: cancels the search, as in `RandomDisk`.
         """
         try:
             flock = self.make().draw(stop)[0]
         except NoStartError:
-            # Its text gives advice about options that a page does not have.
+            # The original message suggests options that the page does not have.
             raise InputError(
-                f"no start was found for {self.agents:,} agents that are {self.disk.min_separation:g} apart, hear two "
-                f"others within R = {self.disk.comm_radius:g} each, and are all connected: raise R, or choose another "
-                "start disk"
+                f"no initial conditions found for {self.agents:,} connected agents with a distance of at least "
+                f"{self.disk.min_separation:g} and two neighbours each within R = {self.disk.comm_radius:g}: "
+                "increase R, or choose another start disk"
             ) from None
         if flock.shape[2] != 2:
-            raise InputError(f"live flights are in the plane; the scenario drew a flock in {flock.shape[2]} dimensions")
+            raise InputError(f"live flights must have 2 dimensions; the scenario drew a flock with {flock.shape[2]}")
         for disk in self.disks:
             flock = add_obstacle(flock, disk.make_rim(self.rim_spacing))
         if flock.shape[1] > MAX_TOTAL_AGENTS:
             raise InputError(
-                f"there may be {MAX_TOTAL_AGENTS:,} agents in all, obstacle agents included; got {flock.shape[1]:,}"
+                f"at most {MAX_TOTAL_AGENTS:,} agents are allowed, including obstacle agents; got {flock.shape[1]:,}"
             )
         return flock
 
 
 def _check_option(name: str, value: object) -> None:
-    """Refuse values that no option of a scenario can have, and numbers that are far too large."""
-    # Whole numbers are counts, of agents say, so their limit is lower.
+    """Raise InputError for values of a type that no scenario option has, and for numbers out of bounds."""
+    # Integers are counts, such as agents, and have a lower limit.
     _check_value(name, value, MAX_AGENTS if isinstance(value, int) else MAX_COORDINATE, MAX_OPTION_LENGTH)
 
 
 def check_law_options(options: dict[str, Any]) -> None:
-    """Refuse values that no option of a law can have, and numbers that are far too large."""
+    """Raise InputError for values of a type that no law option has, and for numbers out of bounds."""
     for name, value in options.items():
         _check_value(name, value, MAX_COORDINATE, MAX_NAME_LENGTH)
         if name in UNIT_OPTIONS:
-            raise InputError(f"{name} is chosen when the server is started, as in --controller tanner:{name}=2")
+            raise InputError(f"{name} can only be set when the server is started, as in --controller tanner:{name}=2")
 
 
 def _check_value(name: str, value: object, limit: float, max_length: int) -> None:
     if not isinstance(value, bool | int | float | str | None) or len(f"{name}{value}") > max_length:
-        raise InputError(f"an option is a number, true, false or a word; {name[:40]} is {shorten_repr(value)[:40]}")
+        raise InputError(f"{name[:40]} must be a number, true, false or a short text; got {shorten_repr(value)[:40]}")
     if isinstance(value, int | float) and not -limit <= value <= limit:
         raise InputError(f"{name[:40]} must be from {-limit:,.0f} to {limit:,.0f}; got {value}")

@@ -1,4 +1,4 @@
-"""What a server offers its pages: controllers, a setting to begin with, saved flights, and a folder to save to."""
+"""Configuration of the server: controllers, the initial setting, saved flights, and the output directory."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from equiflock.viewer.world import WorldSetting, list_bodies
 
 @dataclass(frozen=True)
 class ViewerConfig:
-    """Everything that a page can choose from; the name of a file never comes from a page."""
+    """What pages may choose from. A page never sends a file name."""
 
     setting: Setting = field(default_factory=Setting)
-    """The setting that a page begins with, unless its address holds another."""
+    """Initial setting of a page, unless its address holds another."""
     weights: tuple[Path, ...] = ()
-    """Files of weights to choose from, beside the controllers that have names."""
+    """Weights files offered in addition to the registered controllers."""
     flights: Sequence[Trajectory] = ()
-    """Saved flights to play; without any, pages fly live ones."""
+    """Saved flights to play; if empty, pages show live flights."""
     out: Path = Path("runs/view")
-    """The folder that flights are saved to."""
+    """Directory in which flights are saved."""
 
     def __post_init__(self) -> None:
-        # Mistakes of whoever starts the server are found now, not when the first page opens.
+        # Raise errors in the server's arguments now, not when the first page opens.
         if self.flights:
             check_playback(self.flights)
         for name, options in (*self.setting.controller_specs, *((str(path), {}) for path in self.weights)):
@@ -51,18 +51,18 @@ class ViewerConfig:
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """The names that a page may choose."""
-        # Each trained network is also offered by training seed, as name:seed.
+        """Controller names that a page may choose."""
+        # Each trained network is also offered for each training seed, as name:seed.
         trained = (f"{name}:{seed}" for name in bundled_names() for seed in bundled_seeds(name))
         return (*controller_names(), *trained, *map(str, self.weights), *self.controllers_with_units)
 
     @property
     def controllers_with_units(self) -> tuple[str, ...]:
-        """Controllers in units of robots, such as tanner:time_scale=2, that the page begins with."""
+        """Controllers of the initial setting that are scaled to robots, such as tanner:time_scale=2."""
         return tuple(name for name in self.setting.controllers if "=" in name and not name.endswith(WEIGHTS_SUFFIX))
 
     def load(self, name: str, options: dict[str, Any]) -> Controller:
-        """The controller of that name with these options, ready to fly."""
+        """Load a controller; raise InputError if it is not offered or cannot be built."""
         if name not in self.controllers:
             raise_wrong_choice("controller", name, (*controller_names(), *map(str, self.weights)))
         self._check_text_options(name, options)
@@ -70,56 +70,56 @@ class ViewerConfig:
             return load(name, **options)
         except InputError:
             raise
-        except Exception as error:  # whatever the class of a plugin may raise
+        except Exception as error:  # a plugin may raise anything
             raise InputError(f"controller {name!r} cannot be made: {type(error).__name__}: {error}") from None
 
     def _check_text_options(self, name: str, options: dict[str, Any]) -> None:
-        """Refuse words of a page's own, which might be anything, such as a file's name, but those that are offered."""
-        begun = [own for controller, own in self.setting.controller_specs if controller == name]
+        """Raise InputError for text that is not offered: text from a page could be anything, such as a path."""
+        initial_options = [options for controller, options in self.setting.controller_specs if controller == name]
         for option in controller_options(name.partition(":")[0]):
-            word = options.get(option.name)
-            known = option.default, *(own.get(option.name) for own in begun)
-            if not isinstance(word, str) or word in known or option.is_safe(word):
+            value = options.get(option.name)
+            allowed = option.default, *(initial.get(option.name) for initial in initial_options)
+            if not isinstance(value, str) or value in allowed or option.is_safe(value):
                 continue
             if option.choices:
-                more = f", or a word such as {option.safe_pattern}" if option.safe_pattern else ""
-                raise_wrong_choice(f"{option.name} of {name}", word[:40], option.choices, more)
-            raise InputError(f"{option.name} of {name} is chosen when the server is started; got {word!r:.40}")
+                more = f", or a word that matches {option.safe_pattern}" if option.safe_pattern else ""
+                raise_wrong_choice(f"{option.name} of {name}", value[:40], option.choices, more)
+            raise InputError(f"{option.name} of {name} can only be set when the server is started; got {value!r:.40}")
 
     def check_start(self) -> None:
-        """Raise a clear error if there is no flock for the setting that pages begin with."""
+        """Raise InputError if no initial conditions are found for the initial setting."""
         self.setting.draw()
 
     def compile_kernels(self) -> None:
-        """Compile or load every kernel that a page may need, beginning with those of its first flock."""
+        """Compile or load every kernel that a page may need, starting with those of the initial setting."""
         LiveSimulation(self.setting, self.load).advance(2)
-        # A small flock and a large one use different kernels; a far obstacle brings in those of obstacles.
-        away = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)
+        # Small and large flocks use different kernels; a distant obstacle adds the obstacle kernels.
+        distant = DiskObstacle(x=1000.0, y=1000.0, radius=0.1)
         for agents in (100, MAX_SMALL_FLOCK + 1):
-            setting = Setting(controller=self.setting.controller, compare="tanner", agents=agents, disks=(away,))
+            setting = Setting(controller=self.setting.controller, compare="tanner", agents=agents, disks=(distant,))
             live_simulation = LiveSimulation(setting, self.load)
             live_simulation.edges = True
             live_simulation.advance(3)
             pack_frame(live_simulation.step, live_simulation.time, live_simulation.make_pictures())
-            # Sliders and failures bring in those of radios and bodies, but for controllers that need perfect ones.
+            # Sliders and failures add the kernels of radios and bodies; some controllers require an ideal radio.
             for world in (WorldSetting(packet_loss=0.1, delay=1, max_acceleration=5.0), WorldSetting(body="unicycle")):
                 with suppress(InputError):
                     live_simulation.change_world(world)
                     live_simulation.fail_agents("silent", 1)
                     live_simulation.advance(3)
                     pack_frame(live_simulation.step, live_simulation.time, live_simulation.make_pictures())
-        # Laws sum over the whole flock, or over those heard at t = 0. The weights of a law's own features are compiled
-        # when it is chosen, which takes a fraction of a second.
+        # Laws sum over the whole flock or over the neighbours at t = 0. A law's weight functions are compiled when a
+        # page chooses it, which takes a fraction of a second.
         flock = Setting().draw()
         sum_over_all_pairs(flock, (("velocity", "mean"),))
         observe(flock, paper_senses("sum", topology="fixed"))
-        # Drawing a start of each scenario compiles the kernels of its search.
+        # Drawing initial conditions of each scenario compiles the kernels of its search.
         for name in scenario_names():
-            with suppress(InputError):  # one that needs options flies once a page has chosen them
+            with suppress(InputError):  # a scenario may require options
                 Setting(scenario=name).draw()
 
     def to_dict(self) -> dict[str, Any]:
-        """What a page is sent first: all names, scenarios and limits that it needs to build its controls."""
+        """Return the welcome message: the names, scenarios and limits from which a page builds its controls."""
         return {
             "version": __version__,
             "setting": self.setting.model_dump(mode="json"),
@@ -127,7 +127,7 @@ class ViewerConfig:
             "laws": list_laws((*controller_names(), *self.controllers_with_units)),
             "trained": {name: list(bundled_seeds(name)) for name in bundled_names()},
             "weights": [str(path) for path in self.weights],
-            "most_disks": MAX_DISKS,
+            "max_disks": MAX_DISKS,
             "bodies": list_bodies(),
             "flocks": min((len(run.steps) for run in self.flights), default=0),
         }

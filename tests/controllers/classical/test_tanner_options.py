@@ -214,7 +214,7 @@ def test_the_command_line_takes_them(own_registry: None, tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"clamp_by": "entries"}, "clamp_by must be one of 'norm', 'entry'; got 'entries'; did you mean 'entry'"),
+        ({"clamp_by": "entrys"}, "clamp_by must be one of 'norm', 'entry'; got 'entrys'; did you mean 'entry'"),
         ({"potential": "sofd"}, "potential must be one of .*'tanner', .*; got 'sofd'; did you mean 'soft'"),
         ({"potential": "velocity"}, "potential must be a feature .* of positions; 'velocity' is of velocities"),
         ({"potential": 3}, "potential must be one of"),

@@ -1,4 +1,4 @@
-"""Weights of features as text: the same numbers in Python and in C, or a clear error."""
+"""Weights of features as source: the same numbers in Python and in C, or a clear error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import equiflock as ef
-from equiflock.deployment.export.formula import Formula, build_formulas, float32
+from equiflock.deployment.export.formula import Formula, build_formulas, format_c_float
 from equiflock.features import Feature, find_feature
 
 GAIN = 1.5
@@ -105,12 +105,12 @@ def test_every_feature_of_the_package_has_a_form_in_c(name: str, tmp_path: Path)
         (eval("lambda square: 1.0"), "source|def"),
     ],
 )
-def test_what_is_no_arithmetic_is_told_by_its_feature_and_reason(weight: Any, reason: str) -> None:
+def test_unsupported_weights_are_an_error_with_feature_and_reason(weight: Any, reason: str) -> None:
     with pytest.raises(ef.InputError, match=f"'own' cannot be exported: .*({reason})"):
         Formula(as_feature(weight)).to_c("weigh")
 
 
-def test_two_features_whose_names_are_one_word_are_two_functions() -> None:
+def test_features_with_the_same_identifier_get_different_functions() -> None:
     one, other = (Feature(name, "position", "all", weight) for name, weight in (("a-b", _plain), ("a_b", _looping)))
     first, second = (word for word, _ in build_formulas([one, other, one]).values())
     assert first != second
@@ -118,12 +118,12 @@ def test_two_features_whose_names_are_one_word_are_two_functions() -> None:
 
 @pytest.mark.parametrize("number", [1.0, -0.1, 1e-30, 3.4e38, 16777217.0, 123456789.0, 1 / 3])
 def test_numbers_are_exact_in_float32(number: float) -> None:
-    assert np.float32(float32(number).removesuffix("f")) == np.float32(number)
-    assert set(float32(number)) & set(".e")
+    assert np.float32(format_c_float(number).removesuffix("f")) == np.float32(number)
+    assert set(format_c_float(number)) & set(".e")
 
 
 @pytest.mark.parametrize("number", [1e300, -3.5e38, 10**400])
 def test_numbers_beyond_float32_are_refused(number: float) -> None:
-    with pytest.raises(ef.InputError, match=r"has no form in C: float holds numbers up to 3.4e\+38"):
-        float32(number)
-    assert float32(-math.inf) == "(-INFINITY)"
+    with pytest.raises(ef.InputError, match=r"at most 3.4e\+38, the largest float in C"):
+        format_c_float(number)
+    assert format_c_float(-math.inf) == "(-INFINITY)"

@@ -1,4 +1,4 @@
-"""What exported agents make of bytes that they were sent, whatever they are."""
+"""Exported agents handle any bytes that they receive."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_garbage_is_dropped_with_a_reason_and_changes_nothing(make: Any, garbage
 
 
 @given(st.lists(st.binary(max_size=100) | st.binary(min_size=73, max_size=73).map(lambda b: b"EF\x01" + b), max_size=5))
-def test_no_bytes_make_an_agent_answer_what_is_no_number(make: Any, messages: list[bytes]) -> None:
+def test_arbitrary_bytes_give_finite_accelerations(make: Any, messages: list[bytes]) -> None:
     agent = make(0, 0)
     for _ in range(2):
         acted(agent, *messages)
@@ -125,7 +125,7 @@ def test_more_neighbours_than_there_is_room_for_are_dropped(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("order", [(0.2, 0.4, 0.9), (0.9, 0.4, 0.2), (0.4, 0.9, 0.2)])
-def test_of_more_neighbours_than_there_is_room_for_the_nearest_are_heard(
+def test_of_more_neighbours_than_there_is_room_for_the_nearest_are_used(
     order: tuple[float, ...], tmp_path: Path
 ) -> None:
     make = compiled(ef.load("etdagnn"), tmp_path, neighbours=2)
@@ -135,11 +135,11 @@ def test_of_more_neighbours_than_there_is_room_for_the_nearest_are_heard(
     np.testing.assert_array_equal(agent.end(), only_near.end())
 
 
-def test_messages_from_beyond_the_reach_are_not_used(tmp_path: Path) -> None:
+def test_messages_from_beyond_the_range_are_not_used(tmp_path: Path) -> None:
     controller = ef.load("etdagnn")
-    makers = [compiled(controller, tmp_path, flags=(*COMPILER_FLAGS, "-DAGENT_REACH=0.6f"))]
+    makers = [compiled(controller, tmp_path, flags=(*COMPILER_FLAGS, "-DAGENT_RANGE=0.6f"))]
     module: Any = imported(controller, tmp_path)
-    makers.append(lambda number, group: module(number, group, reach=0.6))
+    makers.append(lambda number, group: module(number, group, max_range=0.6))
     for maker in makers:
         near, both = maker(0, 0), maker(0, 0)
         acted(near, said())
@@ -180,7 +180,7 @@ def test_a_fixed_topology_is_that_of_an_agents_own_first_step_whatever_its_numbe
 
 @pytest.mark.parametrize("name", ["tanner-dynamic:clamp_by=entry", "tanner-dynamic", "cucker-smale-local", "etdagnn"])
 @pytest.mark.parametrize("where", [((np.nan, 0.0), (0.0, 0.0)), ((0.0, 0.0), (0.0, np.nan))])
-def test_who_does_not_know_where_it_is_does_nothing(name: str, where: Any, tmp_path: Path) -> None:
+def test_an_agent_without_a_finite_state_does_nothing(name: str, where: Any, tmp_path: Path) -> None:
     controller: Any = ef.load(name)
     for made in (compiled, imported):
         agent = made(controller, tmp_path)(0, 0)
@@ -188,7 +188,7 @@ def test_who_does_not_know_where_it_is_does_nothing(name: str, where: Any, tmp_p
         agent.begin(*where)
         assert agent.receive(message) is None
         np.testing.assert_array_equal(agent.end(), [0.0, 0.0])
-        # And it goes on as soon as it knows.
+        # It recovers as soon as the state is finite.
         acted(agent, message)
         assert np.any(agent.end())
 

@@ -41,7 +41,7 @@ def test_a_graph_takes_any_number_of_flocks_and_agents(name: str, D: int, tmp_pa
     program = read_program(controller, D)
     for B, N in ((1, 1), (1, 10), (3, 7)):
         observations = observations_of(controller, B, N, D)
-        observations[:, 1:2] = 0.0  # the first step of an agent that hears nobody
+        observations[:, 1:2] = 0.0  # the first step of an agent without neighbours
         wanted = as_numpy_function(controller)(observations)
         found = answer(path, observations)
         assert found.shape == (B, N, D)
@@ -57,7 +57,7 @@ def test_a_graph_for_space_and_in_units_of_robots(tmp_path: Path) -> None:
 
 
 class Own(nn.Module):
-    """A network of layers that are not ours."""
+    """A network of custom layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,26 +78,26 @@ class Looping(Own):
 
 
 @pytest.mark.slow
-def test_a_torch_module_of_layers_of_its_own_is_a_graph_and_nothing_else(tmp_path: Path) -> None:
+def test_a_torch_module_with_custom_layers_can_be_exported_to_onnx_only(tmp_path: Path) -> None:
     controller: Any = Own()
     path, readme = ef.export(controller, tmp_path / "graph.onnx")
-    for told in ("`Own` of one agent", "| 28-51 | 6 x float32 | hops 1 .. 1", "A message has 52 bytes"):
-        assert told in readme.read_text()
+    for part in ("`Own` of one agent", "| 28-51 | 6 x float32 | hops 1 .. 1", "A message has 52 bytes"):
+        assert part in readme.read_text()
     assert "operations" not in readme.read_text()
     observations = observations_of(controller, 2, 5)
     np.testing.assert_allclose(
         answer(path, observations), as_numpy_function(controller)(observations), rtol=1e-4, atol=1e-3
     )
     for ending in (".h", ".npz"):
-        with pytest.raises(ef.InputError, match=r"Own is a torch module .* but in ONNX \(\.onnx\)"):
+        with pytest.raises(ef.InputError, match=r"Own is a torch module with custom layers: .* ONNX \(\.onnx\) only"):
             ef.export(controller, tmp_path / f"own{ending}")
 
 
 @pytest.mark.slow
-def test_a_torch_module_that_has_no_graph_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ef.InputError, match="Looping is a torch module that ONNX has no form for: ") as told:
+def test_a_torch_module_that_cannot_be_converted_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ef.InputError, match="Looping is a torch module that cannot be converted to ONNX: ") as caught:
         ef.export(Looping(), tmp_path / "graph.onnx")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "graph.onnx").exists()
 
 

@@ -1,4 +1,4 @@
-"""Exported agents that hear of obstacles by themselves, and decide by other weights where they know of one."""
+"""Exported agents with an obstacle channel, which use other weights if they know of an obstacle."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.deployment.exported import compiled, imported
 from tests.deployment.lockstep import fly, start_of
 
 CLOSE = 1e-5
-"""As for all exported agents: of the sum of absolute values that an acceleration is made of."""
+"""Tolerance relative to `Program.compute_magnitude`."""
 STEPS = 8
 OBSTACLE = len(CHANNELS) - 1
-"""The channel that tells of obstacles."""
+"""The obstacle channel."""
 ORBIT = ef.Orbit(gravity_break=0.4, near=1.7, slow=0.6)
 
 
@@ -40,9 +40,9 @@ def starling(near: bool = True, seed: int = 0, **options: Any) -> Any:
 
 
 def strung(seed: int, radius: float = 1.0) -> ef.Flock:
-    """A flock so long that some agents hear an obstacle, some only hear of one, and some know of none.
+    """Return a long flock: some agents receive from an obstacle agent, some know of it from neighbours, some do not.
 
-    Nobody comes so near another that sums of what they push each other by leave float32 few digits.
+    Agents keep a distance, so that float32 does not lose digits in the sums of large terms.
     """
     chance = np.random.default_rng(seed)
     places = np.stack(np.meshgrid(0.6 * np.arange(9), 0.45 * np.arange(3), indexing="ij"), -1).reshape(-1, 2)
@@ -57,10 +57,10 @@ def test_such_flocks_have_agents_of_all_three_kinds() -> None:
     flock = strung(0)
     for _ in range(3):
         known = senses.observe(flock)[0]
-    told = (known[4:, :, OBSTACLE] != 0.0).any(axis=-1)
-    assert told[:, 0].any()
-    assert (told[:, 1:].any(axis=1) & ~told[:, 0]).any()
-    assert (~told.any(axis=1)).any()
+    aware = (known[4:, :, OBSTACLE] != 0.0).any(axis=-1)
+    assert aware[:, 0].any()
+    assert (aware[:, 1:].any(axis=1) & ~aware[:, 0]).any()
+    assert (~aware.any(axis=1)).any()
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -97,8 +97,8 @@ def test_the_first_channel_among_obstacles_decides_and_means_of_them_are_known(t
     controller = starling(channels=channels, hops=2)
     assert read_program(controller).obstacle_channel == 1
     for made in (compiled, imported):
-        flown = fly(controller, strung(3), made(controller, tmp_path, 2, ORBIT), STEPS, orbit=ORBIT)
-        assert flown.worst < CLOSE
+        parity = fly(controller, strung(3), made(controller, tmp_path, 2, ORBIT), STEPS, orbit=ORBIT)
+        assert parity.worst < CLOSE
 
 
 def observations_of(controller: Any, D: int) -> Any:
@@ -120,15 +120,17 @@ def test_the_graph_of_a_starling(near: bool, D: int, tmp_path: Path) -> None:
     program = read_program(controller, D)
     for wanted in (as_numpy_function(controller)(known), program(known)):
         assert (np.abs(found - wanted) / program.compute_magnitude(known)).max() < CLOSE
-    assert ("decides by weights of its own" in readme.read_text()) == near
+    assert ("uses a second set of weights" in readme.read_text()) == near
 
 
 def plain(program: Program, known: Any) -> Any:
-    """What the program would do if nobody were wary."""
-    return Program(*(getattr(program, name) for name in program.__dataclass_fields__ if name != "near"))(known)
+    """Return what the program computes without its layers for agents near an obstacle."""
+    return Program(
+        *(getattr(program, name) for name in program.__dataclass_fields__ if name != "near_obstacle_layers")
+    )(known)
 
 
-def test_who_knows_of_an_obstacle_by_any_hop_decides_by_other_weights() -> None:
+def test_agents_that_know_of_an_obstacle_in_any_hop_use_other_weights() -> None:
     controller = starling()
     program, known = read_program(controller), observations_of(controller, 2)
     other = (program(known) != plain(program, known)).any(axis=-1)
@@ -138,14 +140,14 @@ def test_who_knows_of_an_obstacle_by_any_hop_decides_by_other_weights() -> None:
 def test_weights_near_obstacles_that_do_something_else_are_found(tmp_path: Path) -> None:
     network = starling()
     network.near[1].register_forward_hook(lambda module, inputs, output: 2.0 * output)
-    with pytest.raises(ef.InputError, match="does not do what its chain of layers does"):
+    with pytest.raises(ef.InputError, match="does not compute the same as its chain of layers"):
         ef.export(network, tmp_path / "agent.h")
 
 
 def test_weights_near_obstacles_of_another_shape_cannot_be_exported(tmp_path: Path) -> None:
     network = starling()
     network.near = make_network("etdagnn").layers
-    with pytest.raises(ef.InputError, match="layers that have no form in C or NumPy"):
+    with pytest.raises(ef.InputError, match="with custom layers"):
         ef.export(network, tmp_path / "agent.h")
 
 
@@ -156,20 +158,20 @@ def test_the_text_counts_both_sets_of_weights_and_all_channels(tmp_path: Path) -
     # Of 16 x 24 and 1 x 16 numbers, as the last two layers are one.
     assert read_program(controller).weight_count == 2 * (16 * 24 + 16)
     assert count_message_bytes(controller.senses, 2) == 12 + 4 * (4 + 2 * 8 * 2)
-    for told in (
+    for part in (
         "Weights: 800 numbers, 3,200 bytes",
         "Half of them",
         "A message has 156 bytes",
         "| 28-155 | 32 x float32 |",
         "| 7 | velocity:among=obstacles | sum | v_ij = v_i - v_j | obstacles |",
-        "Channel 7 tells of obstacles",
+        "Channel 7 is the obstacle channel",
     ):
-        assert told in text
-    assert "weights are 3200 bytes" in header.read_text()
+        assert part in text
+    assert "3200 bytes of constant weights" in header.read_text()
 
 
 @pytest.mark.parametrize("asked", [[], ["--orbit"]])
-def test_weights_bring_their_technique_along(asked: list[str], tmp_path: Path) -> None:
+def test_exports_use_the_orbit_of_a_weights_file(asked: list[str], tmp_path: Path) -> None:
     controller = starling()
     controller.orbit = ORBIT
     weights = ef.save(controller, tmp_path / "mine.safetensors")
@@ -180,7 +182,7 @@ def test_weights_bring_their_technique_along(asked: list[str], tmp_path: Path) -
     assert fly(loaded, strung(4), compiled(loaded, tmp_path), STEPS, orbit=ORBIT).worst < CLOSE
 
 
-def test_bundled_weights_bring_their_technique_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exports_use_the_orbit_of_bundled_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = starling()
     controller.orbit = ORBIT
     ef.save(controller, tmp_path / "starling-0.safetensors")

@@ -11,7 +11,7 @@ import torch
 
 from equiflock.controllers.loading import make_network
 from equiflock.controllers.trained import PAPER_NETWORKS
-from equiflock.experiments.paper.generalization import CloningJob, build_generalization_statements, mean_weight
+from equiflock.experiments.paper.generalization import CloningJob, build_generalization_statements, compute_mean_weight
 from equiflock.learning.fast_forward import FastForward
 from equiflock.learning.recipe import Cloning
 
@@ -77,7 +77,7 @@ def test_weights_as_large_as_those_of_etdagnn_are_not_smaller() -> None:
     table = clonings(cloning_as_described)
     table.loc[table.controller == "tdagnn", "mean_weight"] = 0.3
     g7 = build_generalization_statements(table)[-1]
-    assert [check.words for check in g7.checks if not check.holds] == ["mean |weight|: tdagnn below etdagnn"]
+    assert [check.description for check in g7.checks if not check.holds] == ["mean |weight|: tdagnn below etdagnn"]
 
 
 def test_tables_without_the_mean_weight_say_nothing_of_it() -> None:
@@ -90,7 +90,7 @@ def test_the_mean_weight_is_that_of_all_trainable_weights() -> None:
     with torch.no_grad():
         trained.weight.copy_(torch.tensor([[1.0, -2.0]]))
         trained.bias.fill_(-6.0)
-    assert mean_weight(torch.nn.Sequential(trained, fixed)) == 3.0
+    assert compute_mean_weight(torch.nn.Sequential(trained, fixed)) == 3.0
 
 
 def test_a_bound_that_never_moves_has_no_correlation_with_the_gap() -> None:
@@ -108,5 +108,5 @@ def test_a_cloning_notes_the_mean_weight_of_every_epoch(tmp_path: Path) -> None:
     data = FastForward(train_flocks=1, test_flocks=1, steps=5, agents=20)
     recipe = Cloning("etdagnn", seed=3, epochs=1, warm_up=1)
     table = CloningJob(recipe, data, tmp_path / "fast-forward").run()
-    assert table.mean_weight[0] == mean_weight(make_network("etdagnn", 3))
+    assert table.mean_weight[0] == compute_mean_weight(make_network("etdagnn", 3))
     assert table.mean_weight[1] != table.mean_weight[0]

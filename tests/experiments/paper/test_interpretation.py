@@ -65,12 +65,12 @@ def test_a_choice_changes_the_jobs_of_the_experiments_that_it_names_and_of_no_ot
 
 def test_it_sets_the_fields_of_a_training() -> None:
     interpretation = Interpretation(velocities="disc", clamp=150, biases="uniform", hop_mean="sender")
-    recipes = {name: interpretation.recipe(DAgger(epochs=3), name, 4) for name in PAPER_NETWORKS}
+    recipes = {name: interpretation.build_recipe(DAgger(epochs=3), name, 4) for name in PAPER_NETWORKS}
     assert recipes["tdagnn"] == DAgger(
         "tdagnn:biases=uniform:hop_mean=sender", "tanner:clamp=150", epochs=3, seed=4, velocities="disc"
     )
     assert recipes["etdagnn"].controller == "etdagnn:hop_mean=sender"  # it has no biases
-    assert Interpretation().recipe(DAgger(), "tdagnn", 0) == DAgger("tdagnn")
+    assert Interpretation().build_recipe(DAgger(), "tdagnn", 0) == DAgger("tdagnn")
 
 
 def test_the_weights_of_the_package_are_flown_where_a_training_would_give_no_others() -> None:

@@ -21,9 +21,9 @@ def test_a_comparison_is_judged_by_the_medians_and_counted_by_seed() -> None:
 )
 def test_all_checks_some_or_none(held: tuple[bool, ...], verdict: Verdict) -> None:
     checks = tuple(Check("", "", holds, (holds, True)) for holds in held)
-    assert Statement("X1", "words", "rule", checks).verdict == verdict
+    assert Statement("X1", "text", "rule", checks).verdict == verdict
 
 
 def test_the_count_says_in_how_many_seeds_everything_holds() -> None:
     checks = Check("", "", True, (True, True, False)), Check("", "", False, (True, False, False))
-    assert Statement("X1", "", "", checks).count == "1 of 2 checks; all of them in 1 of 3 seeds"
+    assert Statement("X1", "", "", checks).summary == "1 of 2 checks; all of them in 1 of 3 seeds"

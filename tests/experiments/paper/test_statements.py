@@ -102,7 +102,7 @@ def test_half_of_the_times_is_not_most_of_them(below: int, above: int, failing: 
     made = curves(level, (50,), (VARIANCE, EFFORT))
     f3 = build_flocking_statements(made[made.time != 0.3])[2]
     assert f3.id == "F3"
-    assert [check.words for check in f3.checks if not check.holds] == failing
+    assert [check.description for check in f3.checks if not check.holds] == failing
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_each_controller_hits_few_obstacles_and_only_those_of_24_sides(
     hits: dict[tuple[str, int], int], failing: list[str]
 ) -> None:
     o5 = build_obstacle_statements(obstacles_as_described(hits))[4]
-    assert [check.words for check in o5.checks if not check.holds] == failing
+    assert [check.description for check in o5.checks if not check.holds] == failing
 
 
 def test_obstacles_of_24_sides_that_are_not_in_the_table_are_not_asked_for_hits() -> None:

@@ -97,7 +97,7 @@ def test_a_rule_fails_just_beyond_its_limits(
     rows = (made.controller == name) & (made.epoch == epoch)
     made.loc[rows, metric] = value * (0.98 + 0.01 * made.flock[rows])
     (found,) = (statement for statement in build_training_statements(made) if statement.id == id)
-    assert [check.words for check in found.checks if not check.holds] == failing
+    assert [check.description for check in found.checks if not check.holds] == failing
 
 
 def test_the_conclusions_claim_is_against_all_three_others_and_the_abstracts_against_tdagnn_alone() -> None:

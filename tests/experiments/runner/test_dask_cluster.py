@@ -111,7 +111,7 @@ def test_a_worker_that_imported_a_plugin_before_its_change_refuses(
     with pytest.raises(SystemExit):
         cli.main([*sweep, *options, "--out", str(tmp_path / "after")])
     errors = capsys.readouterr().err
-    assert "is not what it was where the command was given: elsewhere_gains.py = " in errors
+    assert "differs between the command and this worker: elsewhere_gains.py = " in errors
     assert "must be started again after a change" in errors
 
 

@@ -55,7 +55,7 @@ def test_a_damaged_result_is_told_and_computed_again(tmp_path: Path, damage: Any
     damage(path, random.Random(0))
     said: list[str] = []
     run_jobs(jobs, tmp_path / "jobs", 1, on_notice=said.append)
-    assert said == [f"{path} is damaged: its checksum does not fit; this job is computed again"]
+    assert said == [f"{path} is damaged: its checksum does not match; this job is computed again"]
     assert (tmp_path / "1").read_text() == "x"
     assert (tmp_path / "2").read_text() == "xx"
     assert {path: path.read_bytes() for path in (tmp_path / "jobs").iterdir()} == before

@@ -107,7 +107,7 @@ def test_damaged_scores_are_computed_again(
     notices: list[str] = []
     tuned(run, on_notice=notices.append)
     assert len(notices) == 2
-    assert all("is damaged: its checksum does not fit; it is computed again" in text for text in notices)
+    assert all("is damaged: its checksum does not match; it is computed again" in text for text in notices)
     assert results(run.folder) == results(undisturbed)
 
 
@@ -136,7 +136,7 @@ def test_a_prolonged_tuning_is_as_if_that_had_been_asked_for_at_once(undisturbed
 
 def test_a_folder_is_one_tunings_own_unless_forced(tmp_path: Path) -> None:
     tuned(small(tmp_path / "run", generations=1))
-    with pytest.raises(InputError, match="holds results of other settings: settings seed = 0, not 1"):
+    with pytest.raises(InputError, match="has results of other settings: settings seed = 0, not 1"):
         tuned(small(tmp_path / "run", seed=1, generations=1))
     tuned(small(tmp_path / "run", seed=1, generations=1), force=True)
     assert read_json(tmp_path / "run" / "config.json")["settings"]["seed"] == 1

@@ -1,4 +1,4 @@
-"""One agent's controller as C, NumPy or ONNX: `export` writes it, and a text beside it."""
+"""Export of one agent's controller as C, NumPy or ONNX: `export` writes the files and a README."""
 
 from __future__ import annotations
 
@@ -36,31 +36,30 @@ def export(
     dimensions: int | None = None,
     orbit: Orbit | None = None,
 ) -> tuple[Path, ...]:
-    """Write one agent's controller for a robot; the files that were written.
+    """Write one agent's controller for a robot and return the paths of the written files.
 
     Args:
-        controller: a local one, or its name or file of weights: a network, or a law that is a linear function of
-            observations. Its units are those that it was loaded with, such as
+        controller: a local controller, its name, or its weights file: a network, or a law that is a linear function of
+            observations. It keeps the units it was loaded with, such as
             `load("etdagnn", comm_radius=5.0, time_scale=15.0)`.
-        path: ends in .h for a C99 header; in .onnx for a graph of the controller alone; or in .npz or .py, which both
-            write a file of plain Python with NumPy and its weights. A text of the same name, .README.md, is written
-            beside it. Files of these names are replaced.
-        dimensions: D, 2 or 3, if the controller is not built for one; 2 if left out.
-        orbit: the technique for obstacles, if it shall be another than the one that the controller brings along.
+        path: .h writes a C99 header, .onnx a graph of the controller only, .npz or .py a Python file that needs NumPy,
+            with its weights. Each comes with a .README.md of the same name. Existing files are replaced.
+        dimensions: D, 2 or 3, for a controller that is not built for one; 2 if None.
+        orbit: orbit technique (obstacle avoidance); the controller's own if None.
     """
     path = Path(path)
     if path.suffix not in SUFFIXES:
         expected = ", ".join(SUFFIXES)
-        raise InputError(f"the name of an exported file must end in one of {expected}; got {path.name!r}")
-    make_identifier(path.stem)  # a clear error now, if it cannot be one
-    made = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
-    check_local(made)
-    resolve_orbit(made, orbit, resolve_dimensions(made, dimensions))
+        raise InputError(f"path must end in one of {expected}, got {path.name!r}")
+    make_identifier(path.stem)  # fail before anything is written
+    loaded = load(controller) if isinstance(controller, (str, os.PathLike)) else controller
+    check_local(loaded)
+    resolve_orbit(loaded, orbit, resolve_dimensions(loaded, dimensions))
     readme = path.with_suffix(".README.md")
     if path.suffix == ".onnx":
-        write_onnx(made, path, dimensions)
-        return path, _write_text(readme, format_readme(_read_outline(made, dimensions, orbit), path.stem, ".onnx"))
-    program = read_program(made, dimensions, orbit)
+        write_onnx(loaded, path, dimensions)
+        return path, _write_text(readme, format_readme(_read_outline(loaded, dimensions, orbit), path.stem, ".onnx"))
+    program = read_program(loaded, dimensions, orbit)
     text = format_readme(program, path.stem, ".h" if path.suffix == ".h" else ".py")
     if path.suffix == ".h":
         return _write_text(path, format_c_header(program, path.stem)), _write_text(readme, text)
@@ -68,17 +67,18 @@ def export(
 
 
 def _read_outline(controller: Controller, dimensions: int | None, orbit: Orbit | None) -> Program:
-    """The program of a controller, without layers if it is a torch module of layers of its own."""
+    """Return the program of a controller; for a torch module with custom layers, a program without layers."""
     try:
         return read_program(controller, dimensions, orbit)
     except InputError:
         D, scale = resolve_dimensions(controller, dimensions), unwrap_scaled(controller)[1]
-        found = resolve_orbit(controller, orbit, D)
+        resolved_orbit = resolve_orbit(controller, orbit, D)
         senses, name = check_local(controller), get_controller_name(controller)
-        return Program(name, D, senses, False, "none", (), acceleration_scale=scale, orbit=found)
+        return Program(name, D, senses, False, "none", (), acceleration_scale=scale, orbit=resolved_orbit)
 
 
 def _write_numpy(program: Program, path: Path) -> tuple[Path, Path]:
+    """Write the Python file and its weights (.npz)."""
     arrays = path.with_suffix(".npz")
     with atomic_write(arrays) as scratch, scratch.open("wb") as file:
         np.savez(file, **collect_weights(program))  # type: ignore[arg-type]

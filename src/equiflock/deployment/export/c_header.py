@@ -1,4 +1,4 @@
-"""One agent's controller as a C99 header, from templates/agent.h: the constants, the features and the network."""
+"""C export: one agent's controller as a C99 header, from templates/agent.h."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from equiflock.deployment.export.formula import build_formulas, float32
+from equiflock.deployment.export.formula import build_formulas, format_c_float
 from equiflock.deployment.export.program import Activation, FloatArray, Program
 from equiflock.deployment.export.template import fill_template, make_identifier
 from equiflock.deployment.wire_format import count_message_bytes
@@ -15,21 +15,21 @@ from equiflock.features import Feature
 from equiflock.version import __version__
 
 DEFAULT_MAX_NEIGHBOURS = 32
-"""So many others an agent has room for, unless whoever compiles the header says otherwise."""
+"""Default of the header's macro NEIGHBOURS: neighbours for which an agent has memory."""
 MEAN_FACTORS = {"all": "mean", "same": "mean_same", "others": "mean_others"}
-"""By which a channel is multiplied, if it is a mean; one obstacle agent is heard at most, whose mean is its sum."""
+"""C variable that turns the sum of a channel into a mean. At most one obstacle agent counts, so its mean is its sum."""
 GROUP_CONDITIONS = {
     "same": "if (other->group == agent->group)",
     "others": "if (other->group != agent->group && other->group != 255u)",
     "obstacles": "if (other->group == 255u)",
 }
-"""Which agents are of the same group, of others, or obstacle agents, which are of none."""
+"""C condition for neighbours of the same group, of other groups, and obstacle agents, which have no group."""
 INTEGER_BYTES = 16
-"""Bytes of a neighbour, and of an agent, that are whole numbers."""
+"""Bytes of the integer fields of a neighbour, and of an agent."""
 
 
 def format_c_header(program: Program, stem: str) -> str:
-    """The header for a file of this name, with which all names in it begin."""
+    """Return the header. All names in it start with the identifier made from the file stem."""
     prefix = make_identifier(stem)
     senses, D = program.senses, program.dimensions
     features = list_features(program)
@@ -43,7 +43,7 @@ def format_c_header(program: Program, stem: str) -> str:
         "D": D,
         "K": senses.hops,
         "C": senses.width,
-        "passed": program.relayed_count,
+        "relayed": program.relayed_count,
         "size": count_message_bytes(senses, D),
         "features": len(features),
         "neighbours": DEFAULT_MAX_NEIGHBOURS,
@@ -51,9 +51,9 @@ def format_c_header(program: Program, stem: str) -> str:
         "slot": count_neighbour_bytes(program),
         "stack": count_stack_bytes(program),
         "weights": 4 * program.weight_count,
-        "per_length": float32(1.0 / senses.length_scale),
-        "per_speed": float32(_compute_speed_scale(program)),
-        "to_speed": f" * {float32(_compute_speed_scale(program))}" if senses.is_scaled else "",
+        "per_length": format_c_float(1.0 / senses.length_scale),
+        "per_speed": format_c_float(_compute_speed_scale(program)),
+        "to_speed": f" * {format_c_float(_compute_speed_scale(program))}" if senses.is_scaled else "",
         "constants": _format_constants(program, features, prefix),
         "sums": _format_sums(program, features, prefix),
         "channels": _format_channels(program, features, prefix.upper()),
@@ -62,43 +62,44 @@ def format_c_header(program: Program, stem: str) -> str:
     }
     if program.orbit is not None:
         gravity_break, cosine, sine, near, slow = program.orbit.coefficients
-        words |= {"minus_break": float32(-gravity_break), "cosine": float32(cosine), "sine": float32(sine)}
-        words |= {"near": float32(near), "slow": float32(slow)}
+        numbers = {"minus_break": -gravity_break, "cosine": cosine, "sine": sine, "near": near, "slow": slow}
+        words |= {name: format_c_float(number) for name, number in numbers.items()}
     return fill_template("agent.h", words, list_template_parts(program), ("/*", "*/"))
 
 
 def format_title(program: Program) -> str:
-    """In one line, what is exported."""
+    """Return the title: controller, dimensions, hops and channels."""
     senses = program.senses
     return f"{program.name}: {program.dimensions} dimensions, {senses.hops} hops of {senses.width} channels"
 
 
 def format_units(program: Program) -> str:
-    """In one line, what the robots' units are to the controller."""
+    """Return one sentence on the units of the export."""
     if not program.senses.is_scaled:
-        return "Positions, velocities and accelerations are in the units that the controller was made for."
+        return "Positions, velocities and accelerations are in the controller's units."
     length, time = program.senses.scales
-    return f"One length of the controller is {length:g} of the robots' units, one of its seconds {time:g} of theirs."
+    return f"The controller's unit of length is {length:g} of the robots' units, its second {time:g} of their seconds."
 
 
 def list_template_parts(program: Program) -> set[str]:
-    """Which parts of the templates an agent needs."""
+    """Return the names of the template parts that a program needs."""
     senses = program.senses
-    found = {"plane" if program.dimensions == 2 else "space"}
-    found |= {"fixed"} if senses.topology == "fixed" else set()
-    found |= {"orbit"} if program.orbit is not None else set()
-    found |= {"scaled"} if senses.is_scaled else set()
-    return found | {f"mean_{whom}" for whom in _list_mean_groups(program)}
+    parts = {"plane" if program.dimensions == 2 else "space"}
+    parts |= {"fixed"} if senses.topology == "fixed" else set()
+    parts |= {"orbit"} if program.orbit is not None else set()
+    parts |= {"scaled"} if senses.is_scaled else set()
+    return parts | {f"mean_{group}" for group in _list_mean_groups(program)}
 
 
 def _list_mean_groups(program: Program) -> set[str]:
-    """Groups over which means are made, so that those heard of them are counted."""
+    """Return the kinds of groups ("same", "others") with a mean, whose neighbours must be counted."""
     pairs = zip(program.senses.features, program.senses.channels, strict=True)
-    return {str(feature.among) for feature, (_, how) in pairs if how == "mean" and feature.among in ("same", "others")}
+    means = (feature for feature, (_, aggregation) in pairs if aggregation == "mean")
+    return {str(feature.among) for feature in means if feature.among in ("same", "others")}
 
 
 def list_features(program: Program) -> list[Feature]:
-    """The features of its channels, each once: the mean and the sum of a feature need one sum."""
+    """Return the distinct features of the channels: the mean and the sum of a feature share one sum."""
     return list(dict.fromkeys(program.senses.features))
 
 
@@ -108,26 +109,26 @@ def _compute_speed_scale(program: Program) -> float:
 
 
 def count_neighbour_bytes(program: Program) -> int:
-    """How many bytes of memory a neighbour takes."""
+    """Return the bytes of memory per neighbour."""
     return INTEGER_BYTES + 4 * (2 * program.dimensions + program.relayed_count)
 
 
 def count_agent_bytes(program: Program) -> int:
-    """How many bytes of memory an agent takes."""
-    known = program.senses.hops * program.senses.width * program.dimensions
-    friends = 4 * (1 + DEFAULT_MAX_NEIGHBOURS) if program.senses.topology == "fixed" else 0
+    """Return the bytes of memory per agent, neighbours included."""
+    observations = program.senses.hops * program.senses.width * program.dimensions
+    initial_neighbours = 4 * (1 + DEFAULT_MAX_NEIGHBOURS) if program.senses.topology == "fixed" else 0
     return (
         INTEGER_BYTES
-        + 4 * (2 * program.dimensions + known)
+        + 4 * (2 * program.dimensions + observations)
         + DEFAULT_MAX_NEIGHBOURS * count_neighbour_bytes(program)
-        + friends
+        + initial_neighbours
     )
 
 
 def count_stack_bytes(program: Program) -> int:
-    """How many bytes of numbers are on the stack at most: those of the features, or of the network."""
-    D, heard = program.dimensions, len(list_features(program))
-    return 4 * max((heard + 2) * D + (2 if program.orbit else 0), 2 * _count_buffer_floats(program))
+    """Return the bytes of numbers on the stack: the larger of the feature sums and the network's two buffers."""
+    D, features = program.dimensions, len(list_features(program))
+    return 4 * max((features + 2) * D + (2 if program.orbit else 0), 2 * _count_buffer_floats(program))
 
 
 def _count_buffer_floats(program: Program) -> int:
@@ -136,46 +137,46 @@ def _count_buffer_floats(program: Program) -> int:
 
 
 def collect_weights(program: Program) -> dict[str, FloatArray]:
-    """The matrices and biases by their names; those of who knows of an obstacle begin with near."""
-    found: dict[str, FloatArray] = {}
-    for begin, layers in (("", program.layers), ("near_", program.near_obstacle_layers)):
+    """Return matrices and biases by name; names for agents near an obstacle start with "near_"."""
+    weights: dict[str, FloatArray] = {}
+    for prefix, layers in (("", program.layers), ("near_", program.near_obstacle_layers)):
         for k, layer in enumerate(layers):
-            found[f"{begin}weight_{k}"] = layer.weight
+            weights[f"{prefix}weight_{k}"] = layer.weight
             if layer.bias is not None:
-                found[f"{begin}bias_{k}"] = layer.bias
-    return found
+                weights[f"{prefix}bias_{k}"] = layer.bias
+    return weights
 
 
 def format_floats(values: Iterable[float]) -> str:
-    """Constants of an array, eight to a line."""
-    texts = [float32(float(value)) for value in values]
+    """Return the values of a C array, eight per line."""
+    texts = [format_c_float(float(value)) for value in values]
     return ",\n".join("    " + ", ".join(texts[n : n + 8]) for n in range(0, len(texts), 8))
 
 
 def _format_constants(program: Program, features: list[Feature], prefix: str) -> str:
-    """The matrices, and the weights of features as functions."""
-    told = []
+    """Return the matrices, and the weight functions of features."""
+    parts = []
     for name, values in collect_weights(program).items():
         shape = " x ".join(map(str, values.shape))
-        told.append(
+        parts.append(
             f"/* {name.replace('_', ' ')}, {shape} */\nstatic const float {prefix}_{name}[{values.size}] = {{\n"
             f"{format_floats(np.ravel(values))}}};"
         )
-    told += [formula.to_c(f"{prefix}_{name}") for name, formula in build_formulas(features).values()]
-    return "\n\n".join(told)
+    parts += [formula.to_c(f"{prefix}_{name}") for name, formula in build_formulas(features).values()]
+    return "\n\n".join(parts)
 
 
 def _format_sums(program: Program, features: list[Feature], prefix: str) -> str:
-    """The lines that add each feature to its sum, and count who is in which group."""
+    """Return the lines that add each feature to its sum, and count the neighbours of each kind of group."""
     lines, names = [], build_formulas(features)
-    for whom in sorted(_list_mean_groups(program)):
-        lines += [GROUP_CONDITIONS[whom], f"    {whom}++;"]
+    for group in sorted(_list_mean_groups(program)):
+        lines += [GROUP_CONDITIONS[group], f"    {group}++;"]
     if any(feature.uses_velocity for feature in features):
         inner = " + ".join(f"r[{d}] * v[{d}]" for d in range(program.dimensions))
         lines.append(f"const float inner = {inner};")
     for n, feature in enumerate(features):
-        known = ["square", *(["inner"] if feature.uses_velocity else []), *map(float32, feature.options)]
-        weight = f"{prefix}_{names[feature.weight][0]}({', '.join(known)})"
+        arguments = ["square", *(["inner"] if feature.uses_velocity else []), *map(format_c_float, feature.options)]
+        weight = f"{prefix}_{names[feature.weight][0]}({', '.join(arguments)})"
         vector = "r" if feature.vector == "position" else "v"
         line = f"{prefix}_add(sums + {n} * {prefix.upper()}_D, {weight}, {vector});"
         lines += [line] if feature.among == "all" else [GROUP_CONDITIONS[feature.among], f"    {line}"]
@@ -183,21 +184,21 @@ def _format_sums(program: Program, features: list[Feature], prefix: str) -> str:
 
 
 def _format_channels(program: Program, features: list[Feature], NAME: str) -> str:
-    """A line for each channel of the first hop, the sum or the mean of its feature."""
+    """Return a loop over components that sets each channel of hop 1 to the sum or mean of its feature."""
     lines = []
     for c, (feature, (_, aggregation)) in enumerate(zip(program.senses.features, program.senses.channels, strict=True)):
         scale = f" * {MEAN_FACTORS[feature.among]}" if aggregation == "mean" and feature.among in MEAN_FACTORS else ""
-        lines.append(f"known[{c} * {NAME}_D + n] = sums[{features.index(feature)} * {NAME}_D + n]{scale};")
+        lines.append(f"observations[{c} * {NAME}_D + n] = sums[{features.index(feature)} * {NAME}_D + n]{scale};")
     head = f"        for (n = 0; n < {NAME}_D; n++) {{"
     return "\n".join([head, *(f"            {line}" for line in lines), "        }"])
 
 
 def _format_activations(program: Program, prefix: str) -> str:
-    """The functions that bend what matrices make, of those that this network has."""
-    D, told = program.dimensions, []
+    """Return the functions of the activations that this network uses."""
+    D, functions = program.dimensions, []
     used = {program.input_activation, *(layer.activation for layer in program.layers)}
     if "tanh" in used:
-        told.append(
+        functions.append(
             f"static inline void {prefix}_tanh(int count, float *x)\n{{\n    int n;\n"
             "    for (n = 0; n < count; n++)\n        x[n] = tanhf(x[n]);\n}\n"
         )
@@ -205,76 +206,79 @@ def _format_activations(program: Program, prefix: str) -> str:
         ("scale-log", "log1pf(norm) / norm", "x ln(1 + |x|) / |x|, which shortens long vectors"),
         ("scale-tanh", "tanhf(norm)", "x tanh |x|, which shortens short vectors"),
     )
-    for kind, scale, what in scales:
+    for kind, scale, formula in scales:
         if kind in used:
-            told.append(
-                f"/* {what} */\nstatic inline void {prefix}_{kind.replace('-', '_')}(int count, float *x)\n{{\n"
+            functions.append(
+                f"/* {formula} */\nstatic inline void {prefix}_{kind.replace('-', '_')}(int count, float *x)\n{{\n"
                 f"    int n, d;\n    for (n = 0; n < count; n++, x += {D}) {{\n"
                 "        float norm = 1e-30f;\n"
                 f"        for (d = 0; d < {D}; d++)\n            norm += x[d] * x[d];\n"
                 f"        norm = sqrtf(norm);\n        norm = {scale};\n"
                 f"        for (d = 0; d < {D}; d++)\n            x[d] *= norm;\n    }}\n}}\n"
             )
-    return "\n".join(told)
+    return "\n".join(functions)
 
 
 def _format_network(program: Program, prefix: str, NAME: str) -> str:
-    """The lines from observations to the acceleration."""
-    lines, at, free, used = [], "agent->known", "x", set()
+    """Return the lines from observations to the acceleration. Layers alternate between the buffers x and y."""
+    lines, source, target, buffers = [], "agent->observations", "x", set()
     if program.input_activation != "none":
         first = program.layers[0].weight.shape[1]
-        lines += [f"for (n = 0; n < {first * program.vector_size}; n++)", "    x[n] = agent->known[n];"]
+        lines += [f"for (n = 0; n < {first * program.vector_size}; n++)", "    x[n] = agent->observations[n];"]
         lines.append(f"{prefix}_{program.input_activation.replace('-', '_')}({first}, x);")
-        at, free, used = "x", "y", {"x"}
+        source, target, buffers = "x", "y", {"x"}
     for k, layer in enumerate(program.layers):
         outputs, inputs = layer.weight.shape
         weight = _select_weights(program, prefix, f"weight_{k}")
         bias = "NULL" if layer.bias is None else _select_weights(program, prefix, f"bias_{k}")
-        told = f"{weight}, {bias}, {outputs}, {inputs}, {program.vector_size}, {at}, {free}"
-        lines.append(f"{prefix}_layer({told});")
-        used.add(free)
+        lines.append(
+            f"{prefix}_layer({weight}, {bias}, {outputs}, {inputs}, {program.vector_size}, {source}, {target});"
+        )
+        buffers.add(target)
         if layer.activation != "none":
-            lines.append(f"{prefix}_{layer.activation.replace('-', '_')}({outputs}, {free});")
-        at, free = free, "y" if free == "x" else "x"
-    lines += _format_clamp(program, at)
-    scale = "" if program.acceleration_scale == 1.0 else f" * {float32(program.acceleration_scale)}"
-    lines += [f"for (d = 0; d < {NAME}_D; d++)", f"    acceleration[d] = {at}[d]{scale};"]
-    declared = [f"float {', '.join(f'{name}[{_count_buffer_floats(program)}]' for name in sorted(used))};"]
+            lines.append(f"{prefix}_{layer.activation.replace('-', '_')}({outputs}, {target});")
+        source, target = target, "y" if target == "x" else "x"
+    lines += _format_clamp(program, source)
+    scale = "" if program.acceleration_scale == 1.0 else f" * {format_c_float(program.acceleration_scale)}"
+    lines += [f"for (d = 0; d < {NAME}_D; d++)", f"    acceleration[d] = {source}[d]{scale};"]
+    declared = [f"float {', '.join(f'{name}[{_count_buffer_floats(program)}]' for name in sorted(buffers))};"]
     return "\n".join(f"    {line}" for line in [*declared, *_format_near_obstacle(program, NAME), *lines])
 
 
 def _select_weights(program: Program, prefix: str, name: str) -> str:
-    """A matrix or bias of this name, or, for who knows of an obstacle, the other one."""
-    return f"wary ? {prefix}_near_{name} : {prefix}_{name}" if program.near_obstacle_layers else f"{prefix}_{name}"
+    """Return a C expression for a matrix or bias, which depends on `near_obstacle` if the program has two sets."""
+    if not program.near_obstacle_layers:
+        return f"{prefix}_{name}"
+    return f"near_obstacle ? {prefix}_near_{name} : {prefix}_{name}"
 
 
 def _format_near_obstacle(program: Program, NAME: str) -> list[str]:
-    """The lines that find whether the agent knows of an obstacle, if that makes a difference."""
+    """Return the lines that set `near_obstacle`, or none if the program has one set of layers."""
     if not program.near_obstacle_layers:
         return []
     channel = program.obstacle_channel
     return [
-        f"int wary = 0; /* is channel {channel}, which tells of obstacles, other than zero in any hop */",
+        f"int near_obstacle = 0; /* is the obstacle channel, {channel}, not zero in any hop */",
         f"for (n = 0; n < {NAME}_K; n++)",
         f"    for (d = 0; d < {NAME}_D; d++)",
-        f"        wary |= agent->known[(n * {NAME}_C + {channel}) * {NAME}_D + d] != 0.0f;",
+        f"        near_obstacle |= agent->observations[(n * {NAME}_C + {channel}) * {NAME}_D + d] != 0.0f;",
     ]
 
 
-def _format_clamp(program: Program, at: str) -> list[str]:
-    """The lines that clamp the acceleration, if it is."""
+def _format_clamp(program: Program, buffer: str) -> list[str]:
+    """Return the lines that clamp the acceleration in a buffer, or none."""
     if program.clamp is None:
         return []
-    D, clamp = program.dimensions, float32(program.clamp)
+    D, clamp = program.dimensions, format_c_float(program.clamp)
     if program.clamp_by == "entry":
-        # Not by fminf and fmaxf, which make a number of what is none.
-        kept = f"{at}[d] > {clamp} ? {clamp} : {at}[d] < -{clamp} ? -{clamp} : {at}[d]"
-        return [f"for (d = 0; d < {D}; d++)", f"    {at}[d] = {kept};"]
-    square = " + ".join(f"{at}[{d}] * {at}[{d}]" for d in range(D))
+        # Not with fminf and fmaxf, which replace NaN by a number.
+        clamped = f"{buffer}[d] > {clamp} ? {clamp} : {buffer}[d] < -{clamp} ? -{clamp} : {buffer}[d]"
+        return [f"for (d = 0; d < {D}; d++)", f"    {buffer}[d] = {clamped};"]
+    square = " + ".join(f"{buffer}[{d}] * {buffer}[{d}]" for d in range(D))
     return [
         "{",
         f"    const float norm = sqrtf({square});",
         f"    for (d = 0; d < {D} && norm > {clamp}; d++)",
-        f"        {at}[d] *= {clamp} / norm;",
+        f"        {buffer}[d] *= {clamp} / norm;",
         "}",
     ]

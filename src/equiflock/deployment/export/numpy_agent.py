@@ -1,4 +1,4 @@
-"""One agent's controller as a file of plain Python, from templates/numpy_agent.txt, and its weights as .npz."""
+"""NumPy export: one agent's controller as a Python file, from templates/numpy_agent.txt, with weights as .npz."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from equiflock.deployment.export.template import fill_template
 from equiflock.version import __version__
 
 VECTOR_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
-    "scale-log": ("x ln(1 + |x|) / |x|, which shortens long vectors", "(np.log1p(norm) / norm)"),
-    "scale-tanh": ("x tanh |x|, which shortens short vectors", "np.tanh(norm)"),
+    "scale-log": ("Return x ln(1 + |x|) / |x|, which shortens long vectors.", "(np.log1p(norm) / norm)"),
+    "scale-tanh": ("Return x tanh |x|, which shortens short vectors.", "np.tanh(norm)"),
 }
+"""Docstring of each activation of vectors, and the factor of the vector."""
 
 
 def format_numpy_agent(program: Program, stem: str) -> str:
-    """The file, which loads its weights from the .npz file of the same name."""
+    """Return the Python file, which loads its weights from the .npz file of the same name."""
     senses, scale = program.senses, program.acceleration_scale
     length, time = senses.scales
     words = {
@@ -42,36 +43,36 @@ def format_numpy_agent(program: Program, stem: str) -> str:
 
 
 def _format_weight_functions(program: Program) -> list[str]:
-    """The weights of features that are more than one expression of |r_ij|^2, as functions."""
-    texts = (text.to_python(name) for name, text in build_formulas(list_features(program)).values())
+    """Return functions for the feature weights that are more than one expression of |r_ij|^2."""
+    texts = (formula.to_python(name) for name, formula in build_formulas(list_features(program)).values())
     return [text for text in texts if _extract_expression(text) is None]
 
 
 def _extract_expression(function: str) -> str | None:
-    """What a function of |r_ij|^2 alone returns, if that is all it does."""
+    """Return the expression of a function of |r_ij|^2 that has a single return statement, else None."""
     head, _, body = function.partition("\n    return ")
     return body if head.endswith("(square):") and "\n" not in body else None
 
 
 def _format_channels(program: Program) -> list[str]:
-    """A line for each channel."""
+    """Return a row of CHANNELS for each channel."""
     names, lines = build_formulas(list_features(program)), []
     for feature, (_, aggregation) in zip(program.senses.features, program.senses.channels, strict=True):
-        known = ["square", *(["inner"] if feature.uses_velocity else []), *map(repr, feature.options)]
-        name, text = names[feature.weight]
-        called = f"{name}({', '.join(known)})"
-        weight = f"lambda square, inner: {_extract_expression(text.to_python(name)) or called}"
-        marks = feature.vector == "velocity", feature.among, aggregation == "mean"
-        lines.append(f"    ({', '.join([weight, *map(repr, marks)])}),".replace("'", '"'))
+        arguments = ["square", *(["inner"] if feature.uses_velocity else []), *map(repr, feature.options)]
+        name, formula = names[feature.weight]
+        call = f"{name}({', '.join(arguments)})"
+        weight = f"lambda square, inner: {_extract_expression(formula.to_python(name)) or call}"
+        columns = feature.vector == "velocity", feature.among, aggregation == "mean"
+        lines.append(f"    ({', '.join([weight, *map(repr, columns)])}),".replace("'", '"'))
     return lines
 
 
 def _format_activations(program: Program) -> list[str]:
-    """The functions that bend vectors, of those that this network has."""
+    """Return the functions of the vector activations that this network uses."""
     used, lines = {program.input_activation, *(layer.activation for layer in program.layers)}, []
-    for kind, (what, scale) in VECTOR_ACTIVATIONS.items():
+    for kind, (docstring, scale) in VECTOR_ACTIVATIONS.items():
         if kind in used:
-            lines += ["", "", f"def {kind.replace('-', '_')}(x):", f'    """{what}"""']
+            lines += ["", "", f"def {kind.replace('-', '_')}(x):", f'    """{docstring}"""']
             lines += [
                 "    norm = np.sqrt(np.square(x).sum(axis=1, keepdims=True) + 1e-30)",
                 f"    return x * ({scale})",
@@ -80,19 +81,19 @@ def _format_activations(program: Program) -> list[str]:
 
 
 def _format_network(program: Program) -> list[str]:
-    """The lines from observations to the acceleration."""
-    lines, which = [], '"'
+    """Return the lines from observations to the acceleration."""
+    lines, key_prefix = [], '"'
     if program.input_activation != "none":
         lines.append(f"x = {_format_activation(program.input_activation, 'x')}")
     if program.near_obstacle_layers:
-        # The names of weights begin by what the agent knows.
+        # Agents near an obstacle use the weights whose names start with "near_".
         channel = program.obstacle_channel
-        lines.append(f'near = "near_" if self.known[:, {channel}].any() else ""  # does it know of an obstacle')
-        which = 'f"{near}'
+        lines.append(f'near = "near_" if self.observations[:, {channel}].any() else ""  # obstacle channel not zero')
+        key_prefix = 'f"{near}'
     for k, layer in enumerate(program.layers):
-        bias = "" if layer.bias is None else f' + self.weights[{which}bias_{k}"][:, None]'
-        made = f'self.weights[{which}weight_{k}"] @ x{bias}'
-        lines.append(f"x = {_format_activation(layer.activation, made)}")
+        bias = "" if layer.bias is None else f' + self.weights[{key_prefix}bias_{k}"][:, None]'
+        output = f'self.weights[{key_prefix}weight_{k}"] @ x{bias}'
+        lines.append(f"x = {_format_activation(layer.activation, output)}")
     return lines
 
 
@@ -102,7 +103,7 @@ def _format_activation(activation: Activation, x: str) -> str:
 
 
 def _format_clamp(program: Program) -> list[str]:
-    """The line that clamps the acceleration, if it is."""
+    """Return the line that clamps the acceleration, or none."""
     if program.clamp is None:
         return []
     if program.clamp_by == "entry":

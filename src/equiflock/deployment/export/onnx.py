@@ -1,7 +1,6 @@
-"""A controller as an ONNX graph: observations (B, N, K, C, D) in, accelerations (B, N, D) out, B and N dynamic.
+"""ONNX export: a graph from observations (B, N, K, C, D) to accelerations (B, N, D), with B and N dynamic.
 
-What agents hear, and what they make of it, is not part of the graph: it is the controller alone, which an agent runs on
-the observations that it made.
+The graph has the controller only. Messages and the computation of observations are not part of it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ INPUT, OUTPUT = "observations", "accelerations"
 
 
 def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | None = None) -> None:
-    """Write the graph; a clear error for a torch module that has none."""
+    """Write the ONNX graph of a controller. Raise InputError for a torch module that ONNX cannot represent."""
     senses = check_local(controller)
     require_torch("ONNX")
     require_modules("deploy", "ONNX", "onnx", "onnxscript")
@@ -35,7 +34,7 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
     from onnxscript import optimizer
 
     module = _build_module(controller, D)
-    # Two flocks of three agents, as a dimension of size 1 would be taken for fixed.
+    # B = 2 and N = 3, because torch.export treats dimensions of size 1 as static.
     example = torch.zeros(2, 3, senses.hops, senses.width, D)
     B, N = torch.export.Dim("B"), torch.export.Dim("N")
     quiet = logging.getLogger("torch.onnx")
@@ -43,7 +42,7 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
     try:
         quiet.setLevel(logging.ERROR)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what torch says about itself
+            warnings.simplefilter("ignore")  # deprecations inside torch
             graph: Any = torch.onnx.export(
                 module,
                 (example,),
@@ -54,16 +53,16 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
                 output_names=[OUTPUT],
                 dynamic_shapes=({0: B, 1: N},),
             )
-            # Not all that torch would do: it takes x + 1e-30 for x, and a norm of zero has nothing else to divide by.
+            # Not torch's full optimization: it replaces x + 1e-30 by x, and a norm of zero would then divide by zero.
             optimizer.inline(graph.model)
             optimizer.fold_constants(graph.model)
             optimizer.remove_unused_nodes(graph.model)
     except InputError:
         raise
-    except Exception as error:  # whatever torch raises about a module of the user's
+    except Exception as error:  # torch raises many kinds of errors for unsupported modules
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InputError(
-            f"{get_controller_name(controller)} is a torch module that ONNX has no form for: {reason}"
+            f"{get_controller_name(controller)} is a torch module that cannot be converted to ONNX: {reason}"
         ) from None
     finally:
         quiet.setLevel(level)
@@ -72,27 +71,27 @@ def write_onnx(controller: Any, path: str | os.PathLike[str], dimensions: int | 
 
 
 def _build_module(controller: Any, D: int) -> Any:
-    """The controller as a torch module of tensors: a network as it is, a law as its matrix and clamp."""
+    """Return the controller as a torch module: a network with its layers, a law with its matrix and clamp."""
     import torch
     from torch import Tensor, nn
 
     from equiflock.controllers.networks.models import as_module
 
-    found, scale = unwrap_scaled(controller)
-    own = as_module(found)
+    unscaled, scale = unwrap_scaled(controller)
+    module = as_module(unscaled)
 
     class Network(nn.Module):
-        """A network, in the units of the robots."""
+        """A network with accelerations in the robots' units."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.network = own
+            self.network = module
 
         def forward(self, observations: Tensor) -> Tensor:
             return cast(Tensor, self.network.forward(observations)) * scale
 
     class Law(nn.Module):
-        """A law: one matrix, and the clamp of the acceleration."""
+        """A law: a matrix and the clamp of the acceleration."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -102,7 +101,7 @@ def _build_module(controller: Any, D: int) -> Any:
             self.bias = None if layer.bias is None else nn.Parameter(torch.from_numpy(layer.bias))
 
         def forward(self, observations: Tensor) -> Tensor:
-            # The K C vectors of an agent, or its K C D numbers, by the matrix.
+            # The matrix acts on the K C vectors of an agent, or on its K C D numbers.
             if self.law.acts_on_vectors:
                 x = torch.matmul(self.weight, observations.flatten(2, 3)).squeeze(2)
             else:
@@ -114,4 +113,4 @@ def _build_module(controller: Any, D: int) -> Any:
                 x = x * (self.law.clamp / torch.clamp(norm, min=self.law.clamp))
             return x * scale
 
-    return (Network() if is_network(own) else Law()).eval()
+    return (Network() if is_network(module) else Law()).eval()

@@ -1,4 +1,4 @@
-"""Filling in the files that exported ones are made of: words between @, and parts that only some of them have."""
+"""Fill in the templates of exported files: placeholders (`@word@`) and optional parts."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from equiflock.runtime.checks import InputError
 
 
 def fill_template(name: str, words: Mapping[str, object], parts: Collection[str], comment: tuple[str, str]) -> str:
-    """A template with its words filled in, and without the parts that are not among `parts`.
+    """Return a template with its placeholders filled in and only the given parts.
 
     Args:
-        name: of the file in templates/.
-        words: what stands in place of @word@.
-        parts: which of the parts between [part and part], each on a line of its own, are kept.
-        comment: how a comment begins and ends, in which these marks are.
+        name: file name in templates/.
+        words: value of each placeholder `@word@`.
+        parts: optional parts to keep. A part is enclosed by comment lines `[part` and `part]`; parts may be nested.
+        comment: start and end of a comment in the template's language.
     """
     opened, closed = map(re.escape, comment)
     begins, ends = re.compile(rf"\s*{opened}\[(\w+){closed}"), re.compile(rf"\s*{opened}(\w+)\]{closed}")
-    kept: list[str] = []
-    within: list[str] = []
+    lines: list[str] = []
+    enclosing: list[str] = []
     for line in files(__package__).joinpath("templates", name).read_text().splitlines():
         if begin := begins.fullmatch(line):
-            within.append(begin[1])
+            enclosing.append(begin[1])
         elif end := ends.fullmatch(line):
-            assert within.pop() == end[1]
-        elif all(part in parts for part in within):
-            kept.append(line)
-    text = re.sub(r"@(\w+)@", lambda found: str(words[found[1]]), "\n".join(kept))
-    # Where parts are left out, too many empty lines remain.
+            assert enclosing.pop() == end[1]
+        elif all(part in parts for part in enclosing):
+            lines.append(line)
+    text = re.sub(r"@(\w+)@", lambda match: str(words[match[1]]), "\n".join(lines))
+    # Parts that are left out leave too many empty lines.
     return re.sub(r"\n{4,}", "\n\n\n", text) + "\n"
 
 
 def make_identifier(stem: str) -> str:
-    """The name of a file as a word of C and Python; a clear error if it cannot be one."""
+    """Return a file stem as an identifier of C and Python. Raise InputError if it does not start with a letter."""
     word = re.sub(r"\W", "_", stem, flags=re.ASCII).lower()
     if not re.match(r"[a-z]", word):
-        raise InputError(f"the name of an exported file must begin with a letter; got {stem!r}")
+        raise InputError(f"the name of an exported file must start with a letter, got {stem!r}")
     return word

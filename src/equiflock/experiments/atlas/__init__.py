@@ -1,1 +1,1 @@
-"""The atlas of laws: what each promises, measured, and a film of it."""
+"""Atlas of classical laws: their claims, measured, and a film of each law."""

@@ -1,4 +1,4 @@
-"""The entries of the atlas, one for each law, in the order of their history."""
+"""Entries of the atlas, one per law, in historical order."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Entry:
     """A law in the atlas.
 
     Attributes:
-        name: of the law.
+        name: name of the law.
         title: authors and year.
-        promises: what it promises, in words.
-        failure_modes: when it fails, in words.
-        claims: what is measured of that.
-        panels: the controllers of its film, side by side.
-        scenario: of the film, with options.
-        seconds: of the film's flight.
+        promises: text on what the law guarantees.
+        failure_modes: text on when the law fails.
+        claims: measured claims.
+        panels: controllers of the film, side by side.
+        scenario: scenario of the film, with options.
+        seconds: simulated seconds of the film.
         speed: simulated seconds per second of film.
-        window: the width of what the film shows; as much as needed if left out.
+        window: width of the film's view; by default, as wide as needed.
     """
 
     name: str
@@ -50,87 +50,88 @@ class Entry:
 
     @property
     def film_settings(self) -> dict[str, object]:
-        """Everything that its film depends on beside the controllers themselves."""
+        """Everything that the film depends on except the controllers."""
         names = "panels", "scenario", "seconds", "speed", "window"
         return {name: getattr(self, name) for name in names}
 
 
 CROWDED = RandomDisk(50, agents=50, disk_radius=1.5)
-"""Flocks in which agents would meet soon."""
+"""Dense flocks, whose agents would soon collide."""
 FAR_AND_FAST = RandomDisk(50, agents=20, disk_radius=20.0, min_degree=0, connected=False, max_speed=10.0)
-"""Flocks whose agents are far apart and fly in all directions."""
+"""Sparse flocks, whose agents fly fast in all directions."""
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "reynolds",
         "Reynolds 1987: boids",
-        "Nothing that could be proven: three rules, each for those within R. Fly as your neighbours do, stay among "
-        "them, keep apart. They make what everybody recognises as a flock.",
-        "Velocities agree slowly, and whoever is out of reach for a moment is lost, which happens in many flights from "
-        "the paper's starts.",
+        "Nothing that could be proven: three rules over the neighbours within R (alignment, cohesion, separation) "
+        "produce recognisable flocking.",
+        "Velocities agree slowly, and an agent that is out of range for a moment is lost, which happens in many "
+        "flights from the paper's initial conditions.",
         (
-            FinalVelocityVariance("reynolds", "velocity variance after 8 s, of that at the start, worst of 50 flocks"),
-            ConnectedShare("reynolds", "flocks in one piece after 8 s"),
+            FinalVelocityVariance("reynolds", "velocity variance after 8 s, relative to the start, worst of 50 flocks"),
+            ConnectedShare("reynolds", "flocks connected after 8 s"),
         ),
         ("reynolds", "reynolds:cohesion=0"),
     ),
     Entry(
         "tanner",
         "Tanner, Jadbabaie, Pappas 2003 and 2007: flocking",
-        "Velocities agree, nobody collides, and agents settle at distances that the potential likes. The centralized "
-        "law, which the paper's networks learn from, aligns with the whole flock; tanner-dynamic with those within R, "
-        "and its theorem asks that the communication graph stays connected.",
-        "That it stays so is not promised: from the paper's starts tanner-dynamic loses agents in all these "
-        "flights, which is why the paper learns a controller that hears over several hops.",
+        "Velocities agree, no agents collide, and agents settle at distances that minimise the potential. The "
+        "centralized law, the expert of the paper's networks, aligns with the whole flock; tanner-dynamic aligns with "
+        "the neighbours within R, and its theorem requires that the communication graph stays connected.",
+        "Connectivity is not guaranteed: from the paper's initial conditions tanner-dynamic loses agents in all these "
+        "flights, which is why the paper learns a controller with observations over several hops.",
         (
-            ConnectedShare("tanner", "flocks in one piece after 8 s, centralized"),
-            ConnectedShare("tanner-dynamic", "flocks in one piece after 8 s, each agent by those within R"),
+            ConnectedShare("tanner", "flocks connected after 8 s, centralized"),
+            ConnectedShare("tanner-dynamic", "flocks connected after 8 s, neighbours within R"),
         ),
         ("tanner", "tanner-dynamic"),
     ),
     Entry(
         "cucker-smale",
         "Cucker, Smale 2007: emergent behaviour in flocks",
-        "The mean velocity never changes, so that where the flock will fly is known from the start; and for beta up to "
-        "1/2, when influence falls slowly with distance, every flock comes to fly as one, from any start.",
-        "For beta above 1/2 agents that fly apart fast enough never agree: two agents keep, for beta = 1, the relative "
-        "speed that the equation predicts. Nothing keeps agents apart, or together once the sum is cut off at R.",
+        "The mean velocity is constant, so that the flock's final velocity is known from the start; and for beta up "
+        "to 1/2, when influence decays slowly with distance, velocities agree from any initial condition.",
+        "For beta above 1/2 agents that separate fast enough never agree: for beta = 1 two agents keep the relative "
+        "speed that the equation predicts. The law neither prevents collisions nor, once the sum is cut off at R, "
+        "keeps the flock connected.",
         (
-            MeanVelocityDrift("cucker-smale", "drift of the mean velocity, in the largest speed", most=1e-12),
+            MeanVelocityDrift("cucker-smale", "drift of the mean velocity, relative to the largest speed", most=1e-12),
             FinalVelocityVariance(
                 "cucker-smale:beta=0.5",
-                "beta = 1/2, far apart and fast: variance left after 100 s, worst of 50 flocks",
+                "beta = 1/2, far apart and fast: relative variance after 100 s, worst of 50 flocks",
                 most=1e-6,
                 disk=FAR_AND_FAST,
                 seconds=100.0,
             ),
             EscapeSpeed(
                 "cucker-smale:beta=1",
-                "beta = 1, two agents that fly apart: speed left, in what is predicted",
+                "beta = 1, two separating agents: final relative speed / prediction",
                 least=0.99,
                 most=1.01,
             ),
-            ConnectedShare("cucker-smale-local", "flocks in one piece after 8 s, cut off at R"),
+            ConnectedShare("cucker-smale-local", "flocks connected after 8 s, cut off at R"),
         ),
         ("cucker-smale", "cucker-smale-local"),
     ),
     Entry(
         "cucker-smale-singular",
         "Carrillo, Choi, Mucha, Peszek 2017: singular influence",
-        "The mean velocity never changes, and for alpha from 1 on no two agents ever touch, since whoever comes near "
-        "flies as one before they meet. Two agents head-on come to rest at a distance that the equation predicts.",
-        "Agents may come as near as they like, and a time step must resolve how they brake: with a coarse one they can "
+        "The mean velocity is constant, and for alpha >= 1 no two agents ever touch, since their velocities agree "
+        "before they meet. Two agents that meet head-on come to rest at a distance that the equation predicts.",
+        "Agents may come arbitrarily close, and the time step must resolve how they brake: with a coarse one they can "
         "pass through each other.",
         (
             MeanVelocityDrift("cucker-smale-singular:clamp=none", "drift of the mean velocity", most=1e-12),
             HeadOnDistance(
                 "cucker-smale-singular",
-                "two agents head-on: distance at rest, in what is predicted",
+                "two agents head-on: distance at rest / prediction",
                 least=0.99,
                 most=1.01,
             ),
-            OrderPreserved("cucker-smale-singular", "flocks on a line in which nobody passes anybody", least=1.0),
-            OrderPreserved("cucker-smale-singular:alpha=0.5", "the same for alpha = 1/2, for which it is not promised"),
+            OrderPreserved("cucker-smale-singular", "flocks on a line in which no agent passes another", least=1.0),
+            OrderPreserved("cucker-smale-singular:alpha=0.5", "the same for alpha = 1/2, without a guarantee"),
         ),
         ("cucker-smale-singular", "cucker-smale"),
         scenario="flocking:agents=50:disk_radius=1.5",
@@ -140,19 +141,19 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "cucker-dong",
         "Cucker, Dong 2010: avoiding collisions in flocks",
-        "Agents that begin farther apart than the core, 0.05 here, never come within it, and velocities agree as in "
-        "Cucker and Smale's law; the push ends when they do.",
-        "The push is scaled by the disorder of the whole flock, which no agent can measure by itself: the law has no "
-        "local form. As it ends with the disorder, it sets no distance at which agents settle.",
+        "Agents that start farther apart than the core distance, here 0.05, never come closer, and velocities agree as "
+        "in Cucker and Smale's law; the repulsion vanishes when they agree.",
+        "The repulsion is scaled by the disorder of the whole flock, which no single agent can measure: the law has no "
+        "local form. As it vanishes with the disorder, it sets no distance at which agents settle.",
         (
             SmallestDistance(
                 "cucker-dong:clamp=none",
-                "crowded flocks, steps of 1 ms: smallest distance ever",
+                "dense flocks, steps of 1 ms: smallest distance in flight",
                 least=0.05,
                 disk=CROWDED,
             ),
-            SmallestDistance("cucker-dong", "the law as it is loaded, steps of 10 ms", disk=CROWDED, time_step=0.01),
-            SmallestDistance("cucker-smale", "the same flocks without the push", disk=CROWDED, time_step=0.01),
+            SmallestDistance("cucker-dong", "the law with its defaults, steps of 10 ms", disk=CROWDED, time_step=0.01),
+            SmallestDistance("cucker-smale", "the same flocks without the repulsion", disk=CROWDED, time_step=0.01),
             FinalVelocityVariance("cucker-dong", "velocity variance after 8 s, worst of 50 flocks", most=1e-6),
         ),
         ("cucker-dong", "cucker-smale"),
@@ -163,28 +164,28 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "bonding",
         "Park, Kim, Ha 2010: inter-particle bonding forces",
-        "Springs of length 2 R0 and brakes along the line between agents: three agents in the plane, and four in "
+        "Springs of length 2 R0 and dampers along the line between agents: three agents in the plane, and four in "
         "space, end exactly 2 R0 apart.",
-        "More agents cannot all be 2 R0 apart. Over the whole flock the springs of far pairs press it together; cut "
-        "off at R, a little more than 2 R0, neighbours settle 2 R0 apart however many there are, in patches of a "
+        "More agents cannot all be 2 R0 apart. Without a cutoff the springs of distant pairs compress the flock; cut "
+        "off at R, a little more than 2 R0, neighbours settle 2 R0 apart for any number of agents, in patches of a "
         "lattice.",
         (
             BondLength(
                 "bonding",
-                "three agents: distance of neighbours, in 2 R0",
+                "three agents: distance between neighbours / 2 R0",
                 least=0.999,
                 most=1.001,
                 disk=RandomDisk(50, agents=3, disk_radius=0.8),
             ),
             BondLength(
                 "bonding",
-                "four agents in space: distance of neighbours, in 2 R0",
+                "four agents in space: distance between neighbours / 2 R0",
                 least=0.999,
                 most=1.001,
                 disk=RandomDisk(50, agents=4, disk_radius=0.8, dimensions=3),
             ),
-            BondLength("bonding", "100 agents: distance of neighbours, in 2 R0"),
-            BondLength("bonding-local", "100 agents, cut off at R: distance of neighbours, in 2 R0", 0.95, 1.05),
+            BondLength("bonding", "100 agents: distance between neighbours / 2 R0"),
+            BondLength("bonding-local", "100 agents, cut off at R: distance between neighbours / 2 R0", 0.95, 1.05),
         ),
         ("bonding", "bonding-local"),
         seconds=10.0,
@@ -194,10 +195,11 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "formation",
         "Choi, Kalise, Peszek, Peters 2019; with noise Choi, Oh, Tse 2021: formation control",
-        "Every agent has a place in a pattern, and is pulled along the difference between where others are and where "
-        "they should be: the flock comes to fly as one in the pattern, from every start for beta up to 1.",
-        "Who flies where is given, so agents trade places, and may pass each other within thousandths of R. With "
-        "strong noise, or along a chain of many agents, it takes too long. The pattern does not turn with the flock.",
+        "Every agent has a place in a pattern, and accelerates by the difference between actual and desired relative "
+        "positions: for beta up to 1 velocities agree and the pattern forms from every initial condition.",
+        "Places are assigned in advance, so agents trade positions, and may pass each other within thousandths of R. "
+        "With strong noise, or along a chain of many agents, convergence takes too long. The pattern does not rotate "
+        "with the flock.",
         (
             *(
                 SuccessRate(
@@ -224,14 +226,14 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "gu-leader",
         "Gu, Wang 2009: leader-follower flocking",
-        "A tenth of the flock knows a goal and steers to it; the others align, keep apart and stay near the middle of "
-        "the flock, which they estimate from what their neighbours say, and so all arrive.",
-        "With too few informed agents, or when they steer too hard, they leave the others behind; with an estimate "
-        "over one hop alone more flocks fall apart.",
+        "A tenth of the flock knows a goal and steers to it; the others align, keep their distance and stay near the "
+        "centre of the flock, which they estimate from their neighbours' messages, so that all agents arrive.",
+        "Informed agents that are too few or steer too hard leave the others behind; with an estimate over one hop "
+        "more flocks become disconnected.",
         (
             SuccessRate("gu-leader", "flocks that arrive, a tenth informed", least=0.9, scenario="goal"),
             SuccessRate("gu-leader", "flocks that arrive, one in fifty informed", scenario="goal:informed=0.02"),
-            SuccessRate("gu-leader:hops=1", "flocks that arrive, the middle estimated over one hop", scenario="goal"),
+            SuccessRate("gu-leader:hops=1", "flocks that arrive, the centre estimated over one hop", scenario="goal"),
         ),
         ("gu-leader", "gu-leader:hops=1"),
         scenario="goal",
@@ -241,11 +243,11 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "segregation",
         "Santos, Pimenta, Chaimowicz 2014; learned as in Omotuyi, Kumar 2022: segregation",
-        "Agents of a group like each other nearer than strangers. Nobody collides, velocities agree, and the potential "
-        "comes to a minimum; that groups are apart there is a conjecture of its authors, which these flights bear out. "
-        "The paper says that its networks learn this from the law, hearing only those within R.",
-        "Cut off at R, the law loses whoever is out of reach, and so do the networks, whose flocks also change their "
-        "mean velocity. A minimum of the potential need not be the lowest: its authors saw groups of very different "
+        "Agents keep a smaller distance to agents of their group than to others. No agents collide, velocities agree, "
+        "and the potential reaches a minimum; that groups are separated there is a conjecture of the authors, which "
+        "these flights support. According to the paper, networks learn this from the law with messages from within R.",
+        "Cut off at R, the law loses agents that are out of range, and so do the networks, whose flocks also change "
+        "their mean velocity. A minimum of the potential need not be global: the authors saw groups of very different "
         "sizes stay mixed.",
         (
             *(
@@ -270,6 +272,6 @@ ENTRIES: tuple[Entry, ...] = (
 
 
 def build_claim_jobs(names: tuple[str, ...] = ()) -> list[ClaimJob]:
-    """The measurements of all entries, or of those named."""
+    """Return the measurements of all entries, or of those named."""
     claims = [(entry, claim) for entry in ENTRIES for claim in entry.claims]
     return [ClaimJob(n, claim) for n, (entry, claim) in enumerate(claims) if not names or entry.name in names]

@@ -1,1 +1,1 @@
-"""The paper's experiments, one file each, and the ledger of its statements."""
+"""Experiments of the paper, one module each, and the ledger of its statements."""

@@ -1,4 +1,4 @@
-"""The networks' numbers of weights and their symmetries (sections 3 and 5 of the paper)."""
+"""Weight counts and symmetries of the networks (sections 3 and 5 of the paper)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from equiflock.simulation.flight_builder import flight
 
 EXPECTED_WEIGHT_COUNTS = {"tdagnn": 1730, "tdagnn-tf": 1730, "tdagnn-tf-mean": 1730, "etdagnn": 416}
 ROUNDING_TOLERANCE = 1e-3
-"""The largest relative difference of accelerations that counts as rounding of float32 observations."""
+"""Largest relative difference of accelerations that counts as rounding of float32 observations."""
 
 
 def build_architecture_statements(policies: TrainedPolicies, seeds: tuple[int, ...]) -> list[Statement]:
-    """A1, the numbers of weights, and A2, the symmetries."""
+    """Return A1, the weight counts, and A2, the symmetries."""
     controllers: dict[tuple[str, int], Any] = {
         (name, seed): policies.load(name, seed) for name, seed in product(PAPER_NETWORKS, seeds)
     }
-    # One number for every training seed: weights, and the errors of the two symmetries.
+    # One number per training seed: the weight count, and the errors of the two symmetries.
     counts = {name: np.array([float(controllers[name, seed].size) for seed in seeds]) for name in PAPER_NETWORKS}
     turned = {
         name: np.array([_measure_symmetry_error(controllers[name, seed], rotate=True) for seed in seeds])
@@ -50,8 +50,8 @@ def build_architecture_statements(policies: TrainedPolicies, seeds: tuple[int, .
             "ETDAGNN commutes with rotations and reflections, the others do not; all are invariant under translations "
             "of positions and velocities.",
             "Accelerations of five flocks after four steps, turned and mirrored, or moved and set adrift: the largest "
-            f"difference, relative to the largest acceleration, at most {ROUNDING_TOLERANCE:g} where nothing should change, at least "
-            "0.01 where it should.",
+            f"difference, relative to the largest acceleration, at most {ROUNDING_TOLERANCE:g} where nothing should "
+            "change, at least 0.01 where it should.",
             (
                 Check.within("turned and mirrored: etdagnn", turned["etdagnn"], 0.0, ROUNDING_TOLERANCE),
                 *(
@@ -69,9 +69,9 @@ def build_architecture_statements(policies: TrainedPolicies, seeds: tuple[int, .
 
 
 def _measure_symmetry_error(controller: Controller, rotate: bool) -> float:
-    """The relative error of a symmetry: rotation with reflection, or translation of positions and velocities.
+    """Return the relative error of a symmetry: rotation with reflection, or translation of positions and velocities.
 
-    It is the largest |a(changed flock) - changed a(flock)| of some flocks, by the largest |a|.
+    The error is the largest |a(T x) - T a(x)| over flocks x and agents, divided by the largest |a|.
     """
     start = RandomDisk(5, 100, split="symmetry").draw()
     # Either a rotation by 1 rad with a reflection, or a shift and a common velocity.
@@ -80,7 +80,7 @@ def _measure_symmetry_error(controller: Controller, rotate: bool) -> float:
     matrix = mirror if rotate else np.eye(2)
     shift, drift = (np.zeros(2), np.zeros(2)) if rotate else (np.array([30.3, -20.7]), np.array([4.1, 7.9]))
     changed = Flock(start.positions @ matrix.T + shift, start.velocities @ matrix.T + drift)
-    # After four steps, more than there are hops, observations of all hops are filled.
+    # After four steps, more than the number of hops, the observations of all hops are filled.
     before, after = (
         next(islice(flight(flock, controller), 4, None)).accelerations.copy() for flock in (start, changed)
     )

@@ -18,7 +18,7 @@ LAW, NETWORK = "tanner-dynamic", "tdagnn"
 
 @dataclass(frozen=True)
 class ConnectivityJob(PolicyFlightJob):
-    """One controller on the test flocks."""
+    """Flights of one controller on the test flocks."""
 
     controller: str
     seed: int | None
@@ -31,31 +31,32 @@ class ConnectivityJob(PolicyFlightJob):
 
     @property
     def key(self) -> str:
-        """The job's name."""
+        """Name of the job."""
         return f"connectivity-{self.base_name}-{self.seed}"
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The columns that mark its rows in the experiment's table."""
+        """Columns that identify the job's rows in the experiment's table."""
         return {"controller": self.base_name, "seed": self.seed}
 
     @property
     def scenario(self) -> Scenario:
-        """The test flocks."""
+        """Scenario of the test flocks."""
         return self.build_scenario("flocking")
 
     def run(self) -> pd.DataFrame:
-        """For every flock: components at the end, whether it was always connected, and when it was lost first."""
-        run = self.fly(self.start(), keep_every=None, record=(metrics.component_count,))
-        pieces = run.series["component_count"]
-        # argmax finds the first step at which a flock is in pieces.
-        lost = pieces > 1
+        """Return for every flock: components at the end, whether always connected, time of the first disconnection."""
+        run = self.fly(self.draw_start(), keep_every=None, record=(metrics.component_count,))
+        components = run.series["component_count"]
+        disconnected = components > 1
+        ever = disconnected.any(axis=0)
+        # argmax finds the first step at which a flock is disconnected.
         return pd.DataFrame(
             {
                 "flock": range(self.flocks),
-                "final_components": pieces[-1].astype(int),
-                "always_connected": ~lost.any(axis=0),
-                "first_disconnection": np.where(lost.any(axis=0), lost.argmax(axis=0) * self.time_step, np.inf),
+                "final_components": components[-1].astype(int),
+                "always_connected": ~ever,
+                "first_disconnection": np.where(ever, disconnected.argmax(axis=0) * self.time_step, np.inf),
             }
         )
 
@@ -63,25 +64,25 @@ class ConnectivityJob(PolicyFlightJob):
 def build_connectivity_jobs(
     seeds: tuple[int, ...], flocks: int, policies: TrainedPolicies, split: str | None = None
 ) -> list[ConnectivityJob]:
-    """The law, and the network with every seed."""
-    who: list[tuple[str, int | None]] = [
+    """Return the jobs of the law, and of the network with every seed."""
+    controllers: list[tuple[str, int | None]] = [
         (policies.interpretation.format_law(LAW), None),
         *((NETWORK, seed) for seed in seeds),
     ]
-    return [ConnectivityJob(name, seed, flocks, policies=policies, split=split) for name, seed in who]
+    return [ConnectivityJob(name, seed, flocks, policies=policies, split=split) for name, seed in controllers]
 
 
 def find_contrasting_flocks(table: pd.DataFrame, seed: int) -> list[int]:
-    """The flocks that are disconnected at the end under the law, and never under the network with this seed."""
-    # Both tables are indexed by flock, so that the conditions are combined flock by flock.
+    """Return the flocks that end disconnected under the law and are always connected under this seed's network."""
+    # Both tables are indexed by flock, so that the conditions combine flock by flock.
     law = table[table.controller == LAW].set_index("flock")
     network = table[(table.controller == NETWORK) & (table.seed == seed)].set_index("flock")
-    telling = (law.final_components > 1) & network.always_connected
-    return [int(flock) for flock in telling.index[telling]]
+    contrasting = (law.final_components > 1) & network.always_connected
+    return [int(flock) for flock in contrasting.index[contrasting]]
 
 
 def build_connectivity_statements(table: pd.DataFrame) -> list[Statement]:
-    """A3: a flock that the law loses and the network keeps connected."""
+    """Return A3: a flock that the law disconnects and the network keeps connected."""
     seeds = sorted(int(seed) for seed in table.seed.dropna().unique())
     counts = np.array([float(len(find_contrasting_flocks(table, seed))) for seed in seeds])
     flocks = table.flock.nunique()
@@ -90,7 +91,7 @@ def build_connectivity_statements(table: pd.DataFrame) -> list[Statement]:
             "A3",
             "On some initial conditions Tanner's dynamic-topology law loses connectivity for good where TDAGNN keeps "
             "the flock connected.",
-            "At least one flock that ends in pieces under the law is connected all the time under TDAGNN.",
+            "At least one flock that ends disconnected under the law is connected all the time under TDAGNN.",
             (Check.within(f"such flocks, of {flocks}", counts, 1.0, float(flocks)),),
         )
     ]

@@ -22,12 +22,12 @@ from equiflock.simulation import metrics
 
 VARIANCE, EFFORT = "velocity_variance", "mean_acceleration_norm"
 LOW_VARIANCE = 0.2
-"""The velocity variance at which the paper compares how fast controllers are."""
+"""Velocity variance at which the paper compares the speed of controllers."""
 
 
 @dataclass(frozen=True)
 class FlockingJob(PolicyFlightJob):
-    """One controller on the test flocks of one size."""
+    """Flights of one controller on the test flocks of one size."""
 
     controller: str
     seed: int | None
@@ -40,23 +40,23 @@ class FlockingJob(PolicyFlightJob):
 
     @property
     def key(self) -> str:
-        """The job's name."""
+        """Name of the job."""
         return f"flocking-{self.base_name}-{self.seed}-{self.agents}"
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The columns that mark its rows in the experiment's table."""
+        """Columns that identify the job's rows in the experiment's table."""
         return {"controller": self.base_name, "seed": self.seed, "agents": self.agents}
 
     @property
     def scenario(self) -> Scenario:
-        """The test flocks."""
+        """Scenario of the test flocks."""
         return self.build_scenario("flocking")
 
     def run(self) -> pd.DataFrame:
-        """Velocity variance and mean acceleration norm, every hundredth of a second."""
+        """Return velocity variance and mean acceleration norm every 0.01 s."""
         recorded = metrics.velocity_variance, metrics.mean_acceleration_norm
-        run = self.fly(self.start(), keep_every=None, record=recorded)
+        run = self.fly(self.draw_start(), keep_every=None, record=recorded)
         return build_curve_table(run.series, self.time_step)
 
 
@@ -68,29 +68,29 @@ def build_flocking_jobs(
     policies: TrainedPolicies,
     split: str | None,
 ) -> list[FlockingJob]:
-    """The whole experiment: every controller, seed and size, and the expert."""
-    shared: dict[str, Any] = {"duration": interpretation.flocking_duration, "pupils": policies, "split": split}
-    who: list[tuple[str, int | None]] = [(interpretation.expert, None), *product(PAPER_NETWORKS, seeds)]
-    return [FlockingJob(name, seed, agents, flocks, **shared) for agents, (name, seed) in product(sizes, who)]
+    """Return the jobs of the experiment: every controller, seed and size, and the expert."""
+    shared: dict[str, Any] = {"duration": interpretation.flocking_duration, "policies": policies, "split": split}
+    controllers: list[tuple[str, int | None]] = [(interpretation.expert, None), *product(PAPER_NETWORKS, seeds)]
+    return [FlockingJob(name, seed, agents, flocks, **shared) for agents, (name, seed) in product(sizes, controllers)]
 
 
 def build_flocking_statements(table: pd.DataFrame) -> list[Statement]:
-    """F1 to F6; those about sizes that are not in the table are left out."""
+    """Return F1 to F6, without those about sizes that are not in the table."""
     curves = Curves(table)
     sizes = sorted(int(agents) for agents in table.agents.unique())
     small, large = [n for n in sizes if n <= 100], [n for n in sizes if n >= 200]
-    found = [_f1(curves, sizes), _f2(curves, small, large)]
-    found += [_f3(curves)] if 50 in sizes else []
-    found += [_f4(curves)] if 100 in sizes else []
-    return [*found, _f5(curves, sizes), _f6(curves, sizes)]
+    statements = [_f1(curves, sizes), _f2(curves, small, large)]
+    statements += [_f3(curves)] if 50 in sizes else []
+    statements += [_f4(curves)] if 100 in sizes else []
+    return [*statements, _f5(curves, sizes), _f6(curves, sizes)]
 
 
-# Each rule is fixed in words before measuring; a check compares medians over flocks, one for every training seed.
+# Each rule was written down before measuring; a check compares medians over flocks, one per training seed.
 
 
 def _f1(curves: Curves, sizes: list[int]) -> Statement:
     def compute_settling_times(name: str, agents: int) -> Float64[np.ndarray, " S"]:
-        """The first time at which the median velocity variance is below 0.2, for every seed; infinite if never."""
+        """Return the first time at which the median velocity variance is below 0.2, per seed; infinite if never."""
         below = curves.get_curve("median", name, metric=VARIANCE, agents=agents) < LOW_VARIANCE
         return np.where(below.any(axis=1), curves.x[below.argmax(axis=1)], np.inf)
 
@@ -112,9 +112,8 @@ def _f1(curves: Curves, sizes: list[int]) -> Statement:
 
 def _f2(curves: Curves, small: list[int], large: list[int]) -> Statement:
     def below(a: str, b: str, n: int) -> Check:
-        words = f"N = {n}, last variance: {a} below {b}"
         return Check.less(
-            words,
+            f"N = {n}, last variance: {a} below {b}",
             curves.last("median", a, metric=VARIANCE, agents=n),
             curves.last("median", b, metric=VARIANCE, agents=n),
         )
@@ -134,16 +133,16 @@ def _f2(curves: Curves, small: list[int], large: list[int]) -> Statement:
 
 
 def _f3(curves: Curves) -> Statement:
-    # The expert has no training seeds: its one curve is compared with those of all seeds.
+    # The expert has no training seeds: its single curve is compared with those of all seeds.
     expert = curves.get_curve("median", EXPERT, metric=VARIANCE, agents=50)
 
-    def ahead(name: str) -> Float64[np.ndarray, "S X"]:
-        """How far the expert's variance is above the controller's at every time, for every seed."""
+    def compute_lead(name: str) -> Float64[np.ndarray, "S X"]:
+        """Return the expert's variance minus the controller's at every time, per seed."""
         return np.asarray(expert - curves.get_curve("median", name, metric=VARIANCE, agents=50))
 
-    def most(words: str, when: Bool[np.ndarray, "S X"]) -> Check:
-        """It is so at more than half of the times."""
-        return Check.within(words, when.mean(axis=1), MORE_THAN_HALF, 1.0)
+    def check_most(description: str, condition: Bool[np.ndarray, "S X"]) -> Check:
+        """Return the check that a condition holds at more than half of the times."""
+        return Check.within(description, condition.mean(axis=1), MORE_THAN_HALF, 1.0)
 
     exception = (curves.x >= 0.1) & (curves.x <= 0.3)
 
@@ -154,8 +153,8 @@ def _f3(curves: Curves) -> Statement:
         "Median variance below the expert's at more than half of the times; TDAGNN-TF's above the expert's at more "
         "than half of those from 0.1 to 0.3 s.",
         (
-            *(most(f"share of time below: {name}", ahead(name) > 0) for name in ("tdagnn-tf", *MEAN)),
-            most("share of 0.1 to 0.3 s above: tdagnn-tf", ahead("tdagnn-tf")[:, exception] < 0),
+            *(check_most(f"share of time below: {name}", compute_lead(name) > 0) for name in ("tdagnn-tf", *MEAN)),
+            check_most("share of 0.1 to 0.3 s above: tdagnn-tf", compute_lead("tdagnn-tf")[:, exception] < 0),
         ),
     )
 
@@ -172,8 +171,8 @@ def _f4(curves: Curves) -> Statement:
 
 
 def _f5(curves: Curves, sizes: list[int]) -> Statement:
-    def excess(mean: str, sum_: str, n: int) -> Float64[np.ndarray, " S"]:
-        """By how much the acceleration norm of a mean-aggregation controller exceeds a sum-aggregation one's."""
+    def compute_excess(mean: str, sum_: str, n: int) -> Float64[np.ndarray, " S"]:
+        """Return the acceleration norm of a mean-aggregation controller minus a sum-aggregation one's."""
         return np.asarray(
             curves.last("median", mean, metric=EFFORT, agents=n) - curves.last("median", sum_, metric=EFFORT, agents=n)
         )
@@ -185,7 +184,7 @@ def _f5(curves: Curves, sizes: list[int]) -> Statement:
         f"At most 0.01 larger and at most {FEW_HUNDREDTHS:g} smaller, each of the two against each of the two, at "
         "every size.",
         tuple(
-            Check.within(f"N = {n}, last acceleration: {a} - {b}", excess(a, b, n), -0.01, FEW_HUNDREDTHS)
+            Check.within(f"N = {n}, last acceleration: {a} - {b}", compute_excess(a, b, n), -0.01, FEW_HUNDREDTHS)
             for n, a, b in product(sizes, MEAN, SUM)
         ),
     )

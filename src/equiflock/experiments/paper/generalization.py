@@ -1,7 +1,7 @@
-"""The generalization gap and its bound while controllers clone the expert (section 5, "Generalization gap").
+"""The generalization gap and its bound during cloning of the expert (section 5, "Generalization gap").
 
-A number of a controller is taken at the last epoch, one for every training seed, unless a rule says otherwise. Bounds
-are the proven ones.
+Numbers of a controller are those at the last epoch, one per training seed, unless a rule states otherwise. Bounds are
+the proven ones, not the printed ones.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from equiflock.learning.cloning import Cloner, CloningReport
 
 LARGEST_DIMENSIONS = {"tdagnn": 33, "tdagnn-tf": 33, "tdagnn-tf-mean": 33, "etdagnn": 16}
-"""The largest dimension of each controller's matrices by the paper."""
+"""Largest dimension of each controller's weight matrices, according to the paper."""
 
 
 @dataclass(frozen=True)
 class CloningJob:
-    """The cloning of the expert by one controller, from the data in a folder."""
+    """Behaviour cloning of the expert by one controller, from the data in a directory."""
 
     recipe: Cloning
     data: FastForward
     folder: Path = field(default=Path(), repr=False, compare=False)
-    """The folder of the data, where it is made if it is missing; the result does not depend on it."""
+    """Directory of the data, which is generated if missing; the result does not depend on it."""
 
     @property
     def key(self) -> str:
-        """The job's name."""
+        """Name of the job."""
         return f"generalization-{self.labels['controller']}-{self.recipe.seed}"
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The columns that mark its rows in the experiment's table."""
+        """Columns that identify the job's rows in the experiment's table."""
         return {"controller": self.recipe.controller.partition(":")[0], "seed": self.recipe.seed}
 
     def run(self) -> pd.DataFrame:
-        """After every epoch, and before the first: losses, gap, and the bound with its terms."""
+        """Return losses, gap, and the bound with its terms, before the first and after every measured epoch."""
         from equiflock.learning.cloning import clone
         from equiflock.theory import generalization_bound
 
-        # A worker on another machine may not have the folder; it makes the data in its own temporary folder, once.
-        elsewhere = Path(tempfile.gettempdir()) / f"equiflock-{zlib.crc32(repr(self.data).encode()):08x}"
-        data = self.data.make(self.folder if self.folder.parent.parent.is_dir() else elsewhere)
+        # A worker on another machine may not have the directory; it generates the data once, in a temporary one.
+        temporary = Path(tempfile.gettempdir()) / f"equiflock-{zlib.crc32(repr(self.data).encode()):08x}"
+        data = self.data.make(self.folder if self.folder.parent.parent.is_dir() else temporary)
         rows: list[dict[str, Any]] = []
 
-        # One row for every epoch, with the bound of the weights at that time.
-        def note(cloner: Cloner, report: CloningReport) -> None:
+        # One row per epoch, with the bound of the current weights.
+        def add_row(cloner: Cloner, report: CloningReport) -> None:
             student = cast(LocalController, cloner.network)
             bound = generalization_bound(student, data, loss_scale=self.recipe.loss_scale)
             rows.append(
@@ -80,72 +80,72 @@ class CloningJob:
                     "coefficient": bound.coefficient,
                     "root": bound.root,
                     "norm_sum": bound.norm_sum,
-                    "mean_weight": mean_weight(cloner.network),
+                    "mean_weight": compute_mean_weight(cloner.network),
                     **{f"norm_{number}": norm for number, norm in enumerate(bound.norms, start=1)},
                     "train_tuples": data.samples,
                     "test_tuples": len(data) - data.samples,
                 }
             )
 
-        clone(self.recipe, data, on_epoch=note)
+        clone(self.recipe, data, on_epoch=add_row)
         return pd.DataFrame(rows)
 
 
 def build_datasets(
-    seeds: tuple[int, ...], interpretation: Interpretation, usual: FastForward, folder: Path
+    seeds: tuple[int, ...], interpretation: Interpretation, template: FastForward, folder: Path
 ) -> dict[Path, FastForward]:
-    """A data set for every seed, which seeds the training, too; by their folders, which are inside the given one."""
+    """Return a dataset per seed, which also seeds the training, by its subdirectory of `folder`."""
     shared: dict[str, Any] = {
         "expert": interpretation.expert,
         "velocities": interpretation.velocities,
         "hop_mean": interpretation.hop_mean,
     }
-    found = [replace(usual, seed=seed, **shared) for seed in seeds]
-    # A hash of all settings in the name, so that data sets of other readings have folders of their own.
-    return {folder / f"{data.seed}-{zlib.crc32(repr(data).encode()):08x}": data for data in found}
+    datasets = [replace(template, seed=seed, **shared) for seed in seeds]
+    # The name contains a hash of all settings, so that datasets of other interpretations have other directories.
+    return {folder / f"{data.seed}-{zlib.crc32(repr(data).encode()):08x}": data for data in datasets}
 
 
 def build_cloning_jobs(interpretation: Interpretation, data: Mapping[Path, FastForward]) -> list[CloningJob]:
-    """The whole experiment: every controller on every data set."""
-    # At most a hundred epochs are measured: that takes as long as training them.
+    """Return the jobs of the experiment: every controller on every dataset."""
+    # At most a hundred epochs are measured: measuring an epoch takes as long as training it.
     epochs = interpretation.cloning_epochs
     every = max(epochs // 100, 1)
     return [
-        CloningJob(Cloning(interpretation.network(name), each.seed, epochs, measure_every=every), each, folder)
+        CloningJob(Cloning(interpretation.format_network(name), each.seed, epochs, measure_every=every), each, folder)
         for folder, each in data.items()
         for name in PAPER_NETWORKS
     ]
 
 
-def mean_weight(network: nn.Module) -> float:
-    """The mean absolute value of a network's trainable weights."""
+def compute_mean_weight(network: nn.Module) -> float:
+    """Return the mean absolute value of a network's trainable weights."""
     weights = [weight.detach().double().abs() for weight in network.parameters() if weight.requires_grad]
     return float(sum(weight.sum() for weight in weights)) / sum(weight.numel() for weight in weights)
 
 
 def compute_correlation(curves: Curves, controller: str, first: int = 1) -> Float64[np.ndarray, " S"]:
-    """Pearson's correlation of bound and gap over the epochs from `first`, for every seed; 0 if one is constant."""
+    """Return Pearson's correlation of bound and gap over the epochs from `first`, per seed; 0 if one is constant."""
     late = curves.x >= first
     bound, gap = (standardize(curves.get_curve(name, controller)[:, late]) for name in ("bound", "gap"))
     return np.asarray((bound * gap).mean(axis=1))
 
 
 def standardize(values: Float64[np.ndarray, "S X"]) -> Float64[np.ndarray, "S X"]:
-    """Values less their mean over epochs, divided by their standard deviation; zeros where they are constant."""
+    """Subtract the mean over epochs and divide by the standard deviation; return zeros if constant."""
     centred = values - values.mean(axis=1, keepdims=True)
     deviation = centred.std(axis=1, keepdims=True)
     return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
 
 
 def build_generalization_statements(table: pd.DataFrame) -> list[Statement]:
-    """G1 to G7; G1 only for data of the paper's size, G7 only for tables that have the mean weight."""
+    """Return G1 to G7; G1 only for data of the paper's size, G7 only for tables with the mean weight."""
     curves = Curves(table, over="epoch")
     paper = FastForward()
-    # A smaller profile has fewer tuples by choice, so counting them would say nothing.
-    whole = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
-    found = [*([_g1(curves)] if whole else []), *(rule(curves) for rule in (_g2, _g3, _g4, _g5, _g6))]
-    # Tables that were written before the mean weight was measured do not have it.
-    return [*found, *([_g7(curves)] if "mean_weight" in table else [])]
+    # A smaller profile has fewer tuples by choice, so that counting them is meaningless.
+    full_size = curves.last("train_tuples", "etdagnn").min() >= paper.steps * paper.train_flocks
+    statements = [*([_g1(curves)] if full_size else []), *(rule(curves) for rule in (_g2, _g3, _g4, _g5, _g6))]
+    # Tables of earlier versions do not have the mean weight.
+    return [*statements, *([_g7(curves)] if "mean_weight" in table else [])]
 
 
 def _g1(curves: Curves) -> Statement:
@@ -203,7 +203,7 @@ def _g4(curves: Curves) -> Statement:
 
 
 def _g5(curves: Curves) -> Statement:
-    # TF and TF-mean differ in nothing but the aggregation, so they show what it does to the bound.
+    # TF and TF-mean differ only in the aggregation, so they show its effect on the bound.
     data = curves.last("data_bound", "tdagnn-tf") / curves.last("data_bound", "tdagnn-tf-mean")
     points = curves.last("bound", "tdagnn-tf") - curves.last("bound", "tdagnn-tf-mean")
     sums = {name: curves.last("norm_sum", name) for name in PAPER_NETWORKS}

@@ -1,8 +1,8 @@
-"""Readings of the paper: what its text leaves open or says in two ways, as one named choice each.
+"""Interpretations of the paper: one named choice for each ambiguity of its text.
 
-A reading sets fields that trainings, scenarios and experiments have. The usual reading, the default, is what the text
-says in so many words; where it is silent, what the rest of this package does; and in three rules about obstacles, by
-whose words hardly any flight could pass, what the text seems to mean.
+An interpretation sets fields of trainings, scenarios and experiments. The default follows the text literally; where
+the text is silent, it follows the rest of this package; and for three rules about obstacles, which hardly any flight
+could satisfy literally, it follows the apparent intention.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from equiflock.scenarios.random_disk import VelocityRule
 from equiflock.senses.aggregation import Obstacles
 
 FLIGHT_EXPERIMENTS = ("training", "connectivity", "flocking", "leaders", "obstacles")
-"""The experiments that fly, trainings among them."""
+"""Experiments with flights, including trainings."""
 CLONING_EXPERIMENT = "generalization"
-"""The experiment that clones the expert, which has data of its own."""
+"""The experiment that clones the expert; it has separate data."""
 
 
 @dataclass(frozen=True, repr=False)
 class Interpretation:
-    """One choice for everything that the paper's text leaves open; `Interpretation()` is the usual one."""
+    """One choice for each ambiguity of the paper's text; `Interpretation()` is the default."""
 
     velocities: VelocityRule = "entries"
     """Initial velocities: every entry uniform, or vectors uniform in a disc."""
     clamp: float = DEFAULT_CLAMP
     """C, the largest acceleration of the expert."""
     biases: BiasInit = "zero"
-    """How biases begin: at zero, or uniform as torch draws them."""
+    """Initial biases: zero, or uniform as torch draws them."""
     hop_mean: HopMean = "receiver"
-    """By whose degree K-hop sums are divided."""
+    """Whose degree divides K-hop sums."""
     flocking_duration: float = 2.0
     """Seconds of the flocking test."""
     leader_velocity: LeaderVelocity = "mean"
-    """The leaders' common velocity, as `LeaderFollowing` has it."""
+    """The leaders' common velocity, as in `LeaderFollowing`."""
     obstacles: Obstacles = "nearest"
-    """Which obstacle agents within R a follower hears."""
+    """Obstacle agents within R that a follower observes."""
     awareness: Awareness = "followers"
-    """Who makes the obstacle a node of the graph by being near it."""
+    """Agents whose proximity makes the obstacle a node of the graph."""
     obstacle_node: ObstacleNode = "one"
     """Whether the obstacle is one node of the graph, or each of its agents is one."""
     clear_time: float = 1.0
@@ -65,41 +65,44 @@ class Interpretation:
 
     @classmethod
     def from_text(cls, text: str) -> Interpretation:
-        """The reading that `velocities=disc:clamp=150` names; choices that are left out are the usual ones."""
+        """Parse an interpretation such as `velocities=disc:clamp=150`; omitted choices are the defaults."""
         options = parse_options(text) if text else {}
         for name in options:
             if name not in CHOICES:
-                raise InputError(f"a reading has no choice {name!r}; it has {', '.join(CHOICES)}")
+                raise InputError(f"an interpretation has no choice {name!r}; choices are {', '.join(CHOICES)}")
         return cls(**options)
 
     def __repr__(self) -> str:
-        # Only what is not usual, as names of results are made of it.
-        return f"Reading({', '.join(f'{name}={value!r}' for name, value in self.changes.items())})"
+        # Only choices that differ from the defaults: names of results derive from this text.
+        return f"Interpretation({', '.join(f'{name}={value!r}' for name, value in self.changes.items())})"
 
     def __str__(self) -> str:
         return ":".join(f"{name}={format_value(value)}" for name, value in self.changes.items()) or "usual"
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The choices that are not the usual ones."""
+        """Choices that differ from the defaults."""
         return {name: getattr(self, name) for name in CHOICES if getattr(self, name) != getattr(Interpretation, name)}
 
     def alternatives(self) -> Iterator[Interpretation]:
-        """The readings that differ from this one in one choice, by a value that a search tries."""
+        """Yield the interpretations that differ from this one in one choice, for all values that a search tries."""
         for name in CHOICES:
             for value in list_values(name):
                 if value != getattr(self, name):
                     yield replace(self, **{name: value})
 
     def restrict_to(self, *experiments: str) -> Interpretation:
-        """This reading with only those choices that change one of these experiments: where it is the same, they are."""
+        """Return this interpretation with only those choices that affect one of these experiments.
+
+        Interpretations with equal restrictions give equal results in these experiments.
+        """
         changes = self.changes
         return Interpretation(
-            **{name: changes[name] for name in changes if set(experiments) & set(CHOICES[name].changes)}
+            **{name: changes[name] for name in changes if set(experiments) & set(CHOICES[name].affected_experiments)}
         )
 
     def get_scenario_options(self, scenario: str) -> dict[str, Any]:
-        """The options of a scenario under this reading, as `make_scenario` takes them."""
+        """Return the options of a scenario under this interpretation, as `make_scenario` accepts them."""
         own = {
             "leaders": ("leader_velocity",),
             "obstacles": ("obstacles", "awareness", "obstacle_node", "clear_time"),
@@ -109,39 +112,43 @@ class Interpretation:
 
     @property
     def expert(self) -> str:
-        """The expert with this reading's clamp, as `load` takes it."""
+        """Name of the expert with this interpretation's clamp, for `load`."""
         return self.format_law(EXPERT)
 
     def format_law(self, name: str) -> str:
-        """A law of Tanner's with this reading's clamp, as `load` takes it."""
+        """Return the name of one of Tanner's laws with this interpretation's clamp, for `load`."""
         return name if self.clamp == DEFAULT_CLAMP else f"{name}:clamp={format_value(self.clamp)}"
 
-    def network(self, name: str) -> str:
-        """A network of the paper with the options of this reading, as trainings take it."""
+    def format_network(self, name: str) -> str:
+        """Return the name of a network of the paper with this interpretation's options, for trainings."""
         # ETDAGNN has no biases.
-        wanted = {"biases": self.biases if name != "etdagnn" else "zero", "hop_mean": self.hop_mean}
-        options = [f"{key}={value}" for key, value in wanted.items() if value != getattr(Interpretation, key)]
+        values = {"biases": self.biases if name != "etdagnn" else "zero", "hop_mean": self.hop_mean}
+        options = [f"{key}={value}" for key, value in values.items() if value != getattr(Interpretation, key)]
         return ":".join([name, *options])
 
-    def recipe(self, usual: DAgger, controller: str, seed: int) -> DAgger:
-        """The training of a network under this reading; `usual` says the rest."""
+    def build_recipe(self, template: DAgger, controller: str, seed: int) -> DAgger:
+        """Return the training recipe of a network under this interpretation; `template` sets the other fields."""
         return replace(
-            usual, controller=self.network(controller), seed=seed, expert=self.expert, velocities=self.velocities
+            template,
+            controller=self.format_network(controller),
+            seed=seed,
+            expert=self.expert,
+            velocities=self.velocities,
         )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What there is to know of one field of `Interpretation`."""
+    """Description of one field of `Interpretation`."""
 
     quotation: str
-    """The words of the paper that it interprets, in quotation marks, and what they leave open."""
+    """The interpreted passage of the paper in quotation marks, and its ambiguity."""
     alternative_values: tuple[Any, ...]
-    """The values beside the usual one that a search tries."""
-    changes: tuple[str, ...]
-    """The experiments whose results it changes."""
+    """Values other than the default that a search tries."""
+    affected_experiments: tuple[str, ...]
+    """Experiments whose results depend on the choice."""
     allowed_values: tuple[str, ...] = ()
-    """All values that it may have, if these are words."""
+    """All allowed values, for choices among names."""
 
 
 ALL_EXPERIMENTS = (*FLIGHT_EXPERIMENTS, CLONING_EXPERIMENT)
@@ -170,40 +177,41 @@ CHOICES = {
         get_args(HopMean),
     ),
     "flocking_duration": Choice(
-        "“we test each ML controller's ability to achieve asymptotic flocking”: for how long is not said; trainings "
+        "“we test each ML controller's ability to achieve asymptotic flocking”: the duration is not stated; trainings "
         "and validations take 2 s.",
         (4.0, 8.0),
         ("flocking",),
     ),
     "leader_velocity": Choice(
-        "“the leaders' velocities are set equal”: to what is not said.",
+        "“the leaders' velocities are set equal”: the value is not stated.",
         ("first", "fresh", "flock", "diagonal"),
         ("leaders",),
         get_args(LeaderVelocity),
     ),
     "obstacles": Choice(
         "“we limit the follower to only process the relative velocity computed from the position of the closest "
-        "obstacle agent”: usually nothing of the others counts; by the words, their positions do.",
+        "obstacle agent”: by default the others are ignored; literally, their positions count.",
         ("all",),
         ("obstacles",),
         get_args(Obstacles),
     ),
     "awareness": Choice(
         "“check if the minimum distance between the flock and the obstacle is greater than R, implying that the flock "
-        "is unaware of the obstacle”: usually followers alone, who hear it; by the words, leaders, too.",
+        "is unaware of the obstacle”: by default only followers, which observe it; literally, leaders as well.",
         ("flock",),
         ("obstacles",),
         get_args(Awareness),
     ),
     "obstacle_node": Choice(
         "“terminate the simulation if the graph containing leaders, followers, and obstacle agents is disconnected”: "
-        "usually one node for the obstacle; by the words one for each of its agents, of which some are always apart.",
+        "by default one node for the obstacle; literally one for each of its agents, some of which are always "
+        "disconnected.",
         ("each",),
         ("obstacles",),
         get_args(ObstacleNode),
     ),
     "clear_time": Choice(
-        "“that distance has been larger than R for the past T_passed >= 1 time steps”: how many is not said.",
+        "“that distance has been larger than R for the past T_passed >= 1 time steps”: the number is not stated.",
         (0.01, 2.0),
         ("obstacles",),
     ),
@@ -214,14 +222,14 @@ CHOICES = {
         (CLONING_EXPERIMENT,),
     ),
 }
-"""The fields of `Interpretation`, by their names."""
+"""Fields of `Interpretation` by name."""
 
 
 def list_values(name: str) -> tuple[Any, ...]:
-    """The values of a choice that a search tries, the usual one first."""
+    """Return the values of a choice that a search tries, the default first."""
     return (getattr(Interpretation, name), *CHOICES[name].alternative_values)
 
 
 def format_value(value: Any) -> str:
-    """The value of a choice as text, such as 150 for 150.0."""
+    """Return the value of a choice as text, such as 150 for 150.0."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

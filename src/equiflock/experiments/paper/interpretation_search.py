@@ -1,16 +1,17 @@
-"""The search over readings of the paper: which choices, one by one and together, let most of its statements hold.
+"""Search over interpretations of the paper for the choices under which most of its statements hold.
 
-Choices are made with one training seed that takes part in no report, on validation flocks and on data of their own;
-what was chosen is then measured once, by `reproduce`, with other seeds on the test flocks. The stages:
+The search uses one training seed that no report uses, validation flocks and separate data; `reproduce` then measures
+the selected interpretation once, with other seeds on the test flocks. The stages:
 
-    one by one     every choice by itself, all else as the text says
-    greedy         choices that gained by themselves are added one after the other, and kept while the score rises
-    factorial      all combinations of the two choices about training that gained most statements by themselves
-    polish         every choice that needs no other training, once more under the best combination
-    cloning        the experiment on generalization under the best and under the usual reading: it has one choice of its
-                   own, the number of epochs, and takes too long to take part in the others
+    one by one     every single change of the default interpretation
+    greedy         single changes that raised the score are added one after another, and kept while the score rises
+    factorial      all combinations of the two training choices that gained most statements individually
+    polish         every choice that requires no other training, again under the best combination
+    cloning        the generalization experiment under the best and the default interpretation; it has one choice, the
+                   number of epochs, and takes too long for the other stages
 
-The score of a reading is the number of statements that hold; between equals it is the mean share of checks that hold.
+The score of an interpretation is the number of statements that hold; ties are broken by the mean share of checks that
+hold.
 """
 
 from __future__ import annotations
@@ -45,60 +46,61 @@ from equiflock.runtime.checksums import compute_checksum
 from equiflock.runtime.files import remove_path
 from equiflock.runtime.provenance import lock_run_dir, read_package_versions
 
-KIND = "search over readings"
+KIND = "search over interpretations"
 OUTPUT_PATTERNS = ("jobs", "trainings", "fast-forward", "joint-*", "*.csv", "*.json", "*.md", "*.html")
 """Patterns of the files that a search writes beside its config."""
 FACTORIAL_SIZE = 2
-"""How many choices the factorial combines."""
+"""Number of choices that the factorial combines."""
 
 SEARCH_PROFILE = Profile(
     "search", seeds=(PAPER_SEEDS.stop,), flocks=20, cloning_seeds=(PAPER_SEEDS.stop,), split="validation"
 )
-"""One seed that no report has, and fewer flocks, none of which is a test flock."""
+"""One seed that no report uses, and fewer flocks, none of which is a test flock."""
 
 
 @dataclass(frozen=True)
 class JudgedInterpretation:
-    """The statements under one reading."""
+    """Statements under one interpretation."""
 
     interpretation: Interpretation
     statements: tuple[Statement, ...]
 
     @property
     def held_count(self) -> int:
-        """How many statements hold."""
+        """Number of statements that hold."""
         return sum(statement.verdict == "holds" for statement in self.statements)
 
     @property
     def checks(self) -> tuple[int, int]:
-        """How many checks hold, and how many there are."""
+        """Number of checks that hold, and of all checks."""
         return sum(each.held_count for each in self.statements), sum(len(each.checks) for each in self.statements)
 
     @property
     def score(self) -> tuple[int, float]:
-        """What readings are compared by: statements that hold, then the mean share of checks."""
+        """Score for comparison: statements that hold, then the mean share of checks that hold."""
         shares = [each.held_count / len(each.checks) for each in self.statements]
         return self.held_count, sum(shares) / len(shares)
 
     def find_gains_over(self, other: JudgedInterpretation) -> set[str]:
-        """The statements that hold here and not under another reading."""
+        """Return the statements that hold here and not under another interpretation."""
         ours, theirs = ({s.id for s in each.statements if s.verdict == "holds"} for each in (self, other))
         return ours - theirs
 
 
 @dataclass
 class Search:
-    """A search in a folder: what is there is not run again.
+    """Search in a run directory; finished jobs are not run again.
 
     Args:
-        folder: of jobs, trainings and data.
-        workers: the number of processes.
+        folder: run directory, with jobs, trainings and data.
+        workers: number of processes.
         profile: seeds, flocks and data.
-        scheduler: the address of a Dask scheduler whose workers run the jobs, in place of processes here.
-        on_stage: called with the name of a stage and how many jobs come next; with 0 when some readings are judged.
-        on_done: called with every job that is done, or was before.
-        on_data: called with every time index of behaviour cloning's data that is made.
-        on_notice: called with a line of text about whatever is damaged.
+        scheduler: address of a Dask scheduler whose workers run the jobs instead of local processes.
+        on_stage: called with the name of a stage and the number of its next jobs; with 0 when interpretations have
+            been judged.
+        on_done: called with every job that is finished, including those of earlier runs.
+        on_data: called with every generated time index of the cloning data.
+        on_notice: called with a line of text about every damaged file.
     """
 
     folder: Path
@@ -110,13 +112,13 @@ class Search:
     on_data: Callable[[int], object] = lambda step: None
     on_notice: Callable[[str], object] = lambda text: None
     flight_results: dict[Interpretation, JudgedInterpretation] = field(default_factory=dict)
-    """What is judged so far of all experiments that fly, by reading."""
+    """Results so far of all experiments with flights, by interpretation."""
     cloning_results: dict[Interpretation, JudgedInterpretation] = field(default_factory=dict)
-    """What is judged so far of the experiment on generalization, by reading."""
+    """Results so far of the generalization experiment, by interpretation."""
     best: Interpretation = field(default_factory=Interpretation)
 
     def run(self, force: bool = False) -> Interpretation:
-        """All stages; returns the reading with the highest score. `force` removes what is in the folder first."""
+        """Run all stages and return the interpretation with the highest score; `force` first clears the directory."""
         with lock_run_dir(self.folder, KIND, self.settings, OUTPUT_PATTERNS, force):
             self._try_one_by_one()
             self._combine_greedily()
@@ -134,7 +136,7 @@ class Search:
 
     @property
     def single_changes(self) -> list[Interpretation]:
-        """The usual reading, and every choice by itself."""
+        """The default interpretation and every single change of it."""
         return [Interpretation(), *Interpretation().alternatives()]
 
     def _try_one_by_one(self) -> None:
@@ -143,7 +145,7 @@ class Search:
         )
 
     def _combine_greedily(self) -> None:
-        # The choices that gain by themselves, the best first; equals in the order of their names.
+        # Single changes that raise the score, the best first; ties in the order of their names.
         first = self.flight_results[Interpretation()].score
         single_changes = dict.fromkeys(
             interpretation.restrict_to(*FLIGHT_EXPERIMENTS) for interpretation in self.single_changes
@@ -156,54 +158,54 @@ class Search:
                 self._try_interpretations("greedy", [replace(self.best, **single.interpretation.changes)])
 
     def _combine_factorially(self) -> None:
-        # The choices about training, as all others are tried once more under the best of these.
-        usual = self.flight_results[Interpretation()]
+        # Only choices that affect training: all others are tried again later, under the best of these.
+        default = self.flight_results[Interpretation()]
         gains: dict[str, set[str]] = {}
         for interpretation in self.single_changes:
             for name in interpretation.restrict_to("training").changes:
-                gains[name] = gains.get(name, set()) | self.flight_results[interpretation].find_gains_over(usual)
+                gains[name] = gains.get(name, set()) | self.flight_results[interpretation].find_gains_over(default)
         factors = sorted(gains, key=lambda name: len(gains[name]), reverse=True)[:FACTORIAL_SIZE]
         values = {name: list_values(name) for name in factors}
         self._try_interpretations(
             "factorial",
-            [replace(self.best, **dict(zip(values, picked, strict=True))) for picked in product(*values.values())],
+            [replace(self.best, **dict(zip(values, combined, strict=True))) for combined in product(*values.values())],
         )
 
     def _retry_single_choices(self) -> None:
         for name, choice in CHOICES.items():
-            if "training" not in choice.changes and CLONING_EXPERIMENT not in choice.changes:
+            if not {"training", CLONING_EXPERIMENT} & set(choice.affected_experiments):
                 self._try_interpretations(
                     "polish", [replace(self.best, **{name: value}) for value in list_values(name)]
                 )
 
     def _choose_cloning_epochs(self) -> None:
-        # Under the best reading, to choose the number of epochs; then under the usual one, for comparison.
+        # Under the best interpretation, to choose the number of epochs; then under the default, for comparison.
         self._judge_by_cloning(self.best)
-        found = [
+        results = [
             self.cloning_results[each.restrict_to(CLONING_EXPERIMENT)] for each in self._vary_cloning_epochs(self.best)
         ]
-        chosen = max(found, key=lambda each: each.score).interpretation
+        chosen = max(results, key=lambda each: each.score).interpretation
         self.best = replace(self.best, cloning_epochs=chosen.cloning_epochs)
         self._judge_by_cloning(Interpretation())
 
     def _try_interpretations(self, stage: str, interpretations: Sequence[Interpretation]) -> None:
-        """Judge some readings, and go on from the best of them if it is better than the best so far."""
+        """Judge interpretations, and continue with the best of them if it beats the best so far."""
         self._judge_by_flights(stage, interpretations)
         for interpretation in interpretations:
             if self.flight_results[interpretation].score > self.flight_results[self.best].score:
                 self.best = interpretation
 
     def _judge_by_flights(self, stage: str, interpretations: Iterable[Interpretation]) -> None:
-        """Judge readings by the experiments that fly."""
+        """Judge interpretations by the experiments with flights."""
         new = [
             interpretation
             for interpretation in dict.fromkeys(interpretations)
             if interpretation not in self.flight_results
         ]
         profiles = {interpretation: replace(self.profile, interpretation=interpretation) for interpretation in new}
-        # All trainings first: flights that need one would wait for each other.
+        # All trainings first: otherwise flights that need the same training would wait for each other.
         self._run(stage, [job for each in profiles.values() for job in self._jobs("training", each)])
-        # Then reading by reading, so that there are tables early; what is there is not run again.
+        # Then one interpretation at a time, so that tables are available early; finished jobs are not run again.
         for interpretation, profile in profiles.items():
             self._run(stage, [job for name in FLIGHT_EXPERIMENTS for job in self._jobs(name, profile)])
             tables = {name: read_experiment_table(name, profile, self.folder) for name in FLIGHT_EXPERIMENTS}
@@ -213,11 +215,11 @@ class Search:
             self.on_stage(stage, 0)
 
     def _judge_by_cloning(self, interpretation: Interpretation) -> None:
-        """Judge a reading by the experiment on generalization, with every number of epochs."""
+        """Judge an interpretation by the generalization experiment, with every number of epochs."""
         interpretations = [each.restrict_to(CLONING_EXPERIMENT) for each in self._vary_cloning_epochs(interpretation)]
         profiles = {each: replace(self.profile, interpretation=each) for each in interpretations}
-        # They share the data, which is large, and of no use afterwards.
-        data = profiles[interpretations[0]].data(self.folder)
+        # All numbers of epochs share the data, which is large and removed afterwards.
+        data = profiles[interpretations[0]].build_datasets(self.folder)
         if self.scheduler is None and not all(
             are_jobs_done(CLONING_EXPERIMENT, each, self.folder) for each in profiles.values()
         ):
@@ -240,7 +242,7 @@ class Search:
         return build_jobs(experiment, profile, self.folder)
 
     def _run(self, stage: str, jobs: Sequence[Job]) -> None:
-        jobs = list(dict.fromkeys(jobs))  # readings may share some
+        jobs = list(dict.fromkeys(jobs))  # interpretations may share jobs
         self.on_stage(stage, len(jobs))
         run_jobs(
             jobs,

@@ -1,4 +1,4 @@
-"""Leader following: two agents lead, the others have learned only to flock (section 5, "Leader following")."""
+"""Leader following: two agents lead, the others were trained only to flock (section 5, "Leader following")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISTANCE, EFFORT, COMPONENTS = "mean_leader_velocity_distance", "mean_accelerati
 
 @dataclass(frozen=True)
 class LeaderJob(PolicyFlightJob):
-    """One controller on the test flocks, two agents of each being leaders."""
+    """Flights of one controller on the test flocks with two leaders each."""
 
     controller: str
     seed: int | None
@@ -36,23 +36,23 @@ class LeaderJob(PolicyFlightJob):
 
     @property
     def key(self) -> str:
-        """The job's name."""
+        """Name of the job."""
         return f"leaders-{self.leader_velocity}-{self.controller}-{self.seed}-{self.agents}"
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The columns that mark its rows in the experiment's table."""
+        """Columns that identify the job's rows in the experiment's table."""
         return {"controller": self.controller, "seed": self.seed, "leader_velocity": self.leader_velocity}
 
     @property
     def scenario(self) -> Scenario:
-        """Flocks of which two agents lead."""
+        """Scenario of flocks with two leaders."""
         return self.build_scenario("leaders", leader_velocity=self.leader_velocity)
 
     def run(self) -> pd.DataFrame:
-        """Distance to the leaders' velocity, mean acceleration norm and components, every hundredth of a second."""
-        run = self.fly(self.start(), keep_every=None, record=resolve_measures(self.scenario))
-        # As 0 or 1 per flock, whose mean over flocks is the share that is disconnected.
+        """Return distance to the leaders' velocity, mean acceleration norm and disconnection every 0.01 s."""
+        run = self.fly(self.draw_start(), keep_every=None, record=resolve_measures(self.scenario))
+        # 0 or 1 per flock; the mean over flocks is the disconnected share.
         series = {**run.series, "disconnected": (run.series[COMPONENTS] > 1).astype(float)}
         return build_curve_table({name: series[name] for name in (DISTANCE, EFFORT, "disconnected")}, self.time_step)
 
@@ -60,15 +60,15 @@ class LeaderJob(PolicyFlightJob):
 def build_leader_jobs(
     seeds: tuple[int, ...], flocks: int, interpretation: Interpretation, policies: TrainedPolicies, split: str | None
 ) -> list[LeaderJob]:
-    """The whole experiment: every controller and seed."""
-    shared: dict[str, Any] = {"leader_velocity": interpretation.leader_velocity, "pupils": policies, "split": split}
+    """Return the jobs of the experiment: every controller and seed."""
+    shared: dict[str, Any] = {"leader_velocity": interpretation.leader_velocity, "policies": policies, "split": split}
     return [LeaderJob(name, seed, flocks, **shared) for name, seed in product(PAPER_NETWORKS, seeds)]
 
 
 def build_leader_statements(table: pd.DataFrame) -> list[Statement]:
-    """L1, the distance to the leaders' velocity, and L2, the effort, both at the last step."""
+    """Return L1, the distance to the leaders' velocity, and L2, the effort, both at the last step."""
     curves = Curves(table)
-    # One number for every training seed: the median over flocks at the last step.
+    # One number per training seed: the median over flocks at the last step.
     last = {name: curves.last("median", name, metric=DISTANCE) for name in PAPER_NETWORKS}
     effort = {name: curves.last("median", name, metric=EFFORT) for name in PAPER_NETWORKS}
     best = "tdagnn-tf-mean"

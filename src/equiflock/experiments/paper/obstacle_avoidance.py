@@ -1,4 +1,4 @@
-"""Obstacle avoidance: led past a disk, with the orbit technique and without (section 5, "Obstacle avoidance")."""
+"""Obstacle avoidance: led flocks pass a disk with and without the orbit technique (section 5, "Obstacle avoidance")."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIDES = (3, 6, 12, 24, 48, 96)
 
 @dataclass(frozen=True)
 class ObstacleJob(PolicyFlightJob):
-    """The flights of one controller past an obstacle of `sides` sides, with the orbit technique or without."""
+    """Flights of one controller past an obstacle of `sides` sides, with or without the orbit technique."""
 
     controller: str
     seed: int | None
@@ -47,25 +47,23 @@ class ObstacleJob(PolicyFlightJob):
 
     @property
     def key(self) -> str:
-        """The job's name."""
-        # Readings of the paper other than the default ones are named, so that their results have names of their own.
-        usual = ObstacleJob("", None, 3, True)
-        interpretations = ("time_step", "duration", "obstacles", "obstacle_node", "clear_time", "awareness")
-        other = [
-            f"-{name}={getattr(self, name)}" for name in interpretations if getattr(self, name) != getattr(usual, name)
-        ]
+        """Name of the job."""
+        # Choices that differ from the defaults are part of the name, so that results have distinct names.
+        default = ObstacleJob("", None, 3, True)
+        names = ("time_step", "duration", "obstacles", "obstacle_node", "clear_time", "awareness")
+        other = [f"-{name}={getattr(self, name)}" for name in names if getattr(self, name) != getattr(default, name)]
         how = "with" if self.uses_orbit else "without"
         return f"obstacles-{self.controller}-{self.seed}-{self.sides}-{how}" + "".join(other)
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The columns that mark its rows in the experiment's table."""
-        marks = {"sides": self.sides, "uses_orbit": self.uses_orbit}
-        return {"controller": self.controller, "seed": self.seed, **marks}
+        """Columns that identify the job's rows in the experiment's table."""
+        names = "controller", "seed", "sides", "uses_orbit"
+        return {name: getattr(self, name) for name in names}
 
     @property
     def scenario(self) -> Scenario:
-        """The flocks and their obstacles."""
+        """Scenario of the flocks and their obstacle."""
         return self.build_scenario(
             "obstacles",
             sides=self.sides,
@@ -77,8 +75,8 @@ class ObstacleJob(PolicyFlightJob):
         )
 
     def run(self) -> pd.DataFrame:
-        """How the flight of each flock ended, and when."""
-        run = self.fly(self.start(), keep_every=None)
+        """Return the outcome and duration of each flock's flight."""
+        run = self.fly(self.draw_start(), keep_every=None)
         return build_outcome_table(run)
 
 
@@ -90,17 +88,17 @@ def build_obstacle_jobs(
     policies: TrainedPolicies,
     split: str | None,
 ) -> list[ObstacleJob]:
-    """The whole experiment: every controller, seed and obstacle, with the technique and without."""
-    rules = {
+    """Return the jobs of the experiment: every controller, seed and obstacle, with and without the orbit technique."""
+    options = {
         name: value for name, value in interpretation.get_scenario_options("obstacles").items() if name != "velocities"
     }
-    shared: dict[str, Any] = {**rules, "pupils": policies, "split": split}
-    every = product(sides, PAPER_NETWORKS, seeds, (True, False))
-    return [ObstacleJob(name, seed, s, uses_orbit, flocks, **shared) for s, name, seed, uses_orbit in every]
+    shared: dict[str, Any] = {**options, "policies": policies, "split": split}
+    grid = product(sides, PAPER_NETWORKS, seeds, (True, False))
+    return [ObstacleJob(name, seed, s, uses_orbit, flocks, **shared) for s, name, seed, uses_orbit in grid]
 
 
 class OutcomeTable:
-    """Fractions of flights by their outcomes, from the table of the experiment."""
+    """Fractions of flights by outcome, from the table of the experiment."""
 
     def __init__(self, table: pd.DataFrame) -> None:
         self.table = table.assign(
@@ -108,70 +106,74 @@ class OutcomeTable:
         )
         self.sides = sorted(int(s) for s in table.sides.unique())
 
-    def failed(self, controller: str, sides: int, uses_orbit: bool) -> Float64[np.ndarray, " S"]:
-        """The fraction of flights that failed, for every seed."""
-        rows = self.rows([controller], sides, uses_orbit)
+    def compute_failure_rates(self, controller: str, sides: int, uses_orbit: bool) -> Float64[np.ndarray, " S"]:
+        """Return the fraction of flights that failed, per seed."""
+        rows = self.select_rows([controller], sides, uses_orbit)
         return np.asarray(rows.groupby("seed").failed.mean().sort_index())
 
-    def share(self, outcomes: Iterable[Outcome], names: Iterable[str], sides: int, uses_orbit: bool) -> Any:
-        """The share of failures with one of these outcomes, for every seed; NaN where nothing failed."""
-        rows = self.rows(names, sides, uses_orbit)
-        wanted = rows.outcome.isin([outcome.name for outcome in outcomes])
-        counts = rows.assign(wanted=wanted).groupby("seed")[["wanted", "failed"]].sum().sort_index()
-        return (counts.wanted / counts.failed).to_numpy(float)
+    def compute_outcome_shares(
+        self, outcomes: Iterable[Outcome], names: Iterable[str], sides: int, uses_orbit: bool
+    ) -> Any:
+        """Return the share of failures with one of these outcomes, per seed; NaN without failures."""
+        rows = self.select_rows(names, sides, uses_orbit)
+        selected = rows.outcome.isin([outcome.name for outcome in outcomes])
+        counts = rows.assign(selected=selected).groupby("seed")[["selected", "failed"]].sum().sort_index()
+        return (counts.selected / counts.failed).to_numpy(float)
 
-    def rows(self, names: Iterable[str], sides: int, uses_orbit: bool) -> pd.DataFrame:
-        """The flights of these controllers past obstacles of one size."""
+    def select_rows(self, names: Iterable[str], sides: int, uses_orbit: bool) -> pd.DataFrame:
+        """Return the flights of these controllers past obstacles of one size."""
         table = self.table
         return table[table.controller.isin(list(names)) & (table.sides == sides) & (table.uses_orbit == uses_orbit)]
 
 
 def build_obstacle_statements(table: pd.DataFrame) -> list[Statement]:
-    """O1 to O5; those about obstacles that are not in the table are left out."""
-    ends = OutcomeTable(table)
-    found = [_o1(ends), _o2(ends)]
-    found += [_o3(ends)] if min(ends.sides) <= 6 else []
-    found += [_o4(ends)] if max(ends.sides) >= 48 else []
-    return [*found, _o5(ends)]
+    """Return O1 to O5, without those about obstacles that are not in the table."""
+    outcomes = OutcomeTable(table)
+    statements = [_o1(outcomes), _o2(outcomes)]
+    statements += [_o3(outcomes)] if min(outcomes.sides) <= 6 else []
+    statements += [_o4(outcomes)] if max(outcomes.sides) >= 48 else []
+    return [*statements, _o5(outcomes)]
 
 
-def _o1(ends: OutcomeTable) -> Statement:
+def _o1(outcomes: OutcomeTable) -> Statement:
     checks = []
-    for s, name in product(ends.sides, PAPER_NETWORKS):
-        checks.append(Check.within(f"s = {s}, {name}: failed", ends.failed(name, s, False), 0.95, 1.0))
-        # Without any failure there is no share of disconnections: the statement does not hold there.
-        share = np.nan_to_num(ends.share([Outcome.DISCONNECTED], [name], s, False))
+    for s, name in product(outcomes.sides, PAPER_NETWORKS):
+        checks.append(
+            Check.within(f"s = {s}, {name}: failed", outcomes.compute_failure_rates(name, s, False), 0.95, 1.0)
+        )
+        # Without failures the share of disconnections is undefined, and the statement does not hold.
+        share = np.nan_to_num(outcomes.compute_outcome_shares([Outcome.DISCONNECTED], [name], s, False))
         checks.append(Check.within(f"s = {s}, {name}: disconnected among failures", share, 0.95, 1.0))
     return Statement(
         "O1",
-        "Without the technique the failure rate is near 100%, over 95% of it by disconnection.",
+        "Without the orbit technique the failure rate is near 100%, over 95% of it by disconnection.",
         "At least 95% of flights fail, and at least 95% of failures are disconnections, for each controller and "
         "obstacle.",
         tuple(checks),
     )
 
 
-def _o2(ends: OutcomeTable) -> Statement:
-    # The paper's margins by perimeter; 1e-9 below them, as differences of fractions are rounded.
-    least = {s: 0.8 if s <= 24 else 0.55 if s <= 48 else 0.1 for s in ends.sides}
+def _o2(outcomes: OutcomeTable) -> Statement:
+    # The paper's margins by perimeter, less 1e-9 for the rounding of differences of fractions.
+    least = {s: 0.8 if s <= 24 else 0.55 if s <= 48 else 0.1 for s in outcomes.sides}
     return Statement(
         "O2",
         "With it, the failure fraction falls by at least 80 points up to 24 sides, 55 at 48, 10 at 96.",
-        "By at least so much, for every controller and obstacle.",
+        "By at least that margin, for every controller and obstacle.",
         tuple(
             Check.within(
                 f"s = {s}, {name}: fall of the failed fraction",
-                ends.failed(name, s, False) - ends.failed(name, s, True),
+                outcomes.compute_failure_rates(name, s, False) - outcomes.compute_failure_rates(name, s, True),
                 least[s] - 1e-9,
                 1.0,
             )
-            for s, name in product(ends.sides, PAPER_NETWORKS)
+            for s, name in product(outcomes.sides, PAPER_NETWORKS)
         ),
     )
 
 
-def _o3(ends: OutcomeTable) -> Statement:
-    few = [s for s in ends.sides if s <= 6]
+def _o3(outcomes: OutcomeTable) -> Statement:
+    few = [s for s in outcomes.sides if s <= 6]
     return Statement(
         "O3",
         "Up to 6 sides all controllers fail in less than 10% of flights.",
@@ -179,19 +181,19 @@ def _o3(ends: OutcomeTable) -> Statement:
         tuple(
             Check.less(f"s = {s}, {name}: failed, below 0.1", failed, np.full(len(failed), 0.1))
             for s, name in product(few, PAPER_NETWORKS)
-            for failed in [ends.failed(name, s, True)]
+            for failed in [outcomes.compute_failure_rates(name, s, True)]
         ),
     )
 
 
-def _o4(ends: OutcomeTable) -> Statement:
+def _o4(outcomes: OutcomeTable) -> Statement:
     checks = []
     others = [name for name in PAPER_NETWORKS if name != "etdagnn"]
-    # ETDAGNN's lead over each other controller, and how far the others are apart.
+    # ETDAGNN's lead over each other controller, and the differences between the others.
     for s, margin in ((48, 0.1), (96, 0.2)):
-        if s not in ends.sides:
+        if s not in outcomes.sides:
             continue
-        failed = {name: ends.failed(name, s, True) for name in PAPER_NETWORKS}
+        failed = {name: outcomes.compute_failure_rates(name, s, True) for name in PAPER_NETWORKS}
         for name in others:
             ahead = failed[name] - failed["etdagnn"]
             checks.append(Check.within(f"s = {s}: {name} - etdagnn, failed", ahead, margin - 1e-9, 1.0))
@@ -201,29 +203,29 @@ def _o4(ends: OutcomeTable) -> Statement:
         "O4",
         "ETDAGNN fails at least 10 points less than the others at 48 sides and 20 at 96; the others are within 10 "
         "points of each other at both.",
-        "At least so much less than each other; the others pair by pair.",
+        "By at least that margin below each other controller; the others pair by pair.",
         tuple(checks),
     )
 
 
-def _o5(ends: OutcomeTable) -> Statement:
-    # Hits are rare, so they are counted over all seeds: one number, repeated for each seed.
-    seeds = ends.table.seed.nunique()
+def _o5(outcomes: OutcomeTable) -> Statement:
+    # Collisions with the obstacle are rare, so they are counted over all seeds: one number, repeated for each seed.
+    seeds = outcomes.table.seed.nunique()
 
-    def hits(names: Iterable[str], s: int) -> int:
-        return int((ends.rows(names, s, True).outcome == Outcome.HIT_OBSTACLE.name).sum())
+    def count_hits(names: Iterable[str], s: int) -> int:
+        return int((outcomes.select_rows(names, s, True).outcome == Outcome.HIT_OBSTACLE.name).sum())
 
     checks = []
-    for s, name in product(ends.sides, PAPER_NETWORKS):
-        share = np.full(seeds, hits([name], s) / max(ends.rows([name], s, True).failed.sum(), 1))
-        words = f"s = {s}, {name}: collisions with the obstacle among failures of all seeds"
+    for s, name in product(outcomes.sides, PAPER_NETWORKS):
+        share = np.full(seeds, count_hits([name], s) / max(outcomes.select_rows([name], s, True).failed.sum(), 1))
+        description = f"s = {s}, {name}: collisions with the obstacle among failures of all seeds"
         if s == 24:
-            checks.append(Check.less(f"{words}, below 0.05", share, np.full(seeds, 0.05)))
+            checks.append(Check.less(f"{description}, below 0.05", share, np.full(seeds, 0.05)))
         else:
-            checks.append(Check.within(words, share, 0.0, 0.0))
-    if 24 in ends.sides:
-        words = "s = 24: number of collisions with the obstacle, all controllers and seeds"
-        checks.append(Check.within(words, np.full(seeds, float(hits(PAPER_NETWORKS, 24))), 1.0, np.inf))
+            checks.append(Check.within(description, share, 0.0, 0.0))
+    if 24 in outcomes.sides:
+        description = "s = 24: number of collisions with the obstacle, all controllers and seeds"
+        checks.append(Check.within(description, np.full(seeds, float(count_hits(PAPER_NETWORKS, 24))), 1.0, np.inf))
     return Statement(
         "O5",
         "Collisions with the obstacle are under 5% of failures, and occur at 24 sides only.",

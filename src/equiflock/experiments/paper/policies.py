@@ -1,4 +1,4 @@
-"""The trained networks that the experiments fly: those of the package, or those trained under another reading."""
+"""Trained networks of the experiments: bundled ones, or networks trained under another interpretation."""
 
 from __future__ import annotations
 
@@ -28,45 +28,45 @@ from equiflock.scenarios import Scenario, make_scenario
 
 @dataclass(frozen=True)
 class TrainedPolicies:
-    """Where the weights of a controller and seed come from.
+    """Source of the weights of each controller and seed.
 
-    Trainings are kept in a folder, and trained when they are first asked for: any process may come first.
+    Networks are trained in a directory on first use, by whichever process needs them first.
     """
 
     interpretation: Interpretation = field(default_factory=Interpretation)
-    """The reading under which they are trained."""
+    """Interpretation under which the networks are trained."""
     recipe: DAgger | None = None
-    """What trainings have besides; None for the weights of the package."""
+    """Other settings of the trainings; None for bundled weights."""
     folder: Path = field(default=Path(), repr=False, compare=False)
-    """The folder of the trainings; the weights do not depend on it."""
+    """Directory of the trainings; the weights do not depend on it."""
 
     def load(self, controller: str, seed: int | None) -> Controller:
-        """The controller of that name: a law, or a network that is trained with the seed."""
+        """Load a controller by name: a law, or a network trained with this seed."""
         if self.recipe is None or controller not in PAPER_NETWORKS or seed is None:
             return load_with_seed(controller, seed)
         return load(self.get_training_run(controller, seed).weights)
 
     def get_training_run(self, controller: str, seed: int) -> TrainingRun:
-        """The finished training of a network; it is trained first, or to its end, if it is not."""
+        """Return the finished training of a network, after starting or completing it if necessary."""
         assert self.recipe is not None
-        recipe = self.interpretation.recipe(self.recipe, controller, seed)
-        # A worker on another machine may not have the folder; it trains in a temporary one, of this program alone.
+        recipe = self.interpretation.build_recipe(self.recipe, controller, seed)
+        # A worker on another machine may not have the directory; it trains in a temporary one, specific to the program.
         program = zlib.crc32(repr(fingerprint_program()).encode())
-        elsewhere = Path(tempfile.gettempdir()) / f"equiflock-trainings-{program:08x}"
-        home = self.folder if self.folder.parent.is_dir() else elsewhere
-        # The name tells readings apart, and a hash all the rest of the recipe.
+        temporary = Path(tempfile.gettempdir()) / f"equiflock-trainings-{program:08x}"
+        home = self.folder if self.folder.parent.is_dir() else temporary
+        # The hash in the name covers the whole recipe, including the interpretation's choices.
         folder = home / f"{controller}-{seed}-{zlib.crc32(repr(recipe).encode()):08x}"
         home.mkdir(parents=True, exist_ok=True)
-        with lock_dir(home, wait=True):  # of several processes that need it, one begins it
+        with lock_dir(home, wait=True):  # only one of several processes creates the training
             run = TrainingRun(folder) if folder.exists() else TrainingRun.create(folder, recipe)
         if run.recipe != recipe:
-            raise InputError(f"{folder} holds another training: remove it, and it is trained again")
+            raise InputError(f"{folder} contains another training: remove it to train again")
         run.train(wait=True)
         return run
 
 
 class PolicyFlightJob(FlightJob):
-    """The common part of jobs that fly a pupil, or a law that it is compared with, through one of the paper's tests."""
+    """Base class of jobs that fly a trained policy, or a law for comparison, in one of the paper's tests."""
 
     controller: str
     seed: int | None
@@ -74,14 +74,14 @@ class PolicyFlightJob(FlightJob):
     agents: int
     policies: TrainedPolicies
     split: str | None
-    """The set of initial conditions; None for those of the test."""
+    """Set of initial conditions; None for those of the test."""
 
     def make_controller(self) -> Controller:
-        """The controller that flies."""
+        """Load the controller, training it first if necessary."""
         return self.policies.load(self.controller, self.seed)
 
     def build_scenario(self, name: str, **options: Any) -> Scenario:
-        """A scenario with this job's flocks, whose velocities are drawn as those of the training were."""
+        """Return a scenario with this job's flocks, whose velocities are drawn as in the training."""
         options |= {"flocks": self.flocks, "agents": self.agents, "velocities": self.policies.interpretation.velocities}
         if self.split is not None:
             options["split"] = self.split
@@ -89,13 +89,13 @@ class PolicyFlightJob(FlightJob):
 
     @property
     def base_name(self) -> str:
-        """The controller's name without its options, as tables have it."""
+        """Name of the controller without options, as in tables."""
         return self.controller.partition(":")[0]
 
 
 @dataclass(frozen=True)
 class PolicyTrainingJob:
-    """The training of one network under a reading; its result is the validation table."""
+    """Training of one network under an interpretation; its result is the validation table."""
 
     policies: TrainedPolicies
     controller: str
@@ -103,21 +103,21 @@ class PolicyTrainingJob:
 
     @property
     def key(self) -> str:
-        """The job's name."""
+        """Name of the job."""
         return f"training-{self.controller}-{self.seed}"
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The table has all its columns already."""
+        """No further columns: the result already has all of them."""
         return {}
 
     def run(self) -> pd.DataFrame:
-        """Train; epoch, controller, flock, ivv, iman and seed, the expert's rows first."""
+        """Train, and return epoch, controller, flock, ivv, iman and seed, the expert's rows first."""
         table = read_validation(self.policies.get_training_run(self.controller, self.seed).validation, self.seed)
-        # Networks and the expert under the names that statements know, without the reading's options.
+        # Statements use the names of networks and expert without the interpretation's options.
         return table.assign(controller=table.controller.str.partition(":")[0])
 
 
 def build_policy_training_jobs(policies: TrainedPolicies, seeds: tuple[int, ...]) -> list[PolicyTrainingJob]:
-    """The trainings of all networks with these seeds."""
+    """Return the trainings of all networks with these seeds."""
     return [PolicyTrainingJob(policies, name, seed) for name, seed in product(PAPER_NETWORKS, seeds)]

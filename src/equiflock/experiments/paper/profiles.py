@@ -1,4 +1,4 @@
-"""How large a reproduction is and by which reading; the jobs, tables and statements of its experiments."""
+"""Profiles (size and interpretation) of a reproduction; jobs, tables and statements of its experiments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from equiflock.runtime.checks import check_choice
 
 @dataclass(frozen=True)
 class Profile:
-    """The size of a reproduction: training seeds, flocks, flock sizes, obstacles and data; and the reading."""
+    """Size of a reproduction (training seeds, flocks, flock sizes, obstacles, data), and the interpretation."""
 
     name: str
     seeds: tuple[int, ...] = tuple(PAPER_SEEDS)
@@ -42,35 +42,35 @@ class Profile:
     fast_forward: FastForward = field(default_factory=FastForward)
     cloning_seeds: tuple[int, ...] = (0, 1, 2)
     recipe: DAgger = field(default_factory=DAgger)
-    """The settings of trainings, but for what the reading sets."""
+    """Training settings, except those set by the interpretation."""
     split: str | None = None
-    """The set of initial conditions of all flights; None for those of the tests."""
+    """Set of initial conditions of all flights; None for those of the tests."""
     interpretation: Interpretation = field(default_factory=Interpretation)
 
     @property
     def uses_bundled_weights(self) -> bool:
-        """Whether the package's own weights are what the trainings of this profile would give."""
-        usual = self.interpretation.restrict_to("training") == Interpretation() and self.recipe == DAgger()
-        return usual and set(self.seeds) <= set(PAPER_SEEDS)
+        """Whether the bundled weights are those that the trainings of this profile would produce."""
+        is_default = self.interpretation.restrict_to("training") == Interpretation() and self.recipe == DAgger()
+        return is_default and set(self.seeds) <= set(PAPER_SEEDS)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All fields, fit for JSON, with the recipe's as a training's own folder has them."""
+        """All fields, JSON-serializable; the recipe as in the run directory of a training."""
         return {**asdict(self), "recipe": self.recipe.settings}
 
     def has_networks(self, experiments: Container[str]) -> bool:
-        """Whether networks are there once these experiments are run: none is trained just to be shown or counted."""
+        """Return whether networks exist after these experiments: none is trained only for films or weight counts."""
         return self.uses_bundled_weights or "training" in experiments
 
-    def policies(self, folder: Path) -> TrainedPolicies:
-        """The trained networks; those that do not come with the package are trained in a folder inside this one."""
+    def build_policies(self, folder: Path) -> TrainedPolicies:
+        """Return the trained networks; those that are not bundled are trained in a subdirectory of `folder`."""
         interpretation = self.interpretation.restrict_to("training")
         return TrainedPolicies(
             interpretation, None if self.uses_bundled_weights else self.recipe, (folder / "trainings").resolve()
         )
 
-    def data(self, folder: Path) -> dict[Path, FastForward]:
-        """The data sets of behaviour cloning, by their folders, which are inside this one."""
+    def build_datasets(self, folder: Path) -> dict[Path, FastForward]:
+        """Return the datasets of behaviour cloning by their subdirectories of `folder`."""
         home = (folder / "fast-forward").resolve()
         return build_datasets(self.cloning_seeds, self.interpretation, self.fast_forward, home)
 
@@ -90,19 +90,21 @@ PROFILES = {
 
 JOB_BUILDERS: dict[str, Callable[[Profile, Path], Sequence[Job]]] = {
     "training": lambda p, folder: (
-        [] if p.uses_bundled_weights else build_policy_training_jobs(p.policies(folder), p.seeds)
+        [] if p.uses_bundled_weights else build_policy_training_jobs(p.build_policies(folder), p.seeds)
     ),
-    "connectivity": lambda p, folder: build_connectivity_jobs(p.seeds, p.flocks, p.policies(folder), p.split),
+    "connectivity": lambda p, folder: build_connectivity_jobs(p.seeds, p.flocks, p.build_policies(folder), p.split),
     "flocking": lambda p, folder: build_flocking_jobs(
-        p.sizes, p.seeds, p.flocks, p.interpretation, p.policies(folder), p.split
+        p.sizes, p.seeds, p.flocks, p.interpretation, p.build_policies(folder), p.split
     ),
-    "leaders": lambda p, folder: build_leader_jobs(p.seeds, p.flocks, p.interpretation, p.policies(folder), p.split),
+    "leaders": lambda p, folder: build_leader_jobs(
+        p.seeds, p.flocks, p.interpretation, p.build_policies(folder), p.split
+    ),
     "obstacles": lambda p, folder: build_obstacle_jobs(
-        p.sides, p.seeds, p.flocks, p.interpretation, p.policies(folder), p.split
+        p.sides, p.seeds, p.flocks, p.interpretation, p.build_policies(folder), p.split
     ),
-    "generalization": lambda p, folder: build_cloning_jobs(p.interpretation, p.data(folder)),
+    "generalization": lambda p, folder: build_cloning_jobs(p.interpretation, p.build_datasets(folder)),
 }
-"""The jobs of each experiment, from the profile and the folder of the reproduction."""
+"""Function that builds the jobs of each experiment from the profile and the run directory."""
 EXPERIMENTS = tuple(JOB_BUILDERS)
 
 STATEMENT_BUILDERS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
@@ -113,39 +115,33 @@ STATEMENT_BUILDERS: dict[str, Callable[[pd.DataFrame], list[Statement]]] = {
     "obstacles": build_obstacle_statements,
     "generalization": build_generalization_statements,
 }
-"""The statements that the table of each experiment judges."""
+"""Function that builds the statements of each experiment from its table."""
 
 
 def build_jobs(experiment: str, profile: Profile, folder: Path = Path()) -> Sequence[Job]:
-    """The jobs of an experiment, none if its results come with the package; `folder` is that of the reproduction."""
+    """Return the jobs of an experiment, none if its results are bundled; `folder` is the run directory."""
     return JOB_BUILDERS[check_choice("experiment", experiment, EXPERIMENTS)](profile, folder)
 
 
 def are_jobs_done(
     experiment: str, profile: Profile, folder: Path, on_damage: Callable[[str], object] = lambda text: None
 ) -> bool:
-    """Whether all results of an experiment are in the folder."""
+    """Return whether the run directory has all results of an experiment."""
     return all(is_done(job, folder / "jobs", on_damage) for job in build_jobs(experiment, profile))
 
 
 def read_experiment_table(experiment: str, profile: Profile, folder: Path) -> pd.DataFrame:
-    """The table of an experiment whose jobs are done."""
-    jobs = build_jobs(experiment, profile)
-    if experiment == "training":
-        uses_bundled_weights = profile.uses_bundled_weights
-        table = (
-            read_bundled_tables()
-            if uses_bundled_weights
-            else merge_validation_tables(read_results(jobs, folder / "jobs"))
-        )
-        return table.query("seed in @profile.seeds or controller == 'tanner'") if uses_bundled_weights else table
-    return read_results(jobs, folder / "jobs")
+    """Return the table of an experiment whose jobs are done."""
+    if experiment == "training" and profile.uses_bundled_weights:
+        return read_bundled_tables().query("seed in @profile.seeds or controller == 'tanner'")
+    table = read_results(build_jobs(experiment, profile), folder / "jobs")
+    return merge_validation_tables(table) if experiment == "training" else table
 
 
 def judge_statements(profile: Profile, folder: Path, tables: Mapping[str, pd.DataFrame]) -> list[Statement]:
-    """The ledger: all statements that these tables can judge, in the paper's order."""
-    there = profile.has_networks(tables)
-    statements = build_architecture_statements(profile.policies(folder), profile.seeds) if there else []
+    """Return the ledger: all statements that these tables can judge, in the paper's order."""
+    has_networks = profile.has_networks(tables)
+    statements = build_architecture_statements(profile.build_policies(folder), profile.seeds) if has_networks else []
     for experiment, table in tables.items():
         statements += STATEMENT_BUILDERS[experiment](table)
     # Architecture, training, flocking, leaders, obstacles, generalization: the first letters of their statements.

@@ -1,4 +1,4 @@
-"""Why statements do not hold in full, by what the paper profile shows: a remark on each, for the ledger."""
+"""Remarks for the ledger: why statements do not hold in full, according to the results of the paper profile."""
 
 REMARKS = {
     "T1": "ETDAGNN is still learning at epoch 80: its IVV is below the final one of TDAGNN by epoch 120, of TDAGNN-TF "
@@ -21,8 +21,8 @@ REMARKS = {
     "O2": "TDAGNN-TF-mean falls short from 12 sides on, TDAGNN at 12 and 24, TDAGNN-TF at 24; ETDAGNN never does.",
     "O3": "TDAGNN-TF and ETDAGNN fail in at most 4% of flights, TDAGNN and TDAGNN-TF-mean in 10 to 20%.",
     "O4": "ETDAGNN is level with both sum-aggregation controllers at 48 sides, 6 points ahead of them at 96, and "
-    "ahead of TDAGNN-TF-mean at both; its clear lead is at 24 sides. If followers heard all obstacle agents within R, "
-    "it would lead by 24 points and more at 48, but then the sum-aggregation controllers fail near 90%, against O2.",
+    "ahead of TDAGNN-TF-mean at both; its clear lead is at 24 sides. If followers observed all obstacle agents within "
+    "R, it would lead by 24 points and more at 48, but then the sum-aggregation controllers fail near 90%, against O2.",
     "G6": "The gap is as small as chance makes the difference of two samples, some 1e-5, and rises and falls in the "
     "first ten epochs. From epoch 20 on both rise, with a correlation of 0.88 and more in every data set for all but "
     "TDAGNN-TF-mean.",

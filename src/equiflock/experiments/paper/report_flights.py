@@ -1,4 +1,4 @@
-"""The flights that the report shows, which are saved beside the tables: Fig. 1, initial conditions, and the films."""
+"""Flights saved for the report: Fig. 1, initial conditions, and films."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from equiflock.scenarios import Scenario, make_scenario
 from equiflock.simulation.trajectory import Trajectory
 
 FLIGHTS = "flights"
-"""The folder of these flights, inside that of the reproduction."""
+"""Subdirectory of these flights in the run directory."""
 DRAWN_SIDES = (12, 48, 96)
-"""The numbers of sides of the obstacles that are drawn."""
+"""Numbers of sides of the drawn obstacles."""
 CONNECTIVITY_DURATION = 0.6
-"""The duration of the flights of Fig. 1."""
+"""Duration of the flights of Fig. 1, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Film:
     title: str
     scenario: str
     duration: float
-    """Seconds to fly, unless the flight ends before."""
+    """Maximal seconds of flight."""
     keep_every: int = 1
     speed: float = 0.5
     """Simulated seconds per second of film."""
@@ -50,7 +50,7 @@ FILMS = {
 
 
 def load_report_flight(folder: Path, *names: str) -> Trajectory:
-    """A flight that `save_report_flights` kept in the folder of a reproduction."""
+    """Load a flight that `save_report_flights` saved in a run directory."""
     return Trajectory.load(_get_flight_path(folder, *names))
 
 
@@ -62,21 +62,21 @@ def save_report_flights(
     films: bool,
     on_part: Callable[[str], object] = lambda name: None,
 ) -> None:
-    """Fly and save the flights that the report shows, unless they are in the folder already and intact.
+    """Simulate and save the flights of the report that are missing or damaged.
 
     Args:
-        folder: the folder of the reproduction.
-        tables: the tables of its experiments.
-        policies: the trained networks.
-        interpretation: by which scenarios are made.
-        films: whether the flights of films are flown, too.
-        on_part: called with the name of each flight that is flown.
+        folder: run directory of the reproduction.
+        tables: tables of its experiments.
+        policies: trained networks.
+        interpretation: sets the scenario options.
+        films: whether to include the flights of the films.
+        on_part: called with the name of each flight before it is simulated.
     """
     for name, make in _build_flights(tables, policies, interpretation, films).items():
         path = _get_flight_path(folder, name)
         try:
             Trajectory.load(path)
-        except InputError:  # it is not there, or damaged
+        except InputError:  # missing or damaged
             on_part(name)
             remove_path(path)
             make().save(path)
@@ -89,31 +89,31 @@ def _get_flight_path(folder: Path, *names: str) -> Path:
 def _build_flights(
     tables: Mapping[str, pd.DataFrame], policies: TrainedPolicies, interpretation: Interpretation, films: bool
 ) -> dict[str, Callable[[], Trajectory]]:
-    """A function that makes each flight, by the flight's name."""
-    found: dict[str, Callable[[], Trajectory]] = {}
+    """Return a function that simulates each flight, by name of the flight."""
+    flights: dict[str, Callable[[], Trajectory]] = {}
     if "connectivity" in tables:
-        found |= _build_connectivity_flights(tables["connectivity"], policies)
-    # Pictures of initial conditions are flights of no duration, whatever the controller.
-    format_law = policies.load(interpretation.format_law(LAW), None)
-    found["flocks"] = partial(
-        _fly, make_scenario("flocking", flocks=3, **interpretation.get_scenario_options("flocking")), format_law, 0.0
+        flights |= _build_connectivity_flights(tables["connectivity"], policies)
+    # Pictures of initial conditions are flights of duration 0, for which any controller will do.
+    law = policies.load(interpretation.format_law(LAW), None)
+    flights["flocks"] = partial(
+        _fly, make_scenario("flocking", flocks=3, **interpretation.get_scenario_options("flocking")), law, 0.0
     )
     for sides in DRAWN_SIDES:
-        found[f"course-{sides}"] = partial(_fly, make_scenario("obstacles", sides=sides), format_law, 0.0)
+        flights[f"course-{sides}"] = partial(_fly, make_scenario("obstacles", sides=sides), law, 0.0)
     for name, film in FILMS.items() if films else ():
         scenario = make_scenario(film.scenario, split="film", **interpretation.get_scenario_options(film.scenario))
-        for trained in PAPER_NETWORKS:
-            found[f"{name}-{trained}"] = partial(
-                _fly, scenario, policies.load(trained, 0), film.duration, keep_every=film.keep_every
+        for network in PAPER_NETWORKS:
+            flights[f"{name}-{network}"] = partial(
+                _fly, scenario, policies.load(network, 0), film.duration, keep_every=film.keep_every
             )
-    return found
+    return flights
 
 
 def _build_connectivity_flights(table: pd.DataFrame, policies: TrainedPolicies) -> dict[str, Callable[[], Trajectory]]:
-    """The same flock under the law, which loses agents, and under the network of the first seed, which does not."""
+    """Build the flights of Fig. 1: one flock, which the law disconnects and the first seed's network does not."""
     seed = int(table.seed.dropna().min())
     flock = next(iter(find_contrasting_flocks(table, seed)), 0)
-    # Flock b of a set is the same however many there are, so the set may end with the one that is shown.
+    # Flock b of a set does not depend on the size of the set, so the set may end with it.
     scenario = make_scenario("flocking", flocks=flock + 1, velocities=policies.interpretation.velocities)
     controllers = {
         LAW: policies.load(policies.interpretation.format_law(LAW), None),

@@ -1,10 +1,11 @@
-"""The reproduction: all experiments of the paper are run, and its statements judged."""
+"""Reproduction of the paper: runs all of its experiments and judges its statements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ OUTPUT_PATTERNS = (
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The results: a table for every experiment, and the ledger."""
+    """Results: a table per experiment, and the ledger."""
 
     profile: Profile
     tables: dict[str, pd.DataFrame]
@@ -67,41 +68,41 @@ def reproduce(
     films: bool = True,
     on_flight: Callable[[str], object] = lambda name: None,
 ) -> Reproduction:
-    """Run the jobs whose results are not in `folder/jobs`, or are damaged, and judge the paper's statements.
+    """Run the jobs whose results in `folder/jobs` are missing or damaged, and judge the paper's statements.
 
-    The flights that the report shows are kept in `folder/flights`.
+    The flights of the report are saved in `folder/flights`.
 
-    Experiments that were not asked for are included if all their jobs are in the folder already. The data of behaviour
-    cloning is made in `folder/fast-forward`, and is not needed once all of its jobs are done.
+    Experiments that were not requested are included if the run directory already has all their results. The data of
+    behaviour cloning is generated in `folder/fast-forward`; it is not needed once all cloning jobs are done.
 
     Args:
-        profile: the size of the reproduction.
-        folder: the folder of jobs, data and flights.
-        workers: the number of processes.
-        experiments: those to run.
-        on_done: called with an experiment and a job of it that is done, or was before.
-        on_data: called with every time index of the data that is made, or was before.
-        scheduler: the address of a Dask scheduler whose workers run the jobs, in place of processes here.
-        on_notice: called with a line of text about whatever is damaged.
-        force: remove what is in the folder and begin anew.
-        films: whether the flights of the films are flown, too.
-        on_flight: called with the name of each flight that is flown for the report.
+        profile: size and interpretation of the reproduction.
+        folder: run directory, with jobs, data and flights.
+        workers: number of processes.
+        experiments: experiments to run.
+        on_done: called with an experiment and each of its finished jobs, including those of earlier runs.
+        on_data: called with every time index of the data, including those generated earlier.
+        scheduler: address of a Dask scheduler whose workers run the jobs instead of local processes.
+        on_notice: called with a line of text about every damaged file.
+        force: clear the run directory and start again.
+        films: whether to simulate the flights of the films.
+        on_flight: called with the name of each flight that is simulated for the report.
     """
-    # A wrong name is an error before the first of the others is run.
+    # Check all names before running the first experiment.
     for experiment in experiments:
         check_choice("experiment", experiment, EXPERIMENTS)
     tables: dict[str, pd.DataFrame] = {}
-    with lock_run_dir(folder, KIND, settings(profile), OUTPUT_PATTERNS, force):
+    with lock_run_dir(folder, KIND, build_config(profile), OUTPUT_PATTERNS, force):
         for experiment in EXPERIMENTS:
-            # The name is bound as a default, as the loop goes on before the function is called.
+            # A default argument binds the current name.
             def leave_out(text: str, name: str = experiment) -> None:
-                on_notice(f"{text}; {name} takes no part until it is run again")
+                on_notice(f"{text}; {name} is left out until it is run again")
 
             if experiment not in experiments and not are_jobs_done(experiment, profile, folder, leave_out):
                 continue
-            # Processes here share one copy of the data; workers elsewhere make their own.
+            # Local processes share one copy of the data; workers on other machines generate their own.
             if experiment == "generalization" and scheduler is None and not are_jobs_done(experiment, profile, folder):
-                for home, data in profile.data(folder).items():
+                for home, data in profile.build_datasets(folder).items():
                     data.make(home, workers, on_data, on_notice)
             run_jobs(
                 build_jobs(experiment, profile, folder),
@@ -113,28 +114,21 @@ def reproduce(
             )
             tables[experiment] = read_experiment_table(experiment, profile, folder)
         films = films and profile.has_networks(tables)
-        save_report_flights(folder, tables, profile.policies(folder), profile.interpretation, films, on_flight)
+        save_report_flights(folder, tables, profile.build_policies(folder), profile.interpretation, films, on_flight)
         statements = judge_statements(profile, folder, tables)
-    # Remarks were written about the paper profile, and would be wrong about another one.
+    # The remarks describe the results of the paper profile only.
     if profile == PROFILES["paper"]:
         statements = [replace(s, remark=REMARKS.get(s.id, "")) if s.verdict != "holds" else s for s in statements]
     return Reproduction(profile, tables, statements)
 
 
-def settings(profile: Profile) -> dict[str, Any]:
-    """Everything that the results depend on; a folder with other settings is not continued."""
-    # Weights of the package may change from version to version; others follow from the settings of their trainings.
-    uses_bundled_weights = (
-        [(name, seed) for name in PAPER_NETWORKS for seed in profile.seeds] if profile.uses_bundled_weights else []
-    )
-    weights = {
-        f"{name}:{seed}": compute_file_checksum(bundled_weights_path(name, seed)) for name, seed in uses_bundled_weights
-    }
-    tables = {
-        f"{name}:{seed}": compute_file_checksum(bundled_validation_path(name, seed))
-        for name, seed in uses_bundled_weights
-    }
-    # The repr of a job has all its settings, so a change of any default is noticed.
+def build_config(profile: Profile) -> dict[str, Any]:
+    """Return everything that the results depend on; a run directory with another config is not continued."""
+    # Bundled weights may change between versions; other weights follow from their training settings.
+    bundled = list(product(PAPER_NETWORKS, profile.seeds)) if profile.uses_bundled_weights else []
+    weights = {f"{name}:{seed}": compute_file_checksum(bundled_weights_path(name, seed)) for name, seed in bundled}
+    tables = {f"{name}:{seed}": compute_file_checksum(bundled_validation_path(name, seed)) for name, seed in bundled}
+    # The repr of a job contains all its settings, so that a changed default is noticed.
     jobs = {name: compute_checksum(repr(build_jobs(name, profile)).encode()) for name in EXPERIMENTS}
     return {
         "profile": profile.settings,

@@ -1,6 +1,6 @@
-"""The paper's statements on training, judged by the validation tables of trainings (section 5, "Training").
+"""Statements of the paper on training, judged by the validation tables of trainings (section 5, "Training").
 
-A number of a controller at an epoch is the median over validation flocks, one for every training seed.
+Numbers of a controller at an epoch are medians over validation flocks, one per training seed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ EPOCHS = range(40, 401, 40)
 
 
 def read_validation(path: Path, seed: int) -> pd.DataFrame:
-    """The validation table of a training: epoch, controller, flock, ivv, iman, and the seed."""
+    """Read the validation table of a training: epoch, controller, flock, ivv, iman, and the seed."""
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not a validation table that can be read: {error}") from None
+        raise InputError(f"{path} is not a readable validation table: {error}") from None
     if tuple(table.columns) != COLUMNS[VALIDATION]:
         raise InputError(
             f"{path} must have the columns {', '.join(COLUMNS[VALIDATION])}; got {', '.join(map(str, table.columns))}"
@@ -38,7 +38,7 @@ def read_validation(path: Path, seed: int) -> pd.DataFrame:
 
 
 def read_bundled_tables() -> pd.DataFrame:
-    """The validation tables of all bundled trainings in one, as `merge_validation_tables` has it."""
+    """Read the validation tables of all bundled trainings, merged by `merge_validation_tables`."""
     tables = [
         read_validation(bundled_validation_path(name, seed), seed) for name in PAPER_NETWORKS for seed in PAPER_SEEDS
     ]
@@ -46,14 +46,14 @@ def read_bundled_tables() -> pd.DataFrame:
 
 
 def merge_validation_tables(table: pd.DataFrame) -> pd.DataFrame:
-    """The validation tables of several trainings in one; the expert's rows, the same in all, only once."""
+    """Merge the validation tables of several trainings; the expert's rows, equal in all, appear once."""
     expert = table[table.controller == EXPERT].drop_duplicates(["epoch", "flock"])
     return pd.concat([expert, table[table.controller != EXPERT]], ignore_index=True)
 
 
 def build_validation_curves(table: pd.DataFrame) -> Curves:
-    """Quartiles over flocks of the validation metrics, "ivv" and "iman", over epochs."""
-    # Quartiles over flocks, in one row per metric, as `Curves` reads them.
+    """Return quartiles over flocks of the validation metrics, "ivv" and "iman", over epochs."""
+    # Reshape to one row per metric, as `Curves` requires.
     groups = table.groupby(["controller", "epoch", "seed"])[["ivv", "iman"]]
     columns = {label: groups.quantile(q).stack() for label, q in QUARTILES.items()}
     tidy = pd.DataFrame(columns).rename_axis(["controller", "epoch", "seed", "metric"]).reset_index()
@@ -61,17 +61,17 @@ def build_validation_curves(table: pd.DataFrame) -> Curves:
 
 
 def compute_median_at(curves: Curves, epoch: int, metric: str, controller: str) -> float:
-    """The median over seeds of the median over flocks."""
+    """Return the median over seeds of the median over flocks."""
     return float(np.median(curves.at(epoch, "median", controller, metric=metric)))
 
 
 def build_training_statements(table: pd.DataFrame) -> list[Statement]:
-    """T1 to T9, each by its rule."""
+    """Return T1 to T9."""
     curves = build_validation_curves(table)
     return [rule(curves) for rule in (_t1, _t2, _t3, _t4, _t5, _t6, _t7, _t8, _t9)]
 
 
-# What the paper leaves open ("comparable", "matches", "a few hundredths") is made precise in each statement's rule.
+# The rule of each statement makes the paper's vague terms ("comparable", "matches", "a few hundredths") precise.
 
 
 def _t1(curves: Curves) -> Statement:
@@ -94,15 +94,16 @@ def _t1(curves: Curves) -> Statement:
 
 
 def _t2(curves: Curves) -> Statement:
-    # Which controller is best or worst is decided by medians over seeds, for each metric by itself.
+    # Medians over seeds decide which controller is best or worst, separately for each metric.
     checks = []
     for metric in ("ivv", "iman"):
         best = min(SUM, key=lambda name: compute_median_at(curves, 400, metric, name))
         worst = max(MEAN, key=lambda name: compute_median_at(curves, 400, metric, name))
-        words = f"{metric.upper()}: upper quartile of {worst} below lower quartile of {best}"
         checks.append(
             Check.less(
-                words, curves.at(400, "upper", worst, metric=metric), curves.at(400, "lower", best, metric=metric)
+                f"{metric.upper()}: upper quartile of {worst} below lower quartile of {best}",
+                curves.at(400, "upper", worst, metric=metric),
+                curves.at(400, "lower", best, metric=metric),
             )
         )
     return Statement(
@@ -181,8 +182,8 @@ def _t8(curves: Curves) -> Statement:
 
 
 def _t9(curves: Curves) -> Statement:
-    # "That gap" is the one at epoch 40 between these two. Were it the one between the sum-aggregation controllers, both
-    # would end with an IMAN between those two, and T2, by which they end below either, could not hold as well.
+    # "That gap" is the one between these two at epoch 40. If it were the one between the sum-aggregation controllers,
+    # both would end with an IMAN between those two, which contradicts T2: they end below either.
     iman = {name: {e: curves.at(e, "median", name, metric="iman") for e in EPOCHS} for name in MEAN}
     a, b = MEAN
     apart = {e: np.abs(iman[a][e] - iman[b][e]) for e in EPOCHS}
@@ -195,7 +196,7 @@ def _t9(curves: Curves) -> Statement:
         f"80, and the two rises within {FEW_HUNDREDTHS:g} of each other.",
         (
             _make_below_check(curves, "iman", a, b, 40),
-            # 1e-9 more, as differences are rounded.
+            # 1e-9 allows for the rounding of differences.
             *(Check.less(f"IMAN: apart at {e} by no more than at 40", apart[e], apart[40] + 1e-9) for e in EPOCHS[1:]),
             *(Check.less(f"IMAN of {name}: at 80 below that at 400", iman[name][80], iman[name][400]) for name in MEAN),
             Check.within(f"rise of IMAN from 80 to 400: {a} - {b}", rise[a] - rise[b], -FEW_HUNDREDTHS, FEW_HUNDREDTHS),
@@ -204,17 +205,20 @@ def _t9(curves: Curves) -> Statement:
 
 
 def _make_below_check(curves: Curves, metric: str, a: str, b: str, epoch: int, factor: float = 1.0) -> Check:
-    """At an epoch, the median over flocks of a is below `factor` times that of b."""
+    """Return the check that at an epoch the median over flocks of a is below `factor` times that of b."""
     share = "" if factor == 1.0 else f"{factor:g} x "
-    words = f"{metric.upper()} at {epoch}: {a} below {share}{b}"
     return Check.less(
-        words, curves.at(epoch, "median", a, metric=metric), curves.at(epoch, "median", b, metric=metric), factor
+        f"{metric.upper()} at {epoch}: {a} below {share}{b}",
+        curves.at(epoch, "median", a, metric=metric),
+        curves.at(epoch, "median", b, metric=metric),
+        factor,
     )
 
 
 def _make_comparable_check(curves: Curves, epoch: int, other: str, other_epoch: int) -> Check:
-    """ETDAGNN at an epoch is comparable with another controller at another: the IQRs overlap, or it is better."""
-    words = f"IVV: lower quartile of etdagnn at {epoch} below upper quartile of {other} at {other_epoch}"
+    """Return the check that ETDAGNN is comparable with another controller: the IQRs overlap, or ETDAGNN is better."""
     return Check.less(
-        words, curves.at(epoch, "lower", "etdagnn", metric="ivv"), curves.at(other_epoch, "upper", other, metric="ivv")
+        f"IVV: lower quartile of etdagnn at {epoch} below upper quartile of {other} at {other_epoch}",
+        curves.at(epoch, "lower", "etdagnn", metric="ivv"),
+        curves.at(other_epoch, "upper", other, metric="ivv"),
     )

@@ -1,1 +1,1 @@
-"""Runs independent jobs in processes on this machine, or on the workers of a Dask scheduler."""
+"""Execution of independent jobs in local processes or on the workers of a Dask scheduler."""

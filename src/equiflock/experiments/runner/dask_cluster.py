@@ -1,4 +1,4 @@
-"""Jobs on the workers of a Dask scheduler."""
+"""Execution of jobs on the workers of a Dask scheduler."""
 
 from __future__ import annotations
 
@@ -21,33 +21,32 @@ from equiflock.runtime.checks import InputError
 from equiflock.runtime.provenance import read_package_versions, set_plugin_checksums
 
 CONNECT_TIMEOUT = 15
-"""Seconds to wait for a scheduler, and for its first worker."""
+"""Seconds to wait for a scheduler and for its first worker."""
 
 _job_lock = threading.Lock()
-"""Held by a worker's thread during a job, which sets torch's threads and seed for the whole process."""
+"""Held by a worker thread during a job, which sets torch's threads and seed for the whole process."""
 
 
 def run_on_dask(
     jobs: Sequence[Job], folder: Path, scheduler: str, prepare: Callable[[], object] | None
 ) -> Generator[Job, None, None]:
-    """Run jobs on the workers of a scheduler, and write their results here; yields the jobs that are done.
+    """Run jobs on the workers of a scheduler, write their results locally, and yield the finished jobs.
 
-    The jobs of a worker that dies are run by others. A job that fails does not stop the others; its error is raised at
+    If a worker dies, other workers run its jobs. A job that fails does not stop the others; its error is raised at
     the end.
     """
     with DaskCluster(scheduler, prepare) as cluster:
-        # Results are written here, by the command.
         for number, table in cluster.compute_tables(jobs):
             write_result(table, jobs[number], folder)
             yield jobs[number]
 
 
 class DaskCluster:
-    """The workers of a Dask scheduler, inside `with DaskCluster(address, prepare) as cluster`.
+    """Workers of a Dask scheduler, inside `with DaskCluster(address, prepare) as cluster`.
 
     Args:
-        scheduler: its address.
-        prepare: called before every job, where it runs.
+        scheduler: address of the scheduler.
+        prepare: called on the worker before every job.
     """
 
     def __init__(self, scheduler: str, prepare: Callable[[], object] | None) -> None:
@@ -62,7 +61,7 @@ class DaskCluster:
             self._client = self._dask.Client(self.scheduler, timeout=CONNECT_TIMEOUT)
         except (OSError, ValueError, TimeoutError) as error:
             raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from None
-        # Without a worker the jobs would wait for ever, and in silence.
+        # Without a worker the jobs would wait indefinitely, without a message.
         try:
             self._client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
         except TimeoutError:
@@ -76,14 +75,14 @@ class DaskCluster:
         self._client.close()
 
     def compute_tables(self, jobs: Sequence[Job]) -> Generator[tuple[int, pd.DataFrame], None, None]:
-        """The number and the result of every job that is done; the error of one that failed is raised at the end."""
-        mine = fingerprint_program()
-        # Dask computes a name once: two commands share the result of the same job of the same program.
-        # The repr of `prepare` has its address in memory, so jobs with a plugin are not shared.
-        stamp = hashlib.sha256(f"{json.dumps(mine)} {self.prepare!r}".encode()).hexdigest()[:8]
-        numbers = {f"{get_result_path(job, Path()).stem}-{stamp}": number for number, job in enumerate(jobs)}
+        """Yield the index and result of every finished job. Raise the error of a failed job at the end."""
+        fingerprint = fingerprint_program()
+        # Dask computes each key once: two commands share the result of the same job of the same program.
+        # The repr of `prepare` contains its memory address, so jobs with a plugin are not shared.
+        suffix = hashlib.sha256(f"{json.dumps(fingerprint)} {self.prepare!r}".encode()).hexdigest()[:8]
+        numbers = {f"{get_result_path(job, Path()).stem}-{suffix}": number for number, job in enumerate(jobs)}
         futures = [
-            self._client.submit(_run_on_worker, jobs[number], self.prepare, mine, key=name, pure=False)
+            self._client.submit(_run_on_worker, jobs[number], self.prepare, fingerprint, key=name, pure=False)
             for name, number in numbers.items()
         ]
         failures: list[Exception] = []
@@ -93,19 +92,21 @@ class DaskCluster:
                 try:
                     table = future.result()
                 except self._dask.KilledWorker:
-                    failures.append(InputError(f"{jobs[number].key}: given up, as worker after worker died of it"))
+                    failures.append(InputError(f"{jobs[number].key}: given up, because several workers died during it"))
                     continue
                 except CancelledError:
-                    raise InputError(f"the Dask scheduler at {self.scheduler} is gone; what was done is kept") from None
+                    raise InputError(
+                        f"lost the connection to the Dask scheduler at {self.scheduler}; finished jobs are kept"
+                    ) from None
                 except Exception as error:
                     failures.append(error)
                     continue
-                # The worker's copy is freed.
+                # Free the worker's copy.
                 future.release()
                 yield number, table
         finally:
-            # After Ctrl-C or an error, jobs that wait are not run.
-            with suppress(Exception):  # the scheduler may be gone
+            # After Ctrl-C or an error, cancel the pending jobs.
+            with suppress(Exception):  # the scheduler may have ended
                 self._client.cancel(futures)
         if failures:
             raise failures[0]
@@ -113,7 +114,7 @@ class DaskCluster:
 
 @cache
 def fingerprint_program() -> dict[str, str]:
-    """Versions, and a checksum of the package's source and weights: where these agree, results do."""
+    """Return versions and a checksum of the package's source and weights; programs that agree give equal results."""
     source = hashlib.sha256()
     package = Path(__file__).parents[2]
     for path in sorted([*package.rglob("*.py"), *package.rglob("*.safetensors")]):
@@ -122,10 +123,10 @@ def fingerprint_program() -> dict[str, str]:
 
 
 def _run_on_worker(job: Job, prepare: Callable[[], object] | None, expected: Mapping[str, str]) -> pd.DataFrame:
-    """Run a job in a worker, if its program is the same as that of the command."""
+    """Run a job on a worker. Raise InputError if the worker's program differs from the command's."""
     if fingerprint_program() != expected:
         other = ", ".join(f"{name} {value}, not {expected.get(name)}" for name, value in fingerprint_program().items())
-        raise InputError(f"the worker on {socket.gethostname()} is not like the command: it has {other}")
+        raise InputError(f"the worker on {socket.gethostname()} runs another program than the command: {other}")
     with _job_lock:
         try:
             set_plugin_checksums({})  # forget the plugin of an earlier command

@@ -1,4 +1,4 @@
-"""Workers that stay for many rounds of jobs, such as the generations of a search, whose results come back at once."""
+"""Workers that persist over many rounds of jobs, such as the generations of a search, and return results directly."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from equiflock.runtime.checks import InputError, check_count
 
 
 class PersistentWorkers:
-    """Processes here, or the workers of a Dask scheduler, inside `with PersistentWorkers(4) as workers`.
+    """Local processes or the workers of a Dask scheduler, inside `with PersistentWorkers(4) as workers`.
 
-    They start with the first round and end with the block, however it ends. One worker is this process itself.
+    They start with the first round and end with the block, however it ends. A single worker is this process.
 
     Args:
-        workers: how many processes, if there is no scheduler.
-        scheduler: the address of a Dask scheduler.
-        prepare: called before every job, where it runs; importable.
+        workers: number of processes, without a scheduler.
+        scheduler: address of a Dask scheduler.
+        prepare: importable function, called by the worker before every job.
     """
 
     def __init__(self, workers: int, scheduler: str | None = None, prepare: Callable[[], object] | None = None) -> None:
@@ -43,29 +43,29 @@ class PersistentWorkers:
         self._exit_stack.__exit__(kind, error, traceback)
 
     def compute_tables(self, jobs: Sequence[Job], on_done: Callable[[], object] = lambda: None) -> list[pd.DataFrame]:
-        """The results of all jobs, in their order; `on_done` is called after each of them."""
-        found: dict[int, pd.DataFrame] = {}
+        """Return the results of all jobs in order; call `on_done` after each job."""
+        tables: dict[int, pd.DataFrame] = {}
         for _ in range(MAX_POOLS):
-            missing = [number for number in range(len(jobs)) if number not in found]
+            missing = [number for number in range(len(jobs)) if number not in tables]
             try:
-                for place, table in self._run_round([jobs[number] for number in missing]):
-                    found[missing[place]] = table
+                for index, table in self._run_round([jobs[number] for number in missing]):
+                    tables[missing[index]] = table
                     on_done()
-            # The death of one process breaks the whole pool; what others have sent is kept.
+            # If one process dies the whole pool breaks; results received so far are kept.
             except BrokenProcessPool as error:
                 self._exit_stack.pop_all().__exit__(type(error), error, error.__traceback__)
                 self._pool = None
                 continue
-            return [found[number] for number in range(len(jobs))]
-        raise InputError(f"processes died {MAX_POOLS} times, perhaps for want of memory")
+            return [tables[number] for number in range(len(jobs))]
+        raise InputError(f"worker processes died {MAX_POOLS} times, perhaps for lack of memory: use fewer workers")
 
     def _run_round(self, jobs: Sequence[Job]) -> Iterator[tuple[int, pd.DataFrame]]:
-        """The number and the result of every job, as they are done."""
+        """Yield the index and result of every job as it finishes."""
         if self.scheduler is not None:
             if self._cluster is None:
                 self._cluster = self._exit_stack.enter_context(DaskCluster(self.scheduler, self.prepare))
-            with closing(self._cluster.compute_tables(jobs)) as compute_tables:
-                yield from compute_tables
+            with closing(self._cluster.compute_tables(jobs)) as results:
+                yield from results
         elif self.workers == 1:
             for number, job in enumerate(jobs):
                 yield number, _prepare_and_compute(job, self.prepare)

@@ -1,4 +1,4 @@
-"""A pool of processes that works through jobs, and leaves no process or semaphore behind however it ends."""
+"""Process pool for jobs that leaves no process or semaphore behind, however it ends."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from equiflock.runtime.processes import get_process_context
 class ProcessPool:
     """Processes that wait for jobs, inside `with ProcessPool(4) as pool`; they start with the first jobs.
 
-    Whatever ends the block early, such as Ctrl-C, a job that fails or a process that dies, ends all processes at once.
+    If the block ends early, by Ctrl-C, a failed job or a dead process, all processes are killed at once.
     """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
     def __enter__(self) -> ProcessPool:
-        # Processes that were there before belong to somebody else.
+        # Child processes that already exist belong to other code.
         self._other_processes = multiprocessing.active_children()
         self._pool = ProcessPoolExecutor(self.workers, get_process_context(), _initialize_worker)
         return self
@@ -40,19 +40,19 @@ class ProcessPool:
                     process.kill()
         with delay_sigint():
             self._pool.shutdown(wait=True, cancel_futures=True)
-            # Its semaphores go when the last reference to it does, of which the pool's own parts hold some in cycles.
-            # Where the program ends by os._exit nobody else would remove them.
+            # The semaphores are removed with the last reference to the pool, and its parts reference it in cycles.
+            # A program that ends by os._exit would not remove them otherwise.
             del self._pool
             gc.collect()
 
     def compute_results(self, work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """Call `work(*job)` for every job; yields the number of every job that is done, and what it returned.
+        """Call `work(*job)` for every job; yield the index and return value of each as it finishes.
 
         Args:
-            work: a function that can be imported; arguments of jobs, and results, must be fit for pickle.
-            jobs: the arguments of each call.
+            work: importable function; arguments and results must be picklable.
+            jobs: arguments of each call.
         """
-        # The library does not clean up after an interrupted start, so Ctrl-C waits until all processes are started.
+        # The library does not clean up after an interrupted start, so delay Ctrl-C until all processes have started.
         with delay_sigint(), ignore_sigint_in_children():
             numbers = {self._pool.submit(work, *job): number for number, job in enumerate(jobs)}
         for future in as_completed(numbers):
@@ -62,12 +62,12 @@ class ProcessPool:
 def run_in_pool(
     work: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int
 ) -> Generator[int, None, None]:
-    """Call `work(*job)` for every job in `workers` processes; yields the number of every job that is done.
+    """Call `work(*job)` for every job in `workers` processes; yield the index of each job as it finishes.
 
     Args:
-        work: a function that can be imported; arguments of jobs must be fit for pickle.
-        jobs: the arguments of each call.
-        workers: how many processes, at most one for each job.
+        work: importable function; arguments must be picklable.
+        jobs: arguments of each call.
+        workers: number of processes, at most one per job.
     """
     if not jobs:
         return
@@ -77,14 +77,14 @@ def run_in_pool(
 
 
 def _initialize_worker() -> None:
-    """In every process: ignore Ctrl-C, which the parent handles, and end with the parent."""
+    """Set up a worker process: ignore Ctrl-C, which the parent handles, and exit with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
-    # A killed parent cannot end its children, so each waits for the parent's end in a thread.
-    def follow() -> None:
+    # A killed parent cannot end its children, so each waits in a thread for the parent to end.
+    def exit_with_parent() -> None:
         if parent is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()

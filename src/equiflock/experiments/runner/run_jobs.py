@@ -1,4 +1,4 @@
-"""Runs the jobs of an experiment in parallel; each result is written as soon as it is computed."""
+"""Parallel execution of the jobs of an experiment; each result is written as soon as it is computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from equiflock.experiments.runner.process_pool import run_in_pool
 from equiflock.runtime.checks import InputError, check_count
 
 MAX_POOLS = 3
-"""How many pools of processes are tried, if processes die."""
+"""Number of process pools to try if processes die."""
 
 
 def run_jobs(
@@ -25,22 +25,22 @@ def run_jobs(
     scheduler: str | None = None,
     on_notice: Callable[[str], object] = lambda text: None,
 ) -> None:
-    """Run the jobs whose results are not in `folder` yet, or are damaged.
+    """Run the jobs whose results in `folder` are missing or damaged.
 
     Args:
-        jobs: the jobs of one or several experiments.
-        folder: the folder of their results.
-        workers: how many processes here, if there is no scheduler.
-        on_done: called with every job that is done, or was before.
-        prepare: called before every job, where it runs, such as to register one's own controllers; importable.
-        scheduler: the address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run the jobs.
+        jobs: jobs of one or several experiments.
+        folder: directory of the results.
+        workers: number of local processes, without a scheduler.
+        on_done: called with every job that is finished, including those of earlier runs.
+        prepare: importable function, called by the worker before every job, for example to register controllers.
+        scheduler: address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run the jobs.
         on_notice: called with a line of text about every damaged result.
 
-    Results are written atomically and at once, so no finished job is lost or run again, whatever happens. They do not
-    depend on where the jobs run.
+    Each result is written atomically as soon as its job finishes, so an interruption never loses a finished job.
+    Results do not depend on where the jobs run.
     """
     check_count("workers", workers)
-    # Results that are there and intact count as done at once.
+    # Existing, intact results count as done.
     missing = []
     for job in jobs:
         if is_done(job, folder, lambda text: on_notice(f"{text}; this job is computed again")):
@@ -54,7 +54,7 @@ def run_jobs(
         done = _run_in_processes(missing, folder, workers, prepare)
     else:
         done = run_on_dask(missing, folder, scheduler, prepare)
-    with closing(done):  # so that Ctrl-C in `on_done` ends the processes, too
+    with closing(done):  # so that Ctrl-C in `on_done` also ends the processes
         for job in done:
             on_done(job)
 
@@ -62,9 +62,9 @@ def run_jobs(
 def _run_in_processes(
     jobs: Sequence[Job], folder: Path, workers: int, prepare: Callable[[], object] | None
 ) -> Generator[Job, None, None]:
-    """Run jobs in `workers` processes, each of which writes its results itself; yields the jobs that are done.
+    """Run jobs in `workers` processes that write their results; yield the finished jobs.
 
-    If a process dies, such as for want of memory, the jobs that are not done are run in a new pool.
+    If a process dies, for example for lack of memory, a new pool runs the remaining jobs.
     """
     for _ in range(MAX_POOLS):
         missing = [job for job in jobs if not is_done(job, folder)]
@@ -72,12 +72,14 @@ def _run_in_processes(
             with closing(run_in_pool(_run_and_write, [(job, folder, prepare) for job in missing], workers)) as done:
                 for number in done:
                     yield missing[number]
-        # The death of one process breaks the whole pool; what others have written is kept.
+        # If one process dies the whole pool breaks; results written so far are kept.
         except BrokenProcessPool:
             continue
         return
     names = ", ".join(job.key for job in jobs if not is_done(job, folder))
-    raise InputError(f"processes died {MAX_POOLS} times, perhaps for want of memory; not done: {names}")
+    raise InputError(
+        f"worker processes died {MAX_POOLS} times, perhaps for lack of memory: use fewer workers; not done: {names}"
+    )
 
 
 def _run_and_write(job: Job, folder: Path, prepare: Callable[[], object] | None) -> None:

@@ -1,4 +1,4 @@
-"""A training in a folder as a job, for workers on other machines that share the folder."""
+"""A training as a job, for workers on other machines that share the run directory."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from equiflock.learning.training_run import TrainingRun
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Trains to the end what `TrainingRun.create` began, from its last checkpoint if a worker was interrupted."""
+    """Completes a training created by `TrainingRun.create`, from its last checkpoint if a worker was interrupted."""
 
     folder: Path
 
     @property
     def key(self) -> str:
-        """The job's name."""
+        """Name of the job."""
         return self.folder.name
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The column that marks its row."""
+        """Column that identifies the job's row."""
         return {"training": self.folder.name}
 
     def run(self) -> pd.DataFrame:
-        """Train; the table only says that it was done, as all results are in the folder."""
-        # Should two workers have the same job, the second waits and then finds it done.
+        """Train, and return the number of epochs; all results are in the run directory."""
+        # If two workers have the same job, the second waits and then finds it finished.
         run = TrainingRun(self.folder)
         run.train(wait=True)
         return pd.DataFrame({"epochs": [run.recipe.epochs]})

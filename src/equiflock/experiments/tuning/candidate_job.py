@@ -1,4 +1,4 @@
-"""The flights of one candidate in one task, as a job for any process or machine."""
+"""Flights of one candidate in one task, as a job for any process or machine."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from equiflock.scenarios import Scenario
 from equiflock.scenarios.registry import choose_orbit
 
 START_CACHE_SIZE = 32
-"""So many sets of flocks a process remembers: all candidates of a generation fly the same ones."""
+"""Number of sets of initial flocks that a process caches: all candidates of a generation fly the same ones."""
 
 
 @dataclass(frozen=True)
 class CandidateJob:
-    """Measures one candidate in one task. It brings all that it needs, so that a worker needs no files."""
+    """Measurement of one candidate in one task. It is self-contained, so that a worker needs no files."""
 
     network: str
-    """The network's name, with which it is registered."""
+    """Registered name of the network."""
     options: str
-    """The options that build it, as JSON."""
+    """Options that build the network, as JSON."""
     weights: bytes
-    """Its weights, as safetensors."""
+    """Weights of the network, as safetensors."""
     orbit: Orbit | None
-    """The numbers of the technique that belong to them; None for those of the scenario."""
+    """Orbit technique parameters of the candidate; None for the scenario's."""
     task: Task
     flocks: int
     seed: int
     split: str
-    """Names the set of flocks."""
+    """Name of the set of flocks."""
     measurement_interval: float
-    """Seconds from one look at the flocks to the next."""
+    """Seconds between measurements."""
     candidate: str = field(default="", compare=False)
-    """What it is called in names of jobs."""
+    """Name of the candidate in job names."""
 
     @property
     def job_checksum(self) -> str:
-        """The checksum of all that its result depends on."""
-        told = repr(
+        """Checksum of everything that the result depends on."""
+        settings = repr(
             (
                 self.network,
                 self.options,
@@ -63,35 +63,35 @@ class CandidateJob:
                 self.measurement_interval,
             )
         )
-        return compute_checksum(told.encode(), self.weights)
+        return compute_checksum(settings.encode(), self.weights)
 
     @property
     def key(self) -> str:
-        """The job's name."""
+        """Name of the job."""
         return f"tuning-{self.candidate}-{self.job_checksum}"
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The columns that mark its row."""
+        """Columns that identify the job's row."""
         return {"candidate": self.candidate, "task": self.task.scenario}
 
     def run(self) -> pd.DataFrame:
-        """One row, with a column for each measure that the task has."""
+        """Return one row, with a column for each measure of the task."""
         scenario, start = _draw_start(self.task, self.flocks, self.seed, self.split)
         network = build_network(Weights(load(self.weights), self.network, json.loads(self.options), self.orbit))
-        found = measure_flight(
+        measures = measure_flight(
             scenario, start, network, choose_orbit(scenario, self), self.task, self.measurement_interval
         )
-        return pd.DataFrame([found])
+        return pd.DataFrame([measures])
 
 
 def pack_weights(candidate: Candidate) -> bytes:
-    """The weights of a candidate as a job takes them."""
+    """Serialize the weights of a candidate as safetensors."""
     return save({name: np.ascontiguousarray(tensor) for name, tensor in candidate.weights.items()})
 
 
 @lru_cache(maxsize=START_CACHE_SIZE)
 def _draw_start(task: Task, flocks: int, seed: int, split: str) -> tuple[Scenario, Flock]:
-    """The scenario of a task and its flocks at t = 0."""
+    """Return the scenario of a task and its flocks at t = 0."""
     scenario = task.build_scenario(flocks, seed, split)
     return scenario, scenario.draw()

@@ -1,4 +1,4 @@
-"""What a tuning tells on its way: two tables, and the same for TensorBoard."""
+"""Progress of a tuning: two tables, and the same numbers for TensorBoard."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ GENERATIONS, VALIDATION = "generations.csv", "validation.csv"
 
 @dataclass(frozen=True)
 class GenerationReport:
-    """What came of a generation."""
+    """Result of a generation."""
 
     generation: int
     best: float
-    """The least cost of a candidate, beside the weights that the search began with on the same flocks."""
+    """Lowest cost of a candidate, relative to the initial weights on the same flocks."""
     median: float
     sigma: float
-    """The size of the search's steps."""
+    """Step size of the search."""
     validation: float | None = None
-    """The cost of the mean of the distribution on held-out flocks, if it was validated."""
+    """Cost of the distribution's mean on held-out flocks, if it was validated."""
     is_best: bool = False
-    """Whether that is the least so far."""
+    """Whether that is the lowest so far."""
     is_replayed: bool = False
-    """Whether its scores were there already, from before an interruption."""
+    """Whether the scores come from before an interruption."""
 
 
 class Journal:
-    """The tables and events of a tuning, inside `with Journal(folder, tasks) as journal`.
+    """Tables and events of a tuning, inside `with Journal(folder, tasks) as journal`.
 
-    Tables are written anew after every generation that was flown, and never read. Generations that were flown before
-    an interruption are in the events already.
+    Both tables are rewritten after every new generation, and never read. The events already contain generations from
+    before an interruption.
     """
 
     def __init__(self, folder: Path, tasks: Sequence[str]) -> None:
@@ -59,12 +59,12 @@ class Journal:
             self._events.close()
 
     def add_validation(self, generation: int, measurements: Measurements, cost: float) -> None:
-        """Note a validation."""
+        """Add a validation to the table."""
         for task, values in zip(self.tasks, measurements, strict=True):
             self._rows[VALIDATION].append((generation, task, *(values.get(name, "") for name in TOLERANCES), cost))
 
     def add_generation(self, report: GenerationReport, measurements: Measurements | None) -> None:
-        """Note a generation, and what its validation, if it had one, measured in each task."""
+        """Add a generation, and the measurements of its validation, if it had one, to tables and events."""
         self._rows[GENERATIONS].append((report.generation, report.best, report.median, report.sigma))
         if report.validation is not None and measurements is not None:
             self.add_validation(report.generation, measurements, report.validation)
@@ -87,17 +87,17 @@ class Journal:
                 scratch.write_text("".join(",".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
 
     def _make_logger(self, generation: int) -> Callable[[str, float], None]:
-        """Return the function that writes a number of a generation as an event; without TensorBoard it does nothing."""
+        """Return a function that writes a number of a generation as an event; a no-op without TensorBoard."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ModuleNotFoundError:
             return lambda name, value: None
-        # Opened with the first generation that is flown; what an interrupted process wrote of it is dropped.
+        # Open the file with the first new generation; purge events of it that an interrupted process wrote.
         if self._events is None:
             self._events = SummaryWriter(str(self.folder), purge_step=generation)
 
         def log(name: str, value: float) -> None:
-            # TensorBoard takes no colons in names.
+            # TensorBoard accepts no colons in names.
             self._events.add_scalar(re.sub(r"[^-/\w.]", "_", name), value, generation)
 
         return log

@@ -1,8 +1,8 @@
-"""What a flight is measured by: numbers that change smoothly with the weights, and are better the smaller they are.
+"""Measures of a flight: numbers that change smoothly with the weights; smaller is better.
 
-All but `parse_setting` and `find_failed_flights` are integrals over time, divided by the duration of the task, so a flight that has
-reached its end, such as a flock that has passed its obstacle, adds nothing from then on. One that has failed flies on:
-an agent that was left behind costs for as long as it is alone.
+All but `final_variance` and `failures` are integrals over time, divided by the duration of the task, so a flight that
+has reached its end, such as a flock that has passed its obstacle, adds nothing from then on. A failed flight goes on:
+an agent that was left behind adds to the cost for as long as it is alone.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ TOLERANCES: Mapping[str, float] = {
     GAP: 1e-2,
     TIME: 0.1,
 }
-"""The measures, each with a value so small that it is as good as 0: less than that is not worth a search.
+"""The measures, each with a tolerance: smaller values count as 0, since they are not worth a search.
 
-apart: the share of agents outside the largest component, where an obstacle that is near is a node as in `UntilPassed`.
-variance: of the flock's velocities. settled: the same at the end of the flight.
-leaders: the mean distance of velocities from the leaders'; of flocks that have leaders.
-collisions: the share of agents nearer than R_min to another agent, or to an obstacle agent.
-effort: the mean norm of accelerations.
-failures: the share of flights that fail; of scenarios that know failures.
-gap: how wide the widest gap between components is, from 0 in one piece to 1 beyond 2 R, in steps of R / 4. An obstacle
-that is near is a node here, too.
-time: the share of the duration until flights reach their end, all of it if they fail; of scenarios that know failures.
+detached: share of agents outside the largest component; a nearby obstacle is a node of the graph as in `UntilPassed`.
+variance: variance of the flock's velocities.
+final_variance: the same at the end of the flight.
+leaders: mean distance of velocities from the leaders' velocity, for flocks with leaders.
+collisions: share of agents closer than R_min to another agent or to an obstacle agent.
+effort: mean norm of the accelerations.
+failures: share of flights that fail, for scenarios that define failure.
+gap: width of the widest gap between components, from 0 if connected to 1 beyond 2 R, in steps of R / 4. A nearby
+obstacle is a node here as well.
+time: share of the duration until flights reach their end, 1 if they fail, for scenarios that define failure.
 """
 GAP_RADIUS_FACTORS = (1.25, 1.5, 1.75, 2.0)
-"""Multiples of R at which a flock in pieces is looked at again: it has a gap as wide as the largest that leaves pieces.
-A single agent that is lost is next to nothing for `apart`, but not here."""
+"""Multiples of R at which a disconnected flock is tested again: the largest at which it is disconnected measures its
+gap. A single lost agent hardly counts in `detached`, but it does in `gap`."""
 Values = Float64[np.ndarray, " B"]
 
 
@@ -67,26 +68,26 @@ def measure_flight(
     task: Task,
     measurement_interval: float,
 ) -> dict[str, float]:
-    """Fly flocks of a scenario and return each measure that it has, as the mean over flocks; infinite if one diverges.
+    """Simulate flocks of a scenario and return each of its measures as the mean over flocks; infinite on divergence.
 
     Args:
-        scenario: as `Task.scene` makes it.
+        scenario: as `Task.build_scenario` returns it.
         start: its flocks at t = 0.
-        controller: that flies them.
-        orbit: the technique by which followers avoid obstacles, if there is one.
-        task: how long they fly.
-        measurement_interval: seconds from one look at the flocks to the next.
+        controller: controller of the flocks.
+        orbit: orbit technique by which followers avoid obstacles, if any.
+        task: defines duration and time step.
+        measurement_interval: seconds between measurements.
     """
-    measured = _FlightMeasures(scenario, start, task, measurement_interval)
+    measures = _FlightMeasures(scenario, start, task, measurement_interval)
     try:
-        measured.fly(controller, orbit)
+        measures.fly(controller, orbit)
     except NumericRangeError:
-        return dict.fromkeys(measured.compute_means(), math.inf)
-    return measured.compute_means()
+        return dict.fromkeys(measures.compute_means(), math.inf)
+    return measures.compute_means()
 
 
 class _FlightMeasures:
-    """The measures of one flight, added up while it goes on."""
+    """Measures of one flight, accumulated during the flight."""
 
     def __init__(self, scenario: Scenario, start: Flock, task: Task, measurement_interval: float) -> None:
         self.scenario, self.start, self.task = scenario, start, task
@@ -97,77 +98,78 @@ class _FlightMeasures:
         integrals = (DETACHED, VARIANCE, COLLISIONS, EFFORT, GAP, *([LEADERS] if self.has_leaders else []))
         integrals += (TIME,) if self.outcome_recorder else ()
         self.values = {name: np.zeros(len(start)) for name in (*integrals, FINAL_VARIANCE)}
-        # Leaders collide as followers do.
+        # Leaders collide like followers.
         self.collision_roles = np.where(start.roles == Role.LEADER, np.int8(FOLLOWER), start.roles)
         self.collision_distance: float = getattr(getattr(scenario, "disk", None), "min_separation", 0.1) * (1.0 - 1e-9)
 
     def fly(self, controller: Controller, orbit: Orbit | None) -> None:
-        """Fly to the end, and look at the flocks now and then."""
+        """Simulate to the end, measuring at intervals."""
         rules = {"ending": self.outcome_recorder, "orbit": orbit, "obstacles": self.scenario.obstacles}
         loop = flight(self.start, controller, time_step=self.task.time_step, **rules)  # type: ignore[arg-type]
         for moment in loop:
-            # A flock that has reached its end is seen for the last time.
+            # A flock that has reached its end is measured here for the last time.
             self._add_moment(moment)
-            left = self.steps - moment.step
-            if left < 1 or not moment.flying.any():
+            remaining = self.steps - moment.step
+            if remaining < 1 or not moment.flying.any():
                 break
-            # The ending is asked at looks only, so that the steps between them are one call.
+            # The ending is evaluated at measurements only, so that the steps between them are one call.
             loop.ending = None
-            loop.skip(min(self.interval_steps, left) - 1)
+            loop.skip(min(self.interval_steps, remaining) - 1)
             loop.ending = self.outcome_recorder
 
     def _add_moment(self, moment: Moment) -> None:
         flying = moment.flying
         variance = metrics.velocity_variance(moment)
         self.values[FINAL_VARIANCE][flying] = variance[flying]
-        # From this look to the next, or to the end of the flight.
-        part = min(self.interval_steps, self.steps - moment.step) / self.steps
+        # Share of the duration until the next measurement or the end of the flight.
+        share = min(self.interval_steps, self.steps - moment.step) / self.steps
         flock = moment.flock if flying.all() else moment.flock[flying]
-        now = {VARIANCE: variance[flying], EFFORT: metrics.mean_acceleration_norm(moment)[flying]}
-        if len(flock) and part > 0.0:
-            seen = self._watch_flock(flock)
-            now |= {
-                DETACHED: 1.0 - seen.largest_component / flock.working.sum(axis=1),
-                GAP: self._compute_gap(flock, seen),
+        current = {VARIANCE: variance[flying], EFFORT: metrics.mean_acceleration_norm(moment)[flying]}
+        if len(flock) and share > 0.0:
+            survey = self._watch_flock(flock)
+            current |= {
+                DETACHED: 1.0 - survey.largest_component / flock.working.sum(axis=1),
+                GAP: self._compute_gap(flock, survey),
             }
-            now[COLLISIONS] = self._compute_collisions(flock, flying)
+            current[COLLISIONS] = self._compute_collisions(flock, flying)
             if self.outcome_recorder:
-                now[TIME] = np.ones(len(flock))
+                current[TIME] = np.ones(len(flock))
             if self.has_leaders:
-                now[LEADERS] = metrics.mean_leader_velocity_distance(flock)
-            for name, values in now.items():
-                self.values[name][flying] += part * values
+                current[LEADERS] = metrics.mean_leader_velocity_distance(flock)
+            for name, values in current.items():
+                self.values[name][flying] += share * values
 
-    def _compute_gap(self, flock: Flock, seen: CourseSurvey) -> Values:
-        """How wide the widest gap between components is, from 0 to 1; `seen` is the flock at R."""
-        apart, step = np.flatnonzero(seen.component_count > 1), 1.0 / (len(GAP_RADIUS_FACTORS) + 1)
-        found = np.zeros(len(flock))
-        found[apart] = step
+    def _compute_gap(self, flock: Flock, survey: CourseSurvey) -> Values:
+        """Return the width of the widest gap between components, from 0 to 1; `survey` is that at radius R."""
+        disconnected, step = np.flatnonzero(survey.component_count > 1), 1.0 / (len(GAP_RADIUS_FACTORS) + 1)
+        gap = np.zeros(len(flock))
+        gap[disconnected] = step
         for factor in GAP_RADIUS_FACTORS:
-            if not apart.size:
+            if not disconnected.size:
                 break
-            # Who is in one piece at this radius is so at all larger ones.
-            apart = apart[self._watch_flock(flock[apart], factor * flock.comm_radius).component_count > 1]
-            found[apart] += step
-        return found
+            # A flock that is connected at this radius is connected at all larger ones.
+            radius = factor * flock.comm_radius
+            disconnected = disconnected[self._watch_flock(flock[disconnected], radius).component_count > 1]
+            gap[disconnected] += step
+        return gap
 
     def _watch_flock(self, flock: Flock, comm_radius: float | None = None) -> CourseSurvey:
-        """The flock as the scenario's own ending sees it, where it has choices about what is connected."""
-        rules: dict[str, Any] = {
-            name: getattr(self.scenario, name, usual) for name, usual in CONNECTIVITY_OPTIONS.items()
+        """Return the survey of the flock with the scenario's connectivity options, as its ending sees it."""
+        options: dict[str, Any] = {
+            name: getattr(self.scenario, name, default) for name, default in CONNECTIVITY_OPTIONS.items()
         }
-        return survey_course(flock, comm_radius, **rules)
+        return survey_course(flock, comm_radius, **options)
 
     def _compute_collisions(self, flock: Flock, flying: Bool[np.ndarray, " all"]) -> Values:
-        """The share of agents that are too near to another, of the flocks that fly."""
+        """Return the share of agents that are too close to another agent, for the flocks still flying."""
         if self.collision_distance <= 0.0:
             return np.zeros(len(flock))
         degrees, _ = compute_connectivity(flock, self.collision_distance, self.collision_roles[flying])
-        found: Values = ((degrees > 0) & (flock.roles != OBSTACLE)).sum(axis=1) / flock.working.sum(axis=1)
-        return found
+        share: Values = ((degrees > 0) & (flock.roles != OBSTACLE)).sum(axis=1) / flock.working.sum(axis=1)
+        return share
 
     def compute_means(self) -> dict[str, float]:
-        """Each measure as its mean over flocks."""
+        """Return each measure as its mean over flocks."""
         values = (
             self.values
             if self.outcome_recorder is None
@@ -177,21 +179,21 @@ class _FlightMeasures:
 
 
 CONNECTIVITY_OPTIONS = {"obstacle_node": "one", "awareness": "followers"}
-"""Options of courses about what is connected, with their usual values."""
+"""Scenario options that define connectivity, with their defaults."""
 
 
 class _OutcomeRecorder:
-    """The scenario's ending, but a flight that fails is only noted, and flies on."""
+    """The scenario's ending, except that a failed flight is recorded and goes on."""
 
     def __init__(self, scenario: Scenario, flocks: int) -> None:
         self.scenario = scenario
         self.outcomes = np.full(flocks, Outcome.FLYING, np.int8)
         ending = scenario.ending()
-        assert ending is not None, "a scenario that names successes has an ending"
+        assert ending is not None, "a scenario with success_outcomes must have an ending"
         self._ending = ending
 
     def __call__(self, time: float, flock: Flock, flying: Bool[np.ndarray, " B"]) -> Int8[np.ndarray, " B"]:
-        """Which flocks have reached their end; FLYING for all others."""
+        """Return the outcomes of flocks that have succeeded, and FLYING for all others."""
         undecided = self.outcomes == Outcome.FLYING
         if undecided.any():
             self.outcomes = np.where(undecided, self._ending(time, flock, undecided), self.outcomes)
@@ -199,6 +201,6 @@ class _OutcomeRecorder:
         return np.where(reached, self.outcomes, np.int8(Outcome.FLYING))
 
     def find_failed(self) -> Bool[np.ndarray, " B"]:
-        """Which flights failed: those that fly still have not reached their end."""
+        """Return a mask of the failed flights, including those that have not reached their end."""
         over = np.where(self.outcomes == Outcome.FLYING, np.int8(Outcome.TIME_UP), self.outcomes)
         return find_failed_flights(self.scenario, [Outcome(int(code)) for code in over])

@@ -1,4 +1,4 @@
-"""A second set of weights for agents that know of an obstacle, which a tuning begins and searches."""
+"""A second set of weights for agents near obstacles, initialized and searched by a tuning."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from equiflock.runtime.checks import InputError
 def add_near_obstacle_weights(
     network: Any, initial_network: Any = None, last_layer_scale: float = 1.0
 ) -> CompiledNetwork:
-    """Return the network with weights of their own for agents that know of an obstacle.
+    """Return the network with a second set of weights for agents that observe an obstacle.
 
     Args:
-        network: a compiled network of vectors with a channel among obstacles. Weights that it has for such agents stay.
-        initial_network: begin as the weights of this network instead, those near obstacles if it has any. Its channels must be
-            among the network's; channels that it does not have begin at 0.
+        network: compiled equivariant network with an obstacle channel. An existing second set of weights is kept.
+        initial_network: network whose weights initialize the second set, with its own second set if it has one. Its
+            channels must be a subset of the network's; the weights of other channels start at 0.
         last_layer_scale: factor on the weights of the last layer.
     """
     if not _is_etdagnn(network):
         name = getattr(network, "name", type(network).__name__)
-        raise InputError(f"{name} has no weights of their own for agents near obstacles: leave out near")
+        raise InputError(f"{name} cannot have separate weights near obstacles: leave out --near")
     check_obstacle_channel(network.name, network.senses)
     source = network if initial_network is None else initial_network
-    ours, theirs = network.senses, source.senses
-    fits = set(theirs.channels) <= set(ours.channels) and replace(theirs, channels=ours.channels) == ours
+    senses, source_senses = network.senses, source.senses
+    is_subset = set(source_senses.channels) <= set(senses.channels)
+    fits = is_subset and replace(source_senses, channels=senses.channels) == senses
     if not (_is_etdagnn(source) and fits):
         raise InputError(
-            f"weights near obstacles can begin as those of an ETDAGNN with some of {network.name}'s channels and the "
-            f"same hops; got {source.name} of {theirs.hops} hops"
+            f"initial weights near obstacles must be those of an ETDAGNN with a subset of {network.name}'s channels "
+            f"and the same hops ({senses.hops}); got {source.name} with {source_senses.hops} hops"
         )
     architecture = _describe_architecture(network)
-    channels = [ours.channels.index(channel) for channel in theirs.channels]
+    channels = [senses.channels.index(channel) for channel in source_senses.channels]
     tensors = {name: tensor for name, tensor in network.tensors.items() if not name.startswith("near.")}
     for layer in architecture.convolutions:
         tensor = source.tensors[f"{layer.near if source.architecture.near else layer.name}.weight"]
@@ -55,5 +56,5 @@ def _is_etdagnn(network: Any) -> bool:
 
 
 def _describe_architecture(network: CompiledNetwork) -> Architecture:
-    """Describe the network with a second set of weights."""
+    """Return the network's architecture with a second set of weights."""
     return replace(network.architecture, near=True, options={**network.options, "near": True})

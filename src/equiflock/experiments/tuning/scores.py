@@ -1,4 +1,4 @@
-"""The measures of candidates as files: a row for each candidate and task, with a checksum for all of them."""
+"""Files with the measures of candidates: a row per candidate and task, and a checksum of the file."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from equiflock.experiments.tuning.objective import Measurements
 from equiflock.runtime.checksums import DamagedError, read_text, write_text
 
 COLUMNS = ("candidate", "task", "checksum")
-"""Who was measured, in which task, and the checksum of the job, which tells what its numbers depend on."""
+"""Candidate, task, and the checksum of the job, which covers everything that its measures depend on."""
 
 
 def write_scores(
-    path: Path, checksums: Sequence[Sequence[str]], names: Sequence[str], found: Sequence[Measurements]
+    path: Path, checksums: Sequence[Sequence[str]], names: Sequence[str], results: Sequence[Measurements]
 ) -> None:
     """Write the measures of all candidates in all tasks.
 
     Args:
         path: the file.
-        checksums: of each candidate, in each task.
-        names: of the tasks.
-        found: what was measured, for each candidate.
+        checksums: job checksums by candidate and task.
+        names: names of the tasks.
+        results: measurements of each candidate.
     """
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow((*COLUMNS, *TOLERANCES))
-    for candidate, (own, measurements) in enumerate(zip(checksums, found, strict=True)):
+    for candidate, (own, measurements) in enumerate(zip(checksums, results, strict=True)):
         for name, checksum, values in zip(names, own, measurements, strict=True):
-            # Numbers in their shortest exact form, and nothing for what a task does not have.
+            # Numbers in their shortest exact form; empty for measures that a task does not have.
             lines.writerow((candidate, name, checksum, *(values.get(each, "") for each in TOLERANCES)))
     write_text(text.getvalue(), path)
 
 
 def read_scores(path: Path, checksums: Sequence[Sequence[str]]) -> list[Measurements] | None:
-    """The measures that `write_scores` wrote, to the bit; None if there is no such file.
+    """Return the measures that `write_scores` wrote, bit for bit, or None if there is no such file.
 
     Raises:
-        DamagedError: if it is damaged, or of other candidates.
+        DamagedError: if the file is damaged or belongs to other candidates.
     """
     try:
         rows = list(csv.DictReader(io.StringIO(read_text(path))))
     except FileNotFoundError:
         return None
     if [row.get("checksum") for row in rows] != [checksum for own in checksums for checksum in own]:
-        raise DamagedError(f"{path} is of other candidates")
+        raise DamagedError(f"{path} belongs to other candidates")
     measurements = [{name: float(row[name]) for name in TOLERANCES if row.get(name)} for row in rows]
     tasks = len(checksums[0])
     return [measurements[first : first + tasks] for first in range(0, len(measurements), tasks)]

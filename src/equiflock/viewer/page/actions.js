@@ -1,139 +1,143 @@
-/** What a person does to a flight, passed on to the server. */
+/** Actions of the user on a flight, sent to the server as requests. */
 
-/** Obstacles stand on a grid so fine, for the sake of a short address. */
+/** Obstacle coordinates are rounded to 1 / DISK_GRID, to keep the address short. */
 const DISK_GRID = 1000;
-/** Of several of these that wait only the last counts; others add up. */
-const LATEST = ["steer", "move", "world", "law"];
-/** Requests that change the setting while it flies; they show at once, and are taken back if they are refused. */
-export const IN_FLIGHT = ["world", "law"];
+/** Commands of which only the last pending one counts; others add up. */
+const LATEST_ONLY = ["steer", "move_disk", "change_world", "change_law"];
+/** Commands that change the setting in flight. The form shows them at once, and goes back if the server refuses. */
+export const IN_FLIGHT_COMMANDS = ["change_world", "change_law"];
 
-/** Where the setting has the options of the law of each panel. */
+/** The setting's field for the law options of each panel. */
 const LAW_OPTIONS = ["controller_options", "compare_options"];
 
 export class Actions {
-  /** How many obstacles are left of those that the scenario has by itself; they come before one's own. */
-  given = 0;
-  /** The fields of the setting that may change in flight, as they fly. */
-  flown = {};
+  /** Number of obstacles that remain of the scenario's; they come before the user's. */
+  scenarioObstacleCount = 0;
+  /** Setting fields that may change in flight, with the values in effect. */
+  activeFields = {};
   #view;
-  #mostDisks;
+  #maxDisks;
 
   /**
    * @param {import("./view.js").View} view
-   * @param {number} mostDisks how many obstacles there may be
+   * @param {number} maxDisks maximum number of obstacles
    */
-  constructor(view, mostDisks) {
+  constructor(view, maxDisks) {
     this.#view = view;
-    this.#mostDisks = mostDisks;
+    this.#maxDisks = maxDisks;
   }
 
   orbit(on) {
-    this.#act({ do: "orbit", active: on }, () => this.#view.keep({ orbit: on }));
+    this.#request({ command: "set_orbit", active: on }, () => this.#view.updateSetting({ orbit: on }));
   }
 
-  /** Change fields of the world. */
+  /** Change fields of the world (radio and body). */
   changeWorld(fields) {
     const world = { ...this.#view.state.setting.world, ...fields };
-    // Lost messages are seen by their lines.
-    if (world.loss && !this.#view.state.setting.world.loss) this.#view.look({ edges: true });
-    this.#changeInFlight({ do: "world", world }, { world });
+    // Show the communication graph, where lost messages are visible.
+    if (world.packet_loss && !this.#view.state.setting.world.packet_loss) this.#view.look({ edges: true });
+    this.#changeInFlight({ command: "change_world", world }, { world });
   }
 
-  /** Go on with other options of the law of a panel. */
+  /** Replace the options of a panel's law. */
   changeLaw(panel, options) {
-    this.#changeInFlight({ do: "law", panel, options }, { [LAW_OPTIONS[panel]]: options });
+    this.#changeInFlight({ command: "change_law", panel, options }, { [LAW_OPTIONS[panel]]: options });
   }
 
-  /** Change fields of the setting: sliders show at once what was asked for, and what flies if that is refused. */
+  /** Change setting fields: the form shows the requested values at once, and the active ones if they are refused. */
   #changeInFlight(request, fields) {
-    this.#view.keep(fields);
-    if (!this.#view.frame) return; // nothing flies: it is for the next start
-    this.#act(request, () => {
-      Object.assign(this.flown, fields);
-      if (!this.#view.link.waitsFor(request.do)) this.#view.keep(fields);
+    this.#view.updateSetting(fields);
+    if (!this.#view.frame) return; // no flight: the fields apply to the next start
+    this.#request(request, () => {
+      Object.assign(this.activeFields, fields);
+      if (!this.#view.connection.isWaitingFor(request.command)) this.#view.updateSetting(fields);
     });
   }
 
-  /** Take note of the setting of a flight that begins. */
-  begin({ world, controller_options, compare_options }, given) {
-    this.flown = { world, controller_options, compare_options };
-    this.given = given;
+  /** Store the setting of a flight that starts. */
+  begin({ world, controller_options, compare_options }, scenarioObstacleCount) {
+    this.activeFields = { world, controller_options, compare_options };
+    this.scenarioObstacleCount = scenarioObstacleCount;
   }
 
-  /** Let so many followers fail. */
+  /** Let `agents` random followers fail. */
   fail(kind, agents) {
-    this.#act({ do: "fail", kind, agents });
+    this.#request({ command: "fail_agents", kind, agents });
   }
 
-  /** Let all agents work again. */
+  /** Repair all agents. */
   repair() {
-    this.#act({ do: "repair" });
+    this.#request({ command: "repair_agents" });
   }
 
   scatter() {
-    this.#act({ do: "scatter" });
+    this.#request({ command: "scatter" });
   }
 
-  /** Let the agent of a number lead, or follow again. */
-  appoint(agent) {
-    this.#act({ do: "appoint", agent });
+  /** Make an agent a leader or, if it is one, a follower. */
+  toggleLeader(agent) {
+    this.#request({ command: "toggle_leader", agent });
   }
 
   steer(velocity) {
-    this.#act({ do: "steer", velocity });
+    this.#request({ command: "steer", velocity });
   }
 
-  /** Remove agents within reach of places. */
-  remove(places, panel, reach) {
-    this.#act({ do: "remove", at: places, panel, reach });
+  /** Remove the agents within `reach` (world units) of any of the positions. */
+  remove(positions, panel, reach) {
+    this.#request({ command: "remove_agents", positions, panel, reach });
   }
 
-  // Obstacles of one's own stand in the address, and are there again after a reset.
+  // The user's obstacles are part of the address, and are restored by a reset.
 
   get #disks() {
     return this.#view.state.setting.disks;
   }
 
-  dropDisk(disk) {
-    if (this.given + this.#disks.length >= this.#mostDisks) {
-      this.#view.notices.tell(`There may be ${this.#mostDisks} obstacles: remove one first.`);
+  addDisk(disk) {
+    if (this.scenarioObstacleCount + this.#disks.length >= this.#maxDisks) {
+      this.#view.notices.show(`At most ${this.#maxDisks} obstacles are allowed: remove one first.`);
       return;
     }
-    const dropped = onGrid(disk);
-    this.#act({ do: "drop", disk: dropped }, () => this.#view.keep({ disks: [...this.#disks, dropped] }));
+    const added = snapToGrid(disk);
+    this.#request({ command: "add_disk", disk: added }, () =>
+      this.#view.updateSetting({ disks: [...this.#disks, added] }),
+    );
   }
 
-  moveDisk(number, x, y) {
-    const place = onGrid({ x, y });
-    const own = number - this.given;
+  moveDisk(index, x, y) {
+    const place = snapToGrid({ x, y });
+    const own = index - this.scenarioObstacleCount;
     const moved = () => this.#disks.map((disk, i) => (i === own ? { ...disk, ...place } : disk));
-    this.#act({ do: "move", number, at: [place.x, place.y] }, () => this.#view.keep({ disks: moved() }));
+    this.#request({ command: "move_disk", index, position: [place.x, place.y] }, () =>
+      this.#view.updateSetting({ disks: moved() }),
+    );
   }
 
-  liftDisk(number) {
-    const own = number - this.given;
-    this.#act({ do: "lift", number }, () => {
-      if (own < 0) this.given -= 1;
-      else this.#view.keep({ disks: this.#disks.filter((_, i) => i !== own) });
+  removeDisk(index) {
+    const own = index - this.scenarioObstacleCount;
+    this.#request({ command: "remove_disk", index }, () => {
+      if (own < 0) this.scenarioObstacleCount -= 1;
+      else this.#view.updateSetting({ disks: this.#disks.filter((_, i) => i !== own) });
     });
   }
 
   clearDisks() {
-    for (let number = this.given + this.#disks.length - 1; number >= 0; number--) this.liftDisk(number);
+    for (let index = this.scenarioObstacleCount + this.#disks.length - 1; index >= 0; index--) this.removeDisk(index);
   }
 
-  #act(request, then = () => {}) {
-    const { link } = this.#view;
+  #request(request, then = () => {}) {
+    const { connection } = this.#view;
     const done = () => {
       then();
-      if (!this.#view.playing) link.askLatest({ do: "advance", steps: 0 }); // to see what came of it
+      if (!this.#view.playing) connection.askLatest({ command: "advance", steps: 0 }); // to show the result
     };
-    if (LATEST.includes(request.do)) link.askLatest(request, done);
-    else link.ask(request, done);
+    if (LATEST_ONLY.includes(request.command)) connection.askLatest(request, done);
+    else connection.ask(request, done);
   }
 }
 
-function onGrid(place) {
+function snapToGrid(place) {
   const round = ([key, value]) => [key, Math.round(value * DISK_GRID) / DISK_GRID];
   return Object.fromEntries(Object.entries(place).map(round));
 }

@@ -1,79 +1,83 @@
-/** The page's address holds the whole setting: `#scenario=obstacles:sides=48&agents=200&…`. */
+/** The page's address, which holds the whole setting: `#scenario=obstacles:sides=48&agents=200&…`. */
 
 const CONTROLLERS = ["controller", "compare"];
-const WORDS = [...CONTROLLERS, "spread"];
-const NUMBERS = ["agents", "seed", "comm_radius", "time_step"];
-const SWITCHES = ["edges", "trails"];
-/** Fields of the world; an address has those that are out of the ordinary. */
-const WORLD = ["loss", "delay", "noise", "body", "max_acceleration", "max_turn_rate", "lag"];
-const USUAL_BODY = "double-integrator";
-/** Words that stand for something else, as after a scenario's name on the command line. */
-const CONSTANTS = { true: true, false: false, none: null };
+const TEXT_FIELDS = [...CONTROLLERS, "radius_rule"];
+const NUMBER_FIELDS = ["agents", "seed", "comm_radius", "time_step"];
+const BOOLEAN_FIELDS = ["edges", "trails"];
+/** Fields of the world; an address holds those that differ from the default. */
+const WORLD_FIELDS = ["packet_loss", "delay", "noise", "body", "max_acceleration", "max_turn_rate", "lag"];
+const DEFAULT_BODY = "double-integrator";
+/** Former keys, which old links still have. */
+const FORMER_KEYS = { spread: "radius_rule", loss: "packet_loss" };
+/** Words with a value of another type, as after a scenario's name on the command line. */
+const LITERALS = { true: true, false: false, none: null };
 /** Characters that need no escape after the # of an address. */
-const PLAIN = /%(?:3A|3D|2C|3B)/g;
+const UNESCAPED = /%(?:3A|3D|2C|3B)/g;
 
-/** How things look; the server does not need to know. */
-export const LOOK = { speed: 0.25, edges: false, trails: true };
+/** Default display options, which the server does not know. */
+export const DEFAULT_LOOK = { speed: 0.25, edges: false, trails: true };
 
 /**
- * What an address says, on top of what the server begins with.
+ * Parse an address; fields that it lacks come from the server's initial setting.
  * @param {string} hash
- * @param {object} usual the setting that the server begins with
+ * @param {object} initial the server's initial setting
  */
-export function readAddress(hash, usual) {
+export function readAddress(hash, initial) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const setting = { ...usual, ...(given.has("scenario") && readScenario(given.get("scenario"))) };
-  for (const key of WORDS) if (given.has(key)) setting[key] = given.get(key) || null;
-  // Options follow the name of a law, too; the server tells them apart.
+  for (const [former, key] of Object.entries(FORMER_KEYS))
+    if (given.has(former) && !given.has(key)) given.set(key, given.get(former));
+  const setting = { ...initial, ...(given.has("scenario") && readScenario(given.get("scenario"))) };
+  for (const key of TEXT_FIELDS) if (given.has(key)) setting[key] = given.get(key) || null;
+  // Options may follow the name of a law; the server separates them.
   for (const key of CONTROLLERS) if (given.has(key)) setting[`${key}_options`] = {};
-  for (const key of NUMBERS) if (given.has(key)) setting[key] = readValue(given.get(key));
+  for (const key of NUMBER_FIELDS) if (given.has(key)) setting[key] = readValue(given.get(key));
   if (given.has("orbit")) setting.orbit = given.get("orbit") === "1";
   if (given.has("disks")) setting.disks = readDisks(given.get("disks"));
-  setting.world = { ...usual.world };
-  for (const key of WORLD) if (given.has(key)) setting.world[key] = readValue(given.get(key));
-  const look = { ...LOOK };
-  if (given.has("speed")) look.speed = Math.min(Math.max(Number(given.get("speed")) || LOOK.speed, 0.01), 10);
-  for (const key of SWITCHES) if (given.has(key)) look[key] = given.get(key) === "1";
+  setting.world = { ...initial.world };
+  for (const key of WORLD_FIELDS) if (given.has(key)) setting.world[key] = readValue(given.get(key));
+  const look = { ...DEFAULT_LOOK };
+  if (given.has("speed")) look.speed = Math.min(Math.max(Number(given.get("speed")) || DEFAULT_LOOK.speed, 0.01), 10);
+  for (const key of BOOLEAN_FIELDS) if (given.has(key)) look[key] = given.get(key) === "1";
   return { setting, look, flock: Number(given.get("flock")) || 0 };
 }
 
-/** The address of a setting, or of a flock of saved flights. What is null is the scenario's choice, and not in it. */
+/** Format the address of a setting, or of a flock of saved flights. Null fields, the scenario's choice, are omitted. */
 export function writeAddress({ setting, look, flock }, playback) {
   const given = new URLSearchParams();
   if (playback) {
     given.set("flock", flock);
   } else {
-    given.set("scenario", withOptions(setting.scenario, setting.options));
-    for (const key of CONTROLLERS) given.set(key, withOptions(setting[key] ?? "", setting[`${key}_options`]));
-    for (const key of [...NUMBERS, "spread"]) if (setting[key] !== null) given.set(key, setting[key]);
+    given.set("scenario", formatWithOptions(setting.scenario, setting.options));
+    for (const key of CONTROLLERS) given.set(key, formatWithOptions(setting[key] ?? "", setting[`${key}_options`]));
+    for (const key of [...NUMBER_FIELDS, "radius_rule"]) if (setting[key] !== null) given.set(key, setting[key]);
     if (setting.orbit !== null) given.set("orbit", Number(setting.orbit));
-    for (const key of WORLD) {
+    for (const key of WORLD_FIELDS) {
       const value = setting.world[key];
-      if (value && value !== USUAL_BODY) given.set(key, value);
+      if (value && value !== DEFAULT_BODY) given.set(key, value);
     }
     if (setting.disks.length)
-      given.set("disks", setting.disks.map(({ x, y, radius }) => [x, y, radius].map(short)).join(";"));
+      given.set("disks", setting.disks.map(({ x, y, radius }) => [x, y, radius].map(roundCoordinate)).join(";"));
   }
   given.set("speed", look.speed);
-  for (const key of SWITCHES) given.set(key, Number(look[key]));
-  return `#${given.toString().replace(PLAIN, decodeURIComponent)}`;
+  for (const key of BOOLEAN_FIELDS) given.set(key, Number(look[key]));
+  return `#${given.toString().replace(UNESCAPED, decodeURIComponent)}`;
 }
 
-/** A scenario with its options as on the command line: `obstacles:sides=48:leaders=3`. */
+/** Parse a scenario with options, as on the command line: `obstacles:sides=48:leaders=3`. */
 function readScenario(text) {
   const [scenario, ...parts] = text.split(":");
   const options = parts.map((part) => part.split("=")).map(([name, value]) => [name, readValue(value ?? "")]);
   return { scenario, options: Object.fromEntries(options) };
 }
 
-function withOptions(name, options) {
+function formatWithOptions(name, options) {
   const parts = Object.entries(options).map(([key, value]) => `${key}=${value ?? "none"}`);
   return [name, ...parts].join(":");
 }
 
-/** A number, true, false or null, or else the word itself, for the server to say what is wrong with it. */
+/** Return a number, true, false or null, or else the text itself, which the server refuses with an explanation. */
 function readValue(text) {
-  if (Object.hasOwn(CONSTANTS, text)) return CONSTANTS[text];
+  if (Object.hasOwn(LITERALS, text)) return LITERALS[text];
   return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
@@ -87,4 +91,4 @@ function readDisks(text) {
     });
 }
 
-const short = (number) => Number(number.toFixed(3));
+const roundCoordinate = (number) => Number(number.toFixed(3));

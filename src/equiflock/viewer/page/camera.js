@@ -1,64 +1,64 @@
-/** Where a panel looks: the middle and scale of a view that follows a flock, unless the hand says otherwise. */
+/** The camera of a panel: centre and scale of a view that follows the flock unless the user moves it. */
 
 import { OBSTACLE } from "./frames.js";
 
-const SAMPLE = 400; // agents looked at to find the flock
-const MARGIN = 1.25; // of the reach, so that the flock does not touch the edges
-const BURST = 2.5; // a flock that spreads to so many times its first reach has burst: its ruins are not chased
-const EASE = 0.45; // seconds in which a gap shrinks by a factor e
-const SMALLEST = 0.05;
-const LARGEST = 600;
+const SAMPLE_SIZE = 400; // agents sampled to locate the flock
+const MARGIN = 1.25; // extent of the view over that of the flock
+const MAX_SPREAD_FACTOR = 2.5; // maximum extent over the initial one: a flock that bursts is not zoomed out for
+const EASE_SECONDS = 0.45; // time constant of the easing
+const MIN_SCALE = 0.05; // css pixels per world unit
+const MAX_SCALE = 600;
 
-const clamp = (scale) => Math.min(Math.max(scale, SMALLEST), LARGEST);
+const clampScale = (scale) => Math.min(Math.max(scale, MIN_SCALE), MAX_SCALE);
 
-/** The value below which a share of the values lies; sorts a copy. */
+/** Return the quantile of the values at a share from 0 to 1. */
 function quantile(values, share) {
   return Float64Array.from(values).sort()[Math.floor(share * (values.length - 1))];
 }
 
 export class Camera {
-  static #zooms = 0;
+  static #zoomCount = 0;
 
-  /** World coordinates of the middle of the view. */
+  /** World coordinates of the centre of the view. */
   x = 0;
   y = 0;
   /** Css pixels per world unit. */
   scale = 100;
-  /** Keep the flock's middle in the middle; panning switches it off. */
+  /** Whether the view stays centred on the flock; panning ends it. */
   following = true;
-  /** Follow and fit all of the flock, ruins and all, in place of most of it. */
-  everybody = false;
-  /** Do not move by itself: a hand is at work, and what it points at must stay where it is. */
-  held = false;
-  /** While following, also choose the scale so that the flock fits; zooming switches it off. */
+  /** Whether to follow and fit every agent, including stragglers, instead of most of the flock. */
+  fitsAll = false;
+  /** Whether a pointer is pressed: the camera then stands still, so that the target stays under the pointer. */
+  isHeld = false;
+  /** Whether the scale fits the flock while following; zooming ends it. */
   fitting = true;
 
   #commRadius;
-  #agents = 0; // of the panel watched last: a sample of another flock must not be compared with this one's
+  #agents = 0; // agent count of the last sample; samples of different flocks are not compared
   #xs = []; // the sample, in world coordinates
   #ys = [];
-  #middle = null; // of the flock; null until something was watched
-  #reach = 1;
-  #firstReach = 0; // 0 until something was watched
-  #jump = true; // the next glide arrives at once
-  #zoomed = 0; // when the hand zoomed last, in zooms of any camera
+  #middle = null; // of the flock; null before the first sample
+  #extent = 1; // half size of the view, in world units
+  #firstExtent = 0; // initial extent; 0 before the first sample
+  #skipEasing = true; // the next easing step arrives at once
+  #lastZoom = 0; // value of the zoom counter at the last manual zoom
 
-  /** @param {number} commRadius  the communication radius R: the view is never closer than 2 R around the middle */
+  /** @param {number} commRadius communication radius R; a fitted view extends at least 2 R from its centre */
   constructor(commRadius = 1) {
     this.#commRadius = commRadius;
   }
 
   /**
-   * Look at the flock as it is drawn. Call it for every picture, with the `ahead` of that picture.
+   * Update the flock's centre and extent. Call it for every picture, with that picture's `ahead`.
    *
-   * The middle is a median, so that a few lost agents do not drag it away. It trembles as agents overtake each other,
-   * so the camera moves by the median displacement of the sample, which is smooth, and `glide` eases out the rest.
+   * The centre is a median, which a few stragglers do not move. It jitters as agents overtake each other, so the camera
+   * moves by the median displacement of the sample, which is smooth, and `easeToFlock` removes the remaining offset.
    */
-  watch(panel, ahead) {
+  trackFlock(panel, ahead) {
     const { origin, positions, velocities, accelerations, roles, conditions } = panel;
-    // Agents that have failed stay behind, and are not waited for.
+    // Failed agents are ignored, unless all have failed.
     const works = conditions.some((condition, i) => !condition && roles[i] !== OBSTACLE);
-    const stride = Math.max(1, Math.ceil(roles.length / SAMPLE));
+    const stride = Math.max(1, Math.ceil(roles.length / SAMPLE_SIZE));
     const at = (k) => positions[k] + (velocities[k] + (accelerations[k] * ahead) / 2) * ahead;
     const xs = [];
     const ys = [];
@@ -69,7 +69,7 @@ export class Camera {
     }
     if (xs.length === 0) return;
 
-    if (this.following && !this.held && this.#agents === roles.length && this.#xs.length === xs.length) {
+    if (this.following && !this.isHeld && this.#agents === roles.length && this.#xs.length === xs.length) {
       this.x += quantile(
         xs.map((x, i) => x - this.#xs[i]),
         0.5,
@@ -80,18 +80,18 @@ export class Camera {
       );
     }
     [this.#agents, this.#xs, this.#ys] = [roles.length, xs, ys];
-    if (this.everybody) {
-      this.#watchAll(panel, at);
+    if (this.fitsAll) {
+      this.#trackAll(panel, at);
       return;
     }
     const [x, y] = (this.#middle = [quantile(xs, 0.5), quantile(ys, 0.5)]);
     const distances = xs.map((_, i) => Math.hypot(xs[i] - x, ys[i] - y));
-    this.#reach = Math.max(MARGIN * quantile(distances, 0.9), 2 * this.#commRadius);
-    this.#firstReach ||= this.#reach;
-    this.#reach = Math.min(this.#reach, BURST * this.#firstReach);
+    this.#extent = Math.max(MARGIN * quantile(distances, 0.9), 2 * this.#commRadius);
+    this.#firstExtent ||= this.#extent;
+    this.#extent = Math.min(this.#extent, MAX_SPREAD_FACTOR * this.#firstExtent);
   }
 
-  #watchAll({ origin, roles }, at) {
+  #trackAll({ origin, roles }, at) {
     const low = [Infinity, Infinity];
     const high = [-Infinity, -Infinity];
     roles.forEach((role, i) => {
@@ -103,26 +103,26 @@ export class Camera {
     });
     this.#middle = [0, 1].map((k) => origin[k] + (low[k] + high[k]) / 2);
     const half = Math.max(high[0] - low[0], high[1] - low[1]) / 2;
-    this.#reach = Math.max(MARGIN * half, 2 * this.#commRadius);
+    this.#extent = Math.max(MARGIN * half, 2 * this.#commRadius);
   }
 
   /**
-   * Let `seconds` of real time pass: glide towards the flock, equally fast at any frame rate.
-   * @param {number} covered css pixels above and below the flock that titles and buttons may cover
+   * Ease towards the flock for `seconds` of real time; the speed does not depend on the frame rate.
+   * @param {number} coveredPixels css pixels above and below the flock that titles and buttons may cover
    */
-  glide(seconds, viewport, covered = 0) {
-    if (!this.#middle || !this.following || (this.held && !this.#jump)) return;
-    const step = this.#jump ? 1 : 1 - Math.exp(-seconds / EASE);
-    this.#jump = false;
+  easeToFlock(seconds, viewport, coveredPixels = 0) {
+    if (!this.#middle || !this.following || (this.isHeld && !this.#skipEasing)) return;
+    const step = this.#skipEasing ? 1 : 1 - Math.exp(-seconds / EASE_SECONDS);
+    this.#skipEasing = false;
     this.x += step * (this.#middle[0] - this.x);
     this.y += step * (this.#middle[1] - this.y);
     if (!this.fitting) return;
-    const height = Math.max(viewport.height - covered, 0.6 * viewport.height);
-    const fit = clamp(Math.min(viewport.width, height) / (2 * this.#reach));
+    const height = Math.max(viewport.height - coveredPixels, 0.6 * viewport.height);
+    const fit = clampScale(Math.min(viewport.width, height) / (2 * this.#extent));
     this.scale *= (fit / this.scale) ** step;
   }
 
-  /** Drag the world by css pixels, y down. */
+  /** Move the view by css pixels, y down. */
   pan(dx, dy) {
     this.x -= dx / this.scale;
     this.y += dy / this.scale;
@@ -133,11 +133,11 @@ export class Camera {
   zoom(factor, px, py, viewport) {
     const [x, y] = this.toWorld(px, py, viewport);
     const before = this.scale;
-    this.scale = clamp(before * factor);
+    this.scale = clampScale(before * factor);
     this.x = x + (this.x - x) * (before / this.scale);
     this.y = y + (this.y - y) * (before / this.scale);
     this.fitting = false;
-    this.#zoomed = ++Camera.#zooms;
+    this.#lastZoom = ++Camera.#zoomCount;
   }
 
   /** @returns {[number, number]} world coordinates of a point in css pixels from the viewport's top left */
@@ -150,21 +150,21 @@ export class Camera {
     return [viewport.width / 2 + (x - this.x) * this.scale, viewport.height / 2 - (y - this.y) * this.scale];
   }
 
-  /** Follow and fit the flock again, and glide there. */
-  followAgain() {
+  /** Follow and fit the flock again. */
+  resumeFollowing() {
     this.following = true;
     this.fitting = true;
-    this.everybody = false;
+    this.fitsAll = false;
   }
 
-  /** Glide to where all of the flock is seen, and keep it in sight. */
+  /** Follow and fit every agent. */
   showAll() {
-    this.followAgain();
-    this.everybody = true;
+    this.resumeFollowing();
+    this.fitsAll = true;
   }
 
-  /** Whether any agent of the flock is in sight. */
-  sees({ origin, positions, roles }, viewport) {
+  /** Return whether any agent of the flock is in the viewport. */
+  isFlockVisible({ origin, positions, roles }, viewport) {
     const [w, h] = [viewport.width / 2 / this.scale, viewport.height / 2 / this.scale];
     const [x, y] = [this.x - origin[0], this.y - origin[1]];
     return roles.some(
@@ -172,13 +172,13 @@ export class Camera {
     );
   }
 
-  /** Give all cameras one scale: the one zoomed to last by hand, or else the smallest, at which every flock fits. */
-  static share(cameras) {
-    const byHand = cameras.filter((camera) => !camera.fitting).sort((a, b) => b.#zoomed - a.#zoomed);
-    const scale = byHand[0]?.scale ?? Math.min(...cameras.map((camera) => camera.scale));
+  /** Give all cameras one scale: that of the last manual zoom, or else the smallest, which fits every flock. */
+  static shareScale(cameras) {
+    const zoomed = cameras.filter((camera) => !camera.fitting).sort((a, b) => b.#lastZoom - a.#lastZoom);
+    const scale = zoomed[0]?.scale ?? Math.min(...cameras.map((camera) => camera.scale));
     for (const camera of cameras) {
       camera.scale = scale;
-      camera.fitting = byHand.length === 0;
+      camera.fitting = zoomed.length === 0;
     }
   }
 }

@@ -1,19 +1,19 @@
-/** The form: a setting in, changes of it out. */
+/** The form: shows a setting, and reports the fields that the user changes. */
 
 import { byId, make } from "./dom.js";
-import { LawControls } from "./laws.js";
-import { ScenarioMenu } from "./scenarios.js";
+import { LawControls } from "./law_controls.js";
+import { ScenarioMenu } from "./scenario_menu.js";
 import { WorldControls } from "./world.js";
 
-const FEWEST = 3,
-  MOST = 10000;
-/** The menus of controllers, one for each panel. */
+const MIN_AGENTS = 3,
+  MAX_AGENTS = 10000;
+/** Ids of the controller menus, one for each panel. */
 const MENUS = ["controller", "compare"];
-/** Fields of the setting that have a box of their own, whatever the scenario. */
-const NUMBERS = ["agents", "seed", "comm_radius", "time_step"];
+/** Setting fields with a number box, common to all scenarios. */
+const NUMBER_FIELDS = ["agents", "seed", "comm_radius", "time_step"];
 
-/** Names as people write them. */
-const PRETTY = {
+/** Display names of controllers. */
+const DISPLAY_NAMES = {
   tanner: "Tanner, centralized",
   "tanner-dynamic": "Tanner, dynamic",
   "tanner-fixed": "Tanner, fixed",
@@ -23,54 +23,54 @@ const PRETTY = {
   etdagnn: "ETDAGNN",
 };
 
-/** A controller's name for people: `etdagnn:3` is ETDAGNN, seed 3, and `cucker-smale:beta=1` Cucker-Smale, beta 1. */
-export function title(name) {
+/** Format a controller's name for display: `etdagnn:3` becomes ETDAGNN, seed 3; `a-b:beta=1` becomes A-B, beta 1. */
+export function formatControllerName(name) {
   const [, head, options] = name.match(/^([\w-]+)(?::(.*))?$/) ?? [];
   if (!head) return name.split("/").at(-1); // a file
-  const pretty = PRETTY[head] ?? spelled(head);
-  if (!options) return pretty;
-  const told = /^\d+$/.test(options) ? `seed ${options}` : options.replaceAll(":", ", ").replaceAll("=", " ");
-  return `${pretty}, ${told}`;
+  const displayName = DISPLAY_NAMES[head] ?? capitalizeName(head);
+  if (!options) return displayName;
+  const details = /^\d+$/.test(options) ? `seed ${options}` : options.replaceAll(":", ", ").replaceAll("=", " ");
+  return `${displayName}, ${details}`;
 }
 
-/** The name of a law with capitals, such as those of its authors. */
-const spelled = (name) =>
+/** Capitalize the words of a law's name, most of which are authors. */
+const capitalizeName = (name) =>
   name.replace(/-local$/, ", local").replaceAll(/(?<=^|-)[a-z]/g, (letter) => letter.toUpperCase());
 
 export class Controls {
   /**
-   * @param {object} welcome what the server offers
-   * @param {function(object): void} onChange called with the fields of the setting that were changed
-   * @param {function(object): void} onWorld called with the fields of its world that were changed
-   * @param {function(number, object): void} onLaw called with a panel and the options of its law
+   * @param {object} welcome the server's welcome message, which lists controllers, scenarios and bodies
+   * @param {function(object): void} onChange called with the setting fields that changed
+   * @param {function(object): void} onWorld called with the fields of the world that changed
+   * @param {function(number, object): void} onLaw called with a panel and its law's options
    */
   constructor(welcome, onChange, onWorld, onLaw) {
     this.trained = welcome.trained;
     this.world = new WorldControls(welcome.bodies, onWorld);
     this.laws = MENUS.map((id, panel) => new LawControls(id, welcome.laws, (options) => onLaw(panel, options)));
     for (const id of MENUS) {
-      const none = id === "compare" ? [["", "nobody"]] : [];
-      fill(byId(id), [
+      const none = id === "compare" ? [["", "none"]] : [];
+      fillSelect(byId(id), [
         ["", none],
-        ["Trained", pairs(Object.keys(welcome.trained))],
-        ["Laws", pairs(welcome.laws.map(({ name }) => name))],
-        ["Files", pairs(welcome.weights)],
+        ["Trained", makeChoices(Object.keys(welcome.trained))],
+        ["Laws", makeChoices(welcome.laws.map(({ name }) => name))],
+        ["Files", makeChoices(welcome.weights)],
       ]);
-      const choose = () => onChange({ [id]: this.#chosen(id), [`${id}_options`]: {} });
+      const choose = () => onChange({ [id]: this.#readController(id), [`${id}_options`]: {} });
       byId(id).onchange = byId(`${id}-seed`).onchange = choose;
     }
     this.scenarios = new ScenarioMenu(welcome.scenarios, onChange);
-    for (const id of NUMBERS) {
+    for (const id of NUMBER_FIELDS) {
       byId(id).onchange = () => {
         if (byId(id).value !== "" && byId(id).reportValidity()) onChange({ [id]: byId(id).valueAsNumber });
       };
     }
-    byId("spread").onchange = () => onChange({ spread: byId("spread").value });
+    byId("radius_rule").onchange = () => onChange({ radius_rule: byId("radius_rule").value });
     const slider = byId("agents-slider");
     slider.oninput = () => {
-      byId("agents").value = fromSlider(slider.valueAsNumber);
+      byId("agents").value = sliderToAgents(slider.valueAsNumber);
     };
-    slider.onchange = () => onChange({ agents: fromSlider(slider.valueAsNumber) });
+    slider.onchange = () => onChange({ agents: sliderToAgents(slider.valueAsNumber) });
     byId("another").onclick = () => onChange({ seed: byId("seed").valueAsNumber + 1 });
     byId("setting").onsubmit = (event) => event.preventDefault();
   }
@@ -78,35 +78,36 @@ export class Controls {
   /**
    * Show a setting.
    * @param {object} setting
-   * @param {object} chosen what the scenario has chosen where the setting has null
+   * @param {object} scenarioDefaults values of fields that are null in the setting
    */
-  show(setting, chosen) {
+  show(setting, scenarioDefaults) {
     this.scenarios.show(setting);
     this.world.show(setting.world);
-    for (const id of [...NUMBERS, "spread"]) byId(id).value = setting[id] ?? chosen[id] ?? "";
-    byId("agents-slider").value = toSlider(setting.agents);
+    for (const id of [...NUMBER_FIELDS, "radius_rule"]) byId(id).value = setting[id] ?? scenarioDefaults[id] ?? "";
+    byId("agents-slider").value = agentsToSlider(setting.agents);
     MENUS.forEach((id, panel) => {
       const [, network, seed] = (setting[id] ?? "").match(/^(.*?)(?::(\d+))?$/);
       byId(id).value = network;
       const seeds = this.trained[network] ?? [];
-      fill(byId(`${id}-seed`), [["", seeds.map((each) => [String(each), `seed ${each}`])]]);
+      fillSelect(byId(`${id}-seed`), [["", seeds.map((each) => [String(each), `seed ${each}`])]]);
       byId(`${id}-seed`).value = seed ?? "0";
       byId(`${id}-seed`).hidden = seeds.length < 2;
       this.laws[panel].show(setting[id], setting[`${id}_options`]);
     });
-    byId("orbit").checked = setting.orbit ?? chosen.orbit ?? false;
+    byId("orbit").checked = setting.orbit ?? scenarioDefaults.orbit ?? false;
   }
 
-  #chosen(id) {
+  /** Return the selected controller with its seed, or null if none is selected. */
+  #readController(id) {
     const network = byId(id).value;
     if (!network) return null;
-    // The seeds in the box may be those of the network before, or none.
+    // The seed menu may be empty, or belong to the previously selected network.
     const seed = Number(byId(`${id}-seed`).value);
     return seed > 0 && this.trained[network]?.includes(seed) ? `${network}:${seed}` : network;
   }
 }
 
-/** Show how the flight is looked at. */
+/** Show the display options. */
 export function showLook({ speed, edges, trails }) {
   [byId("edges").checked, byId("trails").checked] = [edges, trails];
   const options = [...byId("speed").options].map(({ value }) => Number(value));
@@ -114,9 +115,9 @@ export function showLook({ speed, edges, trails }) {
   byId("speed").value = speed;
 }
 
-const pairs = (names) => names.map((name) => [name, title(name)]);
+const makeChoices = (names) => names.map((name) => [name, formatControllerName(name)]);
 
-function fill(select, groups) {
+function fillSelect(select, groups) {
   select.replaceChildren();
   for (const [label, options] of groups) {
     if (!options.length) continue;
@@ -126,11 +127,11 @@ function fill(select, groups) {
   }
 }
 
-/** The slider is logarithmic; its numbers are round. */
-function fromSlider(place) {
-  const exact = FEWEST * (MOST / FEWEST) ** place;
+/** Convert a position of the logarithmic slider to a number of agents with two significant digits. */
+function sliderToAgents(position) {
+  const exact = MIN_AGENTS * (MAX_AGENTS / MIN_AGENTS) ** position;
   const unit = 10 ** Math.max(Math.floor(Math.log10(exact)) - 1, 0);
-  return Math.min(Math.max(Math.round(exact / unit) * unit, FEWEST), MOST);
+  return Math.min(Math.max(Math.round(exact / unit) * unit, MIN_AGENTS), MAX_AGENTS);
 }
 
-const toSlider = (agents) => Math.log(agents / FEWEST) / Math.log(MOST / FEWEST);
+const agentsToSlider = (agents) => Math.log(agents / MIN_AGENTS) / Math.log(MAX_AGENTS / MIN_AGENTS);

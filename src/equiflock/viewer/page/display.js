@@ -1,93 +1,93 @@
-/** What the page writes about the flock: titles, numbers, curves. */
+/** Titles, legends, metrics and curves of the flocks. */
 
-import { title } from "./controls.js";
+import { formatControllerName } from "./controls.js";
 import { byId, make } from "./dom.js";
-import { FAILURES, failedAgents, flockSize, groupsOf } from "./frames.js";
+import { countAgents, countFailed, FAILURES, listGroups } from "./frames.js";
 import { PALETTES } from "./palettes.js";
 import { METRICS, Plot } from "./plots.js";
-import { written } from "./scenarios.js";
+import { formatName } from "./scenario_menu.js";
 
-const TITLE_PX = 8;
+const TITLE_MARGIN_PX = 8; // css pixels above a title
 
 export class Display {
   #plots = METRICS.map((metric, index) => new Plot(byId("plots"), metric, index));
 
   #flights = [];
-  /** What the legend tells of groups, and in which theme. */
-  #legend = "";
-  /** What it tells of failures. */
-  #failed = "";
+  /** Groups and colours in the legend, to detect changes. */
+  #groupLegend = "";
+  /** Counts in the legend of failures, to detect changes. */
+  #failedLegend = "";
 
   /**
-   * Name the panels.
-   * @param {{controller: string, scenario: string}[]} flights one for each panel; the scenario may be unknown: ""
-   * @param {function(number): void} showAll what the button of a panel does in which nobody is in sight
+   * Write the panels' titles.
+   * @param {{controller: string, scenario: string}[]} flights one for each panel; scenario is "" if unknown
+   * @param {function(number): void} showAll called with the panel whose "Show all" button was pressed
    */
   begin(flights, showAll) {
     this.#flights = flights;
     byId("unseen").replaceChildren(
       ...flights.map((_, i) => {
         const button = make("button", { onclick: () => showAll(i) }, "Show all");
-        return make("p", { hidden: true }, "Everybody is out of sight.", button);
+        return make("p", { hidden: true }, "All agents are out of view.", button);
       }),
     );
     byId("titles").replaceChildren(
       ...flights.map(({ controller }, i) =>
-        make("span", { className: `panel-${i}` }, title(controller), make("small")),
+        make("span", { className: `panel-${i}` }, formatControllerName(controller), make("small")),
       ),
     );
     byId("titles").dataset.panels = flights.length;
   }
 
-  /** Put the titles above their panels, clear of what is in the corners, and the rest into their middle. */
-  place(viewports) {
+  /** Position titles at the top of their panels, between the corners, and the "out of view" texts in the middle. */
+  positionTitles(viewports) {
     viewports.forEach(({ x, y, width, height }, i) => {
       const left = `${x + width / 2}px`;
-      // What is in the corners stands in the style sheet.
+      // The style sheet defines the width of the corners.
       const maxWidth = `calc(${width}px - 2 * var(--corner))`;
-      Object.assign(byId("titles").children[i].style, { left, top: `${y + TITLE_PX}px`, maxWidth });
+      Object.assign(byId("titles").children[i].style, { left, top: `${y + TITLE_MARGIN_PX}px`, maxWidth });
       Object.assign(byId("unseen").children[i].style, { left, top: `${y + 0.4 * height}px`, maxWidth });
     });
   }
 
-  /** Say of a panel whether anybody is in sight. */
-  tellSight(panel, seen) {
-    byId("unseen").children[panel].hidden = seen;
+  /** Show the "out of view" text of a panel unless an agent is visible. */
+  showVisibility(panel, isVisible) {
+    byId("unseen").children[panel].hidden = isVisible;
   }
 
-  /** Tell how far apart lines of the grid are, in communication radii. */
-  tellGrid(radii) {
+  /** Show the grid spacing, in communication radii. */
+  showGridSpacing(radii) {
     byId("scale").textContent = `grid: ${radii === 1 ? "" : radii < 1 ? `1/${1 / radii} ` : `${radii} `}R`;
   }
 
-  /** Write the numbers of a frame, and draw the curves up to it. */
+  /** Show the metrics of a frame, and draw the curves. */
   show({ time, panels }, history, duration, theme) {
-    this.#tellGroups(groupsOf(panels[0]), PALETTES[theme].groups);
-    this.#tellFailed(failedAgents(panels[0]));
+    this.#showGroups(listGroups(panels[0]), PALETTES[theme].groups);
+    this.#showFailed(countFailed(panels[0]));
     byId("time").textContent =
       duration === null ? `${time.toFixed(2)} s` : `${time.toFixed(2)} / ${duration.toFixed(2)} s`;
     panels.forEach((panel, i) => {
       const { scenario } = this.#flights[i];
-      const failed = failedAgents(panel).reduce((sum, count) => sum + count);
-      const agents = `${flockSize(panel).toLocaleString("en")} agents`;
+      const failed = countFailed(panel).reduce((sum, count) => sum + count);
+      const agents = `${countAgents(panel).toLocaleString("en")} agents`;
       const size = failed ? `${agents}, ${failed.toLocaleString("en")} failed` : agents;
-      byId("titles").children[i].lastChild.textContent = scenario ? `${written(scenario)}, ${size}` : size;
+      byId("titles").children[i].lastChild.textContent = scenario ? `${formatName(scenario)}, ${size}` : size;
     });
     const style = getComputedStyle(document.documentElement);
     const [faint, grid, ...series] = ["faint", "line", "first", "second"].map((name) =>
       style.getPropertyValue(`--${name}`).trim(),
     );
     for (const plot of this.#plots) {
-      plot.tell(panels);
+      plot.showValues(panels);
       plot.draw(history, time, { faint, grid, series });
     }
   }
 
-  /** Explain how agents that have failed look, and tell how many they are. */
-  #tellFailed(counts) {
-    const told = counts.join();
-    if (told === this.#failed) return;
-    this.#failed = told;
+  /** Update the legend of failed agents, with their counts. */
+  #showFailed(counts) {
+    const legend = counts.join();
+    if (legend === this.#failedLegend) return;
+    this.#failedLegend = legend;
     byId("failed").hidden = counts.every((count) => count === 0);
     byId("failed").replaceChildren(
       ...FAILURES.map((kind, k) => [kind, counts[k]])
@@ -96,11 +96,11 @@ export class Display {
     );
   }
 
-  /** Explain the colours: of headings or, where there are several groups, of groups. */
-  #tellGroups(groups, colours) {
+  /** Update the legend of colours: headings or, if there are several groups, groups. */
+  #showGroups(groups, colours) {
     const legend = `${groups} ${colours}`;
-    if (legend === this.#legend) return;
-    this.#legend = legend;
+    if (legend === this.#groupLegend) return;
+    this.#groupLegend = legend;
     const several = groups.length > 1;
     byId("compass").hidden = several;
     byId("groups").hidden = !several;

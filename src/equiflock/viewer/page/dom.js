@@ -1,8 +1,8 @@
-/** Elements of the page. */
+/** Access to elements of the page. */
 
 export const byId = (id) => document.getElementById(id);
 
-/** A new element with properties and children. */
+/** Create an element with properties and children. */
 export function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);

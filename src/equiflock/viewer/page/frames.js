@@ -1,43 +1,46 @@
-/** Frames as the server sends them; their layout stands in frames.py. */
+/** Parses the server's binary frames; frames.py documents their layout. */
 
-const KIND = 3;
+const FORMAT_VERSION = 3;
 const HEADER_BYTES = 24;
 const PANEL_BYTES = 72;
 
 /**
- * Read a frame. Its arrays are views of the buffer: nothing is copied.
+ * Parse a frame. Its arrays are views of the buffer, not copies.
  * @param {ArrayBuffer} buffer
  */
 export function readFrame(buffer) {
   const data = new DataView(buffer);
-  if (data.getUint32(0, true) !== KIND) throw new Error("the server speaks another version: load the page again");
+  if (data.getUint32(0, true) !== FORMAT_VERSION)
+    throw new Error("The server sends another frame format: reload the page.");
   const frame = { step: data.getFloat64(8, true), time: data.getFloat64(16, true), panels: [] };
   let at = HEADER_BYTES;
-  /** The next part of the buffer; every part begins at a multiple of 8 bytes. */
+  /** Return the next array; each starts at a multiple of 8 bytes. */
   const take = (Kind, length) => {
-    const part = new Kind(buffer, at, length);
-    at += Math.ceil(part.byteLength / 8) * 8;
-    return part;
+    const array = new Kind(buffer, at, length);
+    at += Math.ceil(array.byteLength / 8) * 8;
+    return array;
   };
   for (let count = data.getUint32(4, true); count > 0; count--) {
-    const [agents, edges, lost, disks, ended] = [0, 4, 8, 12, 16].map((offset) => data.getUint32(at + offset, true));
+    const [agents, edges, lostEdges, disks, ended] = [0, 4, 8, 12, 16].map((offset) =>
+      data.getUint32(at + offset, true),
+    );
     const numbers = [24, 32, 40, 48, 56, 64].map((offset) => data.getFloat64(at + offset, true));
     at += PANEL_BYTES;
     frame.panels.push({
       agents,
-      /** Whether the flight has ended: agents stand still, their velocities are what they were. */
-      still: ended === 1,
+      /** Whether the flight has ended: agents stand still, though their last velocities are kept. */
+      hasEnded: ended === 1,
       origin: numbers.slice(0, 2),
       /** Velocity variance, components, minimum separation, mean acceleration norm. */
-      numbers: numbers.slice(2),
+      metricValues: numbers.slice(2),
       positions: take(Float32Array, 2 * agents),
       velocities: take(Float32Array, 2 * agents),
       accelerations: take(Float32Array, 2 * agents),
       disks: take(Float32Array, 3 * disks),
-      /** Receiver and sender of each message that is used now. */
+      /** Receiver and sender of each message in use. */
       edges: take(Uint32Array, 2 * edges),
-      /** The same of those that would be used if all messages arrived. */
-      lost: take(Uint32Array, 2 * lost),
+      /** Receiver and sender of each message that would be in use had it arrived. */
+      lostEdges: take(Uint32Array, 2 * lostEdges),
       roles: take(Uint8Array, agents),
       groups: take(Uint8Array, agents),
       conditions: take(Uint8Array, agents),
@@ -50,45 +53,45 @@ export function readFrame(buffer) {
 export const FOLLOWER = 0;
 export const LEADER = 1;
 export const OBSTACLE = 2;
-/** Conditions of agents, as failures are called; those that work have 0. */
+/** Kinds of failure: condition k + 1 is FAILURES[k], condition 0 is a working agent. */
 export const FAILURES = ["silent", "stopped", "drifting"];
 
-/** How many agents of a panel are part of the flock. */
-export function flockSize(panel) {
+/** Count the agents of a panel, without obstacle agents. */
+export function countAgents(panel) {
   let count = 0;
   for (const role of panel.roles) count += role !== OBSTACLE;
   return count;
 }
 
-/** How many agents of a panel have failed, by how they did, in the order of FAILURES. */
-export function failedAgents({ conditions }) {
+/** Count the failed agents of a panel by kind, in the order of FAILURES. */
+export function countFailed({ conditions }) {
   const counts = FAILURES.map(() => 0);
   for (const condition of conditions) if (condition) counts[condition - 1]++;
   return counts;
 }
 
-/** The numbers of the groups that agents of a panel are in, the smallest first. */
-export function groupsOf({ roles, groups }) {
-  const found = new Set();
-  roles.forEach((role, i) => role !== OBSTACLE && found.add(groups[i]));
-  return [...found].sort((a, b) => a - b);
+/** List the groups of a panel's agents in ascending order. */
+export function listGroups({ roles, groups }) {
+  const present = new Set();
+  roles.forEach((role, i) => role !== OBSTACLE && present.add(groups[i]));
+  return [...present].sort((a, b) => a - b);
 }
 
-/** The agent of the flock nearest to a place, as it is drawn some time after the frame, and how far it is away. */
-export function nearestAgent({ origin, positions, velocities, accelerations, roles, still }, [x, y], ahead) {
-  const time = still ? 0 : ahead;
+/** Find the agent nearest to a point `ahead` seconds after the frame; return its index and distance. */
+export function findNearestAgent({ origin, positions, velocities, accelerations, roles, hasEnded }, [x, y], ahead) {
+  const time = hasEnded ? 0 : ahead;
   const at = (k) => positions[k] + (velocities[k] + (accelerations[k] * time) / 2) * time;
-  let nearest = { number: -1, distance: Infinity };
+  let nearest = { index: -1, distance: Infinity };
   roles.forEach((role, i) => {
     if (role === OBSTACLE) return;
     const distance = Math.hypot(origin[0] + at(2 * i) - x, origin[1] + at(2 * i + 1) - y);
-    if (distance < nearest.distance) nearest = { number: i, distance };
+    if (distance < nearest.distance) nearest = { index: i, distance };
   });
   return nearest;
 }
 
-/** The mean velocity of a panel's leaders, or null if nobody leads. */
-export function leaderVelocity(panel) {
+/** Return the mean velocity of a panel's leaders, or null if there are none. */
+export function computeLeaderVelocity(panel) {
   let count = 0,
     x = 0,
     y = 0;

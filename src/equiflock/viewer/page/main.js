@@ -1,11 +1,11 @@
-/** Buttons and keys. */
+/** Starts the page: creates the view, and binds buttons and keys. */
 
 import { byId, make } from "./dom.js";
-import { typing } from "./tools.js";
+import { acceptsTyping } from "./tools.js";
 import { View } from "./view.js";
 
 function chooseTool(view, tool) {
-  view.tools.choose(tool);
+  view.tools.selectTool(tool);
   for (const button of document.querySelectorAll("[data-tool]"))
     button.setAttribute("aria-pressed", button.dataset.tool === tool);
 }
@@ -18,9 +18,9 @@ function changeTheme(view, theme) {
 async function copyLink(view) {
   try {
     await navigator.clipboard.writeText(location.href);
-    view.notices.tell("The link is copied.");
+    view.notices.show("Link copied.");
   } catch {
-    view.notices.tell(`Copy the address of this page: ${location.href}`);
+    view.notices.show(`Copy the address of this page: ${location.href}`);
   }
 }
 
@@ -34,7 +34,7 @@ function bindButtons(view) {
     theme: () => changeTheme(view, view.screen.theme === "dark" ? "light" : "dark"),
     help: () => {
       byId("guide").showModal();
-      byId("guide").scrollTop = 0; // its button, which has the focus, is at the end
+      byId("guide").scrollTop = 0; // the focus is on the button at its end
     },
     save: () => view.save(),
     clear: () => view.actions.clearDisks(),
@@ -81,20 +81,20 @@ function bindKeys(view) {
     3: () => chooseTool(view, "obstacle"),
     4: () => chooseTool(view, "remove"),
   };
-  const playback = { arrowleft: () => view.nudge(-1), arrowright: () => view.nudge(1) };
+  const playback = { arrowleft: () => view.stepFrames(-1), arrowright: () => view.stepFrames(1) };
   addEventListener("keydown", (event) => {
-    view.screen.wake();
-    const busy = event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || byId("guide").open;
-    // Space presses the button that has the focus.
+    view.screen.requestRedraw();
+    const busy = event.ctrlKey || event.metaKey || event.altKey || acceptsTyping(event.target) || byId("guide").open;
+    // Space presses the focused button.
     if (busy || !view.frame || (event.key === " " && event.target instanceof HTMLButtonElement)) return;
     const action = { ...always, ...(view.playback ? playback : live) }[event.key.toLowerCase()];
-    if (!action && (view.playback || !view.tools.arrow(event.key))) return;
+    if (!action && (view.playback || !view.tools.steerByKey(event.key))) return;
     action?.();
     event.preventDefault();
   });
 }
 
-/** Help shows the icons of the tools it explains. */
+/** Copy the icons of tools and buttons into the help. */
 function showIcons() {
   for (const place of document.querySelectorAll("[data-icon]")) {
     const { icon } = place.dataset;
@@ -102,20 +102,20 @@ function showIcons() {
   }
 }
 
-/** After a click keys belong to the flock again: Space plays, it does not click once more. */
+/** Return the focus to the flock after a click, so that Space plays instead of pressing the button again. */
 function returnFocus(view) {
-  let byHand = false;
-  addEventListener("pointerdown", () => (byHand = true), true);
-  addEventListener("keydown", () => (byHand = false), true);
-  const giveBack = (kind) => (event) => {
-    if (byHand && event.target.closest(kind) && !byId("guide").open) byId("scene").focus({ preventScroll: true });
+  let byPointer = false;
+  addEventListener("pointerdown", () => (byPointer = true), true);
+  addEventListener("keydown", () => (byPointer = false), true);
+  const returnAfter = (kind) => (event) => {
+    if (byPointer && event.target.closest(kind) && !byId("guide").open) byId("scene").focus({ preventScroll: true });
   };
-  addEventListener("click", giveBack("button"));
-  addEventListener("change", giveBack("select, input:not([type=number])"));
+  addEventListener("click", returnAfter("button"));
+  addEventListener("change", returnAfter("select, input:not([type=number])"));
   addEventListener("keydown", ({ key, target }) => {
     if (!["Enter", "Escape"].includes(key) || !target.matches("input[type=number]")) return;
-    if (key === "Escape") view.showSetting(); // as it was
-    byId("scene").focus({ preventScroll: true }); // and with that the box tells its change
+    if (key === "Escape") view.showSetting(); // discards the input
+    byId("scene").focus({ preventScroll: true }); // which fires the change event of the box
   });
 }
 
@@ -133,8 +133,8 @@ try {
   view.play(true);
   addEventListener("hashchange", () => view.readAddress());
   for (const event of ["pointermove", "pointerdown", "wheel"])
-    addEventListener(event, () => view.screen.wake(), { passive: true });
-  /** For the curious, and for tests. */
+    addEventListener(event, () => view.screen.requestRedraw(), { passive: true });
+  /** For debugging and tests. */
   globalThis.flockView = view;
 } catch (error) {
   byId("notices").append(make("p", { className: "bad" }, error.message));

@@ -1,4 +1,4 @@
-/** Lines for the reader, below the flock. */
+/** Notices below the flock. */
 
 import { byId, make } from "./dom.js";
 
@@ -10,21 +10,22 @@ export class Notices {
   }
 
   /**
+   * Show a notice.
    * @param {string} text
-   * @param {object} how id: it takes the place of the one with the same id; bad: something is wrong; stays: until it is
-   *   dismissed; link: {href, text, download}; action: {text, press}
+   * @param {object} options id: replaces the notice with the same id; isError; sticky: stays until dismissed; link:
+   *   {href, text, download}; action: a button {text, onPress}
    */
-  tell(text, { id = text, bad = false, stays = false, link = null, action = null } = {}) {
+  show(text, { id = text, isError = false, sticky = false, link = null, action = null } = {}) {
     this.dismiss(id);
-    const notice = make("p", { className: bad ? "bad" : "" }, text);
+    const notice = make("p", { className: isError ? "bad" : "" }, text);
     notice.dataset.id = id;
     if (link) notice.append(" ", make("a", { href: link.href, download: link.download }, link.text));
-    if (action) notice.append(make("button", { onclick: action.press }, action.text));
+    if (action) notice.append(make("button", { onclick: action.onPress }, action.text));
     this.parent.append(notice);
-    if (!stays) setTimeout(() => notice.remove(), SHOWN_MS);
+    if (!sticky) setTimeout(() => notice.remove(), SHOWN_MS);
   }
 
-  dismissAllBut(id) {
+  dismissExcept(id) {
     for (const notice of [...this.parent.children]) if (notice.dataset.id !== id) notice.remove();
   }
 
@@ -33,30 +34,30 @@ export class Notices {
   }
 }
 
-/** Show, where the flock would be, how far the compiler is that it waits for; nothing if the text is empty. */
+/** Show the progress of kernel compilation in place of the flock; an empty text hides it. */
 export function showCompiling(text) {
   byId("compiling").hidden = !text;
   byId("compiling").textContent = text;
 }
 
-/** Tell what the server says of a flight that is being saved. */
-export function tellOfSaving(message, notices) {
-  const stays = { id: "saving", stays: true };
-  const action = { text: "OK", press: () => notices.dismiss("saving") };
-  if (message.is === "progress") {
+/** Show the status of a save: progress, success or failure. */
+export function showSaveStatus(message, notices) {
+  const options = { id: "saving", sticky: true };
+  const action = { text: "OK", onPress: () => notices.dismiss("saving") };
+  if (message.event === "save_progress") {
     const share = message.total ? `${Math.round((100 * message.done) / message.total)} %` : "…";
-    notices.tell(`Drawing the film: ${share}`, stays);
-  } else if (message.is === "unsaved") notices.tell(message.text, { ...stays, bad: true, action });
+    notices.show(`Rendering the film: ${share}`, options);
+  } else if (message.event === "save_failed") notices.show(message.text, { ...options, isError: true, action });
   else {
-    const { folder, name, since } = message;
-    const part = `, from ${since.toFixed(2)} s on, when agents, obstacles or bodies last changed`;
+    const { folder, name, start_time } = message;
+    const part = `, from ${start_time.toFixed(2)} s on, when agents, obstacles or bodies last changed`;
     const link = { href: `/saved/${name}/film.mp4`, text: "Download the film.", download: `${name}.mp4` };
-    notices.tell(`Saved${since > 0 ? part : ""}: ${folder}`, { ...stays, link, action });
+    notices.show(`Saved${start_time > 0 ? part : ""}: ${folder}`, { ...options, link, action });
   }
 }
 
-/** Tell that a flight broke down, with a button that begins anew. */
-export function tellOfFailure(text, reset, notices) {
-  const action = { text: "Reset", press: reset };
-  notices.tell(`The flight broke down: ${text}`, { id: "failure", bad: true, stays: true, action });
+/** Show that a flight failed, with a button that starts it again. */
+export function showFailure(text, reset, notices) {
+  const action = { text: "Reset", onPress: reset };
+  notices.show(`The flight failed: ${text}`, { id: "failure", isError: true, sticky: true, action });
 }

@@ -1,11 +1,11 @@
-/** Colours of the scene; the rest of the page has its own, in style.css. */
+/** Colours of the scene; theme.css has those of the rest of the page. */
 
 /**
- * Those of each theme, "#rrggbb" or "#rrggbbaa". Agents are coloured by heading: oklch(lightness chroma heading),
- * as in CSS, the hue being the angle from the x axis. Where there are several groups, each has one of the colours of
- * `groups` instead, most of them after Okabe and Ito: colour-blind readers can tell them apart, the first two best, and
- * these are not the colours of the two panels' curves. Agents that have failed have the colour `failed`. `brush`,
- * `obstacle` and `lead` are also the kinds of highlights.
+ * Colours of each theme, "#rrggbb" or "#rrggbbaa". Agents are coloured by heading: oklch(lightness chroma heading) as
+ * in CSS, with the angle from the x axis as hue. If there are several groups, each has one of the colours `groups`
+ * instead, most of them after Okabe and Ito, which colour-blind readers can distinguish, the first two best. They
+ * differ from the colours of the two panels' curves. Failed agents have the colour `failed`. `brush`, `obstacle` and
+ * `lead` are also the kinds of highlights.
  */
 export const PALETTES = {
   dark: {
@@ -23,7 +23,7 @@ export const PALETTES = {
     groups: ["#f0e442", "#19b58b", "#cc79a7", "#56b4e9", "#e69f00", "#d55e00", "#4f8fe8", "#c8c8c8"],
     lightness: 0.8,
     chroma: 0.14,
-    trail: 0.5, // opacity of its young end
+    trail: 0.5, // opacity at the agent
   },
   light: {
     background: "#fbfaf7",

@@ -1,10 +1,10 @@
-/** What the page says about saved flights. */
+/** Saved flights: the choice of a flock, and the description of what is played. */
 
-import { title } from "./controls.js";
+import { formatControllerName } from "./controls.js";
 import { byId, make } from "./dom.js";
 
-/** Show what belongs to saved flights, with a choice among so many flocks, or what belongs to live ones, if none. */
-export function offerFlocks(flocks) {
+/** Show the controls for saved flights with `flocks` flocks, or those for live flights if `flocks` is 0. */
+export function showFlockChoice(flocks) {
   document.body.classList.toggle("saved", flocks > 0);
   for (const element of document.querySelectorAll(".live")) element.hidden = flocks > 0;
   for (const element of document.querySelectorAll(".playback")) element.hidden = flocks === 0;
@@ -13,16 +13,16 @@ export function offerFlocks(flocks) {
   byId("flocks").textContent = `Flock 0–${flocks - 1}`;
 }
 
-/** Begin to show a flock of saved flights. */
+/** Start showing a flock of saved flights. */
 export function showPlayback({ curves, times, flights, dimensions, comm_radius: commRadius }, flock, screen) {
   screen.begin(flights, commRadius);
   screen.duration = times.at(-1);
-  curves.times.forEach((time, i) => screen.note(time, curves.numbers[i]));
+  curves.times.forEach((time, i) => screen.addMetrics(time, curves.metric_values[i]));
   byId("slider").max = times.length - 1;
   byId("flock").value = flock;
   const lines = flights.map(({ controller, agents, ending }) => {
-    const told = `${title(controller)}, ${agents.toLocaleString("en")} agents`;
-    return ending ? `${told}: ${ending}` : told;
+    const summary = `${formatControllerName(controller)}, ${agents.toLocaleString("en")} agents`;
+    return ending ? `${summary}: ${ending}` : summary;
   });
   if (dimensions === 3) lines.push("seen from above");
   byId("played").replaceChildren(...lines.map((text) => make("span", {}, text)));

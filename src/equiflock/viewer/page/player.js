@@ -1,24 +1,26 @@
-/** When to show which moment of a flight, and when to ask for the next: the page sets the pace, not the server. */
+/** Playback timing: which moment of a flight to show, and when to request the next. The page sets the pace. */
 
-/** The longest time between two pictures that a flight takes part in, in seconds. */
-const LONGEST_PAUSE = 0.1;
-const MOST_STEPS = 1000;
-/** Times are sums of time steps. */
-const ROUNDING = 1e-9;
+/** Maximum real time that one picture may advance a flight, in seconds. */
+const MAX_PICTURE_INTERVAL = 0.1;
+const MAX_STEPS = 1000;
+/** Tolerance of time comparisons: times are sums of time steps. */
+const TIME_TOLERANCE = 1e-9;
 
-/** Time steps of a live flight: `ask` for so many more. */
+/** Source of live frames: requests a number of further time steps. */
 export class LiveSteps {
   constructor(timeStep) {
     this.timeStep = timeStep;
   }
 
-  after() {
+  /** Return the simulated seconds from a frame to the next. */
+  timeToNextFrame() {
     return this.timeStep;
   }
 
-  request(newest, soon) {
-    const steps = Math.floor((soon - newest.time) / this.timeStep + ROUNDING);
-    return steps > 0 ? { do: "advance", steps: Math.min(steps, MOST_STEPS) } : null;
+  /** Return the request that takes the flight from the newest frame to `targetTime`, or null if it is there. */
+  request(newest, targetTime) {
+    const steps = Math.floor((targetTime - newest.time) / this.timeStep + TIME_TOLERANCE);
+    return steps > 0 ? { command: "advance", steps: Math.min(steps, MAX_STEPS) } : null;
   }
 
   ended() {
@@ -26,21 +28,21 @@ export class LiveSteps {
   }
 }
 
-/** Frames of a saved flight: `ask` for one of them. */
+/** Source of saved frames: requests a frame by its index. */
 export class SavedFrames {
   constructor({ times, time_step: timeStep }) {
     this.times = times;
     this.timeStep = timeStep;
   }
 
-  after(frame) {
+  timeToNextFrame(frame) {
     return this.times[Math.min(frame.step + 1, this.times.length - 1)] - frame.time;
   }
 
-  request(newest, soon) {
+  request(newest, targetTime) {
     let next = newest.step;
-    while (next + 1 < this.times.length && this.times[next + 1] <= soon + ROUNDING) next += 1;
-    return next > newest.step ? { do: "seek", frame: next } : null;
+    while (next + 1 < this.times.length && this.times[next + 1] <= targetTime + TIME_TOLERANCE) next += 1;
+    return next > newest.step ? { command: "seek", frame: next } : null;
   }
 
   ended(frame) {
@@ -54,55 +56,57 @@ export class Player {
   playing = true;
   /** Simulated seconds per second. */
   speed = 1;
-  /** Where the flight shall be now, in seconds. */
+  /** Simulated time to show now, in seconds. */
   #clock = 0;
-  /** How much of it passes between two pictures. */
-  #pace = 0;
-  /** Frames that came before their time. */
-  #early = [];
+  /** Running mean of the simulated time between two pictures, in seconds. */
+  #timePerPicture = 0;
+  /** Frames that are ahead of the clock. */
+  #queued = [];
   #source = new LiveSteps(0.01);
 
-  /** Begin another flight, from LiveSteps or SavedFrames. */
+  /** Start another flight, from LiveSteps or SavedFrames. */
   begin(source) {
     this.#source = source;
-    this.forget();
+    this.clear();
   }
 
-  /** Show nothing until another frame comes. */
-  forget() {
+  /** Show nothing until the next frame arrives. */
+  clear() {
     this.frame = null;
-    this.#early = [];
+    this.#queued = [];
   }
 
-  /** Take a frame from the server; returns those whose time has come, the last of which is shown now. */
-  take(frame) {
-    this.#early.push(frame);
+  /** Add a frame from the server; return the frames that are now due, the last of which is shown. */
+  receive(frame) {
+    this.#queued.push(frame);
     if (!this.frame || !this.playing) this.#clock = frame.time;
-    return this.#due();
+    return this.#takeDueFrames();
   }
 
-  /** Let time pass until the next picture; returns the frames whose time has come. */
+  /** Advance the clock by real seconds until the next picture; return the frames that are now due. */
   advance(seconds) {
     if (!this.playing) return [];
-    const passed = Math.min(seconds, LONGEST_PAUSE) * this.speed;
-    this.#pace += 0.2 * (passed - this.#pace);
-    // A slow server makes time pass slowly, not in leaps.
-    const most = this.#source.after(this.#newest) + LONGEST_PAUSE * this.speed;
-    this.#clock = Math.min(this.#clock + passed, this.#newest.time + most);
-    return this.#due();
+    const passed = Math.min(seconds, MAX_PICTURE_INTERVAL) * this.speed;
+    this.#timePerPicture += 0.2 * (passed - this.#timePerPicture);
+    // Limit the lead over the newest frame: with a slow server time passes slowly, without jumps.
+    const maxLead = this.#source.timeToNextFrame(this.#newest) + MAX_PICTURE_INTERVAL * this.speed;
+    this.#clock = Math.min(this.#clock + passed, this.#newest.time + maxLead);
+    return this.#takeDueFrames();
   }
 
-  /** Go on, or stop where the server is; returns the frames whose time has come with it. */
+  /** Play or pause, at the newest frame; return the frames that are now due. */
   play(playing) {
     this.playing = playing;
     if (!this.frame) return [];
     this.#clock = this.#newest.time;
-    return this.#due();
+    return this.#takeDueFrames();
   }
 
-  /** What to ask for: the moment that will be shown in two pictures' time, as the way there and back takes time, too. */
+  /** The next request, or null. It aims two pictures ahead, to cover the round trip to the server. */
   get request() {
-    return this.playing && this.frame ? this.#source.request(this.#newest, this.#clock + 2 * this.#pace) : null;
+    return this.playing && this.frame
+      ? this.#source.request(this.#newest, this.#clock + 2 * this.#timePerPicture)
+      : null;
   }
 
   /** Whether the last frame is shown. */
@@ -110,18 +114,18 @@ export class Player {
     return this.frame !== null && this.#source.ended(this.frame);
   }
 
-  /** How far the picture is ahead of the frame: agents move on within a step as they do in the simulation. */
+  /** Simulated seconds from the frame to the picture; within a step, agents are extrapolated as the simulation does. */
   get ahead() {
     return this.ended ? 0 : Math.min(Math.max(this.#clock - this.frame.time, 0), this.#source.timeStep);
   }
 
   get #newest() {
-    return this.#early.at(-1) ?? this.frame;
+    return this.#queued.at(-1) ?? this.frame;
   }
 
-  #due() {
+  #takeDueFrames() {
     const due = [];
-    while (this.#early.length && this.#early[0].time <= this.#clock + ROUNDING) due.push(this.#early.shift());
+    while (this.#queued.length && this.#queued[0].time <= this.#clock + TIME_TOLERANCE) due.push(this.#queued.shift());
     this.frame = due.at(-1) ?? this.frame;
     return due;
   }

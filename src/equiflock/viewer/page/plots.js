@@ -1,30 +1,30 @@
-/** Curves of a flight as it goes on: four small plots with the numbers of the moment. */
+/** Plots of the metrics of a flight, with their current values. */
 
 import { make } from "./dom.js";
 
-const MOST_POINTS = 1200;
-const SHORTEST_SECONDS = 2;
-const MOST_DECADES = 6;
+const MAX_POINTS = 1200;
+const MIN_SECONDS = 2; // of the time axis
+const MAX_DECADES = 6; // of a logarithmic axis
 
-/** In the order of a panel's numbers. */
+/** Metrics in the order of a panel's `metricValues`. */
 export const METRICS = [
   { name: "Velocity variance", log: true },
-  { name: "Components", whole: true },
+  { name: "Components", integer: true },
   { name: "Min. separation" },
   { name: "Mean acceleration", log: true },
 ];
 
 const superscript = (number) => [...String(number)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("");
 
-function written(value, whole) {
+function formatValue(value, integer) {
   if (!Number.isFinite(value)) return "–";
-  if (whole) return String(value);
+  if (integer) return String(value);
   if (value === 0 || value >= 0.001) return value.toPrecision(3);
   const power = Math.floor(Math.log10(value));
   return `${(value / 10 ** power).toFixed(1)}·10${superscript(power)}`;
 }
 
-/** The numbers of a flight so far, thinned out when there are too many: times, and rows[time][panel][metric]. */
+/** Metrics of a flight so far: times, and rows[time][panel][metric]. Beyond MAX_POINTS every other point is dropped. */
 export class History {
   constructor() {
     this.clear();
@@ -35,22 +35,22 @@ export class History {
     this.rows = [];
   }
 
-  /** Add the numbers of all panels at a time; those of the same time are replaced. */
-  add(time, numbers) {
+  /** Add the metrics of all panels at a time; replace those of the same time. */
+  add(time, metricValues) {
     if (this.times.at(-1) === time) {
       this.times.pop();
       this.rows.pop();
     }
-    if (this.times.length >= MOST_POINTS) {
+    if (this.times.length >= MAX_POINTS) {
       const even = (_, i) => i % 2 === 0;
       [this.times, this.rows] = [this.times.filter(even), this.rows.filter(even)];
     }
     this.times.push(time);
-    this.rows.push(numbers);
+    this.rows.push(metricValues);
   }
 }
 
-/** One plot: its name, the numbers of the moment, and a canvas with the curves. */
+/** One plot: its name, the current values, and a canvas with a curve for each panel. */
 export class Plot {
   constructor(parent, metric, index) {
     this.metric = metric;
@@ -60,20 +60,21 @@ export class Plot {
     parent.append(make("figure", {}, make("figcaption", {}, metric.name, this.values), this.canvas));
   }
 
-  /** Write the numbers of the moment, one for each panel. */
-  tell(panels) {
+  /** Show the current value of each panel. */
+  showValues(panels) {
     if (this.values.children.length !== panels.length) {
       this.values.replaceChildren(...panels.map((_, i) => make("b", { className: `panel-${i}` })));
     }
-    panels.forEach(({ numbers }, i) => {
-      this.values.children[i].textContent = written(numbers[this.index], this.metric.whole);
+    panels.forEach(({ metricValues }, i) => {
+      this.values.children[i].textContent = formatValue(metricValues[this.index], this.metric.integer);
     });
   }
 
   /**
+   * Draw the curves.
    * @param {History} history
-   * @param {number} now where the flight is, in seconds
-   * @param {object} style colours: faint, grid, series [one per panel]
+   * @param {number} now current time of the flight, in seconds
+   * @param {object} style colours: faint, grid, series (one per panel)
    */
   draw(history, now, style) {
     const { canvas } = this,
@@ -92,25 +93,25 @@ export class Plot {
 
     const box = { left: 30, right: width - 4, top: 6, bottom: height - 14 };
     const first = history.times[0],
-      last = Math.max(history.times.at(-1), first + SHORTEST_SECONDS);
+      last = Math.max(history.times.at(-1), first + MIN_SECONDS);
     const x = (time) => box.left + ((time - first) / (last - first)) * (box.right - box.left);
-    const values = history.rows.flat().map((numbers) => numbers[this.index]);
-    const scale = scaleFor(values, this.metric, box);
-    this.#axes(pen, box, scale, { x, first, last }, style);
+    const values = history.rows.flat().map((metricValues) => metricValues[this.index]);
+    const scale = makeScale(values, this.metric, box);
+    this.#drawAxes(pen, box, scale, { x, first, last }, style);
     pen.save();
     pen.beginPath();
-    pen.rect(box.left - 1, 0, width, box.bottom + 1); // a curve may leave the plot: it does not go along its edge
+    pen.rect(box.left - 1, 0, width, box.bottom + 1); // clip curves that leave the plot
     pen.clip();
     history.rows[0].forEach((_, panel) => {
       pen.beginPath();
-      const places = history.times.map((time, i) => [x(time), scale.y(history.rows[i][panel]?.[this.index])]);
-      for (const piece of pieces(places)) {
-        pen.moveTo(...piece[0]);
-        for (const place of piece) pen.lineTo(...place);
+      const points = history.times.map((time, i) => [x(time), scale.y(history.rows[i][panel]?.[this.index])]);
+      for (const segment of splitCurve(points)) {
+        pen.moveTo(...segment[0]);
+        for (const point of segment) pen.lineTo(...point);
       }
       pen.strokeStyle = style.series[panel];
       pen.lineWidth = 1.6;
-      pen.lineJoin = pen.lineCap = "round"; // so that a number between two that are missing is a dot
+      pen.lineJoin = pen.lineCap = "round"; // draws a point between two missing values as a dot
       pen.stroke();
     });
     pen.restore();
@@ -118,7 +119,7 @@ export class Plot {
     pen.fillRect(x(Math.min(now, last)) - 0.5, box.top, 1, box.bottom - box.top);
   }
 
-  #axes(pen, box, scale, { x, first, last }, style) {
+  #drawAxes(pen, box, scale, { x, first, last }, style) {
     pen.font = "10px system-ui, sans-serif";
     pen.fillStyle = style.faint;
     pen.strokeStyle = style.grid;
@@ -142,19 +143,19 @@ export class Plot {
 }
 
 /**
- * The ticks of an axis, and the height of a value: below the box for one below the axis, NaN for one that has no place,
- * such as 0 on a logarithmic axis.
+ * Return the ticks of an axis and the function y(value). It returns a height below the box for a value below the axis,
+ * and NaN for one that cannot be drawn, such as 0 on a logarithmic axis.
  */
-export function scaleFor(numbers, metric, box) {
-  const values = numbers.filter(Number.isFinite);
+export function makeScale(metricValues, metric, box) {
+  const values = metricValues.filter(Number.isFinite);
   const between = (low, high) => (value) => box.bottom - ((value - low) / (high - low)) * (box.bottom - box.top);
   const largest = Math.max(...values, 0);
   if (metric.log) {
-    // What is there for a moment only, such as a start without any variance, has no say in the scale.
+    // The smallest 3 % are ignored: brief outliers, such as a start without variance, must not set the scale.
     const positive = values.filter((value) => value > 0).sort((a, b) => a - b);
     const least = positive[Math.floor(0.03 * positive.length)] ?? 1;
     const high = positive.length ? Math.ceil(Math.log10(largest)) : 0;
-    const low = Math.min(Math.max(Math.floor(Math.log10(least)), high - MOST_DECADES), high - 1);
+    const low = Math.min(Math.max(Math.floor(Math.log10(least)), high - MAX_DECADES), high - 1);
     const ticks = [];
     for (let power = low; power <= high; power += Math.ceil((high - low) / 3)) {
       ticks.push({ value: 10 ** power, text: `10${superscript(power)}` });
@@ -162,8 +163,8 @@ export function scaleFor(numbers, metric, box) {
     const y = between(low, high);
     return { ticks, y: (value) => (value > 0 ? y(Math.log10(value)) : NaN) };
   }
-  const high = niceAbove(Math.max(largest, metric.whole ? 2 : 1e-3));
-  const ticks = [0, high / 2, high].filter((v) => !metric.whole || Number.isInteger(v));
+  const high = roundUp(Math.max(largest, metric.integer ? 2 : 1e-3));
+  const ticks = [0, high / 2, high].filter((v) => !metric.integer || Number.isInteger(v));
   const y = between(0, high);
   return {
     ticks: ticks.map((value) => ({ value, text: Number(value.toPrecision(3)).toString() })),
@@ -171,21 +172,21 @@ export function scaleFor(numbers, metric, box) {
   };
 }
 
-/** A curve through [x, y], broken where there is no place to go through. */
-export function pieces(places) {
-  const found = [];
-  let open = false;
-  for (const place of places) {
-    const there = Number.isFinite(place[1]);
-    if (there && !open) found.push([]);
-    if (there) found.at(-1).push(place);
-    open = there;
+/** Split a curve of points [x, y] at missing values. */
+export function splitCurve(points) {
+  const segments = [];
+  let isOpen = false;
+  for (const point of points) {
+    const isPresent = Number.isFinite(point[1]);
+    if (isPresent && !isOpen) segments.push([]);
+    if (isPresent) segments.at(-1).push(point);
+    isOpen = isPresent;
   }
-  return found;
+  return segments;
 }
 
-/** The next of 1, 2, 4, 5, 8, 10 .. at or above a value. */
-function niceAbove(value) {
+/** Round up to 1, 2, 4, 5 or 8 times a power of 10. */
+function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return power * [1, 2, 4, 5, 8, 10].find((factor) => factor * power >= value * 0.999);
 }

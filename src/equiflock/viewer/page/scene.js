@@ -1,21 +1,22 @@
-/** Draws flocks: one canvas, one WebGL2 context, one or two panels. */
+/** Draws flocks on one canvas with one WebGL2 context, in one or two panels. */
 
-import { Flock, TRAIL } from "./flock.js";
+import { FlockBuffers, TRAIL_SECONDS } from "./flock_buffers.js";
 import { PALETTES } from "./palettes.js";
-import { buildPrograms, DART, RING } from "./shaders.js";
+import { buildPrograms, DART_VERTICES, RING_VERTICES } from "./shaders.js";
 
-const SHORTEST = 5; // darts, in css pixels
-const LONGEST = 26;
-const GRID = 40; // css pixels between lines, at least
-const UNPAINTED = [0, 0, 0, 0]; // the agents' own colours
+const MIN_DART_PX = 5; // length of a dart, in css pixels
+const MAX_DART_PX = 26;
+const MIN_GRID_PX = 40; // minimum distance between grid lines, in css pixels
+const NO_PAINT = [0, 0, 0, 0]; // agents are drawn in their own colours
 
-/** Colours as numbers for the GPU, several of them in a row. */
-function colours(value) {
-  if (Array.isArray(value)) return value.flatMap(rgba);
-  return typeof value === "string" ? rgba(value) : value;
+/** Convert a colour, or a list of colours, to numbers for the GPU; pass other values through. */
+function toGpuColours(value) {
+  if (Array.isArray(value)) return value.flatMap(parseColour);
+  return typeof value === "string" ? parseColour(value) : value;
 }
 
-function rgba(hex) {
+/** Convert "#rrggbb" or "#rrggbbaa" to [r, g, b, a] from 0 to 1. */
+function parseColour(hex) {
   return hex
     .slice(1)
     .padEnd(8, "f")
@@ -23,7 +24,7 @@ function rgba(hex) {
     .map((byte) => parseInt(byte, 16) / 255);
 }
 
-/** Whether the processor draws, in place of a graphics card: smooth edges would take it twice as long. */
+/** Return whether WebGL renders in software, where antialiasing would double the time of a picture. */
 function isSoftware() {
   const gl = document.createElement("canvas").getContext("webgl2");
   const info = gl?.getExtension("WEBGL_debug_renderer_info");
@@ -32,40 +33,40 @@ function isSoftware() {
   return /swiftshader|llvmpipe|software/i.test(renderer);
 }
 
-/** Between lines of the grid, in world units: R times a power of 2. */
-function gridSpacing(scale, commRadius) {
-  return commRadius * 2 ** Math.ceil(Math.log2(GRID / (commRadius * scale)));
+/** Return the distance between grid lines, in world units: R times a power of 2. */
+function computeGridSpacing(scale, commRadius) {
+  return commRadius * 2 ** Math.ceil(Math.log2(MIN_GRID_PX / (commRadius * scale)));
 }
 
-/** Between those of its lines that are clearly seen: every other one fades in or out. */
-export function seenSpacing(scale, commRadius) {
-  const spacing = gridSpacing(scale, commRadius);
-  return spacing * scale < 1.5 * GRID ? 2 * spacing : spacing;
+/** Return the distance between clearly visible grid lines: every other line may be fading in or out. */
+export function computeVisibleSpacing(scale, commRadius) {
+  const spacing = computeGridSpacing(scale, commRadius);
+  return spacing * scale < 1.5 * MIN_GRID_PX ? 2 * spacing : spacing;
 }
 
 export class Scene {
   #canvas;
   #gl;
   #theme;
-  #palette; // the theme's, with colours as numbers
+  #palette; // of the theme, with colours as numbers
   #ratio = 1; // device pixels per css pixel
   #programs;
-  #frame; // the one the GPU holds
+  #frame; // the uploaded frame
   #flocks;
 
   /**
    * @param {HTMLCanvasElement} canvas
-   * @throws {Error} if WebGL2 is missing
+   * @throws {Error} if WebGL2 is unavailable
    */
   constructor(canvas) {
     this.#canvas = canvas;
     const options = { alpha: false, antialias: !isSoftware(), depth: false, preserveDrawingBuffer: true };
     this.#gl = canvas.getContext("webgl2", options);
-    if (!this.#gl) throw new Error("This browser cannot draw flocks: WebGL2 is missing or switched off.");
+    if (!this.#gl) throw new Error("WebGL2 is unavailable: enable it, or use another browser.");
     canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
-    canvas.addEventListener("webglcontextrestored", () => this.#build());
+    canvas.addEventListener("webglcontextrestored", () => this.#createResources());
     this.theme = "dark";
-    this.#build();
+    this.#createResources();
     this.resize();
   }
 
@@ -76,11 +77,12 @@ export class Scene {
 
   set theme(name) {
     this.#theme = name;
-    this.#palette = Object.fromEntries(Object.entries(PALETTES[name]).map(([key, value]) => [key, colours(value)]));
+    const entries = Object.entries(PALETTES[name]).map(([key, value]) => [key, toGpuColours(value)]);
+    this.#palette = Object.fromEntries(entries);
     this.#clear(this.#palette.background, 0, 0, this.#canvas.width, this.#canvas.height);
   }
 
-  /** Fit the drawing buffer to the canvas's css size; call it when that changes, then draw. */
+  /** Fit the drawing buffer to the canvas's css size; call it when that changes, and then `draw`. */
   resize() {
     this.#ratio = Math.min(window.devicePixelRatio, 2);
     this.#canvas.width = Math.max(1, Math.round(this.#canvas.clientWidth * this.#ratio));
@@ -89,8 +91,8 @@ export class Scene {
   }
 
   /**
-   * Where the panels are: side by side on a wide canvas, else stacked, a hairline apart.
-   * @param {number} panels  how many there are
+   * Return the rectangles of the panels: side by side on a wide canvas, else stacked, a hairline apart.
+   * @param {number} panels number of panels
    * @returns {{x: number, y: number, width: number, height: number}[]} css pixels, y down from the canvas's top
    */
   viewports(panels) {
@@ -106,26 +108,26 @@ export class Scene {
     }));
   }
 
-  /** Start the trails anew, as when another flight begins. */
-  forgetTrails() {
-    for (const flock of this.#flocks) flock.forget();
+  /** Clear the trails, for another flight. */
+  clearTrails() {
+    for (const flock of this.#flocks) flock.clear();
     this.#frame = null;
   }
 
   /**
-   * Draw a frame. It is uploaded when it is first seen, so drawing it again with another `ahead` is cheap.
+   * Draw a frame. It is uploaded the first time; drawing it again with another `ahead` is cheap.
    * @param {{time: number, panels: object[]}} frame
-   * @param {number} ahead  seconds since the frame's time
-   * @param {import("./camera.js").Camera[]} cameras  one per panel
+   * @param {number} ahead seconds since the frame's time
+   * @param {import("./camera.js").Camera[]} cameras one per panel
    * @param {{edges: boolean, trails: boolean, commRadius: number, highlight: ?object}} look
-   *   commRadius: R, the grid's unit; highlight: {panel, kind}, and {x, y, radius} in world coordinates or {px, py, pixels} in
-   *   css pixels from the panel's top left, which stays where it is however the camera moves
+   *   commRadius: R, the grid's unit; highlight: {panel, kind} with {x, y, radius} in world coordinates, or with
+   *   {px, py, pixels} in css pixels from the panel's top left, independent of the camera
    */
   draw(frame, ahead, cameras, look) {
     const gl = this.#gl;
     if (gl.isContextLost()) return;
     if (frame !== this.#frame) {
-      this.#flocks = frame.panels.map((_, i) => this.#flocks[i] ?? new Flock(gl));
+      this.#flocks = frame.panels.map((_, i) => this.#flocks[i] ?? new FlockBuffers(gl));
       this.#flocks.forEach((flock, i) => flock.upload(frame.panels[i], frame.time));
       this.#frame = frame;
     }
@@ -135,11 +137,11 @@ export class Scene {
     rects.forEach((rect, i) => {
       const [x, y, w, h] = [rect.x, rect.y, rect.width, rect.height].map((css) => Math.round(css * this.#ratio));
       this.#clear(this.#palette.background, x, height - y - h, w, h);
-      this.#drawPanel(i, frame.panels[i].still ? 0 : ahead, cameras[i], rect, look);
+      this.#drawPanel(i, frame.panels[i].hasEnded ? 0 : ahead, cameras[i], rect, look);
     });
   }
 
-  /** Fill a rectangle of the drawing buffer, and draw into it from now on. */
+  /** Fill a rectangle of the drawing buffer, and confine further drawing to it. */
   #clear(colour, ...rectangle) {
     const gl = this.#gl;
     gl.viewport(...rectangle);
@@ -154,26 +156,26 @@ export class Scene {
     const palette = this.#palette;
     const programs = this.#programs;
     const { scale } = camera;
-    const seen = ([x, y]) => [x - camera.x, y - camera.y]; // in float64, before the GPU rounds it
+    const relative = ([x, y]) => [x - camera.x, y - camera.y]; // to the camera, in float64, as the GPU has float32
     const { lightness, chroma } = palette;
     const groups = [...palette.groups, ...palette.failed];
     const view = { viewport: [rect.width, rect.height], scale, lightness, chroma, groups };
-    const agents = { ...view, agents: flock.now.agents, origin: seen(flock.now.origin), ahead };
+    const agents = { ...view, agents: flock.current.agents, origin: relative(flock.current.origin), ahead };
     const [followers, leaders, obstacles, silent, stopped, drifting] = flock.kinds;
-    // 0.16 world units at 100 pixels a unit; seen from afar, darts shrink slower than the world does.
-    const size = Math.min(Math.max(1.6 * Math.sqrt(scale), SHORTEST), LONGEST);
+    // 0.16 world units at 100 pixels per unit; when zooming out, darts shrink more slowly than distances.
+    const size = Math.min(Math.max(1.6 * Math.sqrt(scale), MIN_DART_PX), MAX_DART_PX);
 
     const circle = ([x, y, radius], paint, inner = radius * scale - 1.5) => {
-      programs.circles({ ...view, centre: seen([x, y]), radii: [inner, radius * scale], paint });
-      gl.drawArrays(gl.TRIANGLES, 0, RING);
+      programs.circles({ ...view, centre: relative([x, y]), radii: [inner, radius * scale], paint });
+      gl.drawArrays(gl.TRIANGLES, 0, RING_VERTICES);
     };
     const rings = ({ start, count }, radii, paint) => {
       programs.rings({ ...agents, start, radii, paint });
-      gl.drawArrays(gl.TRIANGLES, 0, RING * count);
+      gl.drawArrays(gl.TRIANGLES, 0, RING_VERTICES * count);
     };
     const darts = ({ start, count }, length, outline, paint) => {
       programs.darts({ ...agents, start, size: length, outline, paint });
-      gl.drawArrays(gl.TRIANGLES, 0, DART * count);
+      gl.drawArrays(gl.TRIANGLES, 0, DART_VERTICES * count);
     };
 
     this.#drawGrid(view, camera, look.commRadius);
@@ -181,21 +183,21 @@ export class Scene {
       circle(disk, palette.disk, 0);
       circle(disk, palette.obstacle);
     }
-    if (look.trails) this.#drawTrails(flock, { ...view, opacity: palette.trail }, ahead, seen);
+    if (look.trails) this.#drawTrails(flock, { ...view, opacity: palette.trail }, ahead, relative);
     if (look.edges) {
       this.#drawLines(flock.edges, { ...agents, paint: palette.edge });
-      this.#drawLines(flock.lost, { ...agents, paint: palette.lost });
+      this.#drawLines(flock.lostEdges, { ...agents, paint: palette.lost });
     }
     rings(obstacles, [0, 1 + size / 8], palette.obstacle);
-    // Failed agents are grey: a disc that stands, a dart that drifts, and a hollow one of whom nobody hears.
+    // Failed agents are grey: a disc if stopped, a dart if drifting, a hollow dart if silent.
     rings(stopped, [0, size / 3], palette.failed);
-    darts(drifting, size, 0, UNPAINTED);
+    darts(drifting, size, 0, NO_PAINT);
     darts(silent, size, 1.5, palette.failed);
     darts(silent, size, 0, palette.background);
-    darts(followers, size, 0, UNPAINTED);
+    darts(followers, size, 0, NO_PAINT);
     rings(leaders, [size + 4, size + 5.25], palette.ink);
     darts(leaders, 1.5 * size, 1.25, palette.ink);
-    darts(leaders, 1.5 * size, 0, UNPAINTED);
+    darts(leaders, 1.5 * size, 0, NO_PAINT);
     if (look.highlight?.panel === i) {
       const { x, y, radius, px, py, pixels, kind } = look.highlight;
       const onScreen = pixels !== undefined;
@@ -203,15 +205,15 @@ export class Scene {
     }
   }
 
-  /** Lines at multiples of R times a power of 2. */
+  /** Draw lines at multiples of R times a power of 2. */
   #drawGrid(view, camera, commRadius) {
     const gl = this.#gl;
-    const spacing = gridSpacing(view.scale, commRadius);
+    const spacing = computeGridSpacing(view.scale, commRadius);
     const [w, h] = view.viewport.map((pixels) => pixels / view.scale);
     const [i, j] = [Math.ceil((camera.x - w / 2) / spacing), Math.ceil((camera.y - h / 2) / spacing)];
     const [columns, rows] = [Math.ceil(w / spacing), Math.ceil(h / spacing)];
     const first = [i * spacing - camera.x, j * spacing - camera.y];
-    const nearness = (spacing * view.scale) / GRID - 1;
+    const nearness = (spacing * view.scale) / MIN_GRID_PX - 1;
     const paint = this.#palette.grid;
     this.#programs.grid({ ...view, first, parity: [i & 1, j & 1], columns, spacing, nearness, paint });
     gl.drawArrays(gl.LINES, 0, 2 * (columns + rows));
@@ -227,28 +229,28 @@ export class Scene {
     gl.disableVertexAttribArray(0);
   }
 
-  /** One draw per slot: the way from there to the next slot, and from the last one to where the agents are now. */
-  #drawTrails({ now, past }, uniforms, ahead, seen) {
-    const present = { ...now, time: now.time + ahead };
-    const fade = ({ time }) => Math.max(0, 1 - (present.time - time) / TRAIL);
-    past.forEach((older, k) => {
-      const newer = past[k + 1] ?? present;
+  /** Draw the segments from each trail slot to the next, and from the last one to the agents; one draw per slot. */
+  #drawTrails({ current, trailSlots }, uniforms, ahead, relative) {
+    const present = { ...current, time: current.time + ahead };
+    const fade = ({ time }) => Math.max(0, 1 - (present.time - time) / TRAIL_SECONDS);
+    trailSlots.forEach((older, k) => {
+      const newer = trailSlots[k + 1] ?? present;
       if (fade(newer) === 0) return;
       this.#programs.trails({
         ...uniforms,
         before: older.agents,
         agents: newer.agents,
-        originBefore: seen(older.origin),
-        origin: seen(newer.origin),
+        originBefore: relative(older.origin),
+        origin: relative(newer.origin),
         ahead: newer === present ? ahead : 0,
         fade: [fade(older), fade(newer)],
       });
-      this.#gl.drawArrays(this.#gl.LINES, 0, 2 * now.count);
+      this.#gl.drawArrays(this.#gl.LINES, 0, 2 * current.count);
     });
   }
 
-  /** Everything that lives in the context, which may be lost and come back empty. */
-  #build() {
+  /** Create the state of the WebGL context, also after the context was lost and restored. */
+  #createResources() {
     const gl = this.#gl;
     this.#frame = null;
     this.#flocks = [];

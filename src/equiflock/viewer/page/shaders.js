@@ -1,43 +1,44 @@
 /**
- * Programs that draw agents and what is around them.
+ * Shader programs that draw agents, trails, edges, obstacles and the grid.
  *
- * No draw is instanced, and only edges have a vertex buffer: shaders count vertices and fetch agents from a texture. A
- * software renderer makes every instance a draw of its own, and then takes five times as long for 10,000 darts.
+ * No draw is instanced, and only edges have a vertex buffer: shaders compute vertices from their index and fetch agents
+ * from a texture. Software renderers draw each instance separately, which takes five times as long for 10,000 darts.
  */
 
-export const ROW = 1024; // texels in a row of a texture of agents
-export const DART = 6; // vertices of a dart
-export const RING = 6 * 64; // and of a ring, two triangles a segment
-export const GROUPS = 8; // colours of groups
-export const FAILED = GROUPS + 1; // and the one after them, of agents that have failed
+export const TEXTURE_WIDTH = 1024; // texels per row of the agent texture
+export const DART_VERTICES = 6; // vertices of a dart
+export const RING_VERTICES = 6 * 64; // vertices of a ring: two triangles per segment
+export const GROUP_COLOUR_COUNT = 8; // number of group colours
+export const FAILED_COLOUR = GROUP_COLOUR_COUNT + 1; // index of the colour of failed agents, after the group colours
 
-const HEAD = `#version 300 es
+const VERTEX_PRELUDE = `#version 300 es
 precision highp float;
 precision highp sampler2D;
-uniform sampler2D agents;  // two texels each: x, y, vx, vy and ax, ay, j, colour if not that of its heading
-uniform vec2 origin;  // of their positions, seen from the camera
-uniform vec2 viewport;  // css pixels, like all lengths on the screen
+uniform sampler2D agents;  // two texels each: x, y, vx, vy and ax, ay, j, colour index (0: by heading)
+uniform vec2 origin;  // of the agents' positions, relative to the camera
+uniform vec2 viewport;  // css pixels, as all lengths on the screen
 uniform float scale, ahead, start, lightness, chroma;
 uniform vec4 paint;
-uniform vec4 groups[${FAILED}];  // their colours, and that of agents that have failed
+uniform vec4 groups[${FAILED_COLOUR}];  // colours of groups, then of failed agents
 out vec4 colour;
 
 vec4 clip(vec2 pixels) { return vec4(2.0 * pixels / viewport, 0.0, 1.0); }
 
-vec4 texel(sampler2D of, int k) { return texelFetch(of, ivec2(k % ${ROW}, k / ${ROW}), 0); }
+vec4 texel(sampler2D of, int k) { return texelFetch(of, ivec2(k % ${TEXTURE_WIDTH}, k / ${TEXTURE_WIDTH}), 0); }
 
-// Where agent i is in pixels, and its velocity: by the acceleration that, held, leads where its body takes it next.
+// Position (pixels) and velocity of agent i: r + v t + a t^2 / 2, with the constant acceleration that reproduces the
+// motion of its body to the next frame.
 vec4 agent(int i) {
   vec4 rv = texel(agents, 2 * i);
   vec2 a = texel(agents, 2 * i + 1).xy;
   return vec4((rv.xy + (rv.zw + 0.5 * a * ahead) * ahead + origin) * scale, rv.zw + a * ahead);
 }
 
-// The number of the k-th agent of the kind that begins at start: texel pair k tells that agent j is the k-th in the
-// order of kinds.
+// Index of the k-th agent of the kind that starts at start: entry j of texel pair k is the k-th agent in the order of
+// kinds.
 int agentOfKind(int k) { return int(texel(agents, 2 * (int(start) + k) + 1).z); }
 
-// OKLCH to sRGB, with the hue as a unit vector: no angle is ever computed.
+// OKLCH to sRGB, with the hue as a unit vector, which avoids angles.
 vec3 oklch(float lightness, float chroma, vec2 hue) {
   vec2 ab = chroma * hue;
   vec3 lms = lightness + mat2x3(0.3963378, -0.1055613, -0.0894842, 0.2158038, -0.0638542, -1.2914855) * ab;
@@ -46,27 +47,27 @@ vec3 oklch(float lightness, float chroma, vec2 hue) {
   vec3 x = clamp(toRgb * (lms * lms * lms), 0.0, 1.0);
   vec3 root = sqrt(x);
   vec3 fourth = sqrt(root);
-  // The transfer function of sRGB within 0.007, without the powers that would take most of the time of a trail.
+  // The sRGB transfer function within 0.007; exact powers would take most of the time of a trail.
   return 0.6620027 * root + 0.6841221 * fourth - 0.3235836 * sqrt(fourth) - 0.0225411 * x;
 }
 
-// The colour of agent i: grey if it has failed, that of its group or, where there is only one, that of a heading.
+// Colour of agent i: grey if it has failed, else that of its group or, with a single group, of the heading.
 vec3 colourOf(int i, float light, float vividness, vec2 heading) {
   int group = int(texel(agents, 2 * i + 1).w);
   return group > 0 ? groups[group - 1].rgb + light - lightness : oklch(light, vividness, heading);
 }
 
-// Vertex k of a ring between an inner and an outer radius; a disc is a ring around nothing.
+// Vertex k of a ring between an inner and an outer radius; inner radius 0 gives a disc.
 vec2 ring(int k, vec2 radii) {
   const vec2 CORNERS[6] = vec2[](vec2(0, 0), vec2(0, 1), vec2(1, 1), vec2(0, 0), vec2(1, 1), vec2(1, 0));
   vec2 corner = CORNERS[k % 6];
-  float angle = 6.2831853 * (float(k / 6) + corner.x) / ${RING / 6}.0;
+  float angle = 6.2831853 * (float(k / 6) + corner.x) / ${RING_VERTICES / 6}.0;
   return mix(radii.x, radii.y, corner.y) * vec2(cos(angle), sin(angle));
 }
 `;
 
 const SHADERS = {
-  // Vertical lines, then horizontal ones. Every other line fades out as the view recedes, so that none pops up or away.
+  // Vertical lines, then horizontal ones. Every other line fades as the view zooms out, so that none appears abruptly.
   grid: `
 uniform vec2 first, parity;
 uniform float columns, spacing, nearness;
@@ -89,13 +90,13 @@ void main() {
 }`,
 
   edges: `
-layout(location = 0) in uvec2 ends;  // halfway between these two agents, which may be the same
+layout(location = 0) in uvec2 ends;  // the vertex is the midpoint of these two agents, which may be the same
 void main() {
   gl_Position = clip(0.5 * (agent(int(ends.x)).xy + agent(int(ends.y)).xy));
   colour = paint;
 }`,
 
-  // The path of every agent from one slot to the next, fading with age.
+  // The segment of each agent from one trail slot to the next, fading with age.
   trails: `
 uniform sampler2D before;
 uniform vec2 originBefore, fade;
@@ -115,25 +116,26 @@ void main() {
   rings: `
 uniform vec2 radii;
 void main() {
-  gl_Position = clip(agent(agentOfKind(gl_VertexID / ${RING})).xy + ring(gl_VertexID % ${RING}, radii));
+  vec2 centre = agent(agentOfKind(gl_VertexID / ${RING_VERTICES})).xy;
+  gl_Position = clip(centre + ring(gl_VertexID % ${RING_VERTICES}, radii));
   colour = paint;
 }`,
 
-  // Folded sheets: nose, wing and notch of the left half, then of the right half, which lies in the shade.
+  // A folded sheet: nose, wing and notch of the left half, then of the right half, which is darker.
   darts: `
 uniform float size, outline;
 const vec2 CORNERS[3] = vec2[](vec2(0.56, 0.0), vec2(-0.44, 0.32), vec2(-0.24, 0.0));
 const vec2 OUTWARDS[3] = vec2[](vec2(2.4, 0.0), vec2(-1.0, 1.3), vec2(-1.0, 0.0));
 void main() {
-  int k = gl_VertexID % ${DART};
-  int i = agentOfKind(gl_VertexID / ${DART});
+  int k = gl_VertexID % ${DART_VERTICES};
+  int i = agentOfKind(gl_VertexID / ${DART_VERTICES});
   vec4 self = agent(i);
   float speed = length(self.zw);
   vec2 heading = speed > 0.0 ? self.zw / speed : vec2(1.0, 0.0);
   float side = k < 3 ? 1.0 : -1.0;
   vec2 point = (CORNERS[k % 3] * size + OUTWARDS[k % 3] * outline) * vec2(1.0, side);
   gl_Position = clip(self.xy + mat2(heading, -heading.y, heading.x) * point);
-  // Without paint the colour tells the group or the heading. A slow agent has hardly a heading, so it has hardly a hue.
+  // Without paint, the colour is that of the group or the heading; slow agents, with an uncertain heading, are grey.
   float vividness = chroma * smoothstep(0.0, 0.15, speed);
   colour = paint.a > 0.0 ? paint : vec4(colourOf(i, lightness + 0.04 * side, vividness, heading), 1.0);
 }`,
@@ -145,7 +147,7 @@ in vec4 colour;
 out vec4 fragment;
 void main() { fragment = colour; }`;
 
-/** All programs by name: each is a function that uses it with uniforms given by name, textures among them. */
+/** Return all programs by name, each as a function that activates it with uniforms (and textures) by name. */
 export function buildPrograms(gl) {
   return Object.fromEntries(Object.entries(SHADERS).map(([name, source]) => [name, buildProgram(gl, source)]));
 }
@@ -153,7 +155,7 @@ export function buildPrograms(gl) {
 function buildProgram(gl, vertexSource) {
   const program = gl.createProgram();
   for (const [type, source] of [
-    [gl.VERTEX_SHADER, HEAD + vertexSource],
+    [gl.VERTEX_SHADER, VERTEX_PRELUDE + vertexSource],
     [gl.FRAGMENT_SHADER, FRAGMENT],
   ]) {
     const shader = gl.createShader(type);
@@ -164,7 +166,7 @@ function buildProgram(gl, vertexSource) {
   gl.linkProgram(program);
   if (!gl.getProgramParameter(program, gl.LINK_STATUS) && !gl.isContextLost()) {
     const logs = gl.getAttachedShaders(program).map((shader) => gl.getShaderInfoLog(shader));
-    throw new Error(`A shader is wrong: ${logs.join(" ")}`);
+    throw new Error(`A shader does not compile: ${logs.join(" ")}`);
   }
   const locations = {};
   for (let i = 0; i < gl.getProgramParameter(program, gl.ACTIVE_UNIFORMS); i++) {

@@ -1,39 +1,39 @@
-/** What a hand does to the flock: mouse, pen, fingers and keys on the canvas. */
+/** Tools that act on the flock by mouse, pen, touch and arrow keys. */
 
-import { Aim } from "./aim.js";
 import { LEADER } from "./frames.js";
+import { Picker } from "./picking.js";
 
-/** A drag of so many px is no click. */
+/** A pointer that moves this far drags; it does not click. */
 const CLICK_PX = 5;
-/** Two clicks farther apart are no double click. */
+/** Maximum distance between the clicks of a double click. */
 const DOUBLE_CLICK_PX = { mouse: 12, pen: 20, touch: 36 };
 const BRUSH_PX = 26;
 const LEAD_PX = 18;
-/** In one request to remove agents. */
-const MOST_PLACES = 100;
-const SMALLEST_DISK = 0.15,
-  LARGEST_DISK = 3;
+/** Maximum number of positions in one request to remove agents. */
+const MAX_PLACES = 100;
+const MIN_DISK_RADIUS = 0.15,
+  MAX_DISK_RADIUS = 3;
 const DOUBLE_CLICK_MS = 350;
-/** Velocity for each unit of length that the pointer is away from the leaders, and at most. */
-const PULL = 1.5,
-  FASTEST = 6;
-const ARROW = 0.4;
-const FRESH_MS = 300;
+/** Leaders fly towards the pointer with this velocity per distance, up to the maximum speed. */
+const LEADER_GAIN = 1.5,
+  MAX_LEADER_SPEED = 6;
+const ARROW_SPEED_STEP = 0.4;
+const STEER_MEMORY_MS = 300;
 
-const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+const ARROW_DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
 export class Tools {
   tool = "pan";
-  #aim;
-  /** Those that press. */
+  #picker;
+  /** Pressed pointers by id. */
   #pointers = new Map();
-  /** Where the pointer was seen last, pressing or not; null if it is elsewhere. */
+  /** Last pointer event over the canvas, pressed or not; null if the pointer is elsewhere. */
   #hover = null;
   #drag = null;
-  #brushed = [];
-  /** The last click, and what was under it. */
-  #clicked = { time: -Infinity };
-  #steered = { at: -Infinity, velocity: [0, 0] };
+  #brushPlaces = [];
+  /** The last click, and the disk or agent under it. */
+  #lastClick = { time: -Infinity };
+  #lastSteer = { at: -Infinity, velocity: [0, 0] };
 
   /**
    * @param {HTMLCanvasElement} canvas
@@ -42,80 +42,82 @@ export class Tools {
   constructor(canvas, view) {
     this.canvas = canvas;
     this.view = view;
-    this.#aim = new Aim(canvas, view);
+    this.#picker = new Picker(canvas, view);
     canvas.addEventListener("pointerdown", (event) => this.#down(event));
     canvas.addEventListener("pointermove", (event) => this.#move(event));
     canvas.addEventListener("pointerup", (event) => this.#up(event));
     canvas.addEventListener("pointercancel", (event) => this.#up(event));
-    canvas.addEventListener("lostpointercapture", (event) => this.#lift(event));
+    canvas.addEventListener("lostpointercapture", (event) => this.#releasePointer(event));
     canvas.addEventListener("pointerleave", () => {
       this.#hover = null;
     });
     canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
   }
 
-  choose(tool) {
+  selectTool(tool) {
     this.tool = tool;
     this.#hover = null;
-    this.letGo();
+    this.releaseDrag();
     this.canvas.dataset.tool = tool;
   }
 
-  /** Forget what is held, as when another flight begins. */
-  letGo() {
+  /** End the drag and forget clicks, for another tool or flight. */
+  releaseDrag() {
     this.#drag = null;
-    this.#brushed = [];
-    this.#clicked = { time: -Infinity };
+    this.#brushPlaces = [];
+    this.#lastClick = { time: -Infinity };
   }
 
-  /** The circle that shows where the tool would act, as the scene takes it: found anew for each picture. */
+  /** Circle that shows where the tool would act, in the form that Scene.draw takes, or null. */
   get highlight() {
     if (!this.#hover || !this.view.frame || this.tool === "pan") return null;
     const drag = this.#drag;
-    const { panel, px, py, camera, at } = this.#aim.place(this.#hover, drag?.from.panel);
+    const { panel, px, py, camera, at } = this.#picker.locate(this.#hover, drag?.from.panel);
     if (this.tool === "obstacle") {
-      const { number, hold } = drag?.disk ?? this.#aim.diskAt({ panel, at });
-      if (number >= 0) {
-        const { x, y, radius } = this.#aim.disk(panel, number);
+      const { index, gripOffset } = drag?.disk ?? this.#picker.pickDisk({ panel, at });
+      if (index >= 0) {
+        const { x, y, radius } = this.#picker.disk(panel, index);
         const moved = drag && drag.travelled >= CLICK_PX;
-        return { panel, kind: "lead", radius, ...(moved ? { x: at[0] - hold[0], y: at[1] - hold[1] } : { x, y }) };
+        const centre = moved ? { x: at[0] - gripOffset[0], y: at[1] - gripOffset[1] } : { x, y };
+        return { panel, kind: "lead", radius, ...centre };
       }
       if (drag && drag.travelled >= CLICK_PX) {
         const [x, y] = drag.from.at;
-        return { panel, kind: "obstacle", x, y, radius: diskRadius([x, y], at) };
+        return { panel, kind: "obstacle", x, y, radius: computeDiskRadius([x, y], at) };
       }
     }
-    const pixels = { remove: BRUSH_PX, obstacle: SMALLEST_DISK * camera.scale, lead: LEAD_PX }[this.tool];
+    const pixels = { remove: BRUSH_PX, obstacle: MIN_DISK_RADIUS * camera.scale, lead: LEAD_PX }[this.tool];
     return { panel, kind: { remove: "brush", obstacle: "obstacle", lead: "lead" }[this.tool], px, py, pixels };
   }
 
-  /** Turn the leaders by an arrow key; returns whether it was one. */
-  arrow(key) {
-    if (!(key in ARROWS)) return false;
-    const now = this.view.leaderVelocity();
+  /** Steer the leaders by an arrow key; return whether the key was one. */
+  steerByKey(key) {
+    if (!(key in ARROW_DIRECTIONS)) return false;
+    const now = this.view.computeLeaderVelocity();
     if (!now) {
-      this.view.notices.tell("Nobody leads: choose the arrow tool (2) and click an agent.");
+      this.view.notices.show("No leaders: select the leader tool (2) and click an agent.");
       return true;
     }
-    // Keys may come faster than frames that tell what the last one did.
-    const [x, y] = performance.now() - this.#steered.at < FRESH_MS ? this.#steered.velocity : now;
-    this.#steer(x + ARROW * ARROWS[key][0], y + ARROW * ARROWS[key][1]);
+    // Keys may arrive faster than the frames that show their effect.
+    const [x, y] = performance.now() - this.#lastSteer.at < STEER_MEMORY_MS ? this.#lastSteer.velocity : now;
+    this.#steer(x + ARROW_SPEED_STEP * ARROW_DIRECTIONS[key][0], y + ARROW_SPEED_STEP * ARROW_DIRECTIONS[key][1]);
     return true;
   }
 
-  /** Go on with what is held: leaders follow a hand that rests, too. */
+  /** Continue the drag, once per picture: leaders follow a resting pointer, too. */
   tick() {
     const drag = this.#drag;
     const pulling = this.tool === "lead" && drag && drag.travelled >= CLICK_PX;
-    if (pulling && !this.view.link.waitsFor("steer")) this.#pull(this.#aim.place(drag.last, drag.from.panel));
-    if (this.#brushed.length && !this.view.link.waitsFor("remove")) this.#sweep();
+    if (pulling && !this.view.connection.isWaitingFor("steer"))
+      this.#pullLeaders(this.#picker.locate(drag.last, drag.from.panel));
+    if (this.#brushPlaces.length && !this.view.connection.isWaitingFor("remove_agents")) this.#removeBrushed();
   }
 
-  /** Remove what was brushed over since the last time. */
-  #sweep() {
-    const [{ panel, camera }] = this.#brushed;
-    const places = this.#brushed.filter((place) => place.panel === panel).slice(0, MOST_PLACES);
-    this.#brushed = this.#brushed.filter((place) => !places.includes(place));
+  /** Remove the agents brushed over since the last request. */
+  #removeBrushed() {
+    const [{ panel, camera }] = this.#brushPlaces;
+    const places = this.#brushPlaces.filter((place) => place.panel === panel).slice(0, MAX_PLACES);
+    this.#brushPlaces = this.#brushPlaces.filter((place) => !places.includes(place));
     this.view.actions.remove(
       places.map(({ at }) => at),
       panel,
@@ -131,22 +133,23 @@ export class Tools {
   }
 
   #down(event) {
-    if (!this.view.screen.shown.frame || !this.view.frame || event.button !== 0) return;
+    if (!this.view.screen.picture.frame || !this.view.frame || event.button !== 0) return;
     this.canvas.focus({ preventScroll: true });
     this.canvas.setPointerCapture(event.pointerId);
     this.#pointers.set(event.pointerId, event);
-    this.view.screen.held = true;
+    this.view.screen.isHeld = true;
     this.#hover = event;
     if (this.#pointers.size > 1) {
-      this.#drag = null; // two fingers move and zoom, whatever the tool
+      this.#drag = null; // two fingers pan and zoom with any tool
       return;
     }
-    const from = this.#aim.place(event);
+    const from = this.#picker.locate(event);
     this.#drag = { from, last: event, travelled: 0 };
-    if (this.tool === "remove") this.#brushed.push(from);
-    // What is meant is what is seen now: the flock will have flown on when the hand lets go.
-    if (this.tool === "obstacle") this.#drag.disk = this.#aim.diskAt(from);
-    if (this.tool === "lead") this.#drag.agent = this.#aim.agentAt(from, event.pointerType === "touch" ? 2 * LEAD_PX : LEAD_PX);
+    if (this.tool === "remove") this.#brushPlaces.push(from);
+    // The target is what is under the pointer now: the flock will have moved on at release.
+    if (this.tool === "obstacle") this.#drag.disk = this.#picker.pickDisk(from);
+    const reach = event.pointerType === "touch" ? 2 * LEAD_PX : LEAD_PX;
+    if (this.tool === "lead") this.#drag.agent = this.#picker.pickAgent(from, reach);
   }
 
   #move(event) {
@@ -167,53 +170,55 @@ export class Tools {
     drag.travelled += Math.hypot(dx, dy);
     if (this.tool === "pan") this.view.screen.cameras.forEach((camera) => camera.pan(dx, dy));
     if (drag.travelled < CLICK_PX) return;
-    if (this.tool === "remove") this.#brushed.push(this.#aim.place(event));
-    if (this.tool === "obstacle" && drag.disk.number >= 0) this.#moveDisk(drag, this.#aim.place(event, drag.from.panel));
+    if (this.tool === "remove") this.#brushPlaces.push(this.#picker.locate(event));
+    if (this.tool === "obstacle" && drag.disk.index >= 0)
+      this.#moveDisk(drag, this.#picker.locate(event, drag.from.panel));
   }
 
   #up(event) {
     const drag = this.#drag;
-    this.#lift(event);
+    this.#releasePointer(event);
     if (event.pointerType !== "mouse") this.#hover = null;
     this.#drag = null;
     if (!drag || !this.view.frame || event.type === "pointercancel") return;
     if (drag.travelled < CLICK_PX) this.#click(drag, event);
-    else if (this.tool === "obstacle" && drag.disk.number < 0) {
+    else if (this.tool === "obstacle" && drag.disk.index < 0) {
       const [x, y] = drag.from.at;
-      this.view.actions.dropDisk({ x, y, radius: diskRadius([x, y], this.#aim.place(event, drag.from.panel).at) });
+      const { at } = this.#picker.locate(event, drag.from.panel);
+      this.view.actions.addDisk({ x, y, radius: computeDiskRadius([x, y], at) });
     }
   }
 
-  /** A pointer presses no longer; when none does, nothing is held, and cameras are free again. */
-  #lift(event) {
+  /** Release a pointer; after the last one the drag ends and the cameras move again. */
+  #releasePointer(event) {
     this.#pointers.delete(event.pointerId);
-    this.view.screen.held = this.#pointers.size > 0;
-    if (!this.view.screen.held) this.#drag = null;
+    this.view.screen.isHeld = this.#pointers.size > 0;
+    if (!this.view.screen.isHeld) this.#drag = null;
   }
 
-  /** The second of two quick clicks means what the first one met: by then something else may fly there. */
+  /** Handle a click. The second of a double click acts on the target of the first, which may have moved since. */
   #click(drag, { timeStamp: time, clientX: x, clientY: y, pointerType }) {
-    const last = this.#clicked;
+    const last = this.#lastClick;
     const near = Math.hypot(x - last.x, y - last.y) < (DOUBLE_CLICK_PX[pointerType] ?? DOUBLE_CLICK_PX.touch);
     const double = time - last.time < DOUBLE_CLICK_MS && near;
     const { disk, agent } = double ? last : drag;
-    this.#clicked = { time, x, y, disk, agent };
+    this.#lastClick = { time, x, y, disk, agent };
     if (this.tool === "lead") {
-      if (agent >= 0) this.view.actions.appoint(agent);
-      else this.view.notices.tell("no agent is there: click on one", { bad: true });
+      if (agent >= 0) this.view.actions.toggleLeader(agent);
+      else this.view.notices.show("No agent here: click on one.", { isError: true });
     }
     if (this.tool !== "obstacle") return;
-    if (disk.number < 0) this.view.notices.tell("Drag to draw an obstacle.");
+    if (disk.index < 0) this.view.notices.show("Drag to draw an obstacle.");
     else if (double) {
-      this.view.actions.liftDisk(disk.number);
-      this.#clicked = { time: -Infinity }; // a third click means another one
+      this.view.actions.removeDisk(disk.index);
+      this.#lastClick = { time: -Infinity }; // a third click starts a new double click
     }
   }
 
   #wheel(event) {
     event.preventDefault();
     if (!this.view.frame) return;
-    const { px, py } = this.#aim.place(event);
+    const { px, py } = this.#picker.locate(event);
     const factor = Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015));
     this.view.screen.cameras.forEach((camera, i) => camera.zoom(factor, px, py, this.view.screen.viewports[i]));
   }
@@ -222,7 +227,7 @@ export class Tools {
     const [a, b] = [...this.#pointers.values()];
     const other = a.pointerId === now.pointerId ? b : a;
     const apart = (p) => Math.hypot(p.clientX - other.clientX, p.clientY - other.clientY);
-    const { px, py } = this.#aim.place({
+    const { px, py } = this.#picker.locate({
       clientX: (now.clientX + other.clientX) / 2,
       clientY: (now.clientY + other.clientY) / 2,
     });
@@ -232,34 +237,34 @@ export class Tools {
     });
   }
 
-  /** The leaders are drawn towards the pointer, the faster the farther it is. */
-  #pull({ at: [x, y], panel }) {
-    const shown = this.view.frame.panels[panel];
-    const leaders = [...shown.roles.keys()].filter((i) => shown.roles[i] === LEADER);
+  /** Steer the leaders towards the pointer, with a speed proportional to its distance. */
+  #pullLeaders({ at: [x, y], panel }) {
+    const { roles, positions, origin } = this.view.frame.panels[panel];
+    const leaders = [...roles.keys()].filter((i) => roles[i] === LEADER);
     if (!leaders.length) {
-      this.view.notices.tell("Nobody leads: click an agent first.");
+      this.view.notices.show("No leaders: click an agent first.");
       return;
     }
-    const mean = (offset) => leaders.reduce((sum, i) => sum + shown.positions[2 * i + offset], 0) / leaders.length;
-    this.#steer(PULL * (x - shown.origin[0] - mean(0)), PULL * (y - shown.origin[1] - mean(1)));
+    const mean = (offset) => leaders.reduce((sum, i) => sum + positions[2 * i + offset], 0) / leaders.length;
+    this.#steer(LEADER_GAIN * (x - origin[0] - mean(0)), LEADER_GAIN * (y - origin[1] - mean(1)));
   }
 
   #steer(x, y) {
-    const factor = Math.min(FASTEST / Math.max(Math.hypot(x, y), 1e-9), 1);
-    this.#steered = { at: performance.now(), velocity: [factor * x, factor * y] };
-    this.view.actions.steer(this.#steered.velocity);
+    const factor = Math.min(MAX_LEADER_SPEED / Math.max(Math.hypot(x, y), 1e-9), 1);
+    this.#lastSteer = { at: performance.now(), velocity: [factor * x, factor * y] };
+    this.view.actions.steer(this.#lastSteer.velocity);
   }
 
-  #moveDisk({ disk: { number, hold } }, { at: [x, y] }) {
-    this.view.actions.moveDisk(number, x - hold[0], y - hold[1]);
+  #moveDisk({ disk: { index, gripOffset } }, { at: [x, y] }) {
+    this.view.actions.moveDisk(index, x - gripOffset[0], y - gripOffset[1]);
   }
 }
 
-function diskRadius([x, y], [u, v]) {
-  return Math.min(Math.max(Math.hypot(u - x, v - y), SMALLEST_DISK), LARGEST_DISK);
+function computeDiskRadius([x, y], [u, v]) {
+  return Math.min(Math.max(Math.hypot(u - x, v - y), MIN_DISK_RADIUS), MAX_DISK_RADIUS);
 }
 
-/** Whether keys belong to the element that has the focus. */
-export function typing(element) {
+/** Return whether an element takes keyboard input itself. */
+export function acceptsTyping(element) {
   return (element instanceof HTMLInputElement && element.type !== "checkbox") || element instanceof HTMLSelectElement;
 }

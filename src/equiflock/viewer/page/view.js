@@ -1,50 +1,50 @@
-/** The page: asks the server for moments of a flight, shows them, and passes on what a person does. */
+/** The page: requests moments of a flight from the server, shows them, and forwards the user's actions. */
 
-import { Actions, IN_FLIGHT } from "./actions.js";
-import { LOOK, readAddress, writeAddress } from "./address.js";
+import { Actions, IN_FLIGHT_COMMANDS } from "./actions.js";
+import { DEFAULT_LOOK, readAddress, writeAddress } from "./address.js";
+import { Connection } from "./connection.js";
 import { Controls, showLook } from "./controls.js";
 import { byId } from "./dom.js";
-import { leaderVelocity } from "./frames.js";
-import { Lines } from "./lines.js";
-import { Link } from "./link.js";
-import { Notices, showCompiling, tellOfFailure, tellOfSaving } from "./notices.js";
-import { offerFlocks, showPlayback } from "./playback.js";
+import { EdgeNotices } from "./edge_notices.js";
+import { computeLeaderVelocity } from "./frames.js";
+import { Notices, showCompiling, showFailure, showSaveStatus } from "./notices.js";
+import { showFlockChoice, showPlayback } from "./playback.js";
 import { LiveSteps, Player, SavedFrames } from "./player.js";
 import { Screen } from "./screen.js";
-import { STARTS, Starts } from "./starts.js";
+import { START_COMMANDS, StartRequests } from "./start_requests.js";
 import { Tools } from "./tools.js";
 
 export class View {
-  /** The setting that flies, the way it looks, and which flock of saved flights. */
-  state = { setting: {}, look: { ...LOOK }, flock: 0 };
-  /** What the scenario has chosen where the setting has null. */
-  chosen = {};
+  /** The current setting, the display options, and the flock of saved flights. */
+  state = { setting: {}, look: { ...DEFAULT_LOOK }, flock: 0 };
+  /** Values that the scenario chose for fields that are null in the setting. */
+  scenarioDefaults = {};
   /** Whether the server was started with saved flights. */
   playback = false;
-  /** How many frames came since the page was opened. */
-  received = 0;
+  /** Number of frames received since the page was opened. */
+  receivedCount = 0;
   #welcome = null;
-  /** Whether anything has flown since the connection was made. */
-  #flown = false;
-  #lostOnce = false;
-  #written = "";
-  #last = 0;
-  #lines;
-  #starts;
+  /** Whether a flight has started since the page connected. */
+  #hasStarted = false;
+  #hasDisconnected = false;
+  #lastAddress = "";
+  #lastTick = 0;
+  #edgeNotices;
+  #startRequests;
 
   constructor() {
     this.notices = new Notices(byId("notices"));
-    this.#lines = new Lines(this.notices);
+    this.#edgeNotices = new EdgeNotices(this.notices);
     this.screen = new Screen(byId("scene"));
     this.player = new Player();
     this.tools = new Tools(byId("scene"), this);
-    this.link = new Link({
-      news: (message) => this.#news(message),
-      answer: (request, message) => this.#answer(request, message),
-      frame: (frame) => this.#take(frame),
-      lost: (reason) => this.#lost(reason),
+    this.connection = new Connection({
+      notification: (message) => this.#handleNotification(message),
+      answer: (request, message) => this.#handleReply(request, message),
+      frame: (frame) => this.#receiveFrame(frame),
+      disconnected: (reason) => this.#handleDisconnect(reason),
     });
-    this.#starts = new Starts(this.link, this.notices);
+    this.#startRequests = new StartRequests(this.connection, this.notices);
     requestAnimationFrame((now) => this.#tick(now));
   }
 
@@ -57,247 +57,249 @@ export class View {
     return this.player.playing;
   }
 
-  leaderVelocity() {
-    return this.frame && leaderVelocity(this.frame.panels[0]);
+  computeLeaderVelocity() {
+    return this.frame && computeLeaderVelocity(this.frame.panels[0]);
   }
 
-  // What a person asks for.
+  // Actions of the user.
 
-  /** Begin again, with the same setting. */
+  /** Start again with the same setting. */
   reset() {
     if (this.playback) this.chooseFlock(this.state.flock);
-    else this.change({});
+    else this.restartWith({});
   }
 
-  /** Begin again with other fields of the setting. */
-  change(fields) {
-    this.#starts.pending = { ...this.#starts.pending, ...fields };
-    this.#start({ do: "start", setting: { ...this.state.setting, ...this.#starts.pending } });
+  /** Start again with other setting fields. */
+  restartWith(fields) {
+    this.#startRequests.pending = { ...this.#startRequests.pending, ...fields };
+    this.#start({ command: "start", setting: { ...this.state.setting, ...this.#startRequests.pending } });
   }
 
   /** Play another flock of the saved flights. */
   chooseFlock(flock) {
-    this.#start({ do: "play", flock });
+    this.#start({ command: "play", flock });
   }
 
   #start(request) {
-    if (this.#flown) this.notices.dismissAllBut("saving"); // they are about what was before
-    this.#starts.ask(request, () => this.cancel());
+    if (this.#hasStarted) this.notices.dismissExcept("saving"); // the others concern the previous flight
+    this.#startRequests.ask(request, () => this.cancel());
   }
 
-  /** Look no further for a start: what flew before flies on. */
+  /** Cancel the search for initial conditions; the current flight continues. */
   cancel() {
-    for (const request of this.#starts.cancel()) this.#answer(request, { is: "cancelled" });
+    for (const request of this.#startRequests.cancel()) this.#handleReply(request, { event: "cancelled" });
   }
 
   play(playing) {
     if (playing && this.player.ended) {
-      this.player.forget();
-      this.link.ask({ do: "seek", frame: 0 });
+      this.player.clear();
+      this.connection.ask({ command: "seek", frame: 0 });
     }
-    this.#note(this.player.play(playing));
+    this.#recordFrames(this.player.play(playing));
     byId("play").classList.toggle("playing", playing);
     byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
-    this.screen.wake();
+    this.screen.requestRedraw();
   }
 
   step() {
-    if (this.playback) this.nudge(1);
+    if (this.playback) this.stepFrames(1);
     else {
       this.play(false);
-      this.link.ask({ do: "advance", steps: 1 });
+      this.connection.ask({ command: "advance", steps: 1 });
     }
   }
 
   /** Go to a frame of a saved flight. */
   seek(frame) {
     this.play(false);
-    this.link.askLatest({ do: "seek", frame: Math.max(frame, 0) });
+    this.connection.askLatest({ command: "seek", frame: Math.max(frame, 0) });
   }
 
-  nudge(frames) {
+  stepFrames(frames) {
     if (this.frame) this.seek(this.frame.step + frames);
   }
 
+  /** Change display options. */
   look(changes) {
     Object.assign(this.state.look, changes);
     this.player.speed = this.state.look.speed;
     showLook(this.state.look);
-    this.#lines.explain(this.state.look.edges && !this.playback, this.state.setting.world);
-    this.#lines.begin();
-    if (this.frame) this.#show();
+    this.#edgeNotices.updateLegend(this.state.look.edges && !this.playback, this.state.setting.world);
+    this.#edgeNotices.reset();
+    if (this.frame) this.#requestPicture();
     this.#writeAddress();
-    this.screen.wake();
+    this.screen.requestRedraw();
   }
 
   follow() {
-    for (const camera of this.screen.cameras) camera.followAgain();
+    for (const camera of this.screen.cameras) camera.resumeFollowing();
   }
 
   save() {
-    this.link.ask({ do: "save", speed: this.state.look.speed });
+    this.connection.ask({ command: "save", speed: this.state.look.speed });
   }
 
-  /** Keep what was done in the setting, so that it is done again after a reset. */
-  keep(fields) {
+  /** Store fields in the setting and the address, so that a reset restores them. */
+  updateSetting(fields) {
     this.state.setting = { ...this.state.setting, ...fields };
     this.showSetting();
     this.#writeAddress();
   }
 
-  /** Show in the form what flies, with changes that were asked for. */
+  /** Show the current setting in the form, with requested changes. */
   showSetting(changes = {}) {
-    this.controls.show({ ...this.state.setting, ...changes }, this.chosen);
-    this.#lines.explain(this.state.look.edges && !this.playback, this.state.setting.world);
+    this.controls.show({ ...this.state.setting, ...changes }, this.scenarioDefaults);
+    this.#edgeNotices.updateLegend(this.state.look.edges && !this.playback, this.state.setting.world);
   }
 
   // The address.
 
-  /** Fly what the address says, unless it was this page that wrote it. */
+  /** Start the flight of the address, unless this page wrote it. */
   readAddress() {
-    if (!this.#welcome || (this.frame && location.hash === this.#written)) return;
+    if (!this.#welcome || (this.frame && location.hash === this.#lastAddress)) return;
     const { setting, look, flock } = readAddress(location.hash, this.#welcome.setting);
     this.look(look);
     if (this.playback) this.chooseFlock(flock);
-    else this.change(setting);
+    else this.restartWith(setting);
   }
 
   #writeAddress() {
-    if (!this.#flown) return;
-    this.#written = writeAddress(this.state, this.playback);
-    history.replaceState(null, "", this.#written);
+    if (!this.#hasStarted) return;
+    this.#lastAddress = writeAddress(this.state, this.playback);
+    history.replaceState(null, "", this.#lastAddress);
   }
 
-  // The server's words.
+  // Messages of the server.
 
-  #news(message) {
-    if (message.is === "welcome") this.#begin(message);
-    else if (message.is === "compiling") showCompiling(message.text);
-    else tellOfSaving(message, this.notices);
+  #handleNotification(message) {
+    if (message.event === "welcome") this.#handleWelcome(message);
+    else if (message.event === "compiling") showCompiling(message.text);
+    else showSaveStatus(message, this.notices);
   }
 
-  #begin(welcome) {
+  #handleWelcome(welcome) {
     this.notices.dismiss("connection");
-    if (this.#lostOnce) this.notices.tell("Connected again: the flight begins anew.");
+    if (this.#hasDisconnected) this.notices.show("Reconnected: the flight starts again.");
     this.#welcome = welcome;
-    this.#flown = false;
-    this.#starts.forget();
+    this.#hasStarted = false;
+    this.#startRequests.clear();
     this.state = { ...this.state, setting: welcome.setting, flock: 0 };
     this.playback = welcome.flocks > 0;
-    this.actions = new Actions(this, welcome.most_disks);
-    offerFlocks(welcome.flocks);
+    this.actions = new Actions(this, welcome.max_disks);
+    showFlockChoice(welcome.flocks);
     this.controls = new Controls(
       welcome,
-      (fields) => this.change(fields),
+      (fields) => this.restartWith(fields),
       (fields) => this.actions.changeWorld(fields),
       (panel, options) => this.actions.changeLaw(panel, options),
     );
     this.readAddress();
   }
 
-  #answer(request, message) {
+  #handleReply(request, message) {
     showCompiling("");
-    if (!this.#starts.settle(request, message)) return;
-    if (message.is === "started") this.#started(request, message);
-    if (message.is === "refused") this.#refused(request, message.text);
-    if (message.is === "cancelled") this.#refused(request, "Cancelled.", { bad: false });
-    if (message.is === "failed") this.#failed(message.text);
-    if (message.remark) this.notices.tell(message.remark, { id: "remark" });
-    else if (request.do === "law" && message.is === "done") this.notices.dismiss("remark"); // it is no longer true
-    if (message.is === "saving") this.notices.tell("Saving …", { id: "saving", stays: true });
+    if (!this.#startRequests.handleReply(request, message)) return;
+    if (message.event === "started") this.#handleStarted(request, message);
+    if (message.event === "refused") this.#handleRefused(request, message.text);
+    if (message.event === "cancelled") this.#handleRefused(request, "Cancelled.", { isError: false });
+    if (message.event === "failed") this.#handleFailed(message.text);
+    if (message.warning) this.notices.show(message.warning, { id: "warning" });
+    else if (request.command === "change_law" && message.event === "done") this.notices.dismiss("warning");
+    if (message.event === "saving") this.notices.show("Saving …", { id: "saving", sticky: true });
   }
 
-  #started(request, { setting, playback, ...chosen }) {
+  #handleStarted(request, { setting, playback, ...scenarioDefaults }) {
     this.notices.dismiss("failure");
-    this.#flown = true;
-    this.#lines.begin();
-    this.tools.letGo();
+    this.#hasStarted = true;
+    this.#edgeNotices.reset();
+    this.tools.releaseDrag();
     if (playback) {
       this.state.flock = request.flock;
       this.player.begin(new SavedFrames(playback));
       showPlayback(playback, request.flock, this.screen);
     } else {
       this.state.setting = setting;
-      this.chosen = chosen;
-      this.actions.begin(setting, chosen.given);
-      this.showSetting(this.#starts.pending);
+      this.scenarioDefaults = scenarioDefaults;
+      this.actions.begin(setting, scenarioDefaults.scenario_obstacle_count);
+      this.showSetting(this.#startRequests.pending);
       this.player.begin(new LiveSteps(setting.time_step));
       const { scenario, controller: first, compare } = setting;
       const flights = [first, compare].filter(Boolean).map((controller) => ({ controller, scenario }));
-      this.screen.begin(flights, chosen.comm_radius);
+      this.screen.begin(flights, scenarioDefaults.comm_radius);
     }
     this.#writeAddress();
-    this.#show();
+    this.#requestPicture();
   }
 
-  /** Say how pictures shall look, and get one. */
-  #show() {
-    this.link.ask({ do: "show", edges: this.state.look.edges });
+  /** Choose whether pictures have edges, and request one. */
+  #requestPicture() {
+    this.connection.ask({ command: "show_edges", edges: this.state.look.edges });
   }
 
-  #refused(request, text, how = { bad: true }) {
-    if (IN_FLIGHT.includes(request.do)) this.state.setting = { ...this.state.setting, ...this.actions.flown };
+  #handleRefused(request, text, options = { isError: true }) {
+    if (IN_FLIGHT_COMMANDS.includes(request.command))
+      this.state.setting = { ...this.state.setting, ...this.actions.activeFields };
     this.showSetting();
     byId("flock").value = this.state.flock;
-    this.#writeAddress(); // which may have asked for it
-    if (!this.#flown && STARTS.includes(request.do)) {
-      this.#flown = true;
-      this.reset(); // an address that makes no sense: better fly something than nothing
+    this.#writeAddress(); // the refused setting may have come from the address
+    if (!this.#hasStarted && START_COMMANDS.includes(request.command)) {
+      this.#hasStarted = true;
+      this.reset(); // the address was invalid: start the server's initial setting
     }
-    this.notices.tell(text, how);
+    this.notices.show(text, options);
   }
 
-  #failed(text) {
-    this.player.forget();
-    tellOfFailure(text, () => this.reset(), this.notices);
+  #handleFailed(text) {
+    this.player.clear();
+    showFailure(text, () => this.reset(), this.notices);
   }
 
-  #lost(reason) {
+  #handleDisconnect(reason) {
     showCompiling("");
-    this.#lostOnce = true;
-    this.player.forget();
-    this.#starts.forget();
+    this.#hasDisconnected = true;
+    this.player.clear();
+    this.#startRequests.clear();
     for (const id of ["saving", "failure"]) this.notices.dismiss(id);
-    this.notices.tell(reason, { id: "connection", bad: true, stays: true });
+    this.notices.show(reason, { id: "connection", isError: true, sticky: true });
   }
 
-  // Time.
+  // Frames and pictures.
 
-  #take(frame) {
+  #receiveFrame(frame) {
     showCompiling("");
-    this.received += 1;
-    this.#note(this.player.take(frame));
-    this.#askAhead();
-    if (!this.playing) this.screen.wake();
+    this.receivedCount += 1;
+    this.#recordFrames(this.player.receive(frame));
+    this.#requestAhead();
+    if (!this.playing) this.screen.requestRedraw();
   }
 
-  #askAhead() {
+  #requestAhead() {
     const { request } = this.player;
-    if (request && !this.link.waitsFor("advance", "seek", ...STARTS)) this.link.ask(request);
+    if (request && !this.connection.isWaitingFor("advance", "seek", ...START_COMMANDS)) this.connection.ask(request);
   }
 
-  /** Keep what must be remembered of frames that are shown, though some of them for no time at all. */
-  #note(frames) {
+  /** Add the metrics of frames to the curves, also of those that are skipped by the display. */
+  #recordFrames(frames) {
     for (const { time, panels } of frames) {
-      const numbers = panels.map((panel) => panel.numbers);
-      if (!this.playback) this.screen.note(time, numbers);
-      if (this.state.look.edges) this.#lines.note(panels);
+      const metricValues = panels.map((panel) => panel.metricValues);
+      if (!this.playback) this.screen.addMetrics(time, metricValues);
+      if (this.state.look.edges) this.#edgeNotices.notifyHiddenEdges(panels);
     }
   }
 
   #tick(now) {
     requestAnimationFrame((next) => this.#tick(next));
-    const seconds = (now - this.#last) / 1000;
-    this.#last = now;
+    const seconds = (now - this.#lastTick) / 1000;
+    this.#lastTick = now;
     if (!this.frame) return;
-    this.#note(this.player.advance(seconds));
-    this.#askAhead();
+    this.#recordFrames(this.player.advance(seconds));
+    this.#requestAhead();
     this.tools.tick();
     if (this.playing && this.player.ended) this.play(false);
     const { edges, trails } = this.state.look;
     const { frame, ahead } = this.player;
     byId("clear").hidden = this.playback || !frame.panels[0].disks.length;
     this.screen.show(frame, ahead, now, seconds, { edges, trails, highlight: this.tools.highlight });
-    if (this.playback && !this.link.waitsFor("seek")) byId("slider").value = frame.step;
+    if (this.playback && !this.connection.isWaitingFor("seek")) byId("slider").value = frame.step;
   }
 }

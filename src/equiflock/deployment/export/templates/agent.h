@@ -1,18 +1,19 @@
 /* @title@
  *
- * One agent of a flock: messages of others in, its own acceleration and message out. C99, float, no heap; it needs
- * nothing but libm. Written by equiflock @version@; @file@.README.md says what every byte of a message is.
+ * The controller of one agent of a flock: messages of neighbours in, the agent's acceleration and next message out.
+ * C99, single precision, no heap; needs only libm. @file@.README.md documents the message.
+ * Written by equiflock @version@.
  *
  *     static @name@_agent agent;
- *     @name@_init(&agent, number, group);               once; group 0 unless agents have groups
+ *     @name@_init(&agent, number, group);                      once; group 0 unless agents have groups
  *     at every step:
  *         @name@_begin(&agent, position, velocity, message);   then send the @size@ bytes of message
- *         @name@_hear(&agent, received, length);               for each message that comes before `end`
- *         @name@_end(&agent, acceleration);                    then do that
+ *         @name@_receive(&agent, received, length);            for each message that arrives before `end`
+ *         @name@_end(&agent, acceleration);                    then apply the acceleration
  *
 @units@
- * Memory: an agent has @ram@ bytes with room for @NAME@_NEIGHBOURS = @neighbours@ neighbours, of @slot@ bytes each; on the
- * stack are @stack@ bytes of numbers; weights are @weights@ bytes of constants.
+ * Memory: @ram@ bytes of RAM per agent with @NAME@_NEIGHBOURS = @neighbours@ (@slot@ bytes per neighbour),
+ * @stack@ bytes of numbers on the stack, @weights@ bytes of constant weights.
  */
 #ifndef EQUIFLOCK_@NAME@_H
 #define EQUIFLOCK_@NAME@_H
@@ -23,57 +24,57 @@
 
 #define @NAME@_D @D@ /* dimensions */
 #define @NAME@_K @K@ /* hops */
-#define @NAME@_C @C@ /* channels of a hop */
-#define @NAME@_PASSED @passed@ /* numbers of its observations that an agent passes on, (K - 1) C D */
-#define @NAME@_MESSAGE @size@ /* bytes of a message */
-#define @NAME@_OBSTACLE 255 /* in place of a group: the sender is an obstacle agent */
+#define @NAME@_C @C@ /* channels per hop */
+#define @NAME@_RELAYED @relayed@ /* observation values relayed in a message, (K - 1) C D */
+#define @NAME@_MESSAGE @size@ /* bytes per message */
+#define @NAME@_OBSTACLE 255 /* group of obstacle agents */
 
-/* These three may be set before this file is included, or by the compiler's -D. */
+/* Define these three before including this file, or with -D, to override the defaults. */
 #ifndef @NAME@_NEIGHBOURS
-#define @NAME@_NEIGHBOURS @neighbours@ /* so many agents are heard at once; of more, the nearest */
+#define @NAME@_NEIGHBOURS @neighbours@ /* most neighbours stored; the nearest are kept */
 #endif
 #ifndef @NAME@_LAST_KNOWN
-#define @NAME@_LAST_KNOWN 0 /* for so many steps more the last message of a silent neighbour is used */
+#define @NAME@_LAST_KNOWN 0 /* extra steps for which the last message of a silent neighbour is used */
 #endif
-#ifndef @NAME@_REACH
-#define @NAME@_REACH 0.0f /* messages from farther than this are not used; 0: all that are heard are */
+#ifndef @NAME@_RANGE
+#define @NAME@_RANGE 0.0f /* messages from farther away are ignored; 0: no limit */
 #endif
 
-/* What `hear` makes of bytes: takes them, or drops them, and why. */
+/* Result of `receive`: RECEIVED, or why the message was dropped. */
 enum {
-    @NAME@_HEARD = 0,
+    @NAME@_RECEIVED = 0,
     @NAME@_WRONG_LENGTH,
-    @NAME@_NO_MESSAGE,    /* it does not begin with EF */
-    @NAME@_OTHER_VERSION, /* of the format */
-    @NAME@_NO_NUMBER,     /* a number is not finite, or too large */
-    @NAME@_OWN_NUMBER,    /* it says that it is from this agent itself */
-    @NAME@_NOT_NEWER,     /* than the message of that sender that is here already */
-    @NAME@_FULL,          /* NEIGHBOURS others were heard, none of them farther */
-    @NAME@_STRANGER       /* not at the first step, in a fixed topology; or an obstacle agent in space */
+    @NAME@_BAD_MAGIC,     /* does not begin with EF */
+    @NAME@_OTHER_VERSION, /* version of the message format is not 1 */
+    @NAME@_BAD_VALUE,     /* a value is not finite or too large */
+    @NAME@_OWN_NUMBER,    /* sender has this agent's own number */
+    @NAME@_NOT_NEWER,     /* not newer than the stored message of its sender */
+    @NAME@_FULL,          /* NEIGHBOURS messages are stored, none from farther away */
+    @NAME@_NOT_A_NEIGHBOUR /* fixed topology: no neighbour at the first step; 3D: an obstacle agent */
 };
 
-/* The last message of another agent: position and velocity in the robots' units, then what it passed on. */
+/* The last message of a neighbour. `numbers`: position and velocity in the robots' units, then relayed observations. */
 typedef struct {
-    uint32_t sender, step, heard; /* `heard` is this agent's own step at which it came */
+    uint32_t sender, step, received_step; /* `received_step` counts this agent's steps, `step` the sender's */
     uint32_t group;
-    float numbers[2 * @NAME@_D + @NAME@_PASSED];
+    float numbers[2 * @NAME@_D + @NAME@_RELAYED];
 } @name@_neighbour;
 
 typedef struct {
     uint32_t number, step, group;
-    int32_t count; /* of neighbours, which are sorted by their numbers */
+    int32_t count; /* number of stored neighbours, sorted by sender */
     float position[@NAME@_D], velocity[@NAME@_D];
-    float known[@NAME@_K * @NAME@_C * @NAME@_D]; /* observations: hop by hop, channel by channel */
+    float observations[@NAME@_K * @NAME@_C * @NAME@_D]; /* (K, C, D) */
     @name@_neighbour neighbours[@NAME@_NEIGHBOURS];
 /*[fixed*/
-    int32_t listed; /* a fixed topology: so many were heard at the first step; -1 before it has ended */
-    uint32_t friends[@NAME@_NEIGHBOURS]; /* who they are; nobody else is ever heard */
+    int32_t initial_count; /* fixed topology: number of neighbours at the first step; -1 until it has ended */
+    uint32_t initial_neighbours[@NAME@_NEIGHBOURS]; /* their numbers; messages of other senders are dropped */
 /*fixed]*/
 } @name@_agent;
 
 @constants@
 
-/* Make an agent that knows nothing yet. */
+/* Initialise an agent: step 0, no neighbours, observations zero. */
 static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t group)
 {
     int n;
@@ -84,18 +85,19 @@ static inline void @name@_init(@name@_agent *agent, uint32_t number, uint8_t gro
     for (n = 0; n < @NAME@_D; n++)
         agent->position[n] = agent->velocity[n] = 0.0f;
     for (n = 0; n < @NAME@_K * @NAME@_C * @NAME@_D; n++)
-        agent->known[n] = 0.0f;
+        agent->observations[n] = 0.0f;
 /*[fixed*/
-    agent->listed = -1;
+    agent->initial_count = -1;
 /*fixed]*/
 }
 
-/* Four bytes, the lowest first, whatever the order in memory. */
+/* Read a little-endian uint32 on hosts of any byte order. */
 static inline uint32_t @name@_get(const uint8_t *from)
 {
     return (uint32_t)from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
 }
 
+/* Write a little-endian uint32. */
 static inline void @name@_put(uint8_t *to, uint32_t value)
 {
     int n;
@@ -108,10 +110,12 @@ typedef union {
     uint32_t bits;
 } @name@_word;
 
-/* Write a message. `known` is K - 1 hops of observations, or NULL for who hears nobody: a leader, or an obstacle agent
- * (group @NAME@_OBSTACLE), which a robot that sees an obstacle by itself may write and hear in its place. */
+/* Write a message. `observations` has the first K - 1 hops, or is NULL (zeros) for leaders and obstacle agents. A robot
+ * that detects an obstacle with its sensors can write the obstacle agent's message (group @NAME@_OBSTACLE) and
+ * pass it to `receive`. */
 static inline void @name@_write(uint8_t message[@NAME@_MESSAGE], uint32_t sender, uint8_t group, uint32_t step,
-                                const float position[@NAME@_D], const float velocity[@NAME@_D], const float *known)
+                                const float position[@NAME@_D], const float velocity[@NAME@_D],
+                                const float *observations)
 {
     int n;
     message[0] = 'E';
@@ -120,17 +124,17 @@ static inline void @name@_write(uint8_t message[@NAME@_MESSAGE], uint32_t sender
     message[3] = group;
     @name@_put(message + 4, sender);
     @name@_put(message + 8, step);
-    for (n = 0; n < 2 * @NAME@_D + @NAME@_PASSED; n++) {
+    for (n = 0; n < 2 * @NAME@_D + @NAME@_RELAYED; n++) {
         @name@_word word;
         if (n < 2 * @NAME@_D)
             word.number = n < @NAME@_D ? position[n] : velocity[n - @NAME@_D];
         else
-            word.number = known ? known[n - 2 * @NAME@_D] : 0.0f;
+            word.number = observations ? observations[n - 2 * @NAME@_D] : 0.0f;
         @name@_put(message + 12 + 4 * n, word.bits);
     }
 }
 
-/* Begin a step: the message to send now, of where the agent is and of what it knew a step before. */
+/* Begin a step: store the measured state and write the message to send, with the observations of the previous step. */
 static inline void @name@_begin(@name@_agent *agent, const float position[@NAME@_D], const float velocity[@NAME@_D],
                                 uint8_t message[@NAME@_MESSAGE])
 {
@@ -139,11 +143,11 @@ static inline void @name@_begin(@name@_agent *agent, const float position[@NAME@
         agent->position[d] = position[d];
         agent->velocity[d] = velocity[d];
     }
-    @name@_write(message, agent->number, (uint8_t)agent->group, agent->step, position, velocity, agent->known);
+    @name@_write(message, agent->number, (uint8_t)agent->group, agent->step, position, velocity, agent->observations);
 }
 
-/* The place of the farthest neighbour, if it is farther than the sender of a message; -1 if none is. */
-static inline int @name@_farther_than(const @name@_agent *agent, const uint8_t *message)
+/* Return the index of the farthest stored neighbour if it is farther away than the sender of the message, else -1. */
+static inline int @name@_find_farther(const @name@_agent *agent, const uint8_t *message)
 {
     float most = 0.0f;
     int n, d, farthest = -1;
@@ -166,41 +170,41 @@ static inline int @name@_farther_than(const @name@_agent *agent, const uint8_t *
     return farthest;
 }
 
-/* Take in a message, at any time before `end`; @NAME@_HEARD, or why it was dropped. Any bytes will do no harm. */
-static inline int @name@_hear(@name@_agent *agent, const uint8_t *message, size_t length)
+/* Store a message, at any time before `end`. Return @NAME@_RECEIVED or why it was dropped. Safe for arbitrary bytes. */
+static inline int @name@_receive(@name@_agent *agent, const uint8_t *message, size_t length)
 {
     int n, at = 0;
     uint32_t sender, step;
     if (length != @NAME@_MESSAGE)
         return @NAME@_WRONG_LENGTH;
     if (message[0] != 'E' || message[1] != 'F')
-        return @NAME@_NO_MESSAGE;
+        return @NAME@_BAD_MAGIC;
     if (message[2] != 1)
         return @NAME@_OTHER_VERSION;
-    /* No number may be so large that its square, or the fourth power of a distance, leaves the range of float. */
-    for (n = 0; n < 2 * @NAME@_D + @NAME@_PASSED; n++) {
+    /* Limits keep the squares of values and the fourth powers of distances within the range of float. */
+    for (n = 0; n < 2 * @NAME@_D + @NAME@_RELAYED; n++) {
         @name@_word word;
         word.bits = @name@_get(message + 12 + 4 * n);
         if (!(fabsf(word.number) <= (n < 2 * @NAME@_D ? 1e8f : 1e18f)))
-            return @NAME@_NO_NUMBER;
+            return @NAME@_BAD_VALUE;
     }
     sender = @name@_get(message + 4);
     step = @name@_get(message + 8);
     if (sender == agent->number)
         return @NAME@_OWN_NUMBER;
 /*[space*/
-    /* Obstacle agents exist in the plane only. */
+    /* Obstacle agents exist in 2D only. */
     if (message[3] == @NAME@_OBSTACLE)
-        return @NAME@_STRANGER;
+        return @NAME@_NOT_A_NEIGHBOUR;
 /*space]*/
 /*[fixed*/
-    /* After the first step, only who was heard at it. */
-    for (n = 0; n < agent->listed && agent->friends[n] != sender; n++)
+    /* After the first step accept only the neighbours of the first step. */
+    for (n = 0; n < agent->initial_count && agent->initial_neighbours[n] != sender; n++)
         ;
-    if (agent->listed >= 0 && n == agent->listed)
-        return @NAME@_STRANGER;
+    if (agent->initial_count >= 0 && n == agent->initial_count)
+        return @NAME@_NOT_A_NEIGHBOUR;
 /*fixed]*/
-    /* Its place in the order of numbers, so that sums do not depend on who was heard first. */
+    /* Insert in order of sender, so that sums do not depend on the order of arrival. */
     while (at < agent->count && agent->neighbours[at].sender < sender)
         at++;
     if (at < agent->count && agent->neighbours[at].sender == sender) {
@@ -208,9 +212,9 @@ static inline int @name@_hear(@name@_agent *agent, const uint8_t *message, size_
         if ((uint32_t)(step - agent->neighbours[at].step - 1u) >= 0x7fffffffu)
             return @NAME@_NOT_NEWER;
     } else {
-        /* No room: the farthest gives its place to one who is nearer. */
+        /* No room: replace the farthest neighbour if the sender is nearer. */
         if (agent->count == @NAME@_NEIGHBOURS) {
-            const int farthest = @name@_farther_than(agent, message);
+            const int farthest = @name@_find_farther(agent, message);
             if (farthest < 0)
                 return @NAME@_FULL;
             agent->count--;
@@ -224,17 +228,17 @@ static inline int @name@_hear(@name@_agent *agent, const uint8_t *message, size_
     }
     agent->neighbours[at].sender = sender;
     agent->neighbours[at].step = step;
-    agent->neighbours[at].heard = agent->step;
+    agent->neighbours[at].received_step = agent->step;
     agent->neighbours[at].group = message[3];
-    for (n = 0; n < 2 * @NAME@_D + @NAME@_PASSED; n++) {
+    for (n = 0; n < 2 * @NAME@_D + @NAME@_RELAYED; n++) {
         @name@_word word;
         word.bits = @name@_get(message + 12 + 4 * n);
         agent->neighbours[at].numbers[n] = word.number;
     }
-    return @NAME@_HEARD;
+    return @NAME@_RECEIVED;
 }
 
-/* r_ij and v_ij, in the units of the controller, and |r_ij|^2; -1 if it is out of range. */
+/* Compute r_ij and v_ij in the controller's units. Return |r_ij|^2, or -1 if the neighbour is out of range. */
 static inline float @name@_relative(const @name@_agent *agent, const @name@_neighbour *other, float r[@NAME@_D],
                                     float v[@NAME@_D])
 {
@@ -245,7 +249,7 @@ static inline float @name@_relative(const @name@_agent *agent, const @name@_neig
         v[d] = agent->velocity[d] - other->numbers[@NAME@_D + d];
         square += r[d] * r[d];
     }
-    if (@NAME@_REACH > 0.0f && square > @NAME@_REACH * @NAME@_REACH)
+    if (@NAME@_RANGE > 0.0f && square > @NAME@_RANGE * @NAME@_RANGE)
         return -1.0f;
 /*[scaled*/
     square = 0.0f;
@@ -258,6 +262,7 @@ static inline float @name@_relative(const @name@_agent *agent, const @name@_neig
     return square;
 }
 
+/* sum += weight * vector */
 static inline void @name@_add(float *sum, float weight, const float vector[@NAME@_D])
 {
     int d;
@@ -266,8 +271,9 @@ static inline void @name@_add(float *sum, float weight, const float vector[@NAME
 }
 
 /*[orbit*/
-/* v_ij of the nearest obstacle agent as a follower takes it (the orbit technique): from r_ij and w, the mean velocity of
- * itself and the flock agents that it hears. Who heads for the obstacle dodges it, who passes it bends around it. */
+/* Orbit technique: compute the virtual v_ij of the nearest obstacle agent from r_ij and w, the mean velocity of the
+ * agent and its neighbours in the flock. An agent that heads for the obstacle dodges it; one that passes it bends
+ * around it. */
 static inline void @name@_orbit(const float r[2], const float w[2], float v[2])
 {
     const float distance = sqrtf(r[0] * r[0] + r[1] * r[1]), speed = sqrtf(w[0] * w[0] + w[1] * w[1]);
@@ -276,7 +282,7 @@ static inline void @name@_orbit(const float r[2], const float w[2], float v[2])
     v[0] = v[1] = 0.0f;
     if (distance == 0.0f)
         return;
-    x = -r[0] / distance; /* the way to it */
+    x = -r[0] / distance; /* direction to the obstacle */
     y = -r[1] / distance;
     if (speed > 0.0f) {
         ahead = (x * w[0] + y * w[1]) / speed;
@@ -293,11 +299,12 @@ static inline void @name@_orbit(const float r[2], const float w[2], float v[2])
 }
 
 /*orbit]*/
-/* Features of r_ij and v_ij are added to sums, and what the others passed on to older hops. */
+/* Compute observations (K, C, D): features of r_ij and v_ij in hop 1, means of relayed observations in older hops.
+ * Return the number of neighbours used. */
 static inline int @name@_observe(@name@_agent *agent)
 {
-    float sums[@features@ * @NAME@_D], r[@NAME@_D], v[@NAME@_D], *known = agent->known;
-    int i, n, heard = 0;
+    float sums[@features@ * @NAME@_D], r[@NAME@_D], v[@NAME@_D], *observations = agent->observations;
+    int i, n, used = 0;
 /*[mean_same*/
     int same = 0;
 /*mean_same]*/
@@ -305,7 +312,7 @@ static inline int @name@_observe(@name@_agent *agent)
     int others = 0;
 /*mean_others]*/
 /*[plane*/
-    /* Of obstacle agents only the nearest is heard. */
+    /* Find the nearest obstacle agent: the others are ignored. */
     int nearest = -1;
     float least = 0.0f;
 /*[orbit*/
@@ -338,7 +345,7 @@ static inline int @name@_observe(@name@_agent *agent)
     for (n = 0; n < @features@ * @NAME@_D; n++)
         sums[n] = 0.0f;
     for (n = 0; n < @NAME@_K * @NAME@_C * @NAME@_D; n++)
-        known[n] = 0.0f;
+        observations[n] = 0.0f;
     for (i = 0; i < agent->count; i++) {
         const @name@_neighbour *other = &agent->neighbours[i];
         float square = @name@_relative(agent, other, r, v);
@@ -353,15 +360,15 @@ static inline int @name@_observe(@name@_agent *agent)
 /*orbit]*/
         }
 /*plane]*/
-        square = square < 1e-16f ? 1e-16f : square; /* agents in one place push each other nowhere */
+        square = square < 1e-16f ? 1e-16f : square; /* coincident agents: features of r_ij are zero */
 @sums@
-        heard++;
-        for (n = 0; n < @NAME@_PASSED; n++)
-            known[@NAME@_C * @NAME@_D + n] += other->numbers[2 * @NAME@_D + n];
+        used++;
+        for (n = 0; n < @NAME@_RELAYED; n++)
+            observations[@NAME@_C * @NAME@_D + n] += other->numbers[2 * @NAME@_D + n];
     }
-    /* Sums and means of the first hop, then means of the older ones. */
+    /* Hop 1: sums or means of features. Older hops: means of relayed observations. */
     {
-        const float mean = heard > 0 ? 1.0f / (float)heard : 0.0f;
+        const float mean = used > 0 ? 1.0f / (float)used : 0.0f;
 /*[mean_same*/
         const float mean_same = same > 0 ? 1.0f / (float)same : 0.0f;
 /*mean_same]*/
@@ -369,16 +376,16 @@ static inline int @name@_observe(@name@_agent *agent)
         const float mean_others = others > 0 ? 1.0f / (float)others : 0.0f;
 /*mean_others]*/
 @channels@
-        for (n = 0; n < @NAME@_PASSED; n++)
-            known[@NAME@_C * @NAME@_D + n] *= mean;
+        for (n = 0; n < @NAME@_RELAYED; n++)
+            observations[@NAME@_C * @NAME@_D + n] *= mean;
     }
-    /* Beyond this squares leave the range of float; agents at a touch get there. */
+    /* Squares of larger values would leave the range of float; agents that nearly coincide reach the limit. */
     for (n = 0; n < @NAME@_K * @NAME@_C * @NAME@_D; n++)
-        known[n] = known[n] > 1e18f ? 1e18f : known[n] < -1e18f ? -1e18f : known[n];
-    return heard;
+        observations[n] = observations[n] > 1e18f ? 1e18f : observations[n] < -1e18f ? -1e18f : observations[n];
+    return used;
 }
 
-/* y = weight x + bias, of vectors of so many components. */
+/* y = weight x + bias, for vectors with the given number of components. */
 static inline void @name@_layer(const float *weight, const float *bias, int outputs, int inputs, int components,
                                 const float *x, float *y)
 {
@@ -393,29 +400,29 @@ static inline void @name@_layer(const float *weight, const float *bias, int outp
 }
 
 @activations@
-/* End a step: what to do now, in the robots' units. How many others were heard; -1 if the answer, or what the robot
- * measured of itself, is not finite: the answer is zero then. */
+/* End a step: compute the acceleration in the robots' units. Return the number of neighbours used, or -1 with a zero
+ * acceleration if the acceleration or the measured state is not finite. */
 static inline int @name@_end(@name@_agent *agent, float acceleration[@NAME@_D])
 {
-    int d, n, kept = 0, heard = @name@_observe(agent);
+    int d, n, kept = 0, used = @name@_observe(agent);
 @network@
     for (d = 0; d < @NAME@_D; d++)
         if (!isfinite(acceleration[d]) || !isfinite(agent->position[d]) || !isfinite(agent->velocity[d]))
-            heard = -1;
-    for (d = 0; d < @NAME@_D && heard < 0; d++)
+            used = -1;
+    for (d = 0; d < @NAME@_D && used < 0; d++)
         acceleration[d] = 0.0f;
 /*[fixed*/
-    if (agent->listed < 0)
-        for (agent->listed = 0; agent->listed < agent->count; agent->listed++)
-            agent->friends[agent->listed] = agent->neighbours[agent->listed].sender;
+    if (agent->initial_count < 0)
+        for (agent->initial_count = 0; agent->initial_count < agent->count; agent->initial_count++)
+            agent->initial_neighbours[agent->initial_count] = agent->neighbours[agent->initial_count].sender;
 /*fixed]*/
     agent->step++;
-    /* Forget messages that were used for long enough. */
+    /* Drop messages older than LAST_KNOWN steps. */
     for (n = 0; n < agent->count; n++)
-        if ((uint32_t)(agent->step - agent->neighbours[n].heard) <= @NAME@_LAST_KNOWN)
+        if ((uint32_t)(agent->step - agent->neighbours[n].received_step) <= @NAME@_LAST_KNOWN)
             agent->neighbours[kept++] = agent->neighbours[n];
     agent->count = kept;
-    return heard;
+    return used;
 }
 
 #endif

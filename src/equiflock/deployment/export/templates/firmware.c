@@ -1,6 +1,5 @@
-/* Replays what one agent measured and heard, on a Cortex-M4F, and writes what it would do, and instructions per step.
- *
- * Everything goes through semihosting, the debugger's way to talk, which QEMU answers. */
+/* Replays the recorded states and messages of one agent on a Cortex-M4F and prints its accelerations and the ticks of
+ * each step. Output uses semihosting, the debugger's I/O interface, which QEMU implements. */
 #include "@file@.h"
 
 #include "recording.h"
@@ -13,8 +12,9 @@ extern uint32_t stack_top, data_begin, data_end, data_stored, bss_begin, bss_end
 #define SYSTICK_NOW REGISTER(0xE000E018u)
 #define COPROCESSORS REGISTER(0xE000ED88u)
 
-@name@_agent agent; /* not static: its size stands in the list of symbols */
+@name@_agent agent; /* not static, so that nm lists its size */
 
+/* Make a semihosting call. */
 static int semihost(int call, const void *argument)
 {
     register int r0 __asm__("r0") = call;
@@ -23,6 +23,7 @@ static int semihost(int call, const void *argument)
     return r0;
 }
 
+/* Print a label and a word as 8 hexadecimal digits. */
 static void write_word(const char *what, uint32_t word)
 {
     char text[12];
@@ -36,14 +37,15 @@ static void write_word(const char *what, uint32_t word)
     semihost(0x04, text);
 }
 
+/* Exit the emulator. */
 static void leave(void)
 {
-    semihost(0x18, (const void *)0x20026); /* the application has ended */
+    semihost(0x18, (const void *)0x20026); /* ADP_Stopped_ApplicationExit */
     for (;;)
         ;
 }
 
-/* The four calls of a step, each by itself, so that their sizes stand in the list of symbols. */
+/* Not inlined, so that nm lists the size of each function. */
 __attribute__((noinline)) void agent_init(uint32_t number, uint8_t group)
 {
     @name@_init(&agent, number, group);
@@ -54,9 +56,9 @@ __attribute__((noinline)) void agent_begin(const float *position, const float *v
     @name@_begin(&agent, position, velocity, message);
 }
 
-__attribute__((noinline)) int agent_hear(const uint8_t *message, size_t length)
+__attribute__((noinline)) int agent_receive(const uint8_t *message, size_t length)
 {
-    return @name@_hear(&agent, message, length);
+    return @name@_receive(&agent, message, length);
 }
 
 __attribute__((noinline)) int agent_end(float *acceleration)
@@ -64,10 +66,11 @@ __attribute__((noinline)) int agent_end(float *acceleration)
     return @name@_end(&agent, acceleration);
 }
 
+/* Run all recorded steps. */
 static void replay(void)
 {
     static uint8_t message[@NAME@_MESSAGE];
-    const uint8_t *heard = recorded_messages;
+    const uint8_t *next_message = recorded_messages;
     int step, n, d;
     agent_init(RECORDED_NUMBER, RECORDED_GROUP);
     for (step = 0; step < RECORDED_STEPS; step++) {
@@ -75,11 +78,11 @@ static void replay(void)
         float acceleration[@NAME@_D];
         uint32_t began = SYSTICK_NOW, took;
         agent_begin(recorded_positions[step], recorded_velocities[step], message);
-        for (n = 0; n < recorded_counts[step]; n++, heard += @NAME@_MESSAGE)
-            if (agent_hear(heard, @NAME@_MESSAGE) != @NAME@_HEARD)
+        for (n = 0; n < recorded_counts[step]; n++, next_message += @NAME@_MESSAGE)
+            if (agent_receive(next_message, @NAME@_MESSAGE) != @NAME@_RECEIVED)
                 write_word("dropped", (uint32_t)step);
         agent_end(acceleration);
-        took = (began - SYSTICK_NOW) & 0xffffffu; /* it counts down */
+        took = (began - SYSTICK_NOW) & 0xffffffu; /* SysTick counts down */
         for (d = 0; d < @NAME@_D; d++) {
             word.number = acceleration[d];
             write_word("a", word.bits);
@@ -88,7 +91,7 @@ static void replay(void)
     }
 }
 
-/* A loop of which the number of instructions is known, by which ticks are turned into instructions. */
+/* Measure the ticks of a loop of 200,000 instructions, to convert ticks to instructions. */
 static void calibrate(void)
 {
     uint32_t began = SYSTICK_NOW, rounds = 100000;
@@ -96,6 +99,7 @@ static void calibrate(void)
     write_word("calibration", (began - SYSTICK_NOW) & 0xffffffu);
 }
 
+/* Initialise RAM, FPU and SysTick, then run. */
 void reset(void)
 {
     uint32_t *to = &data_begin, *from = &data_stored;
@@ -103,11 +107,11 @@ void reset(void)
         *to++ = *from++;
     for (to = &bss_begin; to < &bss_end; to++)
         *to = 0;
-    COPROCESSORS |= 0xfu << 20; /* switch the floating point unit on */
+    COPROCESSORS |= 0xfu << 20; /* enable the FPU */
     __asm__ volatile("dsb\nisb");
     SYSTICK_RELOAD = 0xffffffu;
     SYSTICK_NOW = 0;
-    SYSTICK_CONTROL = 5; /* by the processor's clock */
+    SYSTICK_CONTROL = 5; /* enable, processor clock */
     calibrate();
     replay();
     leave();
@@ -119,7 +123,7 @@ void fault(void)
     leave();
 }
 
-/* Where the processor finds its stack, and what to run at a reset, and when something is wrong. */
+/* Vector table: initial stack pointer, reset handler, fault handlers. */
 typedef union {
     uint32_t *stack;
     void (*run)(void);

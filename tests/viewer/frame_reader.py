@@ -1,4 +1,4 @@
-"""A slow, obvious reader of frames."""
+"""Reference implementation of the frame format, for tests."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ from equiflock.viewer.setting import Setting
 
 
 def live_simulation(**setting: object) -> LiveSimulation:
-    """Thirty agents under the expert, unless told otherwise."""
+    """Return a live simulation, by default of 30 agents under the expert."""
     chosen = Setting(**{"agents": 30, "controller": "tanner", **setting})
     return LiveSimulation(chosen, lambda name, options: ef.load(name, **options))
 
 
 def fly(live: LiveSimulation, steps: int) -> None:
-    """Exactly so many steps, though the machine may be slow."""
+    """Advance exactly `steps` steps, in several calls if the machine is slow."""
     target = live.step + steps
     while live.step < target:
         live.advance(target - live.step)

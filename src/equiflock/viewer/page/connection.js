@@ -1,0 +1,110 @@
+/** The connection to the server: a websocket with a queue of requests, each of which gets one answer. */
+
+import { readFrame } from "./frames.js";
+
+/** Websocket close code: the server has no room for another page. */
+const CLOSE_TRY_AGAIN_LATER = 1013;
+const FIRST_RETRY_MS = 500;
+const MAX_RETRY_MS = 5000;
+/** Maximum number of unanswered requests: two, so that user actions need not wait for the next frame. */
+const MAX_UNANSWERED = 2;
+/** Events that the server sends without a request. */
+const UNSOLICITED_EVENTS = ["welcome", "compiling", "save_progress", "saved", "save_failed"];
+
+export class Connection {
+  #socket = null;
+  /** Requests that were sent and not answered yet, each with its callback. */
+  #unanswered = [];
+  #queue = [];
+  #retryDelay = FIRST_RETRY_MS;
+
+  /**
+   * @param {object} handlers callbacks: `notification(message)` for events without a request; for each request either
+   *   `frame(frame)` or `answer(request, message)`; `disconnected(reason)`
+   */
+  constructor(handlers) {
+    this.handlers = handlers;
+    this.#connect();
+  }
+
+  /** Whether every request was answered. */
+  get idle() {
+    return this.#unanswered.length === 0 && this.#queue.length === 0;
+  }
+
+  /** Return whether a request with one of these commands is queued or unanswered. */
+  isWaitingFor(...commands) {
+    return [...this.#unanswered, ...this.#queue].some(({ request }) => commands.includes(request.command));
+  }
+
+  /**
+   * Queue a request; while disconnected, ignore it.
+   * @param {object} request
+   * @param {function(): void} then called when the server has carried it out
+   */
+  ask(request, then = () => {}) {
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
+    this.#queue.push({ request, then });
+    this.#flush();
+  }
+
+  /** Queue a request in place of an unsent one with the same command and panel. */
+  askLatest(request, then) {
+    const isReplaced = (other) => other.command === request.command && other.panel === request.panel;
+    this.#queue = this.#queue.filter((queued) => !isReplaced(queued.request));
+    this.ask(request, then);
+  }
+
+  /** Send a request ahead of the queue; unsent requests with the same command are dropped. */
+  askNow(request, then = () => {}) {
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
+    this.withdrawUnsent(request.command);
+    this.#send({ request, then });
+  }
+
+  /** Remove unsent requests with these commands from the queue, and return them; they get no answer. */
+  withdrawUnsent(...commands) {
+    const withdrawn = this.#queue.filter(({ request }) => commands.includes(request.command));
+    this.#queue = this.#queue.filter((queued) => !withdrawn.includes(queued));
+    return withdrawn.map(({ request }) => request);
+  }
+
+  #flush() {
+    while (this.#unanswered.length < MAX_UNANSWERED && this.#queue.length) this.#send(this.#queue.shift());
+  }
+
+  #send(entry) {
+    this.#unanswered.push(entry);
+    this.#socket.send(JSON.stringify(entry.request));
+  }
+
+  #connect() {
+    const socket = new WebSocket(`ws://${location.host}/flight`);
+    socket.binaryType = "arraybuffer";
+    socket.onmessage = ({ data }) => {
+      this.#receive(data instanceof ArrayBuffer ? readFrame(data) : JSON.parse(data));
+      this.#flush();
+    };
+    socket.onclose = ({ code, reason }) => {
+      this.#unanswered = [];
+      this.#queue = [];
+      const text = "Connection lost. Is equiflock view still running? Reconnecting …";
+      this.handlers.disconnected(code === CLOSE_TRY_AGAIN_LATER ? reason : text);
+      setTimeout(() => this.#connect(), this.#retryDelay);
+      this.#retryDelay = Math.min(2 * this.#retryDelay, MAX_RETRY_MS);
+    };
+    this.#socket = socket;
+  }
+
+  #receive(message) {
+    if (UNSOLICITED_EVENTS.includes(message.event)) {
+      this.#retryDelay = FIRST_RETRY_MS;
+      this.handlers.notification(message);
+      return;
+    }
+    const { request, then } = this.#unanswered.shift();
+    if (message.event === "done") then();
+    if (message.event) this.handlers.answer(request, message);
+    else this.handlers.frame(message);
+  }
+}

@@ -1,0 +1,35 @@
+/** The legend of lost messages, and the notice that there are too many edges to draw. */
+
+import { byId } from "./dom.js";
+
+/** In a smaller flock, a picture without edges means that no agents are within reach of each other. */
+const MIN_AGENTS_FOR_NOTICE = 1000;
+
+export class EdgeNotices {
+  #notices;
+  #hasNotified = false;
+
+  constructor(notices) {
+    this.#notices = notices;
+  }
+
+  /** Show the legend of lost messages if edges are drawn and the world, if known, loses or delays messages. */
+  updateLegend(areEdgesShown, world) {
+    byId("lost").hidden = !areEdgesShown || !(world?.packet_loss || world?.delay);
+  }
+
+  /** Allow the notice again, for another flight or other display options. */
+  reset() {
+    this.#hasNotified = false;
+  }
+
+  /** Explain, once, why a picture has no edges though it should. */
+  notifyHiddenEdges(panels) {
+    const hidden = panels.some(
+      ({ agents, edges, lostEdges }) => agents > MIN_AGENTS_FOR_NOTICE && !edges.length && !lostEdges.length,
+    );
+    if (!hidden || this.#hasNotified) return;
+    this.#hasNotified = true;
+    this.#notices.show("The communication graph has too many edges to draw.");
+  }
+}

@@ -1,0 +1,120 @@
+/** GPU data of the flocks. */
+
+import { FAILURES, FOLLOWER, listGroups, OBSTACLE } from "./frames.js";
+import { FAILED_COLOUR, GROUP_COLOUR_COUNT, TEXTURE_WIDTH } from "./shaders.js";
+
+export const TRAIL_SECONDS = 1.44; // duration of a trail, in simulated seconds
+const MAX_TRAIL_SEGMENTS = 16000; // unless that leaves fewer than 4 segments per agent
+
+/** GPU data of one panel: the newest frame, and older frames as slots of the trails. */
+export class FlockBuffers {
+  current = null; // newest slot: {agents: texture, origin, time, count}
+  trailSlots = []; // older slots, oldest first
+  kinds = []; // {start, count} of followers, leaders, obstacle agents and each kind of failure, in that order
+  disks = []; // [x, y, radius] in world coordinates
+  edges; // {buffer, count} of messages in use
+  lostEdges; // {buffer, count} of messages that did not arrive
+  #gl;
+
+  constructor(gl) {
+    this.#gl = gl;
+    [this.edges, this.lostEdges] = [0, 1].map(() => ({ buffer: gl.createBuffer(), count: 0 }));
+  }
+
+  /** Number of segments of a trail: fewer for large flocks, which are seen from further away. */
+  get slotCount() {
+    return Math.min(Math.max(Math.floor(MAX_TRAIL_SEGMENTS / this.current.count), 4), 24);
+  }
+
+  upload(panel, time) {
+    const gl = this.#gl;
+    const count = panel.roles.length;
+    // A jump in time clears the trails.
+    const jumped = this.current && (time < this.current.time || time > this.current.time + TRAIL_SECONDS);
+    if (jumped || this.current?.count !== count) this.clear();
+    this.current = { agents: this.#takeTexture() ?? this.#createTexture(), origin: panel.origin, time, count };
+    gl.bindTexture(gl.TEXTURE_2D, this.current.agents);
+    const texels = this.#pack(panel);
+    const height = texels.length / TEXTURE_WIDTH / 4;
+    gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA32F, TEXTURE_WIDTH, height, 0, gl.RGBA, gl.FLOAT, texels);
+    this.#uploadLines(this.edges, panel.edges, panel);
+    this.#uploadLines(this.lostEdges, panel.lostEdges, panel);
+    const [x, y] = panel.origin;
+    this.disks = Array.from({ length: panel.disks.length / 3 }, (_, k) => {
+      const [dx, dy, radius] = panel.disks.subarray(3 * k);
+      return [x + dx, y + dy, radius];
+    });
+  }
+
+  clear() {
+    for (const slot of this.trailSlots) this.#gl.deleteTexture(slot.agents);
+    this.#gl.deleteTexture(this.current?.agents ?? null);
+    this.trailSlots = [];
+    this.current = null;
+  }
+
+  /**
+   * Upload a line for each message, starting at its receiver. It ends halfway if the sender can receive too, whose own
+   * line is the other half, and else at the sender. Each end is the midpoint of two agents, given by their indices.
+   */
+  #uploadLines(lines, messages, { roles, conditions }) {
+    const gl = this.#gl;
+    const ends = new Uint32Array(2 * messages.length);
+    for (let k = 0; k < messages.length; k += 2) {
+      const [receiver, sender] = [messages[k], messages[k + 1]];
+      const canReceive = roles[sender] === FOLLOWER && conditions[sender] === 0;
+      ends[2 * k] = ends[2 * k + 1] = receiver;
+      ends[2 * k + 2] = canReceive ? receiver : sender;
+      ends[2 * k + 3] = sender;
+    }
+    gl.bindBuffer(gl.ARRAY_BUFFER, lines.buffer);
+    gl.bufferData(gl.ARRAY_BUFFER, ends, gl.DYNAMIC_DRAW);
+    lines.count = messages.length;
+  }
+
+  /** Return the texels that the shaders fetch. */
+  #pack(panel) {
+    const { positions, velocities, accelerations, roles, groups, conditions } = panel;
+    const present = listGroups(panel);
+    // With several groups each has a colour; with one, agents are coloured by heading (0).
+    const colours = new Uint8Array(256);
+    if (present.length > 1) present.forEach((group, k) => (colours[group] = 1 + (k % GROUP_COLOUR_COUNT)));
+    const texels = new Float32Array(4 * TEXTURE_WIDTH * Math.max(1, Math.ceil((2 * roles.length) / TEXTURE_WIDTH)));
+    // The kind of a working agent is its role, that of a failed agent its failure.
+    const kindOf = (i) => (conditions[i] ? OBSTACLE + conditions[i] : roles[i]);
+    const tally = Array(OBSTACLE + 1 + FAILURES.length).fill(0);
+    roles.forEach((_, i) => tally[kindOf(i)]++);
+    let start = 0;
+    this.kinds = tally.map((count) => ({ start: (start += count) - count, count }));
+    const next = this.kinds.map((kind) => kind.start);
+    roles.forEach((_, i) => {
+      for (let k = 0; k < 2; k++) {
+        texels[8 * i + k] = positions[2 * i + k];
+        texels[8 * i + 2 + k] = velocities[2 * i + k];
+        texels[8 * i + 4 + k] = accelerations[2 * i + k];
+      }
+      texels[8 * i + 7] = conditions[i] ? FAILED_COLOUR : colours[groups[i]];
+      texels[8 * next[kindOf(i)]++ + 6] = i;
+    });
+    return texels;
+  }
+
+  /** Return a texture to overwrite: the current one unless it becomes a trail slot, then that of a dropped slot, if any. */
+  #takeTexture() {
+    if (!this.current) return undefined;
+    const last = this.trailSlots.at(-1);
+    const interval = TRAIL_SECONDS / this.slotCount - 1e-6; // 1e-6 for the rounding of times
+    if (last && this.current.time - last.time < interval) return this.current.agents;
+    this.trailSlots.push(this.current);
+    return this.trailSlots.length > this.slotCount ? this.trailSlots.shift().agents : undefined;
+  }
+
+  #createTexture() {
+    const gl = this.#gl;
+    const texture = gl.createTexture();
+    gl.bindTexture(gl.TEXTURE_2D, texture);
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.NEAREST);
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.NEAREST);
+    return texture;
+  }
+}

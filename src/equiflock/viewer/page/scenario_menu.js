@@ -1,0 +1,68 @@
+/** The menu of scenarios, and inputs for the options of the selected one; the server sends both. */
+
+import { byId, make } from "./dom.js";
+import { makeMenu, makeRow } from "./form_rows.js";
+
+/** Format a name for display: `clear_time` becomes Clear time. */
+export const formatName = (name) => (name[0].toUpperCase() + name.slice(1)).replaceAll(/[_-]/g, " ");
+
+export class ScenarioMenu {
+  #scenarios;
+  #onChange;
+  /** Options of the scenario shown that were set. */
+  #options = {};
+  #shownName = null;
+
+  /**
+   * @param {object[]} scenarios each with name, help and options: {name, kind, default, choices, help}
+   * @param {function(object): void} onChange called with the setting fields that changed
+   */
+  constructor(scenarios, onChange) {
+    this.#scenarios = scenarios;
+    this.#onChange = onChange;
+    byId("scenario").replaceChildren(
+      make("legend", { className: "visually-hidden" }, "Scenario"),
+      ...scenarios.map(({ name, help }) => this.#makeChoice(name, help)),
+    );
+  }
+
+  /** Show a setting's scenario and its options. */
+  show({ scenario, options }) {
+    for (const input of byId("scenario").querySelectorAll("input")) input.checked = input.value === scenario;
+    const offered = this.#scenarios.find(({ name }) => name === scenario)?.options ?? [];
+    if (this.#shownName !== scenario)
+      byId("options").replaceChildren(...offered.map((option) => this.#makeRow(option)));
+    this.#shownName = scenario;
+    this.#options = { ...options };
+    for (const { name, default: usual } of offered) setInputValue(byId(`option-${name}`), options[name] ?? usual);
+  }
+
+  #makeChoice(name, help) {
+    const input = make("input", { type: "radio", name: "scenario", value: name });
+    input.onchange = () => this.#onChange({ scenario: name, options: {} });
+    return make("label", { title: help }, input, make("span", {}, formatName(name)));
+  }
+
+  #makeRow({ name, kind, help, choices }) {
+    const id = `option-${name}`;
+    const box = { type: "number", step: kind === "integer" ? 1 : "any", required: true };
+    const input =
+      kind === "choice"
+        ? makeMenu(id, choices)
+        : make("input", { id, ...(kind === "boolean" ? { type: "checkbox" } : box) });
+    input.onchange = () => {
+      if (!input.reportValidity()) return;
+      this.#options[name] = { boolean: input.checked, choice: input.value }[kind] ?? input.valueAsNumber;
+      this.#onChange({ options: { ...this.#options } });
+    };
+    return makeRow(id, formatName(name), help, input);
+  }
+}
+
+/** Show a value in a box, checkbox or menu; a word that the menu lacks is added to it. */
+export function setInputValue(input, value) {
+  if (input instanceof HTMLSelectElement && ![...input.options].some((option) => option.value === value))
+    input.append(new Option(value, value));
+  if (input.type === "checkbox") input.checked = value;
+  else input.value = value;
+}
