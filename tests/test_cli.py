@@ -233,7 +233,7 @@ def test_unknown_options_are_exit_code_two(capsys: pytest.CaptureFixture[str], a
 
 def test_an_existing_file_is_refused_before_the_simulation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "run.zarr").mkdir()
-    assert "exists already" in failure(capsys, "simulate", "--agents", "10", "--save", str(tmp_path / "run.zarr"))
+    assert "already exists" in failure(capsys, "simulate", "--agents", "10", "--save", str(tmp_path / "run.zarr"))
 
 
 def test_directories_are_not_overwritten(

@@ -79,11 +79,11 @@ def test_other_unraisable_errors_are_reported(monkeypatch: pytest.MonkeyPatch) -
         def __del__(self) -> None:
             raise ValueError("no more")
 
-    told: list[type[BaseException]] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: told.append(dropped.exc_type))
+    reported: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: reported.append(dropped.exc_type))
     with ensure_keyboard_interrupt():
         Failing()
-    assert told == [ValueError]
+    assert reported == [ValueError]
 
 
 def test_handlers_are_restored_and_an_ignored_sigint_stays_ignored() -> None:

@@ -16,7 +16,7 @@ SHORT = ("deploy", "--agents", "4", "--agent", "c")
 def test_the_table_has_parity_bandwidth_ages_and_times(capsys: pytest.CaptureFixture[str]) -> None:
     run(*SHORT, "--duration", "0.1", "--packet-loss", "0.2")
     printed = capsys.readouterr().out
-    for line in ("parity", "drift", "time per step", "sent by an agent", "age of messages", "dropped messages"):
+    for line in ("parity", "drift", "time per step", "sent per agent", "age of messages", "dropped messages"):
         assert line in printed
     assert "40 of 40 accelerations" in printed
 

@@ -126,7 +126,7 @@ def test_baselines_are_in_the_units_of_the_controller(
     assert found["etdagnn" + units] == compute_file_checksum(bundled_weights_path("etdagnn", 0))
     flown = pd.read_csv(folder / "flocking.csv")
     assert set(flown.controller) == {f"{name}{units}" for name in ("mine.safetensors", "tanner", *PAPER_NETWORKS)}
-    # L^2 / tau times what it is in the controller's own units.
+    # L^2 / tau times the value in the controller's own units.
     one = flown[(flown.controller == "etdagnn" + units) & (flown.metric == "ivv")]["median"].item()
     run = ef.simulate(
         ef.random_disk(3, 30, split="test", disk_radius=2.4), ef.load("etdagnn"), time_step=0.02, duration=0.4
@@ -225,7 +225,7 @@ def test_a_job_refuses_changed_weights(tmp_path: Path) -> None:
     shutil.copy(bundled_weights_path("etdagnn", 1), path)
     (own,) = build_evaluation_jobs(str(path), "flocking", {"agents": 20, "flocks": 2}, 0.02, 2.0, baselines=())
     shutil.copy(bundled_weights_path("etdagnn", 2), path)
-    with pytest.raises(InputError, match="is missing, or not the file that was to be evaluated"):
+    with pytest.raises(InputError, match="is missing, or differs from the file that the evaluation started with"):
         own.run()
 
 

@@ -79,7 +79,7 @@ def test_a_warning_is_printed_if_patterns_of_law_and_scenario_differ(
 WALLED = """
 from dataclasses import dataclass, field
 import equiflock as ef
-from equiflock.scenarios.obstacle_shapes import ring, wall, with_obstacle
+from equiflock.scenarios.obstacle_shapes import add_obstacle, ring, wall
 
 OUT = ef.Outcome.add("OUT", "the flock is out")
 
@@ -101,8 +101,8 @@ class Walled:
     def draw(self, stop=None):
         flock = self.disk.draw(stop)
         for y in (-5.0, 5.0):
-            flock = with_obstacle(flock, wall((-5.0, y), (self.length - 5.0, y), 0.2))
-        return with_obstacle(flock, ring((9.0, 0.0), 1.0, spacing=0.2))
+            flock = add_obstacle(flock, wall((-5.0, y), (self.length - 5.0, y), 0.2))
+        return add_obstacle(flock, ring((9.0, 0.0), 1.0, spacing=0.2))
 
     def ending(self):
         return lambda time, flock, flying: [OUT if time > 0.1 else ef.Outcome.FLYING] * len(flock)

@@ -71,7 +71,7 @@ def test_tuned_weights_fly_with_their_own_orbit_parameters_which_are_printed(
 @pytest.mark.slow
 def test_invalid_input_is_a_one_line_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = "--out", str(tmp_path / "run")
-    for words, told in (
+    for words, expected in (
         (("tanner",), "tanner has no weights to tune: choose a trained network or a weights file"),
         (("nowhere.safetensors",), "nowhere.safetensors: there is no such file"),
         (("etdagn",), "did you mean 'etdagnn'"),
@@ -85,7 +85,7 @@ def test_invalid_input_is_a_one_line_error(capsys: pytest.CaptureFixture[str], t
         (("etdagnn", *SMALL, "--measures", "1*leaders", "--tasks", "flocking:agents=20:duration=0.2"), "none of the"),
     ):
         text = failure(capsys, "tune", *words, *out)
-        assert told in text.replace("\n", " "), text
+        assert expected in text.replace("\n", " "), text
         assert "Traceback" not in text
     assert not (tmp_path / "run").exists()
     run("tune", "etdagnn", *SMALL, "--generations", "1", *out)

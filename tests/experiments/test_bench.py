@@ -1,4 +1,4 @@
-"""What the benchmark counts, counted by hand."""
+"""The benchmark's counts agree with counts by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_bytes_and_multiply_adds_of_an_agents_step_by_hand() -> None:
     # Position and velocity 32 bytes, acceleration 16, observations 72: each in and out.
     costs = compute_step_costs(paper_senses(hops=3), degree=10.0)
     assert costs["step"].bytes_moved == 2 * (32 + 16 + 72)
-    # 9/pi * 10 candidates of 4; 10 heard of 6 + 18; 9 x 16 x 2 + 16 x 2 products; 25 norms of 2 and functions of 12.
+    # 9/pi * 10 candidates of 4, 10 neighbours of 6 + 18; 9 x 16 x 2 + 16 x 2 products; 25 x (2 + 12)
     assert costs["step"].multiply_adds == pytest.approx(114.59 + 240 + 320 + 350, abs=0.01)
     assert costs["policy"] == Cost(72 + 16, 320 + 350)
 
@@ -26,7 +26,7 @@ def test_bytes_and_multiply_adds_of_an_agents_step_by_hand() -> None:
 @pytest.mark.parametrize(
     ("name", "by_hand"),
     [
-        # Two uses of the first matrix, three of the last, and tanh with norm and scale, forth and back.
+        # Two uses of the first matrix, three of the last, and tanh with norm and scale, forward and backward.
         ("etdagnn", 2 * 9 * 16 * 2 + 3 * 16 * 2 + 2 * 16 * 16),
         ("tdagnn", 2 * 18 * 32 + 3 * 32 * 32 + 3 * 32 * 2 + 2 * 2 * 32 * 14),
         # Without a second tanh the last two layers are one.

@@ -1,4 +1,4 @@
-"""Whatever happens to the files of an experiment: its results are the same, or one line says why there are none."""
+"""Damage to the files of an experiment never changes its results: they are computed again, or an error says why not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from equiflock.runtime.provenance import claim_run_dir
 from tests.damage import DAMAGES
 
 TRIES = 6
-"""Of every kind of damage on every kind of file."""
+"""Number of tries of every kind of damage on every kind of file."""
 DATA = FastForward(train_flocks=1, test_flocks=1, steps=4, agents=8)
 CONFIG = {"settings": {"flocks": 5, "rate": 0.25}, "sources": {"laws.py": "1a2b3c4d"}, "versions": {"numpy": "2.0"}}
 
@@ -61,7 +61,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs run here, as a process for each damage would take long."""
+    """Run jobs in this process, since a process for each damage would take long."""
 
     def work(jobs: list[Job], folder: Path, *_: object) -> Any:
         for job in jobs:
@@ -82,10 +82,10 @@ def test_no_damage_to_a_job_changes_a_table(damage: Any, whole: Path, tmp_path: 
         folder = tmp_path / f"{number}"
         shutil.copytree(whole / "jobs", folder)
         damage(get_result_path(rng.choice(JOBS), folder), rng)
-        said: list[str] = []
-        run_jobs(JOBS, folder, 1, on_notice=said.append)
+        notices: list[str] = []
+        run_jobs(JOBS, folder, 1, on_notice=notices.append)
         pd.testing.assert_frame_equal(read_results(JOBS, folder), before, check_exact=True)
-        assert len(said) == 1
+        assert len(notices) == 1
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -98,9 +98,9 @@ def test_no_damage_to_the_data_is_learned_from(damage: Any, name: str, whole: Pa
         damage(folder / name, rng)
         with pytest.raises(InputError, match="is damaged at"):
             FastForwardData.open(folder)
-        said: list[str] = []
-        DATA.make(folder, workers=1, on_notice=said.append)
-        assert len(said) == 1
+        notices: list[str] = []
+        DATA.make(folder, workers=1, on_notice=notices.append)
+        assert len(notices) == 1
         assert all(same(folder / f"{array}.npy", whole / "data" / f"{array}.npy") for array in DATA.shapes)
 
 

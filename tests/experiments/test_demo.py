@@ -1,4 +1,4 @@
-"""The demonstration shows flocks that fall apart without a centre and stay together with one."""
+"""The demonstration shows flocks that a decentralized law disconnects and the trained network keeps connected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from equiflock.experiments.summary import MetricSummary, summarize
 from equiflock.scenarios import RandomDisk
 
 
-def test_the_demonstration_trains_and_flies_everyone_from_the_same_start() -> None:
+def test_the_demonstration_trains_and_flies_all_controllers_from_the_same_start() -> None:
     recipe = replace(RECIPE, epochs=4, validate_every=2, flocks=10, validation_flocks=4)
     found = demonstrate(RandomDisk(flocks=4, seed=1), recipe)
     assert [report.epoch for report in found.epochs] == [1, 2, 3, 4]
@@ -24,14 +24,14 @@ def test_the_demonstration_trains_and_flies_everyone_from_the_same_start() -> No
     assert not found.find_disconnected("tdagnn").any()
 
 
-def test_telling_flocks_stay_whole_with_the_pupil_and_end_in_pieces_without() -> None:
+def test_contrasting_flocks_are_always_connected_under_the_student_and_end_disconnected_under_the_law() -> None:
     def run(*counts: list[int]) -> Any:
         return SimpleNamespace(series={"component_count": np.array(counts)})
 
     runs = {"etdagnn": run([1, 1, 1], [1, 2, 1], [1, 1, 1]), "tanner-dynamic": run([1, 1, 1], [2, 3, 2], [5, 7, 1])}
     found = object.__new__(Demonstration)
     object.__setattr__(found, "runs", runs)
-    assert found.contrasting_flocks == [0]  # 1 falls apart in between, and 2 finds together again without it
+    assert found.contrasting_flocks == [0]  # 1 is disconnected in between, and 2 is connected at the end under the law
 
 
 def test_a_summary_gives_medians_and_quartiles() -> None:

@@ -1,4 +1,4 @@
-"""A job can be watched: what is flown again is what its numbers were taken from."""
+"""A job can be viewed: the rerun flight is the one that its numbers were taken from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Path:
-    """The folder of a small evaluation with the results of its first job."""
+    """Path of the first result of a small evaluation."""
     write_config(tmp_path, "evaluation", {"settings": SETTINGS})
     job = build_evaluation_jobs(**SETTINGS)[0]
     (tmp_path / "jobs").mkdir()
@@ -78,19 +78,22 @@ def test_a_course_is_flown_until_it_ends() -> None:
     assert [outcome.name for outcome in run.outcome] == table.outcome.tolist()
 
 
-def test_what_is_no_job_is_refused(evaluated: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_results_of_jobs_are_refused(evaluated: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         find_job(evaluated.with_name("other.csv"))
     elsewhere = tmp_path / "elsewhere" / "jobs"
     elsewhere.mkdir(parents=True)
-    for folder, text in ((elsewhere, "not a folder of equiflock reproduce"), (evaluated.parent, "is not a job")):
+    for folder, text in (
+        (elsewhere, "not a run directory of equiflock"),
+        (evaluated.parent, "is not the result of a job"),
+    ):
         path = get_result_path(FlockingJob("tanner", None, 20, flocks=7), folder)
         path.touch()
         with pytest.raises(InputError, match=text):
             find_job(path)
 
 
-def test_a_damaged_config_is_told(evaluated: Path, tmp_path: Path) -> None:
+def test_a_damaged_config_is_an_error(evaluated: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(InputError, match=r"config\.json is damaged"):
         find_job(evaluated)

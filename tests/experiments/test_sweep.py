@@ -114,10 +114,10 @@ def test_a_map_is_over_the_two_axes_of_most_values_with_a_panel_for_each_combina
     )
     title, panels = panels_of(table, tmp_path, monkeypatch)
     assert [axes.get_title() for axes in panels] == ["a, delay 0", "a, delay 1"]
-    assert {(axes.get_xlabel(), axes.get_ylabel()) for axes in panels} == {("max acceleration", "packet_loss")}
+    assert {(axes.get_xlabel(), axes.get_ylabel()) for axes in panels} == {("max acceleration", "packet loss")}
     assert [label.get_text() for label in panels[0].get_xticklabels()] == ["3", "5", "10", "none"]
     assert title == METRICS["ivv"]
-    # Every number of the table is in its place: (loss, delay, max_acceleration) counts up.
+    # Every number of the table is in its place: (packet_loss, delay, max_acceleration) counts up.
     shown = [[text.get_text() for text in axes.texts] for axes in panels]
     assert shown == [[str(8 * i + 4 * d + j) for i in range(3) for j in range(4)] for d in range(2)]
 
@@ -137,7 +137,7 @@ def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
     title, panels = panels_of(table, tmp_path, monkeypatch)
     assert len(panels) == 12
     assert panels[0].get_title() == "a\nnoise 0, agents 10"
-    assert title == f"{METRICS['ivv']}, median over every, body"
+    assert title == f"{METRICS['ivv']}, median over send interval, body"
     here = (table.packet_loss == 0.0) & (table.delay == 0) & (table.noise == 0.0) & (table.agents == 10)
     assert panels[0].texts[0].get_text() == f"{table[here].ivv.median():.3g}"
 
@@ -150,7 +150,7 @@ def test_too_many_panels_are_medians_over_the_axes_of_fewest_values(
         (["--comm-radius", "1,x"], "comm_radius must be a list of numbers such as 0.8,1,1.5; got '1,x'"),
         (["--controller", "etdagn"], "did you mean"),
         (["--comm-radius", "-1"], "comm_radius must be"),
-        (["--controller", "tanner,tanner"], "controller must name each one once"),
+        (["--controller", "tanner,tanner"], "controller must list each controller once"),
         (["--epochs", "1", "--controller", "tanner"], "tanner has no weights to train"),
     ],
 )
@@ -186,7 +186,7 @@ def test_weights_in_a_file_are_known_by_their_content(tmp_path: Path) -> None:
     (job,) = build_sweep_jobs([str(path)], [0, 1], [10], [1.0], [None])  # a file has no seeds
     assert job.make_controller().senses.hops == 3
     write_weights(make_network("etdagnn", seed=1), path)
-    with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
+    with pytest.raises(InputError, match="is missing, or differs from the file that the sweep started with"):
         job.make_controller()
     assert build_sweep_jobs([str(path)], [0], [10], [1.0], [None]) != [job]
 
@@ -212,13 +212,13 @@ def test_a_sweep_without_any_flocks_fails_and_says_why(
     with pytest.raises(SystemExit):
         cli.main([*alone, "--out", str(tmp_path / "sweep")])
     assert (
-        "there are no such flocks at any point: agents must be more than min_degree = 2"
+        "no initial conditions were found at any grid point: agents must be more than min_degree = 2"
         in capsys.readouterr().err.replace("\n", " ")
     )
 
 
 @pytest.mark.slow
-def test_a_damaged_job_of_a_sweep_is_told_and_computed_again(
+def test_a_damaged_job_of_a_sweep_is_reported_and_computed_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs_here: None
 ) -> None:
     small = [*SMALL, "--agents", "10,20", "--out", str(tmp_path)]
@@ -230,8 +230,8 @@ def test_a_damaged_job_of_a_sweep_is_told_and_computed_again(
         jobs[0].write_bytes(damaged)
         capsys.readouterr()
         cli.main(small)
-        told = f"{jobs[0]} is damaged: its checksum does not match; this job is computed again\n"
-        assert capsys.readouterr().err == told
+        notice = f"{jobs[0]} is damaged: its checksum does not match; this job is computed again\n"
+        assert capsys.readouterr().err == notice
         assert (tmp_path / "sweep.csv").read_bytes() == before
 
 
@@ -242,7 +242,7 @@ def test_weights_of_the_package_are_known_by_their_content(monkeypatch: pytest.M
         "equiflock.controllers.loading.bundled_weights_path", lambda name, seed: bundled_weights_path(name, 1)
     )
     assert build_sweep_jobs(["etdagnn"], [0], [10], [1.0], [None]) != [job]
-    with pytest.raises(InputError, match="is missing, or not the file that the sweep was asked for"):
+    with pytest.raises(InputError, match="is missing, or differs from the file that the sweep started with"):
         job.make_controller()
     (trained,) = build_sweep_jobs(["etdagnn"], [0], [10], [1.0], [2], epochs=1)
     assert trained.checksum == ""  # it flies none of them
@@ -261,7 +261,7 @@ def test_a_controller_that_fails_in_its_first_flight_leaves_no_folder(
     assert not (tmp_path / "sweep").exists()
 
 
-def test_force_begins_anew(tmp_path: Path, jobs_here: None) -> None:
+def test_force_starts_again(tmp_path: Path, jobs_here: None) -> None:
     for agents, force in (("10", []), ("20", ["--force"])):
         cli.main([*SMALL, "--agents", agents, *force, "--out", str(tmp_path / "sweep")])
     assert len(list((tmp_path / "sweep" / "jobs").iterdir())) == 1

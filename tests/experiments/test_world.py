@@ -1,4 +1,4 @@
-"""A world is radio, body and failures; its settings make it again, and results are found by them."""
+"""An environment is radio, body and failures; its settings restore it and identify its results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_settings_of_a_world_make_it_again_after_json(options: dict[str, Any
     assert (world.settings == {}) == (options == {})
 
 
-def test_options_become_the_parts_that_they_are_of() -> None:
+def test_options_set_fields_of_their_parts() -> None:
     assert make_world(**WORLDS[1]).radio == ef.Radio(
         packet_loss=0.2, burst=3.0, delay=1, jitter=2, noise=0.01, quantization=16
     )
@@ -58,7 +58,7 @@ def test_the_same_world_has_the_same_text_however_it_was_given() -> None:
     assert {repr(world) for world in ways} == {"World(body='double-integrator:max_acceleration=5')"}
 
 
-def test_flights_are_handed_the_parts_and_none_where_a_part_does_nothing() -> None:
+def test_flight_options_are_the_parts_and_none_for_parts_without_effect() -> None:
     assert World().flight_options == {"radio": None, "body": ef.DoubleIntegrator(), "failures": None}
     assert make_world(radio_seed=3, fail_kind="silent").flight_options == World().flight_options
     world = make_world(packet_loss=0.1, fail=1, lag=0.1)
@@ -88,26 +88,26 @@ def test_a_job_that_flies_hands_its_world_to_the_flight(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         ({}, ""),
         (
             {"packet_loss": 0.2, "delay": 1, "max_acceleration": 5.0, "fail": 5, "fail_time": 1.0},
-            "20% loss, 1 step of delay; at most 5 of acceleration; 5 agents stop at 1 s",
+            "20% packet loss, 1 step of delay; at most 5 of acceleration; 5 agents stop at 1 s",
         ),
-        (WORLDS[1], "20% loss, in runs of 3 steps, 1 to 3 steps of delay, noise of 0.01, 16 bits per number"),
+        (WORLDS[1], "20% packet loss, in bursts of 3 steps, 1 to 3 steps of delay, noise of 0.01, 16 bits per number"),
         (WORLDS[2], "a message every 2 steps, messages kept for 5 steps"),
         (WORLDS[3], "5 agents fall silent at 1 s, agents fall silent at a rate of 0.01 per second"),
-        ({"fail": 1, "fail_kind": "drifting"}, "1 agent drifts on deaf at 0 s"),
+        ({"fail": 1, "fail_kind": "drifting"}, "1 agent drifts uncontrolled at 0 s"),
         (
             WORLDS[4],
             "at most 5 of acceleration, at most 3 of speed, drag of 0.1 per second, 1e-05 s of lag, gusts of 0.25",
         ),
-        (WORLDS[5], "100% loss; unicycle, at most 2 rad/s of turning, at most 4 of speed"),
+        (WORLDS[5], "100% packet loss; unicycle, at most 2 rad/s of turning, at most 4 of speed"),
     ],
 )
-def test_a_world_is_told_in_words(options: dict[str, Any], words: str) -> None:
-    assert describe_environment(make_world(**options)) == words
+def test_an_environment_is_described_as_text(options: dict[str, Any], text: str) -> None:
+    assert describe_environment(make_world(**options)) == text
 
 
 @pytest.mark.parametrize("name", body_names())

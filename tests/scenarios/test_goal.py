@@ -1,4 +1,4 @@
-"""In the goal scenario a share of the agents is informed; a flock has arrived when it is slow and connected at the goal."""
+"""A share of the agents is informed of a goal; a flock has arrived when it is slow and connected at the goal."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_no_elements_overlap(server: Running, open_page: Open, kind: str, width:
         page.evaluate("() => flockView.screen.requestRedraw()")
         page.wait_for_function("() => document.querySelector('#unseen p').checkVisibility()")
         page.evaluate(
-            "() => flockView.notices.show('Searching for initial conditions …', { action: { text: 'Cancel' } })"
+            "() => flockView.notices.show('Searching for a start …', { action: { text: 'Cancel' } })"
         )
         check(page, width, height)
         leave(page)

@@ -143,7 +143,7 @@ def test_a_long_search_is_announced_and_can_be_cancelled(server: Running, open_p
     before = page.url
     page.locator("#comm_radius").fill("0.1")
     page.locator("#comm_radius").press("Enter")
-    expect(page.locator("#notices")).to_contain_text("Searching for initial conditions")
+    expect(page.locator("#notices")).to_contain_text("Searching for a start")
     page.locator("#notices").get_by_role("button", name="Cancel").click()
     expect(page.locator("#notices")).to_have_text("Cancelled.")
     wait_for(page, "view.connection.idle")
@@ -170,7 +170,7 @@ def test_another_choice_cancels_a_search(server: Running, open_page: Open) -> No
     page.get_by_text("More settings").click()
     page.locator("#comm_radius").fill("0.1")
     page.locator("#comm_radius").press("Enter")
-    expect(page.locator("#notices")).to_contain_text("Searching for initial conditions")
+    expect(page.locator("#notices")).to_contain_text("Searching for a start")
     page.locator("#comm_radius").fill("1.5")
     page.locator("#comm_radius").press("Enter")
     wait_for(page, "view.state.setting.comm_radius === 1.5 && view.frame.step < 40")

@@ -51,8 +51,8 @@ def audit_swarm(name: str, start: Flock, deployment: Deployment, result: Deploym
     procedure = (
         f"{len(result.host.robots)} processes flew {len(result.log.seconds)} steps. The record has all measurements "
         f"and messages that each received; its SHA-256 matches the one reported by each of {checked} processes. Then "
-        "one half of the robots, and after that the other half, were started again with the same input, while the others "
-        "started elsewhere, ran another controller, and were more."
+        "one half of the robots, and after that the other half, were started again with the same input, while the "
+        "others started elsewhere, ran another controller, and were more."
     )
     record = tuple(row for number in robots for row in _list_received(number, result))
     return Audit(name, procedure, record, tuple(sorted(changes)), len(result.log.seconds))

@@ -14,7 +14,7 @@ from equiflock.controllers.torch_bridge import as_numpy_function
 from equiflock.features import Senses, paper_senses
 from equiflock.flock import Flock
 from equiflock.runtime import threads
-from equiflock.runtime.jit import PEAK_LANES, multiply_add
+from equiflock.runtime.jit import PEAK_LANES, copy_array, multiply_add
 from equiflock.runtime.randomness import make_rng
 from equiflock.scenarios import random_disk
 from equiflock.senses.aggregation import DelayedAggregation

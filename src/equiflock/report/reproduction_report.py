@@ -134,7 +134,9 @@ def _draw_obstacles(with_orbit: bool, table: pd.DataFrame, path: Path) -> Path:
     # Three panels: failures, and the shares of disconnections and of collisions among them.
     quantities: dict[str, Callable[[str, int], Any]] = {
         "fraction that failed": lambda name, s: outcomes.compute_failure_rates(name, s, with_orbit),
-        "disconnected, of failures": lambda name, s: outcomes.compute_outcome_shares([Outcome.DISCONNECTED], [name], s, with_orbit),
+        "disconnected, of failures": lambda name, s: outcomes.compute_outcome_shares(
+            [Outcome.DISCONNECTED], [name], s, with_orbit
+        ),
         "collided, of failures": lambda name, s: outcomes.compute_outcome_shares(collisions, [name], s, with_orbit),
     }
     panels = []

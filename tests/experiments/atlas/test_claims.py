@@ -1,4 +1,4 @@
-"""A claim is a number with limits; what is measured of a law depends on the law."""
+"""A claim is a number with limits; its value depends on the law."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from equiflock.scenarios import RandomDisk
 FEW = RandomDisk(3, agents=20)
 
 
-def test_a_claim_holds_within_its_limits_and_promises_nothing_without() -> None:
+def test_a_claim_holds_within_its_limits_and_has_no_verdict_without() -> None:
     claim = SuccessRate("segregation", "flocks that segregate", least=0.9)
     assert claim.rule == "at least 90%"
     assert [claim.verdict(value) for value in (0.89, 0.9, 1.0)] == ["does not hold", "holds", "holds"]
     both = FinalVelocityVariance("tanner", "left", least=0.5, most=1e-6)
     assert both.rule == "at least 0.5, at most 1e-06"
-    nothing = ConnectedShare("reynolds", "in one piece")
+    nothing = ConnectedShare("reynolds", "connected")
     assert (nothing.rule, nothing.verdict(0.2)) == ("", "")
 
 
@@ -74,7 +74,7 @@ def test_bonds_are_as_long_as_the_law_says() -> None:
 
 
 @pytest.mark.slow
-def test_on_a_line_nobody_passes_anybody_only_under_an_influence_that_is_singular_enough() -> None:
+def test_agents_on_a_line_keep_their_order_only_under_a_sufficiently_singular_influence() -> None:
     assert OrderPreserved("cucker-smale-singular", "").measure() == 1.0
     assert OrderPreserved("cucker-smale-singular:alpha=0.5", "").measure() < 1.0
 

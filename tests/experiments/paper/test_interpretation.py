@@ -1,4 +1,4 @@
-"""A reading sets fields of trainings, scenarios and experiments; what it does not change keeps its results."""
+"""An interpretation sets fields of trainings, scenarios and experiments; other experiments are unchanged."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def test_every_choice_has_a_sentence_of_the_paper_and_another_value() -> None:
         assert "“" in choice.quotation
         assert choice.alternative_values
         assert getattr(Interpretation, name) not in choice.alternative_values
-        assert set(choice.changes) <= set(EXPERIMENTS)
+        assert set(choice.affected_experiments) <= set(EXPERIMENTS)
 
 
-def test_a_reading_is_a_text_and_back() -> None:
+def test_an_interpretation_is_restored_from_its_text() -> None:
     for interpretation in Interpretation().alternatives():
         assert Interpretation.from_text(str(interpretation)) == interpretation
     several = Interpretation(velocities="disc", clamp=150.0, cloning_epochs=400)
@@ -39,7 +39,7 @@ def test_a_reading_is_a_text_and_back() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("velocity=disc", "a reading has no choice 'velocity'; it has velocities, clamp"),
+        ("velocity=disc", "an interpretation has no choice 'velocity'; choices are velocities, clamp"),
         ("clamp=-1", "clamp must be"),
         ("cloning_epochs=0", "cloning_epochs must be"),
         ("disc", "key=value"),
@@ -59,11 +59,11 @@ def test_a_choice_changes_the_jobs_of_the_experiments_that_it_names_and_of_no_ot
         other = replace(usual, interpretation=interpretation)
         (name,) = interpretation.changes
         changed = build_jobs(experiment, other) != build_jobs(experiment, usual)
-        assert changed == (experiment in CHOICES[name].changes), (name, experiment)
+        assert changed == (experiment in CHOICES[name].affected_experiments), (name, experiment)
         assert interpretation.restrict_to(experiment) == (interpretation if changed else Interpretation())
 
 
-def test_it_sets_the_fields_of_a_training() -> None:
+def test_an_interpretation_sets_the_fields_of_a_training() -> None:
     interpretation = Interpretation(velocities="disc", clamp=150, biases="uniform", hop_mean="sender")
     recipes = {name: interpretation.build_recipe(DAgger(epochs=3), name, 4) for name in PAPER_NETWORKS}
     assert recipes["tdagnn"] == DAgger(
@@ -87,7 +87,7 @@ def test_the_weights_of_the_package_are_flown_where_a_training_would_give_no_oth
         assert not other.uses_bundled_weights
 
 
-def test_no_network_is_trained_just_to_be_shown() -> None:
+def test_no_network_is_trained_only_for_films() -> None:
     paper, other = PROFILES["paper"], replace(PROFILES["paper"], interpretation=Interpretation(clamp=150))
     assert paper.has_networks(["leaders"])
     assert other.has_networks(["training", "leaders"])

@@ -1,4 +1,4 @@
-"""The search keeps what lets more statements hold, and asks no test flock."""
+"""The search keeps choices under which more statements hold, and uses no test flock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def statement(name: str, *held_count: bool) -> Statement:
 
 
 class Pretended(Search):
-    """A search whose statements follow from the reading at once."""
+    """A search whose statements follow directly from the interpretation."""
 
     def _judge_by_flights(self, stage: str, interpretations: Iterable[Interpretation]) -> None:
         for each in interpretations:
@@ -60,13 +60,13 @@ def pretended(tmp_path: Path) -> Pretended:
     return found
 
 
-def test_the_best_reading_has_what_gains_alone_and_what_gains_together(pretended: Pretended) -> None:
+def test_the_best_interpretation_has_choices_that_gain_alone_and_together(pretended: Pretended) -> None:
     best = Interpretation(velocities="disc", clamp=150.0, flocking_duration=8.0, cloning_epochs=400)
     assert pretended.best == best
     assert pretended.flight_results[best.restrict_to(*FLIGHT_EXPERIMENTS)].held_count == 3
 
 
-def test_every_choice_is_tried_by_itself(pretended: Pretended) -> None:
+def test_every_single_change_is_tried(pretended: Pretended) -> None:
     for each in Interpretation().alternatives():
         assert each.restrict_to(*FLIGHT_EXPERIMENTS) in pretended.flight_results
     for usual_or_best in (Interpretation(), pretended.best):
@@ -83,7 +83,7 @@ def test_a_score_counts_statements_first_and_then_checks() -> None:
     assert not third.find_gains_over(first)
 
 
-def test_it_asks_no_test_flock_and_no_seed_of_a_report() -> None:
+def test_the_search_uses_no_test_flock_and_no_seed_of_a_report() -> None:
     assert not set(SEARCH_PROFILE.seeds) & {*PAPER_SEEDS, *PROFILES["paper"].seeds}
     assert not set(SEARCH_PROFILE.cloning_seeds) & set(PROFILES["paper"].cloning_seeds)
     for experiment in EXPERIMENTS:
@@ -128,7 +128,7 @@ def test_a_small_search_runs_goes_on_and_ends_alike(tmp_path: Path, monkeypatch:
     }
     for module in (interpretation, interpretation_search):
         monkeypatch.setattr(module, "CHOICES", few)
-    monkeypatch.setattr(interpretation_search, "run_jobs", run_here)  # pools of processes have tests of their own
+    monkeypatch.setattr(interpretation_search, "run_jobs", run_here)  # other tests cover process pools
     monkeypatch.setattr(policies, "read_validation", read_stretched)
     small = DAgger(agents=12, flocks=2, duration=0.05, updates=1, batch=2, capacity=50, validation_flocks=2)
     recipe = replace(small, epochs=10, validate_every=1)

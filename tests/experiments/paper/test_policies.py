@@ -1,4 +1,4 @@
-"""Networks that are trained under a reading: once, by whoever needs them first."""
+"""Networks are trained once under an interpretation, by the first process that needs them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from equiflock.learning.recipe import DAgger
 from equiflock.learning.training_run import TrainingRun
 
 SMALL = DAgger(epochs=2, agents=12, flocks=2, duration=0.05, updates=2, batch=2, validation_flocks=2, validate_every=1)
-READING = Interpretation(velocities="disc", clamp=50, hop_mean="sender", biases="uniform")
+INTERPRETATION = Interpretation(velocities="disc", clamp=50, hop_mean="sender", biases="uniform")
 
 
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory: pytest.TempPathFactory) -> TrainedPolicies:
-    return TrainedPolicies(READING, SMALL, tmp_path_factory.mktemp("reading") / "trainings")
+    return TrainedPolicies(INTERPRETATION, SMALL, tmp_path_factory.mktemp("reading") / "trainings")
 
 
-def test_those_of_the_package_need_no_training() -> None:
+def test_bundled_weights_need_no_training() -> None:
     found, bundled = collect_tensors(TrainedPolicies().load("etdagnn", 3)), collect_tensors(load("etdagnn", seed=3))
     assert all(np.array_equal(found[name], bundled[name]) for name in bundled)
 

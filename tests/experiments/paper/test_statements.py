@@ -145,7 +145,7 @@ def test_leader_following(distance: tuple[float, ...], effort: tuple[float, ...]
 
 
 def flights(failed: Callable[[str, int, bool], int], how: Callable[[int], str]) -> pd.DataFrame:
-    """A hundred flights of two seeds, so many of which failed."""
+    """Return a table of a hundred flights of two seeds, of which `failed` flights fail."""
     return pd.DataFrame(
         [
             {"controller": name, "seed": seed, "sides": s, "uses_orbit": uses_orbit, "outcome": outcome, "flock": flock}
@@ -160,7 +160,7 @@ def flights(failed: Callable[[str, int, bool], int], how: Callable[[int], str]) 
 
 
 def obstacles_as_described(hits: dict[tuple[str, int], int]) -> pd.DataFrame:
-    """Of the failures of a controller at a size, so many of seed 0 are hits; at 24 sides there are 40 of both seeds."""
+    """Return flights with `hits` collisions among the failures of seed 0; at 24 sides both seeds have 40 failures."""
 
     def failed(name: str, s: int, uses_orbit: bool) -> int:
         if not uses_orbit:
@@ -203,14 +203,14 @@ def test_each_controller_hits_few_obstacles_and_only_those_of_24_sides(
     assert [check.description for check in o5.checks if not check.holds] == failing
 
 
-def test_obstacles_of_24_sides_that_are_not_in_the_table_are_not_asked_for_hits() -> None:
+def test_obstacles_of_24_sides_need_no_hits_if_they_are_not_in_the_table() -> None:
     table = obstacles_as_described({})
     assert verdicts(build_obstacle_statements(table[table.sides != 24]))["O5"] == "holds"
 
 
 def test_the_law_must_lose_a_flock_that_the_network_keeps() -> None:
-    def table(pieces: list[int], connected: list[bool]) -> pd.DataFrame:
-        law = pd.DataFrame({"flock": [0, 1], "final_components": pieces, "always_connected": [False, True]})
+    def table(components: list[int], connected: list[bool]) -> pd.DataFrame:
+        law = pd.DataFrame({"flock": [0, 1], "final_components": components, "always_connected": [False, True]})
         network = pd.DataFrame({"flock": [0, 1], "final_components": [1, 1], "always_connected": connected})
         return pd.concat(
             [law.assign(controller="tanner-dynamic", seed=None), network.assign(controller="tdagnn", seed=0.0)]

@@ -116,7 +116,7 @@ def test_mean_aggregation_controllers_within_the_gap_of_the_others_would_contrad
     assert not found["T2"].checks[1].holds
 
 
-def test_the_bundled_tables_are_whole() -> None:
+def test_the_bundled_tables_are_complete() -> None:
     whole = read_bundled_tables()
     policies = whole[whole.controller != "tanner"]
     assert len(policies) == len(PAPER_NETWORKS) * len(PAPER_SEEDS) * len(EPOCHS) * 50
@@ -125,8 +125,10 @@ def test_the_bundled_tables_are_whole() -> None:
     assert np.isfinite(whole[["ivv", "iman"]]).all(axis=None)
 
 
-@pytest.mark.parametrize(("content", "text"), [(None, "can be read"), ("a,b\n1,2\n", "must have the columns epoch")])
-def test_a_table_that_is_none_is_refused(tmp_path: Path, content: str | None, text: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "text"), [(None, "is not a readable validation table"), ("a,b\n1,2\n", "must have the columns epoch")]
+)
+def test_an_invalid_table_is_refused(tmp_path: Path, content: str | None, text: str) -> None:
     path = tmp_path / "validation.csv"
     if content is not None:
         path.write_text(content)

@@ -1,4 +1,4 @@
-"""A Dask scheduler and its workers as processes of their own on this machine, as two machines would have them."""
+"""A Dask scheduler and its workers as separate local processes, as on two machines."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Cluster:
         return process
 
     def add_worker(self, *more: str) -> subprocess.Popen[bytes]:
-        """A worker without a nanny, so that killing it kills all of it; one of its two threads is at work at a time."""
+        """Start a worker without a nanny, so that killing it kills all of it; its two threads run one job at a time."""
         options = "--nthreads", "2", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"
         return self.start("worker", self.address, *options, *more)
 
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """A scheduler that is listening, with no workers yet; all of it is killed at the end."""
+    """Start a scheduler without workers; kill it and its workers at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     found = Cluster(folder)
     file = folder / "scheduler.json"

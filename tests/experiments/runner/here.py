@@ -12,7 +12,7 @@ from equiflock.experiments.runner.process_pool import run_in_pool
 
 
 def work_here(patch: pytest.MonkeyPatch) -> None:
-    """Let a single worker be this process: one of its own loads every kernel. Several are processes, as ever."""
+    """Run the jobs of a single worker in this process, which has the kernels loaded; several workers are processes."""
 
     def work(do: Callable[..., object], jobs: Sequence[tuple[Any, ...]], workers: int) -> Generator[int, None, None]:
         if workers > 1:

@@ -1,4 +1,4 @@
-"""Jobs that take no time, in a module that imports little: every process imports it anew."""
+"""Jobs that take no time, in a module that imports little, since every process imports it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from equiflock.runtime.checks import InputError
 
 @dataclass(frozen=True)
 class Square:
-    """Squares its number, counts its runs in a file, and may fail."""
+    """Job that squares a number, counts its runs in a file, and may fail."""
 
     number: int
     runs: Path
@@ -39,7 +39,7 @@ class Square:
 
 @dataclass(frozen=True)
 class Fragile(Square):
-    """Its process dies at the first try, or at every one."""
+    """Job whose process dies in the first run, or in every run."""
 
     always: bool = False
 
@@ -53,7 +53,7 @@ class Fragile(Square):
 
 @dataclass(frozen=True)
 class Puzzled(Square):
-    """Needs something to be prepared first."""
+    """Job that requires `prepare`."""
 
     def run(self) -> pd.DataFrame:
         return pd.DataFrame({"prepared": [os.environ.get("PREPARED")]})
@@ -69,7 +69,7 @@ def refuse() -> None:
 
 @dataclass(frozen=True)
 class Whereabouts:
-    """Tells its process; the first of a number may be killed."""
+    """Job that returns its process id; its first process may be killed."""
 
     number: int
     deaths: Path | None = None

@@ -66,7 +66,7 @@ def test_a_sweep_on_two_workers_one_of_which_is_killed_halfway_ends_as_one_here(
     assert len(names[0]) == 8
 
 
-def test_a_finished_job_is_not_run_again_by_whomever(small: Cluster, tmp_path: Path) -> None:
+def test_a_finished_job_is_not_run_again_on_a_cluster(small: Cluster, tmp_path: Path) -> None:
     jobs = [Square(n, tmp_path) for n in (3, 1, 2)]
     run_jobs(jobs[:1], tmp_path / "jobs", 1)
     done: list[str] = []
@@ -76,7 +76,7 @@ def test_a_finished_job_is_not_run_again_by_whomever(small: Cluster, tmp_path: P
     assert {(tmp_path / str(n)).read_text() for n in (1, 2, 3)} == {"x"}
 
 
-def test_what_a_job_says_when_it_fails_is_said_here_when_the_others_are_done(small: Cluster, tmp_path: Path) -> None:
+def test_the_error_of_a_failed_job_is_raised_when_the_others_are_done(small: Cluster, tmp_path: Path) -> None:
     jobs = [Square(1, tmp_path, fails=True), Square(2, tmp_path), Square(3, tmp_path)]
     with pytest.raises(InputError, match="no square today"):
         run_jobs(jobs, tmp_path / "jobs", 1, scheduler=small.address)
@@ -87,7 +87,7 @@ def test_a_worker_with_another_program_is_refused(
     small: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_a_cluster, "fingerprint_program", lambda: {"equiflock": "0.0.1"})
-    with pytest.raises(InputError, match=r"is not like the command: it has .*, not 0\.0\.1"):
+    with pytest.raises(InputError, match=r"runs another program than the command: .*, not 0\.0\.1"):
         run_jobs([Square(1, tmp_path)], tmp_path / "jobs", 1, scheduler=small.address)
 
 
@@ -135,7 +135,7 @@ def test_a_tuning_by_workers_elsewhere_ends_as_one_here(small: Cluster, tmp_path
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes(), name
 
 
-def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_told(
+def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_a_cluster, "CONNECT_TIMEOUT", 2)

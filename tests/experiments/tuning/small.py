@@ -24,18 +24,18 @@ FILES = "weights.safetensors", "generations.csv", "validation.csv", "config.json
 
 
 def small(folder: Path, network: str = "etdagnn", **options: Any) -> TuningRun:
-    """A tuning in a folder, of a network that knows nothing yet."""
+    """Return a small tuning of an untrained network."""
     weights = save(make_network(network, seed=1), folder.parent / "start.safetensors")
     return TuningRun(folder, Tuning(**{**SMALL, **options}), weights, "start.safetensors")
 
 
 def tuned(run: TuningRun, workers: int = 1, **more: Any) -> BestCandidate:
-    """Tune to the end, or until told to stop."""
-    with PersistentWorkers(workers) as steady:
-        return run.tune(steady, **more)
+    """Run the tuning to its end, or until `should_stop` returns True."""
+    with PersistentWorkers(workers) as persistent:
+        return run.tune(persistent, **more)
 
 
 def results(folder: Path) -> dict[str, bytes]:
-    """The content of every file that must be the same to the bit."""
+    """Return the content of every file that must be the same bit for bit."""
     paths = [*(folder / name for name in FILES), *sorted((folder / "scores").iterdir())]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

@@ -1,4 +1,4 @@
-"""A vector stands for weights and numbers of the technique, in sizes of their own, and never leaves their range."""
+"""A vector encodes weights and orbit parameters in their own scales, and never leaves their range."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_step_is_as_large_as_the_weights_of_its_tensor() -> None:
         assert np.allclose(np.abs(moved[name] - tensor), own, rtol=1e-3)
 
 
-def test_numbers_of_the_technique_stay_in_their_range_however_far_they_go() -> None:
+def test_orbit_parameters_stay_in_their_range() -> None:
     network = make_network("etdagnn")
     network.orbit = ef.Orbit(gravity_break=1.0, slow=0.0, dodge_angle=1.0)  # type: ignore[assignment]
     genome = Genome(network, tunes_orbit=True)
@@ -50,7 +50,7 @@ def test_numbers_of_the_technique_stay_in_their_range_however_far_they_go() -> N
     assert (up.near > 1.0 > down.near, up.slow > down.slow, up.gravity_break > down.gravity_break) == (True,) * 3
 
 
-def test_weights_that_do_not_learn_stay_as_they_are() -> None:
+def test_weights_that_are_not_trainable_are_unchanged() -> None:
     network = make_network("etdagnn")
     first, *rest = network.parameters()
     first.requires_grad_(False)
@@ -60,11 +60,11 @@ def test_weights_that_do_not_learn_stay_as_they_are() -> None:
     assert np.array_equal(genome.decode(np.ones(genome.size)).weights[frozen], first.detach())
     for weight in rest:
         weight.requires_grad_(False)
-    with pytest.raises(InputError, match="no weights that learn"):
+    with pytest.raises(InputError, match="no trainable weights"):
         Genome(network, tunes_orbit=True)
 
 
-def test_the_technique_that_weights_bring_stays_where_it_is_not_searched() -> None:
+def test_the_orbit_of_the_weights_is_unchanged_if_it_is_not_searched() -> None:
     network = make_network("etdagnn")
     assert Genome(network, tunes_orbit=False).decode(Genome(network, tunes_orbit=False).initial_vector).orbit is None
     network.orbit = ef.Orbit(near=0.3)  # type: ignore[assignment]
@@ -75,7 +75,7 @@ def test_the_technique_that_weights_bring_stays_where_it_is_not_searched() -> No
 def test_a_gain_makes_all_weights_of_an_input_larger_by_the_same_share() -> None:
     network: Any = make_network("etdagnn", seed=2)
     genome = Genome(network, tunes_orbit=True, search_target="gains")
-    # Channels of hops, units of the first layer, and all units of the second; and three numbers of the technique.
+    # Channels of hops, units of the first layer, and all units of the second; and three orbit parameters.
     assert genome.size == 9 + 16 + 1 + 3
     vector = np.zeros(genome.size)
     vector[4] = 0.25
@@ -88,11 +88,11 @@ def test_a_gain_makes_all_weights_of_an_input_larger_by_the_same_share() -> None
     assert moved.orbit == ef.Orbit()
 
 
-def test_gains_make_channels_of_obstacles_like_those_of_everybody() -> None:
+def test_gains_of_zero_obstacle_channels_scale_the_weights_of_all_neighbours() -> None:
     network: Any = make_network("starling", seed=2)
     network.layers[1].weight.data[:, 6] = 0.0
     genome = Genome(network, tunes_orbit=False, search_target="gains")
-    # Nobody is heard to leave by these weights, so there is nothing to make louder.
+    # The weights of `leaving` are 0, so its gains are not searched.
     assert genome.size == (6 + 1) * 3 + 16 + 1
     vector = genome.initial_vector
     vector[18] = 0.3
@@ -101,7 +101,7 @@ def test_gains_make_channels_of_obstacles_like_those_of_everybody() -> None:
     assert np.array_equal(moved[:, :7], begun[:, :7]) and not moved[:, 7, 1:].any()
 
 
-def test_a_bias_has_a_gain_of_its_own() -> None:
+def test_each_bias_has_a_gain() -> None:
     network = make_network("tdagnn", biases="uniform")
     genome = Genome(network, tunes_orbit=False, search_target="gains")
     assert genome.size == (18 + 32) + (32 + 32) + (32 + 2)
@@ -112,16 +112,16 @@ def test_a_bias_has_a_gain_of_its_own() -> None:
 def test_gains_of_some_features_alone_leave_all_other_inputs_as_they_are() -> None:
     network: Any = make_network("starling", seed=2)
     genome = Genome(network, tunes_orbit=False, search_target="gains", gain_features=("velocity", "leaving"))
-    # The mean and the sum of velocities and the mean of who leaves, at three hops.
+    # The mean and the sum of `velocity` and the mean of `leaving`, at three hops.
     assert genome.size == 3 * 3
     moved, begun = genome.decode(np.ones(9)).weights, collect_tensors(network)
     first = "layers.1.weight"
     assert np.array_equal(moved[first][:, [0, 3, 6]], 2.0 * begun[first][:, [0, 3, 6]])
     assert np.array_equal(moved[first][:, [1, 2, 4, 5, 7]], begun[first][:, [1, 2, 4, 5, 7]])
     assert all(np.array_equal(moved[name], begun[name]) for name in begun if name != first)
-    with pytest.raises(InputError, match="a feature in heard must be one of 'velocity'"):
+    with pytest.raises(InputError, match="a feature in gain_features must be one of 'velocity'"):
         Genome(network, tunes_orbit=False, search_target="gains", gain_features=("wings",))
     network.layers[1].weight.data[:, 6] = 0.0
-    for deaf, name in ((network, "leaving"), (make_network("tdagnn"), "velocity")):
-        with pytest.raises(InputError, match="heard must name features that a network of vectors has weights for"):
-            Genome(deaf, tunes_orbit=False, search_target="gains", gain_features=(name,))
+    for other, name in ((network, "leaving"), (make_network("tdagnn"), "velocity")):
+        with pytest.raises(InputError, match="gain_features must name features for which an equivariant network has"):
+            Genome(other, tunes_orbit=False, search_target="gains", gain_features=(name,))

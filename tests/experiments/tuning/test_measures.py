@@ -1,4 +1,4 @@
-"""Measures of flights are what can be counted by hand, and stragglers cost for as long as they are alone."""
+"""Measures of flights agree with counts by hand, and stragglers cost for as long as they are alone."""
 
 from __future__ import annotations
 
@@ -95,16 +95,16 @@ def test_a_flock_that_passes_is_no_failure_and_costs_nothing_after_it_has_passed
     assert measured(COURSE, drifting)["leaders"] == pytest.approx(0.5e-3 * 3.9 / 8, rel=0.03)
 
 
-def test_stragglers_at_the_obstacle_cost_although_they_hear_it() -> None:
+def test_stragglers_at_the_obstacle_cost_although_they_observe_it() -> None:
     # One stays beside the obstacle, to which it is joined; the others are joined to it until they are out of its reach.
     places, still = [[-2.0, 0.5], [-2.0, 0.8], [-0.5, 0.5]], [0.0, 0.0]
     start = flock(places, [RIGHT, RIGHT, still], [F, L, F, O, O, O])
     found = measured(COURSE, start)
     assert found["failures"] == 1.0
     assert found["time"] == pytest.approx(1.0)
-    # From t = 0 until it hears them, and again from about t = 3 on.
+    # From t = 0 until the others are in range, and again from about t = 3 on.
     assert 1 / 3 * 5.0 / 8 < found["detached"] < 1 / 3 * 6.5 / 8
-    # One that nobody waits for costs the less, the later it is left.
+    # A straggler costs less the later it is left behind.
     later = measured(COURSE, flock([*places[:2], [-0.5, 0.5]], [RIGHT, RIGHT, [0.3, 0.0]], [F, L, F, O, O, O]))
     assert later["detached"] < found["detached"]
 
@@ -143,11 +143,11 @@ def test_a_flight_that_diverges_is_worse_than_any_other() -> None:
     assert set(found.values()) == {math.inf}
     usual = measured("flocking:duration=0.5", start)
     assert compute_cost([found], [usual], [usual], [task], {"variance": 1.0}) == math.inf
-    with pytest.raises(InputError, match="the weights to begin from diverge"):
+    with pytest.raises(InputError, match="the initial weights diverge in 'flocking'"):
         compute_cost([usual], [found], [found], [task], {"variance": 1.0})
 
 
-def test_the_cost_weighs_measures_and_tasks_beside_the_beginning() -> None:
+def test_the_cost_weighs_measures_and_tasks_relative_to_the_initial_weights() -> None:
     tasks = [Task(1.0, "flocking", 2.0), Task(3.0, "leaders", 3.0)]
     begun = [{"variance": 0.2, "detached": 0.1}, {"variance": 0.1, "detached": 0.0, "leaders": 0.4}]
     better = [{"variance": 0.1, "detached": 0.1}, {"variance": 0.1, "detached": 0.0, "leaders": 0.1}]
@@ -156,13 +156,13 @@ def test_the_cost_weighs_measures_and_tasks_beside_the_beginning() -> None:
     assert compute_cost(better, begun, begun, tasks, weights) == pytest.approx(
         (0.5 + 3 * (1 + 2 * 0.25)) / (1 + 3 * (1 + 2))
     )
-    # Where the beginning has nothing of a measure, a little of it costs little.
+    # If a measure of the initial weights is 0, a small value costs little.
     apart = [begun[0], {**begun[1], "detached": 0.001}]
     assert compute_cost(apart, begun, begun, tasks, {"detached": 1.0}) == pytest.approx(
         1.0 + 3 * 0.001 / TOLERANCES["detached"]
     )
-    # Nor does a measure count for more because these flocks happened to be easy for the beginning.
+    # Nor does a measure count for more because these flocks happened to be easy for the initial weights.
     typical = [begun[0], {**begun[1], "detached": 0.2}]
     assert compute_cost(apart, begun, typical, tasks, {"detached": 1.0}) == pytest.approx(1.0 + 3 * 0.001 / 0.1)
-    with pytest.raises(InputError, match="none of the tasks has a measure among failures"):
+    with pytest.raises(InputError, match="no task has a measure among failures"):
         compute_cost(begun, begun, begun, tasks, {"failures": 1.0})

@@ -1,4 +1,4 @@
-"""Weights for agents near obstacles may begin as those of another network."""
+"""Weights for agents near obstacles may start as those of another network."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def compiled(name: str, seed: int = 0, **options: Any) -> Any:
 
 
 def observations(agents: int) -> Any:
-    """Observations of agents that all know of an obstacle."""
+    """Return observations of agents that all observe an obstacle."""
     z = np.random.default_rng(0).standard_normal((1, agents, 3, len(STARLING_CHANNELS), 2)).astype(np.float32)
     z[..., -1, :] = 1e-3
     return z
 
 
-def test_they_begin_as_those_of_all_other_agents() -> None:
+def test_they_start_as_the_weights_of_all_other_agents() -> None:
     plain, z = compiled("starling", 1), observations(20)
     assert np.array_equal(add_near_obstacle_weights(plain)(z), plain(z))
     assert add_near_obstacle_weights(plain).options["near"]
 
 
-def test_they_may_begin_as_those_of_a_network_with_fewer_channels() -> None:
+def test_they_may_start_as_those_of_a_network_with_fewer_channels() -> None:
     network, less, z = compiled("starling"), compiled("etdagnn", 5, aggregation="both"), observations(60)
     assert np.allclose(
         add_near_obstacle_weights(network, less)(z), less(np.ascontiguousarray(z[:, :, :, :6])), atol=1e-5
@@ -43,7 +43,7 @@ def test_they_may_begin_as_those_of_a_network_with_fewer_channels() -> None:
     )
 
 
-def test_of_a_network_that_has_such_weights_these_are_taken() -> None:
+def test_they_start_as_the_second_set_of_a_network_that_has_one() -> None:
     network, other = compiled("starling"), add_near_obstacle_weights(compiled("starling", 7), compiled("starling", 8))
     begun = add_near_obstacle_weights(network, other)
     near = [name for name in begun.tensors if name.startswith("near.")]
@@ -53,11 +53,13 @@ def test_of_a_network_that_has_such_weights_these_are_taken() -> None:
 
 def test_other_networks_are_refused() -> None:
     network = compiled("starling")
-    with pytest.raises(InputError, match="some of starling's channels and the same hops; got etdagnn of 2 hops"):
+    with pytest.raises(
+        InputError, match=r"subset of starling's channels and the same hops \(3\); got etdagnn with 2 hops"
+    ):
         add_near_obstacle_weights(network, compiled("etdagnn", hops=2))
-    with pytest.raises(InputError, match=r"as those of an ETDAGNN .* got tdagnn of 3 hops"):
+    with pytest.raises(InputError, match=r"must be those of an ETDAGNN .* got tdagnn with 3 hops"):
         add_near_obstacle_weights(network, compiled("tdagnn"))
     with pytest.raises(InputError, match="etdagnn has no channel among obstacles"):
         add_near_obstacle_weights(compiled("etdagnn"))
-    with pytest.raises(InputError, match="tdagnn has no weights of their own for agents near obstacles"):
+    with pytest.raises(InputError, match="tdagnn cannot have separate weights near obstacles"):
         add_near_obstacle_weights(compiled("tdagnn"))

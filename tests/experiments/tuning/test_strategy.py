@@ -1,4 +1,4 @@
-"""The search finds the least of a toy cost, and is a function of its seed and the costs alone."""
+"""The search finds the minimum of a toy cost, and depends only on its seed and the costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_toy_cost_is_minimised(diagonal: bool) -> None:
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
-def test_told_the_same_costs_it_asks_for_the_same_candidates_whatever_others_draw(diagonal: bool) -> None:
+def test_equal_costs_give_equal_candidates_whatever_other_code_draws(diagonal: bool) -> None:
     one, two, other = (Strategy(30, 6, 0.1, seed, diagonal) for seed in (1, 1, 2))
     for _ in range(20):
         np.random.seed(7)  # noqa: NPY002
@@ -49,5 +49,5 @@ def test_candidates_that_cannot_fly_are_the_worst_of_all() -> None:
     assert np.allclose(strategy.mean, TARGET, atol=1e-3)
 
 
-def test_the_usual_population_is_that_of_the_authors() -> None:
+def test_the_default_population_is_that_of_the_authors() -> None:
     assert [compute_default_population(size) for size in (10, 419, 563)] == [10, 22, 22]

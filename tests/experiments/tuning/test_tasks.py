@@ -1,4 +1,4 @@
-"""Tasks are told in one text: scenarios with options and shares, as mixtures of trainings are."""
+"""Tasks are parsed from text: scenarios with options and shares, like mixtures of trainings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_flocks_of_different_tasks_and_splits_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "error"),
     [
         ("flocking+leaders", "tasks must be a name, or several with their shares such as"),
         ("1*flocking+leaders", "tasks must be a name"),
@@ -39,46 +39,46 @@ def test_flocks_of_different_tasks_and_splits_differ() -> None:
         ("0*flocking", "the share of 'flocking' must be a finite number above 0"),
         ("1*floking", "did you mean 'flocking'"),
         ("obstacles:side=4", "scenario 'obstacles' has no option 'side'"),
-        ("flocking:seed=3", "seed is the tuning's own: leave it out"),
-        ("flocking:split=test", "split is the tuning's own"),
+        ("flocking:seed=3", "seed is set by the tuning: leave it out"),
+        ("flocking:split=test", "split is set by the tuning"),
         ("flocking:duration=-1", "duration must be"),
         ("flocking:flocks=0", "flocks must be a whole number of at least 1"),
         ("flocking:duration=long", "duration must be"),
         ("1*flocking+2*flocking", "tasks must name each scenario with its options once"),
     ],
 )
-def test_a_text_that_makes_no_sense_gets_one_line(text: str, told: str) -> None:
-    with pytest.raises(InputError, match=told) as caught:
+def test_an_invalid_text_is_an_error_of_one_line(text: str, error: str) -> None:
+    with pytest.raises(InputError, match=error) as caught:
         parse_tasks(text)
     assert "\n" not in str(caught.value)
 
 
-def test_a_recipe_says_what_is_wrong_with_it() -> None:
-    for wrong, told in (
+def test_invalid_settings_are_errors() -> None:
+    for options, error in (
         ({"generations": 0}, "generations must be a whole number of at least 1"),
         ({"population": 2}, "population must be a whole number of at least 4"),
         ({"sigma": 0.0}, "sigma must be a finite number above 0"),
         ({"measures": "1*speed"}, "a measure must be one of"),
-        ({"measures": "1*disconnected+2*disconnected"}, "measures must name each measure once"),
-        ({"measures": "0*apart"}, "the weight of apart must be"),
+        ({"measures": "1*detached+2*detached"}, "measures must name each measure once"),
+        ({"measures": "0*detached"}, "the weight of detached must be"),
         (
-            {"tasks": "flocking:duration=0.5", "measure_interval": 1.0},
-            "look must be at most the duration of every task, 0.5 s",
+            {"tasks": "flocking:duration=0.5", "measurement_interval": 1.0},
+            "measurement_interval must be at most the duration of every task, 0.5 s",
         ),
         ({"seed": -1}, "seed must be"),
     ):
-        with pytest.raises(InputError, match=told):
-            Tuning(**wrong)
+        with pytest.raises(InputError, match=error):
+            Tuning(**options)
 
 
-def test_the_technique_is_searched_only_where_there_are_obstacles_that_leave_it_open() -> None:
+def test_the_orbit_is_searched_only_if_a_task_has_obstacles_and_the_default_orbit() -> None:
     assert Tuning().tunes_orbit
     assert not Tuning(orbit=False).tunes_orbit
     assert not Tuning(tasks="1*flocking+1*leaders").tunes_orbit
     assert not Tuning(tasks="obstacles:orbit=none").tunes_orbit
 
 
-def test_all_covariances_are_adapted_for_few_numbers_unless_told() -> None:
+def test_all_covariances_are_adapted_for_few_parameters_by_default() -> None:
     assert not Tuning().is_diagonal(200)
     assert Tuning().is_diagonal(201)
     assert Tuning(covariance="diagonal").is_diagonal(3)

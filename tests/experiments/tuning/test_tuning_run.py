@@ -1,4 +1,4 @@
-"""A tuning improves what it measures, and ends with the same bits whatever happens on the way."""
+"""A tuning improves its measures, and ends with the same bits after any interruption."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.experiments.tuning.small import COURSE, FLOCKING, SMALL, results, sma
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a tuning to which nothing happened."""
+    """Run directory of an uninterrupted tuning."""
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     tuned(small(folder))
     return folder
@@ -45,7 +45,7 @@ def test_a_short_tuning_improves_what_it_measures_and_the_file_is_what_was_judge
 
 
 @pytest.mark.slow
-def test_what_is_best_on_held_out_flocks_is_kept_with_all_that_tells_where_it_comes_from(undisturbed: Path) -> None:
+def test_the_best_on_held_out_flocks_is_written_with_its_origin(undisturbed: Path) -> None:
     metadata = read_tensors(undisturbed / "weights.safetensors", FORMAT)[1]
     rows = [line.split(",") for line in (undisturbed / "validation.csv").read_text().splitlines()[1:]]
     costs = {int(generation): float(cost) for generation, *_, cost in rows}
@@ -65,7 +65,7 @@ def test_what_is_best_on_held_out_flocks_is_kept_with_all_that_tells_where_it_co
 
 
 def stopping_after(asked: int) -> Callable[[], bool]:
-    """Says at the so many-th time that it is asked that it is enough."""
+    """Return a function that returns True from call number `asked` + 1 on."""
     left = [asked]
 
     def stop() -> bool:
@@ -118,7 +118,7 @@ def test_scores_of_other_candidates_are_not_taken_for_ones_own(undisturbed: Path
     notices: list[str] = []
     tuned(run, on_notice=notices.append)
     (text,) = notices
-    assert text.endswith("generation-000003.csv is of other candidates; it is computed again")
+    assert text.endswith("generation-000003.csv belongs to other candidates; it is computed again")
     assert results(run.folder) == results(undisturbed)
 
 
@@ -129,7 +129,7 @@ def test_a_prolonged_tuning_is_as_if_that_had_been_asked_for_at_once(undisturbed
     found = results(tmp_path / "run")
     found.pop("scores/validation-000003.csv")  # of its first end
     assert found == results(undisturbed)
-    with pytest.raises(InputError, match=r"5 generations are done already in .*: ask for at least as many"):
+    with pytest.raises(InputError, match=r"generations must be at least 5, as .* has that many already; got 4"):
         tuned(small(tmp_path / "run", generations=4))
     assert (tmp_path / "run" / "weights.safetensors").read_bytes() == found["weights.safetensors"]
 
@@ -142,7 +142,7 @@ def test_a_folder_is_one_tunings_own_unless_forced(tmp_path: Path) -> None:
     assert read_json(tmp_path / "run" / "config.json")["settings"]["seed"] == 1
 
 
-def test_without_the_technique_its_numbers_stay_as_they_were(tmp_path: Path) -> None:
+def test_orbit_parameters_are_unchanged_if_they_are_not_searched(tmp_path: Path) -> None:
     run = small(tmp_path / "run", orbit=False, generations=1)
     assert run.genome.size == small(tmp_path / "run").genome.size - 3
     tuned(run)
@@ -173,30 +173,26 @@ def test_weights_near_obstacles_are_tuned_while_all_others_stay(tmp_path: Path) 
     )
     assert run.genome.size == 24 + 16 + 1 + 3
     tuned(run)
-    initial_measurements, tuned_weights = (loaded(path) for path in (tmp_path / "start.safetensors", run.weights))
+    initial, tuned_weights = (loaded(path) for path in (tmp_path / "start.safetensors", run.weights))
     state = tuned_weights.tensors
-    assert all(np.array_equal(state[name], tensor) for name, tensor in initial_measurements.tensors.items())
+    assert all(np.array_equal(state[name], tensor) for name, tensor in initial.tensors.items())
     assert any(not np.array_equal(state[f"layers{name}"], state[f"near{name}"]) for name in (".1.weight", ".4.weight"))
     assert tuned_weights.orbit.near != 1.0
 
 
-def test_weights_near_obstacles_stay_as_they_are_where_there_are_none(tmp_path: Path) -> None:
+def test_weights_near_obstacles_are_unchanged_without_obstacles(tmp_path: Path) -> None:
     weights: Any = ef.load("starling")
     start = save(weights, tmp_path / "start.safetensors")
     run = TuningRun(tmp_path / "run", Tuning(**{**SMALL, "tasks": FLOCKING, "search": "gains"}), start)
     assert run.genome.size == 24 + 16 + 1
     found = run.genome.decode(np.full(run.genome.size, 0.5))
-    initial_measurements = weights.tensors
-    assert all(
-        np.array_equal(found.weights[name], initial_measurements[name])
-        for name in initial_measurements
-        if name.startswith("near")
-    )
-    assert not np.array_equal(found.weights["layers.1.weight"], initial_measurements["layers.1.weight"])
+    initial = weights.tensors
+    assert all(np.array_equal(found.weights[name], initial[name]) for name in initial if name.startswith("near"))
+    assert not np.array_equal(found.weights["layers.1.weight"], initial["layers.1.weight"])
     assert found.orbit == weights.orbit
 
 
-def test_weights_near_obstacles_may_begin_softer_and_as_those_of_another_network(tmp_path: Path) -> None:
+def test_weights_near_obstacles_may_start_scaled_and_as_those_of_another_network(tmp_path: Path) -> None:
     other = save(make_network("etdagnn", seed=3, aggregation="both"), tmp_path / "other.safetensors")
     run = small(
         tmp_path / "run",
@@ -207,16 +203,16 @@ def test_weights_near_obstacles_may_begin_softer_and_as_those_of_another_network
         near_from=str(other),
         last_layer_scale=0.5,
     )
-    # Six channels of three hops, and that of obstacles; nobody is heard to leave.
+    # Six channels of three hops, and the obstacle channel; the weights of `leaving` are 0.
     assert run.genome.size == 18 + 3 + 16 + 1 + 3
-    initial_measurements, six = run.genome.decode(run.genome.initial_vector).weights, loaded(other).tensors
-    assert np.array_equal(initial_measurements["near.1.weight"][:, :6], six["layers.1.weight"])
-    assert not initial_measurements["near.1.weight"][:, 6:].any()
-    assert np.array_equal(initial_measurements["near.4.weight"], 0.5 * six["layers.4.weight"])
+    initial, six = run.genome.decode(run.genome.initial_vector).weights, loaded(other).tensors
+    assert np.array_equal(initial["near.1.weight"][:, :6], six["layers.1.weight"])
+    assert not initial["near.1.weight"][:, 6:].any()
+    assert np.array_equal(initial["near.4.weight"], 0.5 * six["layers.4.weight"])
     assert run.config["from"]["near"] == compute_file_checksum(other)
 
 
-def test_the_technique_begins_with_the_numbers_that_are_told(tmp_path: Path) -> None:
+def test_the_orbit_starts_with_the_given_parameters(tmp_path: Path) -> None:
     run = small(tmp_path / "run", initial_orbit="gravity_break=0.6:slow=0.2")
     assert run.genome.decode(run.genome.initial_vector).orbit == ef.Orbit(gravity_break=0.6, slow=0.2)
 
@@ -225,15 +221,18 @@ def test_the_technique_begins_with_the_numbers_that_are_told(tmp_path: Path) -> 
     ("options", "text"),
     [
         ({"near": True}, "etdagnn has no channel among obstacles"),
-        ({"initial_orbit": "nearness=2"}, "technique must name numbers among gravity_break, dodge_angle, near, slow"),
+        (
+            {"initial_orbit": "nearness=2"},
+            "initial_orbit must set parameters among gravity_break, dodge_angle, near, slow",
+        ),
         ({"initial_orbit": "gravity_break=2"}, "gravity_break must be from 0 to 1"),
-        ({"near_from": "other.safetensors"}, "near_from and soften go with near only"),
-        ({"near": True, "tasks": FLOCKING}, "near needs a task with obstacles, such as 0.5"),
-        ({"gain_features": "velocity"}, "heard goes with search gains only"),
-        ({"last_layer_scale": 0.5}, "near_from and soften go with near only"),
-        ({"last_layer_scale": 0.0}, "soften must be a finite number above 0; got 0"),
+        ({"near_from": "other.safetensors"}, "near_from and last_layer_scale require near"),
+        ({"near": True, "tasks": FLOCKING}, "near requires a task with obstacles, such as 0.5"),
+        ({"gain_features": "velocity"}, "gain_features requires search=gains; got search=weights"),
+        ({"last_layer_scale": 0.5}, "near_from and last_layer_scale require near"),
+        ({"last_layer_scale": 0.0}, "last_layer_scale must be a finite number above 0; got 0"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_in_one_line(options: dict[str, Any], text: str, tmp_path: Path) -> None:
+def test_invalid_searches_are_refused(options: dict[str, Any], text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=text):
         small(tmp_path / "run", **options)

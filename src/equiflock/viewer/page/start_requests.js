@@ -25,8 +25,7 @@ export class StartRequests {
   ask(request, cancel) {
     clearTimeout(this.#noticeTimer);
     const action = { text: "Cancel", onPress: cancel };
-    const announce = () =>
-      this.#notices.show("Searching for initial conditions …", { id: "search", sticky: true, action });
+    const announce = () => this.#notices.show("Searching for a start …", { id: "search", sticky: true, action });
     this.#noticeTimer = setTimeout(announce, NOTICE_DELAY_MS);
     // A request that is sent at once makes the server cancel the search that is running.
     if (this.#connection.isWaitingFor(request.command)) this.#connection.askNow(request);
