@@ -102,9 +102,7 @@ def test_no_elements_overlap(server: Running, open_page: Open, kind: str, width:
         page.evaluate("() => { for (const camera of flockView.screen.cameras) camera.pan(1e5, 0); }")
         page.evaluate("() => flockView.screen.requestRedraw()")
         page.wait_for_function("() => document.querySelector('#unseen p').checkVisibility()")
-        page.evaluate(
-            "() => flockView.notices.show('Searching for a start …', { action: { text: 'Cancel' } })"
-        )
+        page.evaluate("() => flockView.notices.show('Searching for a start …', { action: { text: 'Cancel' } })")
         check(page, width, height)
         leave(page)
 
