@@ -166,5 +166,5 @@ def test_only_the_ideal_body_is_ideal_and_only_lag_is_remembered() -> None:
 
 def test_a_body_with_lag_needs_what_it_remembers() -> None:
     arrays = np.zeros((1, 2, 2)), np.zeros((1, 2, 2)), np.zeros((1, 2), np.int8), np.zeros((1, 2, 2))
-    with pytest.raises(ef.InputError, match="advance needs the state that begin made"):
+    with pytest.raises(ef.InputError, match="pass the state that init_state returned"):
         DoubleIntegrator(lag=0.1).advance(*arrays, 0.1, np.array([0]))

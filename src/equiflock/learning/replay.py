@@ -31,7 +31,7 @@ class ReplayBuffer:
         known, wanted = learner.get_tuple_shapes(agents, dimensions)
         self.learner = learner
         self.agents = agents
-        self.tuples: Tuples = np.zeros((capacity, *known), np.float32), np.zeros((capacity, *wanted), np.float32)
+        self.tuples = Tuples(np.zeros((capacity, *known), np.float32), np.zeros((capacity, *wanted), np.float32))
         """Observations and targets as the learner packed them."""
         self.total_added = 0
         """How many tuples were ever added; the next is written at index `total_added % capacity`."""
@@ -54,7 +54,7 @@ class ReplayBuffer:
             place = self.total_added % self.capacity
             count = min(len(targets) - done, self.capacity - place)
             part, ring = slice(done, done + count), slice(place, place + count)
-            self.learner.pack(observations[part], targets[part], (known[ring], wanted[ring]))
+            self.learner.pack(observations[part], targets[part], Tuples(known[ring], wanted[ring]))
             self.total_added, done = self.total_added + count, done + count
 
 
