@@ -38,7 +38,7 @@ def test_a_body_of_one_s_own_is_one_decorated_class() -> None:
     run = ef.simulate(ef.random_disk(agents=10), ef.load("tanner"), body=body, duration=0.02)
     assert run.config["body"] == {"kind": "Sledge", "friction": 0.5}
     assert run.velocities[1] == pytest.approx(0.5 * run.velocities[0])
-    with pytest.raises(ef.InputError, match="a body named 'sledge' is registered already"):
+    with pytest.raises(ef.InputError, match="a body named 'sledge' is already registered"):
         ef.body("sledge")(Sledge)
 
 
@@ -46,7 +46,7 @@ def test_a_body_of_one_s_own_is_one_decorated_class() -> None:
     ("name", "options", "text"),
     [
         ("unicicle", {}, r"body must be one of .* got 'unicicle'; did you mean 'unicycle'\?"),
-        (3, {}, "a body must be named; got 3"),
+        (3, {}, "the name of a body must be a string; got 3"),
         ("unicycle:wheels=3", {}, "body 'unicycle' has no option 'wheels'; it has max_turn_rate, max_acceleration, ma"),
         ("unicycle:max_speed=0", {}, "max_speed must be a finite number above 0; got 0"),
         ("unicycle:max_speed=1", {"max_speed": 2}, "option 'max_speed' is given twice, as 1 in .* and as 2"),
@@ -76,5 +76,5 @@ def test_what_is_no_body_cannot_be_registered() -> None:
         ef.body("snow")(Melting)
     with pytest.raises(ef.InputError, match="the body 'snow' must have a default for its field 'weight'"):
         ef.body("snow")(Demanding)
-    with pytest.raises(ef.InputError, match="a body's name must be a word without a colon; got 'a:b'"):
+    with pytest.raises(ef.InputError, match="a body's name must be a non-empty string without a colon; got 'a:b'"):
         ef.body("a:b")

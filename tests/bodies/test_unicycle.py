@@ -109,7 +109,7 @@ def test_threads_do_not_change_the_motion() -> None:
 
 
 def test_it_flies_in_the_plane_only() -> None:
-    with pytest.raises(ef.InputError, match=r"^a unicycle flies in the plane, D = 2; got a flock with D = 3$"):
+    with pytest.raises(ef.InputError, match=r"^a unicycle needs a flock with D = 2; got D = 3$"):
         ef.simulate(ef.random_disk(agents=10, dimensions=3), ef.load("tanner"), body=Unicycle(), duration=0.1)
 
 

@@ -91,7 +91,7 @@ def test_a_further_training_is_known_by_its_name_once_its_files_are_there_and_is
     assert "etdagnn-robust" not in list_baselines("etdagnn", start)
     jobs = build_evaluation_jobs("etdagnn-robust", "flocking", {}, 0.01, 0.1, ())
     assert [(job.controller, job.seed) for job in jobs] == [("etdagnn-robust", 0)]
-    with pytest.raises(InputError, match="etdagnn-robust is the name of trained weights: train the network itself"):
+    with pytest.raises(InputError, match="etdagnn-robust names trained weights: name the network to train"):
         ef.train(ef.DAgger(controller="etdagnn-robust"))
 
 
@@ -115,7 +115,7 @@ def test_segregation_is_learned_from_the_law_of_that_name(network: str) -> None:
     run = ef.simulate(scenario.draw(), controller, duration=10.0, ending=scenario.ending(), keep_every=None)
     assert np.mean([outcome in scenario.success_outcomes for outcome in run.outcome]) >= 0.7
     assert bundled_seeds(name) == (0,)
-    with pytest.raises(InputError, match=f"weights of {name} come for seed 0 only; got 1"):
+    with pytest.raises(InputError, match=f"seed of the bundled {name} must be 0; got 1"):
         ef.load(name, seed=1)
 
 
@@ -155,7 +155,7 @@ def test_without_a_seed_it_is_seed_0_and_seeds_that_are_not_there_are_refused() 
     also_three: Any = ef.load_module("etdagnn:3")
     assert all((a == b).all() for a, b in zip(three.parameters(), also_three.parameters(), strict=True))
     assert any((a != b).any() for a, b in zip(one.parameters(), three.parameters(), strict=True))
-    with pytest.raises(InputError, match="weights of etdagnn come for seeds 0 to 4; got 5"):
+    with pytest.raises(InputError, match="seed of the bundled etdagnn must be 0 to 4; got 5"):
         ef.load("etdagnn", seed=5)
     with pytest.raises(InputError, match="seed must be a whole number"):
         ef.load("etdagnn", seed=True)
@@ -173,5 +173,5 @@ def test_etdagnn_flies_in_space_and_keeps_the_flock_together() -> None:
 
 
 def test_their_names_cannot_be_registered_anew(own_registry: None) -> None:
-    with pytest.raises(InputError, match="'etdagnn' is registered already"):
+    with pytest.raises(InputError, match="'etdagnn' is already registered"):
         ef.controller("etdagnn")(lambda observations: observations[:, :, 0, 0])

@@ -192,7 +192,7 @@ def test_units_go_with_other_options_in_one_word() -> None:
         ({"time_scale": 1e200}, r"time_scale must be from 1e-12 to 1e\+12; got 1e\+200"),
         ({"comm_radius": 0.0}, r"comm_radius must be a finite number above 0; got 0\.0"),
         ({"comm_radius": math.inf}, "comm_radius must be a finite number above 0; got inf"),
-        ({"comm_radius": 1e-300}, "comm_radius / R of the controller's own must be from 1e-12 to 1e"),
+        ({"comm_radius": 1e-300}, "comm_radius / R of the controller must be from 1e-12 to 1e"),
     ],
 )
 def test_units_that_are_none_are_refused_in_one_line(name: str, units: dict[str, Any], text: str) -> None:
@@ -217,11 +217,11 @@ def test_senses_of_units_that_are_none_are_refused() -> None:
 
 
 def test_a_scaled_controller_is_neither_trained_nor_saved(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="weights are saved in their own units"):
+    with pytest.raises(InputError, match="save does not store comm_radius and time_scale"):
         ef.save(ef.load("etdagnn", comm_radius=5.0), tmp_path / "mine.safetensors")
     with pytest.raises(InputError, match=r"must be a torch module .* got Scaled\(etdagnn, length_scale=5, "):
         ef.train(ef.DAgger(epochs=1), ef.load("etdagnn", comm_radius=5.0))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="is in its own units: leave out comm_radius and time_scale"):
+    with pytest.raises(InputError, match="omit comm_radius and time_scale"):
         ef.train(ef.DAgger(controller="etdagnn:comm_radius=5:time_scale=15", epochs=1))
 
 
@@ -234,7 +234,7 @@ def test_a_scaled_expert_teaches_flocks_of_its_units() -> None:
 
 
 def test_options_of_ones_own_leave_these_names_alone() -> None:
-    with pytest.raises(InputError, match="time_scale is an option of every controller: that of 'mine' needs another"):
+    with pytest.raises(InputError, match="time_scale is an option of every controller: rename the argument of 'mine'"):
         ef.controller("mine")(lambda observations, time_scale=1.0: observations[:, :, 0, 0])
     with pytest.raises(InputError, match="comm_radius is an option of every controller"):
         ef.controller("mine")(type("Mine", (), {"__init__": lambda self, comm_radius=1.0: None}))

@@ -69,7 +69,7 @@ def test_a_changed_number_in_the_metadata_is_damage_too(trainer: Trainer, tmp_pa
     content = path.read_bytes()
     path.write_bytes(content.replace(b'\\"epoch\\": 6', b'\\"epoch\\": 2'))
     assert path.read_bytes() != content
-    with pytest.raises(InputError, match="is damaged: its checksum does not fit"):
+    with pytest.raises(InputError, match="is damaged: its checksum does not match"):
         read_checkpoint(path, Trainer(small()))
 
 

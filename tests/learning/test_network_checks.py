@@ -50,7 +50,7 @@ def test_what_cannot_be_trained_is_refused(recipe: Any, network: Any, text: str)
 
 
 def test_only_torch_modules_can_be_trained() -> None:
-    with pytest.raises(InputError, match="tanner has no weights to train: only a torch module has"):
+    with pytest.raises(InputError, match="tanner has no weights to train: choose a network"):
         train(small(controller="tanner"))
 
 

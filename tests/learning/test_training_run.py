@@ -153,7 +153,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(undisturbed: Path, tmp
     run.train(on_notice=said.append)
     assert_same_results(tmp_path / "run", undisturbed)
     assert len(said) == 1
-    assert "is damaged: its checksum does not fit; going on from the one before" in said[0]
+    assert "is damaged: its checksum does not match; going on from the one before" in said[0]
     assert before.name == "epoch-000002.safetensors"
 
 

@@ -196,5 +196,5 @@ def test_a_goal_in_space_is_refused_in_the_plane_and_so_are_observations_of_anot
     flock, law = ef.random_disk(agents=5), GuLeader(goal=(1.0, 2.0, 3.0))
     with pytest.raises(InputError, match="goal must have at most 2 numbers for flocks in 2 dimensions"):
         law(flock, observe(flock, law.senses))
-    with pytest.raises(InputError, match="observations must be those of the flock"):
+    with pytest.raises(InputError, match="observations must have the shape"):
         law(flock, observe(ef.random_disk(agents=6), law.senses))

@@ -216,10 +216,10 @@ def test_the_command_line_takes_them(own_registry: None, tmp_path: Path, capsys:
     [
         ({"clamp_by": "entries"}, "clamp_by must be one of 'norm', 'entry'; got 'entries'; did you mean 'entry'"),
         ({"potential": "sofd"}, "potential must be one of .*'tanner', .*; got 'sofd'; did you mean 'soft'"),
-        ({"potential": "velocity"}, "potential must be a feature .* of positions; 'velocity' is of velocities"),
+        ({"potential": "velocity"}, "potential must be a feature .* of positions; 'velocity' uses velocities"),
         ({"potential": 3}, "potential must be one of"),
         ({"attraction": 0.0}, "attraction must be a finite number above 0; got 0.0"),
-        ({"attraction": 0.8, "potential": "soft"}, "attraction goes with the potential 'tanner' only; got 'soft'"),
+        ({"attraction": 0.8, "potential": "soft"}, "attraction needs the potential 'tanner'; got 'soft'"),
     ],
 )
 @pytest.mark.parametrize("name", LAWS)
@@ -229,7 +229,7 @@ def test_wrong_options_are_refused(soft: None, name: str, options: dict[str, Any
 
 
 def test_what_only_the_expert_with_its_own_potential_can_do_is_refused_of_others(soft: None) -> None:
-    with pytest.raises(InputError, match="cut_off=False goes with the potential 'tanner' only; got 'soft'"):
+    with pytest.raises(InputError, match="cut_off=False needs the potential 'tanner'; got 'soft'"):
         load("tanner", cut_off=False, potential="soft")
     with pytest.raises(InputError, match="aim must be one of 'flock', 'leaders'; got 'leader'; did you mean 'leaders'"):
         load("tanner", aim="leader")

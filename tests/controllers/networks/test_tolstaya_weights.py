@@ -49,11 +49,11 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the weights do not fit"):
         from_tolstaya(state | {"conv_layers.2.bias": torch.zeros(3)})
     (tmp_path / "text.pt").write_text("hello")
-    with pytest.raises(InputError, match="is not a torch file of weights"):
+    with pytest.raises(InputError, match="is not a readable torch file of weights"):
         from_tolstaya(tmp_path / "text.pt")
     with pytest.raises(InputError, match="there is no such file"):
         from_tolstaya(tmp_path / "nothing.pt")
-    with pytest.raises(InputError, match="only tdagnn for D = 2"):
+    with pytest.raises(InputError, match="must be tdagnn for D = 2"):
         to_tolstaya(make_network("tdagnn-tf"))  # type: ignore[arg-type]
 
 
@@ -63,6 +63,6 @@ def test_a_file_that_would_run_code_is_not_opened(tmp_path: Path) -> None:
             return (Path.touch, (tmp_path / "sprung",))  # type: ignore[return-value]
 
     torch.save({"conv_layers.0.weight": Trap()}, tmp_path / "trap.pt")
-    with pytest.raises(InputError, match="is not a torch file of weights"):
+    with pytest.raises(InputError, match="is not a readable torch file of weights"):
         from_tolstaya(tmp_path / "trap.pt")
     assert not (tmp_path / "sprung").exists()

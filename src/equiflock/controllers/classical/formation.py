@@ -135,7 +135,7 @@ class Formation(CuckerSmaleSingularBase):
 def _find_chain_neighbours(
     member: Bool[np.ndarray, "B N"],
 ) -> tuple[Int64[np.ndarray, "B N"], Int64[np.ndarray, "B N"]]:
-    """Return the indices of the nearest members before and after each agent; -1 where there is none."""
+    """Return the indices of the nearest members before and after each agent; -1 beyond the ends of the chain."""
     B, N = member.shape
     indices, none = np.arange(N), np.full((B, 1), -1)
     before = np.maximum.accumulate(np.where(member, indices, -1), axis=1)

@@ -100,7 +100,7 @@ class BatchBuffers(NamedTuple):
     next_gradients: Array
     """float32, same shape: dL/dx, which becomes dL/dy of the layer before."""
     derivatives: ScaleBuffers
-    """`norms` holds s' / |x| and `scales` holds <x, dL/dy>, with a row for every output of the widest layer."""
+    """`norms` holds s' / |x| and `scales` holds (s' / |x|) <x, dL/dy>, with a row per output of the widest layer."""
     zero_bias: Array
     """float32 (widest layer,): zeros."""
 
