@@ -24,14 +24,14 @@ def test_the_bodies_of_the_package_have_names() -> None:
     assert ef.make_body("double-integrator") == ef.DoubleIntegrator()
 
 
-def test_options_stand_in_the_name_or_beside_it() -> None:
+def test_options_in_the_name_or_as_arguments() -> None:
     assert ef.make_body("unicycle:max_turn_rate=2", max_speed=1.5) == ef.Unicycle(max_turn_rate=2, max_speed=1.5)
     assert ef.make_body("double-integrator:max_acceleration=none:lag=0.1") == ef.DoubleIntegrator(lag=0.1)
     assert ef.make_body("unicycle:max_speed=2", max_speed=2) == ef.Unicycle(max_speed=2)
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_body_of_one_s_own_is_one_decorated_class() -> None:
+def test_custom_body_is_one_decorated_class() -> None:
     assert ef.body("sledge")(Sledge) is Sledge
     assert "sledge" in ef.body_names()
     body = ef.make_body("sledge:friction=0.5")
@@ -55,14 +55,14 @@ def test_a_body_of_one_s_own_is_one_decorated_class() -> None:
         ("double-integrator:7:8", {}, "options after a name must be such as key=value"),
     ],
 )
-def test_what_makes_no_body_is_refused_in_one_line(name: Any, options: dict[str, Any], text: str) -> None:
+def test_wrong_names_and_options_raise_one_line(name: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ef.InputError, match=f"^{text}") as caught:
         ef.make_body(name, **options)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_what_is_no_body_cannot_be_registered() -> None:
+def test_invalid_bodies_cannot_be_registered() -> None:
     class Melting:
         def advance(self) -> None: ...
 
